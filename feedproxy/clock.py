@@ -1,0 +1,68 @@
+"""Time comes from a Clock; only the edge asks the machine.
+
+Instants are Unix seconds (UTC) and durations are seconds, both as float: HTTP's ages and lifetimes are
+whole seconds anyway, and arithmetic on plain numbers is what the path of a hit can afford.
+(docs/decisions/times-are-unix-seconds.md)
+"""
+
+import asyncio
+import heapq
+import itertools
+import time
+from typing import Protocol
+
+type Instant = float
+"""Seconds since 1970-01-01T00:00:00Z."""
+
+type Seconds = float
+"""A length of time."""
+
+
+class Clock(Protocol):
+    """What the product asks of time."""
+
+    def now(self) -> Instant:
+        """The wall clock, in Unix seconds."""
+        ...
+
+    async def sleep(self, seconds: Seconds) -> None:
+        """Return once `seconds` have passed on this clock."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> Instant:
+        return time.time()
+
+    async def sleep(self, seconds: Seconds) -> None:
+        await asyncio.sleep(max(0.0, seconds))
+
+
+class ManualClock:
+    """A clock that stands still until it is told to move: for tests, demo and replay."""
+
+    def __init__(self, start: Instant) -> None:
+        self._now = start
+        self._sleepers: list[tuple[Instant, int, asyncio.Future[None]]] = []
+        self._order = itertools.count()
+
+    def now(self) -> Instant:
+        return self._now
+
+    async def sleep(self, seconds: Seconds) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._now + seconds, next(self._order), waiter))
+        await waiter
+
+    def advance(self, seconds: Seconds = 0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> None:
+        """Move on, and wake those whose time has come."""
+        self._now += seconds + 60 * minutes + 3600 * hours + 86400 * days
+        while self._sleepers and self._sleepers[0][0] <= self._now:
+            _, _, waiter = heapq.heappop(self._sleepers)
+            if not waiter.done():
+                waiter.set_result(None)

@@ -1,0 +1,1 @@
+"""Reaching other hosts: what may be reached, and the pooled client that does it."""

@@ -1,0 +1,1 @@
+"""Who reads: subscriber counts claimed and seen."""

@@ -1,0 +1,1 @@
+"""What the operator sees: admin listener, metrics, log, status page."""

@@ -1,0 +1,185 @@
+"""Every option of feedproxy: name, type, default, and a sentence for the operator.
+
+An addon declares the options it uses to mitmproxy (`declare`), the library reads them as one value,
+`Settings`; a rule of the configuration's `feeds:` list overrides those marked `per_feed` for the feeds
+it matches. Durations are whole seconds, sizes bytes: mitmproxy knows no other numbers.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Protocol
+
+
+def option(default: Any, text: str, *, choices: tuple[str, ...] = (), per_feed: bool = False) -> Any:
+    """One option: its default, its sentence, its permitted values, and whether a rule may override it."""
+    metadata = {"text": text, "choices": choices, "per_feed": per_feed}
+    if isinstance(default, tuple):
+        return field(default=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the operator decided. Built from mitmproxy's options; valid once built."""
+
+    # -- entrances
+    upstream: str = option("", "The origin that feedproxy stands in front of (reverse). Empty: gateway and proxy.")
+    public_url: str = option("", "The address under which readers reach this proxy, such as https://feeds.example/.")
+    endpoint_prefix: str = option("/-/", "The path under which feedproxy's own endpoints stand.")
+    intercept: tuple[str, ...] = option(
+        (), "Hosts whose TLS is decrypted in the explicit proxy (example.com, *.example.com). None by default."
+    )
+    trusted_proxies: tuple[str, ...] = option(
+        (), "Addresses or networks of load balancers in front, whose Forwarded and X-Forwarded-* are believed."
+    )
+    connect_ports: tuple[str, ...] = option(("443",), "Ports that CONNECT may reach.")
+    allow_private: bool = option(False, "Let targets be at private, loopback and link-local addresses.")
+    allow_networks: tuple[str, ...] = option((), "Private networks that targets may be in all the same.")
+    allow_ports: tuple[str, ...] = option(
+        ("80", "443", "8080", "8443"), "Ports a target may have; `1025-65535` adds a range."
+    )
+    max_connections: int = option(10_000, "Connections from readers held at once; more are refused.")
+
+    # -- fetching
+    contact_url: str = option("", "A page about this proxy for publishers, put into the User-Agent.")
+    connect_timeout: int = option(10, "Seconds to reach an origin.")
+    first_byte_timeout: int = option(30, "Seconds an origin may take to begin its answer.")
+    fetch_timeout: int = option(60, "Seconds for a whole exchange with an origin.")
+    answer_timeout: int = option(45, "Seconds a reader waits at most; then the copy, or 504.")
+    buffer_max: int = option(10_000_000, "Bytes of a response on the wire above which it streams through unstored.")
+    decoded_max: int = option(50_000_000, "Bytes of a response after decoding above which it counts as a bomb.")
+    header_max: int = option(65_536, "Bytes of the head of a message.")
+    redirects_max: int = option(5, "Redirects followed for one request.")
+
+    # -- freshness
+    feed_hints: str = option(
+        "enforce",
+        "How ttl, skipHours, skipDays and sy:* count: enforce, heuristic (only where HTTP is silent), off.",
+        choices=("enforce", "heuristic", "off"),
+        per_feed=True,
+    )
+    hint_max: int = option(86_400, "Seconds a single hint can hold a feed at most.", per_feed=True)
+    skip_max: int = option(259_200, "Seconds a stretch of skipped hours and days can hold a feed at most.", per_feed=True)
+    default_lifetime: int = option(1_800, "Seconds a response is fresh when nobody says anything.", per_feed=True)
+    lifetime_min: int = option(300, "Least seconds of a learned or guessed lifetime.", per_feed=True)
+    lifetime_max: int = option(86_400, "Most seconds of a learned or guessed lifetime.", per_feed=True)
+    feed_min_interval: int = option(60, "Least seconds between two fetches of one feed; 0 for none.", per_feed=True)
+    site_interval: int = option(1, "Seconds between two fetches of feeds of one site; 0 for none.", per_feed=True)
+    state_freshness: bool = option(False, "In reverse mode: say the hint's remaining lifetime over the origin's word.")
+
+    # -- bad updates, moves and endings
+    on_bad_update: str = option(
+        "keep",
+        "What a bad update does to a good copy: keep (the copy is served) or pass.",
+        choices=("keep", "pass"),
+        per_feed=True,
+    )
+    stale_max: int = option(604_800, "Seconds a good copy may stand in for an origin that fails.", per_feed=True)
+    stale_max_refused: int = option(86_400, "The same for 403 and 404.", per_feed=True)
+    relocation_confirmations: int = option(2, "Times a permanent move or end is seen before readers are told.", per_feed=True)
+    relocation_spacing: int = option(3_600, "Seconds between two sightings that count.", per_feed=True)
+    gone_recheck: int = option(604_800, "Seconds after which a feed that is gone is asked for again.", per_feed=True)
+    moved_to: str = option("", "In a rule: the feed's new address; readers get 301 (and may ask for the XML form).", per_feed=True)
+    gone: bool = option(False, "In a rule: the feed has ended; readers get 410.", per_feed=True)
+    announce_as: str = option(
+        "http",
+        "How moved_to and gone are told: http (301, 410) or xml (a redirect document).",
+        choices=("http", "xml"),
+        per_feed=True,
+    )
+    private: bool = option(False, "In a rule: never name this feed in a public list.", per_feed=True)
+
+    # -- what is done to a feed
+    feed_usm: bool = option(True, "Serve feeds with the media type that lets a click subscribe.", per_feed=True)
+    rdf_media_type: str = option(
+        "application/rss+xml",
+        "The media type of RSS 1.0 and 0.90.",
+        choices=("application/rss+xml", "application/rdf+xml"),
+        per_feed=True,
+    )
+    self_link: str = option(
+        "",
+        "add (a missing atom:link rel=self), correct (also mend a wrong one), off; empty: correct in reverse, else add.",
+        choices=("", "add", "correct", "off"),
+        per_feed=True,
+    )
+    self_link_text: bool = option(
+        False, "Repeat the channel's link as text of the self link, for readers that confuse the two.", per_feed=True
+    )
+    gzip_level: int = option(6, "Effort of gzip, 1 to 9; 0 switches it off.")
+    brotli_level: int = option(5, "Effort of br, 1 to 11; 0 switches it off.")
+    zstd_level: int = option(3, "Effort of zstd, 1 to 19; 0 switches it off.")
+
+    # -- subscribers
+    subscriber_window: int = option(86_400, "Seconds within which a reader counts as a subscriber.")
+    claim_max: int = option(1_000_000, "Most subscribers that one fetcher's User-Agent may claim for one feed.")
+    claim_jump: int = option(
+        10, "A claim more than this many times the last one is held back until it is seen again an hour later."
+    )
+
+    # -- store
+    store: str = option("", "Folder of the store; empty: the platform's cache folder; `memory:` keeps nothing on disk.")
+    memory_max: int = option(268_435_456, "Bytes of stored responses kept in memory.")
+    store_max: int = option(4_294_967_296, "Bytes of stored responses kept on disk.")
+
+    # -- operating
+    admin: str = option("127.0.0.1:8081", "HOST:PORT of the admin listener; empty switches it off.")
+    admin_token: str = option("", "Token for the admin listener; required when it is not on loopback.")
+    admin_hosts: tuple[str, ...] = option((), "Names under which the admin listener may be called, beside its address.")
+    log_format: str = option("text", "The line logged per request: text, json or off.", choices=("text", "json", "off"))
+    drain_timeout: int = option(20, "Seconds that requests under way have after SIGTERM.")
+
+
+class Loader(Protocol):
+    """What `declare` needs of mitmproxy's loader."""
+
+    def add_option(self, name: str, typespec: Any, default: Any, help: str, choices: Any = None) -> None: ...
+
+
+def declare(loader: Loader, *names: str) -> None:
+    """Declare these options to mitmproxy, from the one place that defines them."""
+    wanted = set(names)
+    for each in fields(Settings):
+        if each.name in wanted:
+            default = each.default
+            kind: Any = type(default)
+            if isinstance(default, tuple):
+                kind, default = _sequence_of_str(), list(default)
+            loader.add_option(each.name, kind, default, each.metadata["text"], each.metadata["choices"] or None)
+            wanted.discard(each.name)
+    if wanted:
+        raise LookupError(f"no such option: {', '.join(sorted(wanted))}")
+
+
+def _sequence_of_str() -> Any:
+    from collections.abc import Sequence
+
+    return Sequence[str]
+
+
+def option_names() -> list[str]:
+    """Every option's name, in the order of this file."""
+    return [each.name for each in fields(Settings)]
+
+
+def per_feed_names() -> list[str]:
+    """The options that a rule may override."""
+    return [each.name for each in fields(Settings) if each.metadata["per_feed"]]
+
+
+def from_options(values: Mapping[str, Any]) -> Settings:
+    """Settings from option values; names that are missing keep their defaults, unknown ones are passed over."""
+    known = {}
+    for each in fields(Settings):
+        if each.name in values:
+            value = values[each.name]
+            known[each.name] = tuple(value) if isinstance(each.default, tuple) else value
+    return Settings(**known)
+
+
+def override(settings: Settings, rules: Iterable[Mapping[str, Any]]) -> Settings:
+    """Settings with the rules that match a feed laid over them, later rules over earlier ones."""
+    merged: dict[str, Any] = {}
+    for rule in rules:
+        merged.update(rule)
+    return replace(settings, **merged) if merged else settings
