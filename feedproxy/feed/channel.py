@@ -1,0 +1,85 @@
+"""The channel: what a feed of any format says of itself, in one shape."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from feedproxy.clock import Instant, Seconds
+
+
+class Kind(StrEnum):
+    """The families of feed formats."""
+
+    RSS = "rss"  # 0.91 to 2.0: root element `rss`
+    RDF = "rdf"  # RSS 0.90 and 1.0: root element `rdf:RDF`
+    ATOM = "atom"  # 0.3 and 1.0
+    JSON = "json"  # JSON Feed 1 and 1.1
+    CDF = "cdf"  # Channel Definition Format
+
+
+class Period(StrEnum):
+    """sy:updatePeriod (RSS 1.0 syndication module)."""
+
+    HOURLY = "hourly"
+    DAILY = "daily"
+    WEEKLY = "weekly"
+    MONTHLY = "monthly"
+    YEARLY = "yearly"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When the publisher wants to be asked. Nonsense is left out, and named in `notes`."""
+
+    ttl: int | None = None
+    """Minutes (RSS 2.0)."""
+    skip_hours: frozenset[int] = frozenset()
+    """Hours 0 to 23, GMT (RSS 0.91, 2.0)."""
+    skip_days: frozenset[int] = frozenset()
+    """Days, GMT; 0 is Monday."""
+    period: Period | None = None
+    frequency: int = 1
+    base: Instant | None = None
+    """sy:updateBase."""
+    interval: Seconds | None = None
+    """CDF's SCHEDULE INTERVALTIME."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SelfLink:
+    """A link that names the feed's own address (USM; RFC 4287, 4.2.7)."""
+
+    rel: str
+    href: str
+    type: str
+    namespace: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cloud:
+    """rssCloud's five attributes, as they stand."""
+
+    domain: str
+    port: str
+    path: str
+    register_procedure: str
+    protocol: str
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """What a feed says of itself."""
+
+    kind: Kind
+    version: str
+    """`2.0`, `0.91`, `1.0`, `0.3`, `1.1`; empty where the document does not say."""
+    well_formed: bool
+    title: str = ""
+    link: str = ""
+    schedule: Schedule = field(default_factory=Schedule)
+    self_links: tuple[SelfLink, ...] = ()
+    hubs: tuple[str, ...] = ()
+    cloud: Cloud | None = None
+    items: int = 0
+    content_digest: str = ""
+    """Hexadecimal; two documents with the same digest say the same (feed/identity.py)."""
