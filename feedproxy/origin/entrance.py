@@ -1,0 +1,69 @@
+"""The three entrances, and what each asks of an answer that leaves through it (DESIGN, section 2)."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+from feedproxy.errors import BadTarget
+from feedproxy.http import uri
+from feedproxy.http.message import Fields
+
+
+class Entrance(StrEnum):
+    """How a reader got here."""
+
+    GATEWAY = "gateway"
+    PROXY = "proxy"
+    REVERSE = "reverse"
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A reader's way in: entrance, our own address as the reader wrote it, and who the reader is.
+
+    `base` has no trailing slash, such as `http://proxy.example:8080`; `address` is the reader's own, believed
+    from a trusted proxy in front; `user` is a name that was proved, or empty.
+    """
+
+    entrance: Entrance
+    base: str
+    address: str
+    user: str = ""
+
+
+def dress(fields: Fields, visit: Visit, *, target: str, upstream: str) -> Fields:
+    """What every answer carries when it leaves through this entrance.
+
+    The gateway is one web origin for the whole web: without the sandbox a page of one site could read what another
+    site answered through us, and a cookie of one site would be sent to all.
+    """
+    fields = _inside(fields, visit, target=target, upstream=upstream)
+    if visit.entrance is Entrance.GATEWAY:
+        fields = fields.without("set-cookie", "set-cookie2", "clear-site-data", "service-worker-allowed")
+        fields = fields.with_field("Content-Security-Policy", "sandbox")
+        fields = fields.with_field("X-Content-Type-Options", "nosniff")
+    return fields
+
+
+def _inside(fields: Fields, visit: Visit, *, target: str, upstream: str) -> Fields:
+    location = fields.get("location")
+    if location is None or visit.entrance is Entrance.PROXY:
+        return fields
+    return fields.with_field("Location", location_inside(location, visit, target=target, upstream=upstream))
+
+
+def location_inside(location: str, visit: Visit, *, target: str, upstream: str) -> str:
+    """A redirect's address in the form that keeps the reader inside its entrance.
+
+    An address that no reader could fetch through us (another scheme) is left as it stands.
+    """
+    try:
+        absolute = uri.resolve(target, location)
+    except BadTarget:
+        return location
+    if visit.entrance is Entrance.GATEWAY:
+        return visit.base + uri.gateway_path(absolute)
+    if visit.entrance is Entrance.REVERSE and uri.origin_of(absolute) == uri.origin_of(upstream):
+        split = urlsplit(absolute)
+        return visit.base + split.path + (f"?{split.query}" if split.query else "")
+    return location

@@ -1,0 +1,42 @@
+"""Single flight: who asks while the same thing is under way waits for it (RFC 9211's `collapsed`)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+
+class Flights[Key, Result]:
+    """Tasks under way, by key. The task is ours: a waiter that goes away does not end it."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[Key, asyncio.Task[Result]] = {}
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    def join(self, key: Key, start: Callable[[], Awaitable[Result]]) -> tuple[asyncio.Task[Result], bool]:
+        """The task under way for this key, or a new one; and whether it was joined."""
+        if (task := self._under_way.get(key)) is not None:
+            return task, True
+        task = asyncio.ensure_future(_run(start))
+        self._under_way[key] = task
+        task.add_done_callback(lambda done: self._landed(key, done))
+        return task, False
+
+    def _landed(self, key: Key, task: asyncio.Task[Result]) -> None:
+        del self._under_way[key]
+        if not task.cancelled():
+            task.exception()  # seen, though every waiter may have gone
+
+    async def land_all(self, timeout: float) -> None:
+        """Wait for all that is under way, `timeout` seconds at most; then cancel the rest."""
+        tasks = list(self._under_way.values())
+        if not tasks:
+            return
+        _, late = await asyncio.wait(tasks, timeout=timeout)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
+
+async def _run[Result](start: Callable[[], Awaitable[Result]]) -> Result:
+    return await start()

@@ -1,0 +1,86 @@
+"""The request as it goes upstream: what of the reader's request the origin gets to see."""
+
+import hashlib
+from collections.abc import Callable
+
+from feedproxy.http.message import Fields, Request
+from feedproxy.origin.entrance import Entrance, Visit
+
+ACCEPT_ENCODING = "gzip, br, zstd"
+"""Asked of every origin, whoever reads: the copy is decoded and coded anew for each reader."""
+
+NOT_PASSED_ON = (
+    # Conditions and ranges are the cache's own business; forwarded they would shape the stored copy.
+    "if-match",
+    "if-none-match",
+    "if-modified-since",
+    "if-unmodified-since",
+    "if-range",
+    "range",
+    # Deltas are made here, from stored versions (RFC 3229).
+    "a-im",
+    # A shared copy must not depend on who happened to ask for it, nor tell the origin.
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-forwarded-port",
+    "x-real-ip",
+    "accept-encoding",
+    "host",
+    "content-length",
+    "expect",
+)
+
+
+def upstream_request(
+    request: Request, visit: Visit, *, via: str, own_agent: Callable[[], str] | None, keep_range: bool = False
+) -> Request:
+    """The request to send for a reader's GET or HEAD.
+
+    `via` is our own Via member. `own_agent` gives our User-Agent where it is to replace the reader's. With
+    `keep_range` the reader's range and coding go with it: the answer is then no whole, and for this reader only.
+    """
+    fields = request.fields.end_to_end()
+    kept = [(name, fields.combined(name)) for name in ("range", "if-range", "accept-encoding")] if keep_range else []
+    fields = fields.without(*NOT_PASSED_ON)
+    if visit.entrance is Entrance.GATEWAY:
+        fields = fields.without("cookie", "cookie2", "referer", "origin")
+    if own_agent is not None:
+        fields = fields.with_field("User-Agent", own_agent())
+    if keep_range:
+        for name, value in kept:
+            if value is not None:
+                fields = fields.with_added(name.title(), value)
+    else:
+        fields = fields.with_added("Accept-Encoding", ACCEPT_ENCODING)
+    return Request(request.method, request.target, with_via(fields, via))
+
+
+def background_request(target: str, *, via: str, agent: str) -> Request:
+    """The request for a feed that no reader is waiting for: ping, schedule, refresh."""
+    accept = (
+        "application/rss+xml, application/atom+xml, application/feed+json, application/rdf+xml, "
+        "application/xml;q=0.9, text/xml;q=0.9, application/json;q=0.8, */*;q=0.5"
+    )
+    lines = [("User-Agent", agent), ("Accept", accept), ("Accept-Encoding", ACCEPT_ENCODING)]
+    return Request("GET", target, with_via(Fields(lines), via))
+
+
+def with_via(fields: Fields, via: str) -> Fields:
+    """Our own member at the end of Via (RFC 9110, section 7.6.3)."""
+    before = fields.combined("via")
+    return fields.with_field("Via", f"{before}, {via}" if before else via)
+
+
+def passed_here_before(fields: Fields, pseudonym: str) -> bool:
+    """Whether this very installation stands in Via already: a loop."""
+    via = fields.combined("via")
+    return via is not None and any(
+        len(words := member.split()) >= 2 and words[1] == pseudonym for member in via.split(",")
+    )
+
+
+def feed_id(target: str) -> str:
+    """The hexadecimal feed-id that publishers see in our User-Agent, and operators in addresses."""
+    return hashlib.blake2b(target.encode(), digest_size=8).hexdigest()
