@@ -1,0 +1,111 @@
+"""HTTP-date, read and written (RFC 9110, section 5.6.7).
+
+Three forms are read and one is written. Nothing else is: RFC 9111, section 4.2, wants a date in another zone
+or another form to count as invalid, and an invalid Expires is one that has passed. Names match without case
+(same section), and the day's name is not held against the date, since servers get it wrong and nothing
+depends on it.
+"""
+
+import math
+import re
+from datetime import UTC, datetime, timedelta
+
+from feedproxy.clock import Instant
+from feedproxy.http.memo import memoised
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTH_NUMBER = {name.lower(): number for number, name in enumerate(_MONTHS, 1)}
+
+_DAY = "(?:mon|tue|wed|thu|fri|sat|sun)"
+_LONG_DAY = "(?:monday|tuesday|wednesday|thursday|friday|saturday|sunday)"
+_MONTH = "(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
+_TIME = "(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
+_FORMS = tuple(
+    re.compile(form, re.IGNORECASE)
+    for form in (
+        rf"{_DAY}, (?P<day>[0-9]{{2}}) {_MONTH} (?P<year>[0-9]{{4}}) {_TIME} GMT",  # IMF-fixdate
+        rf"{_LONG_DAY}, (?P<day>[0-9]{{2}})-{_MONTH}-(?P<year>[0-9]{{2}}) {_TIME} GMT",  # rfc850-date
+        rf"{_DAY} {_MONTH} (?P<day>[0-9]{{2}}| [0-9]) {_TIME} (?P<year>[0-9]{{4}})",  # asctime-date
+    )
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ERA = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+"""What two-digit years are measured from where the caller does not say what time it is."""
+
+
+def parse_http_date(value: str, now: Instant | None = None) -> Instant | None:
+    """The instant an HTTP-date names, or None where it is none.
+
+    `now` decides the century of an rfc850-date. A leap second (`:60`) is the first second of the next minute.
+    """
+    parsed = _parse(value)
+    if parsed is None or isinstance(parsed, float):
+        return parsed
+    # "MUST interpret a timestamp that appears to be more than 50 years in the future as representing the
+    # most recent year in the past that had the same last two digits" -- RFC 9110, section 5.6.7
+    year, month, day, hour, minute, second = parsed
+    reference = _EPOCH + timedelta(seconds=_ERA if now is None else now)
+    for candidate in range(reference.year - reference.year % 100 + 100 + year, 0, -100):
+        instant = _instant(candidate, month, day, hour, minute, second)
+        if instant is not None and instant <= _years_later(reference, 50):
+            return instant
+    return None
+
+
+@memoised()
+def _parse(value: str) -> Instant | tuple[int, int, int, int, int, int] | None:
+    """The instant, or the six numbers of a date whose century is open, or None."""
+    value = value.strip(" \t")
+    for form in _FORMS:
+        if match := form.fullmatch(value):
+            month = _MONTH_NUMBER[match["month"].lower()]
+            year, day, hour, minute, second = (
+                int(match[part]) for part in ("year", "day", "hour", "minute", "second")
+            )
+            if len(match["year"]) == 2:
+                return year, month, day, hour, minute, second
+            return _instant(year, month, day, hour, minute, second)
+    return None
+
+
+def _instant(year: int, month: int, day: int, *time: int) -> Instant | None:
+    hour, minute, second = time
+    if second > 60:
+        return None
+    try:
+        minutes = datetime(year, month, day, hour, minute, tzinfo=UTC) - _EPOCH
+    except ValueError:
+        return None
+    return minutes.total_seconds() + second
+
+
+def _years_later(moment: datetime, years: int) -> Instant:
+    """The same day so many years on; 1 March where that year has no 29 February."""
+    try:
+        later = moment.replace(year=moment.year + years)
+    except ValueError:
+        later = moment.replace(year=moment.year + years, month=3, day=1)
+    return later.timestamp()
+
+
+_last: tuple[int, str] = (0, "Thu, 01 Jan 1970 00:00:00 GMT")
+
+
+def format_http_date(instant: Instant) -> str:
+    """The IMF-fixdate of the second that `instant` falls in.
+
+    Raises OverflowError outside the years 1 to 9999.
+    """
+    global _last  # noqa: PLW0603 -- one pair, replaced whole: most dates written are of this second
+    second = math.floor(instant)
+    if second == _last[0]:
+        return _last[1]
+    moment = _EPOCH + timedelta(seconds=second)
+    # strftime would write the names in the language of the process.
+    text = (
+        f"{_DAYS[moment.weekday()]}, {moment.day:02} {_MONTHS[moment.month - 1]} {moment.year:04}"
+        f" {moment.hour:02}:{moment.minute:02}:{moment.second:02} GMT"
+    )
+    _last = (second, text)
+    return text
