@@ -1,0 +1,230 @@
+"""Content codings: bytes as they stand on the wire, and the content they stand for (RFC 9110, section 8.4).
+
+Decoding is where a small message becomes a large one, so it is bounded: every decoder is fed in pieces and
+asked for pieces, and the bytes of all layers together never pass the caller's limit by more than one piece.
+A coding that ends before its end mark, or fails its checksum, is no content at all: half a feed is worse than
+none.
+
+Some labels are untrue. What is labelled gzip or zstd, lacks the magic number that both formats begin with,
+and reads as XML or JSON, is what it seems, and the label is dropped. No other label is doubted: the other two
+formats begin with any byte, so a doubt there could turn noise into content.
+
+Encoding writes no clock and no file name, so that the same content has the same bytes, and a tag can stand
+for both.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator
+
+import brotli
+import zstandard
+
+from feedproxy.errors import TooLarge, Undecodable
+
+CODINGS = ("br", "zstd", "gzip")
+"""What we write, the preferred one first.
+
+Among equal weights the fewest bytes win, since a coding is made once, at store time, and sent to many. 352
+feeds of 17.6 MB, median 8 KB, one core: br 5 makes 3.62 MB of them (86 MB/s), zstd 6 3.75 MB (143 MB/s), zstd
+3 4.02 MB (374 MB/s), gzip 6 4.04 MB (61 MB/s). zstd goes before gzip for the reader's sake: it decodes four
+times as fast.
+"""
+
+LAYERS_MAX = 4
+"""Codings one on another. Two happen (a gzip file served by a compressing server); more is an attack or a
+loop."""
+
+_PIECE = 4 * 1024
+"""Bytes fed to a decoder at once. Few, since what is left of a piece at a member's end is copied, and a
+member may be as short as 20 bytes: with larger pieces a body of nothing but empty members would cost
+seconds."""
+
+_OUTPUT = 64 * 1024
+"""Bytes asked of a decoder at once."""
+
+_ZSTD_WINDOW_MAX = 8 * 1024 * 1024
+"""RFC 9659: as a content coding, zstd keeps to a window of 8 MB, and a decoder may refuse a larger one."""
+
+_ZSTD_EXPANSION = 32 * 1024
+"""A block of 4 bytes can stand for 128 KiB (RFC 8878, section 3.1.1.2.3): 32 KiB a byte, and no coding has
+more."""
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_ALIASES = {"x-gzip": "gzip"}  # "equivalent to gzip" -- RFC 9110, section 8.4.1.3
+
+
+class UnknownCoding(Undecodable):
+    """A Content-Encoding that names a coding feedproxy does not know; `coding` is its name."""
+
+    def __init__(self, coding: str) -> None:
+        super().__init__(f"unknown content coding {coding!r}")
+        self.coding = coding
+
+
+def layers(content_encoding: str | None) -> tuple[str, ...]:
+    """The codings a Content-Encoding names, in the order they were applied, in lower case; `identity` is
+    none."""
+    names = (name.strip().lower() for name in (content_encoding or "").split(","))
+    return tuple(_ALIASES.get(name, name) for name in names if name and name != "identity")
+
+
+def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
+    """The content that `body` stands for. An empty body stands for itself, whatever its label.
+
+    `limit` is in bytes, over all layers together. Raises TooLarge above it, UnknownCoding (with `.coding`)
+    for a coding that is not ours to read, and Undecodable for what is truncated, damaged or mislabelled.
+    """
+    codings = layers(content_encoding)
+    for coding in codings:
+        if coding not in _DECODERS:
+            raise UnknownCoding(coding)
+    if len(codings) > LAYERS_MAX:
+        raise Undecodable(f"{len(codings)} content codings one on another")
+    left = limit
+    # "the codings are listed in the order in which they were applied" -- section 8.4
+    for coding in reversed(codings):
+        if not body or _is_mislabelled(body, coding):
+            continue
+        body = _collect(body, coding, left)
+        left -= len(body)
+    return body
+
+
+def sniff(body: bytes) -> str | None:
+    """The coding that unlabelled bytes are in, by their magic number; None where they have none."""
+    if body.startswith(_GZIP_MAGIC + b"\x08"):
+        return "gzip"
+    if body.startswith(_ZSTD_MAGIC):
+        return "zstd"
+    return None
+
+
+def encode(body: bytes, coding: str, level: int) -> bytes:
+    """`body` in this coding; the same bytes for the same arguments. Raises UnknownCoding.
+
+    Levels are those of the formats: gzip 1 to 9, br 0 to 11, zstd 1 to 19 (above, its window passes RFC
+    9659's 8 MB).
+    """
+    match _ALIASES.get(coding, coding):
+        case "identity":
+            return body
+        case "gzip":
+            return zlib.compress(body, level, wbits=31)
+        case "br":
+            return bytes(brotli.compress(body, quality=level))
+        case "zstd":
+            return zstandard.ZstdCompressor(level=level).compress(body)
+        case unknown:
+            raise UnknownCoding(unknown)
+
+
+def _is_mislabelled(body: bytes, coding: str) -> bool:
+    """Whether the label is untrue: no magic number where the format has one, and text of the kinds feeds are
+    in."""
+    if coding == "gzip":
+        return not body.startswith(_GZIP_MAGIC) and _is_text(body)
+    if coding == "zstd":
+        return not _is_zstd_frame(body) and _is_text(body)
+    return False
+
+
+def _is_text(body: bytes) -> bool:
+    start = body[:512].removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
+    # UTF-16 with its byte order mark, then the first bytes of XML and JSON.
+    return start.startswith((b"\xff\xfe", b"\xfe\xff", b"<", b"{", b"["))
+
+
+def _is_zstd_frame(data: bytes) -> bool:
+    # A skippable frame's magic number ends in any of sixteen nibbles (RFC 8878, section 3.1.2).
+    return data.startswith(_ZSTD_MAGIC) or (data[1:4] == b"\x2a\x4d\x18" and data[0] >> 4 == 5)
+
+
+def _collect(body: bytes, coding: str, limit: int) -> bytes:
+    pieces, length = [], 0
+    try:
+        for piece in _DECODERS[coding](body, limit):
+            length += len(piece)
+            if length > limit:
+                raise TooLarge(f"more than the limit after decoding {coding}")
+            if piece:
+                pieces.append(piece)
+    except (zlib.error, brotli.error, zstandard.ZstdError) as error:
+        raise Undecodable(f"not {coding}: {error}") from error
+    return b"".join(pieces)
+
+
+def _gunzip(body: bytes, limit: int) -> Iterator[bytes]:
+    """Members one behind another (RFC 1952, section 2.2); what follows and is no member is dropped."""
+    decoder, offset = zlib.decompressobj(wbits=31), 0
+    while offset < len(body):
+        if decoder.eof:
+            if body[offset : offset + 2] != _GZIP_MAGIC:
+                return
+            decoder = zlib.decompressobj(wbits=31)
+        data = body[offset : offset + _PIECE]
+        yield decoder.decompress(data, _OUTPUT)
+        # At the end, unconsumed_tail may repeat what unused_data holds: only one of the two counts.
+        offset += len(data) - len(decoder.unused_data if decoder.eof else decoder.unconsumed_tail)
+    yield from _rest(decoder)
+    if not decoder.eof:
+        raise Undecodable("truncated gzip")
+
+
+def _inflate(body: bytes, limit: int) -> Iterator[bytes]:
+    """The zlib format, or the bare deflate stream that some send by this name (RFC 9110, section 8.4.1.2)."""
+    is_zlib = len(body) > 1 and body[0] & 0x0F == 8 and (body[0] << 8 | body[1]) % 31 == 0
+    decoder, offset = zlib.decompressobj(wbits=15 if is_zlib else -15), 0
+    while offset < len(body) and not decoder.eof:
+        data = body[offset : offset + _PIECE]
+        yield decoder.decompress(data, _OUTPUT)
+        offset += len(data) - len(decoder.unconsumed_tail)
+    yield from _rest(decoder)
+    if not decoder.eof:
+        raise Undecodable("truncated deflate")
+
+
+def _rest(decoder: "zlib._Decompress") -> Iterator[bytes]:
+    """What a decoder still holds when all input has gone in: output that did not fit the last piece."""
+    while not decoder.eof and (piece := decoder.decompress(b"", _OUTPUT)):
+        yield piece
+
+
+def _unbrotli(body: bytes, limit: int) -> Iterator[bytes]:
+    """One brotli stream; anything behind it is an error to the decoder, and so to us (RFC 7932)."""
+    decoder = brotli.Decompressor()
+    for offset in range(0, len(body), _PIECE):
+        yield decoder.process(body[offset : offset + _PIECE], output_buffer_limit=_OUTPUT)
+        while not decoder.can_accept_more_data():
+            yield decoder.process(b"", output_buffer_limit=_OUTPUT)
+    if not decoder.is_finished():
+        raise Undecodable("truncated br")
+
+
+def _unzstd(body: bytes, limit: int) -> Iterator[bytes]:
+    """Frames one behind another (RFC 8878, section 3); what follows and is no frame is dropped.
+
+    The decoder has no bound on its output, so its input is cut to what the format can expand to the limit.
+    """
+    frames = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_MAX)
+    decoder, offset, left = frames.decompressobj(), 0, limit
+    while offset < len(body):
+        if decoder.eof:
+            if not _is_zstd_frame(body[offset : offset + 4]):
+                return
+            decoder = frames.decompressobj()
+        size = min(max(left // _ZSTD_EXPANSION, 64), _PIECE)
+        piece = decoder.decompress(body[offset : offset + size])
+        offset = min(offset + size, len(body)) - len(decoder.unused_data)
+        left -= len(piece)
+        yield piece
+    if not decoder.eof:
+        raise Undecodable("truncated zstd")
+
+
+_DECODERS: dict[str, Callable[[bytes, int], Iterator[bytes]]] = {
+    "gzip": _gunzip,
+    "deflate": _inflate,
+    "br": _unbrotli,
+    "zstd": _unzstd,
+}

@@ -1,0 +1,255 @@
+"""Content codings: what is written can be read back, bombs and damage are refused, lies are seen through."""
+
+import gzip
+import time
+import tracemalloc
+import zlib
+
+import brotli
+import pytest
+import zstandard
+
+from feedproxy.errors import TooLarge, Undecodable
+from feedproxy.http.coding import CODINGS, UnknownCoding, decode, encode, sniff
+
+FEED = (
+    b'<?xml version="1.0"?><rss version="2.0"><channel>' + b"<item>news</item>" * 5000 + b"</channel></rss>"
+)
+LIMIT = 1_000_000
+
+
+def bare_deflate(body: bytes) -> bytes:
+    coder = zlib.compressobj(wbits=-15)
+    return coder.compress(body) + coder.flush()
+
+
+def test_brotli_is_preferred_then_zstd_then_gzip() -> None:
+    assert CODINGS == ("br", "zstd", "gzip")
+
+
+@pytest.mark.parametrize("coding", [*CODINGS, "identity"])
+def test_what_is_encoded_can_be_decoded(coding: str) -> None:
+    assert decode(encode(FEED, coding, 5), coding, limit=LIMIT) == FEED
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+def test_encoding_is_deterministic(coding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = encode(FEED, coding, 4)
+    monkeypatch.setattr(time, "time", lambda: 2e9)
+
+    assert encode(FEED, coding, 4) == first
+
+
+def test_gzip_is_written_without_a_time() -> None:
+    assert encode(FEED, "gzip", 6)[4:8] == b"\0\0\0\0"
+
+
+@pytest.mark.parametrize("label", [None, "", "identity", " Identity ", ",", "identity, identity"])
+def test_no_coding_leaves_the_body_as_it_is(label: str | None) -> None:
+    assert decode(FEED, label, limit=0) == FEED
+
+
+@pytest.mark.parametrize("label", ["gzip", "x-gzip", "GZIP", "X-GZip", "identity, gzip", "gzip,"])
+def test_gzip_is_known_by_all_its_names(label: str) -> None:
+    assert decode(gzip.compress(FEED), label, limit=LIMIT) == FEED
+
+
+@pytest.mark.parametrize("code", [zlib.compress, bare_deflate])
+def test_deflate_is_read_with_and_without_its_zlib_wrapper(code) -> None:
+    assert decode(code(FEED), "deflate", limit=LIMIT) == FEED
+
+
+def test_several_codings_are_undone_in_reverse_order() -> None:
+    body = brotli.compress(gzip.compress(zstandard.compress(FEED)))
+
+    assert decode(body, "zstd, gzip, br", limit=LIMIT) == FEED
+
+
+@pytest.mark.parametrize("cut", [1, 17, 4096, 4097])
+def test_gzip_members_one_behind_another_are_one_content(cut: int) -> None:
+    body = gzip.compress(FEED[:cut]) + gzip.compress(b"") + gzip.compress(FEED[cut:])
+
+    assert decode(body, "gzip", limit=LIMIT) == FEED
+
+
+def test_a_member_may_begin_anywhere_between_the_pieces_fed() -> None:
+    noise = bytes(range(256)) * 40
+    for pad in range(3990, 4110):
+        first = zlib.compress(noise[:pad], 0, wbits=31)
+        assert decode(first + gzip.compress(b"end"), "gzip", limit=LIMIT) == noise[:pad] + b"end"
+
+
+def test_zstd_frames_one_behind_another_are_one_content() -> None:
+    skippable = b"\x5a\x2a\x4d\x18\x03\0\0\0abc"
+    body = zstandard.compress(FEED) + skippable + zstandard.compress(b"more")
+
+    assert decode(body, "zstd", limit=LIMIT) == FEED + b"more"
+    assert decode(skippable + zstandard.compress(b"more"), "zstd", limit=LIMIT) == b"more"
+
+
+@pytest.mark.parametrize("garbage", [b"\0" * 512, b"x", b"\x1f", b"<!-- served by -->"])
+@pytest.mark.parametrize("coding", ["gzip", "zstd"])
+def test_garbage_behind_a_whole_gzip_or_zstd_is_dropped(coding: str, garbage: bytes) -> None:
+    assert decode(encode(FEED, coding, 1) + garbage, coding, limit=LIMIT) == FEED
+
+
+@pytest.mark.parametrize("coding", [*CODINGS, "deflate"])
+@pytest.mark.parametrize("kept", [1, 0.1, 0.6, -1, -5, -9])
+def test_a_truncated_body_is_no_content(coding: str, kept: float) -> None:
+    whole = zlib.compress(FEED) if coding == "deflate" else encode(FEED, coding, 3)
+    cut = whole[: int(len(whole) * kept)] if 0 < kept < 1 else whole[: int(kept)]
+
+    with pytest.raises(Undecodable):
+        decode(cut, coding, limit=LIMIT)
+
+
+def test_a_truncated_second_member_is_no_content() -> None:
+    with pytest.raises(Undecodable):
+        decode(gzip.compress(FEED) + gzip.compress(FEED)[:-6], "gzip", limit=LIMIT)
+
+
+@pytest.mark.parametrize("at", [-1, -5])
+def test_a_wrong_checksum_or_length_is_no_content(at: int) -> None:
+    body = bytearray(gzip.compress(FEED))
+    body[at] ^= 0xFF
+
+    with pytest.raises(Undecodable):
+        decode(bytes(body), "gzip", limit=LIMIT)
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", "zstd", "deflate", "gzip, br"])
+def test_an_empty_body_is_empty_in_every_coding(coding: str) -> None:
+    assert decode(b"", coding, limit=0) == b""
+
+
+@pytest.mark.parametrize("label", ["x-0zap", "compress", "dcb", "gzip, x-0zap", "*"])
+def test_an_unknown_coding_is_named(label: str) -> None:
+    with pytest.raises(UnknownCoding) as caught:
+        decode(FEED, label, limit=LIMIT)
+
+    assert caught.value.coding in label
+    assert isinstance(caught.value, Undecodable)
+
+
+def test_nothing_is_written_in_an_unknown_coding() -> None:
+    with pytest.raises(UnknownCoding):
+        encode(FEED, "compress", 1)
+
+
+def test_a_tower_of_codings_is_refused() -> None:
+    body = FEED
+    for _ in range(5):
+        body = gzip.compress(body)
+
+    with pytest.raises(Undecodable):
+        decode(body, ", ".join(["gzip"] * 5), limit=LIMIT)
+
+
+# -- lies
+
+
+@pytest.mark.parametrize(
+    "text",
+    [FEED, b"\xef\xbb\xbf<rss/>", b'  \r\n{"version": ""}', b"[]", "<rss/>".encode("utf-16")],
+    ids=["xml", "bom", "json", "array", "utf-16"],
+)
+@pytest.mark.parametrize("label", ["gzip", "x-gzip", "zstd"])
+def test_plain_text_labelled_gzip_or_zstd_is_plain_text(text: bytes, label: str) -> None:
+    assert decode(text, label, limit=LIMIT) == text
+
+
+def test_once_compressed_but_twice_labelled_is_once_compressed() -> None:
+    assert decode(gzip.compress(FEED), "gzip, gzip", limit=LIMIT) == FEED
+
+
+@pytest.mark.parametrize("label", ["gzip", "br", "zstd", "deflate"])
+def test_neither_text_nor_what_the_label_says_is_undecodable(label: str) -> None:
+    with pytest.raises(Undecodable):
+        decode(b"\x89PNG\r\n\x1a\n" + bytes(200), label, limit=LIMIT)
+
+
+@pytest.mark.parametrize("label", ["br", "zstd", "deflate"])
+def test_gzip_under_another_label_is_undecodable(label: str) -> None:
+    with pytest.raises(Undecodable):
+        decode(gzip.compress(FEED), label, limit=LIMIT)
+
+
+def test_unlabelled_gzip_and_zstd_are_recognised() -> None:
+    assert sniff(gzip.compress(FEED)) == "gzip"
+    assert sniff(zstandard.compress(FEED)) == "zstd"
+    assert sniff(FEED) is None
+    assert sniff(b"") is None
+
+
+# -- bombs
+
+BOMBS = {
+    "gzip": gzip.compress(b" " * 60_000_000),
+    "deflate": zlib.compress(b" " * 60_000_000),
+    "br": brotli.compress(b" " * 60_000_000, quality=5),
+    "zstd": zstandard.compress(b" " * 60_000_000),
+    "gzip, gzip": gzip.compress(gzip.compress(b" " * 60_000_000)),
+    "zstd, br": brotli.compress(zstandard.compress(b" " * 60_000_000)),
+}
+
+
+@pytest.mark.parametrize("label", BOMBS)
+def test_a_bomb_is_refused_before_it_fills_the_memory(label: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooLarge):
+            decode(BOMBS[label], label, limit=LIMIT)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 4 * LIMIT
+
+
+def test_a_zstd_bomb_of_the_densest_blocks_is_refused_too() -> None:
+    header = b"\x28\xb5\x2f\xfd\x00\x58"  # no content size; a window of 2 MiB
+    block = (0x02 | 128 * 1024 << 3).to_bytes(3, "little") + b"A"  # RLE: 4 bytes stand for 128 KiB
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooLarge):
+            decode(header + block * 10_000, "zstd", limit=LIMIT)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 6 * LIMIT
+
+
+def test_a_zstd_window_above_what_http_allows_is_refused() -> None:
+    big = zstandard.ZstdCompressionParameters.from_level(3, window_log=27)
+    coder = zstandard.ZstdCompressor(compression_params=big).compressobj()
+    body = coder.compress(FEED) + coder.flush()
+
+    with pytest.raises(Undecodable):
+        decode(body, "zstd", limit=10**9)
+
+
+def test_the_limit_holds_over_all_layers_together() -> None:
+    noise = b"".join(zlib.crc32(bytes([i % 256, i // 256])).to_bytes(4, "big") for i in range(10_000))
+    twice = gzip.compress(gzip.compress(noise))
+
+    assert decode(twice, "gzip, gzip", limit=85_000) == noise
+    with pytest.raises(TooLarge):
+        decode(twice, "gzip, gzip", limit=79_000)
+
+
+@pytest.mark.parametrize("coding", [*CODINGS, "deflate"])
+def test_a_body_of_exactly_the_limit_passes(coding: str) -> None:
+    body = zlib.compress(FEED) if coding == "deflate" else encode(FEED, coding, 3)
+
+    assert decode(body, coding, limit=len(FEED)) == FEED
+    with pytest.raises(TooLarge):
+        decode(body, coding, limit=len(FEED) - 1)
+
+
+def test_a_body_of_nothing_but_empty_members_costs_little() -> None:
+    body = gzip.compress(b"") * 50_000
+    begun = time.process_time()
+
+    assert decode(body, "gzip", limit=LIMIT) == b""
+    assert time.process_time() - begun < 5
