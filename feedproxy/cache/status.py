@@ -1,0 +1,153 @@
+"""What became of a request, in the words of RFC 9211: the Cache-Status field.
+
+The same words stand in the log, the metrics and the status page. A member says either that the request
+was answered from the store (`hit`) or why it went on to the origin (`fwd=…`); an answer of our own that is
+neither, such as a refusal, has only its `detail`. The details are a closed list, explained in
+docs/reference/cache-status.md.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+from feedproxy.http.message import Fields
+
+
+class Fwd(StrEnum):
+    """Why a request went to the origin (RFC 9211, section 2.2)."""
+
+    BYPASS = "bypass"  # the cache was configured not to handle it
+    METHOD = "method"  # its method has to be forwarded
+    URI_MISS = "uri-miss"  # nothing is stored for that target URI
+    VARY_MISS = "vary-miss"  # something is, but none that these request fields select
+    MISS = "miss"  # one or the other, it cannot be told which
+    REQUEST = "request"  # a fresh response is stored, but the request does not want it
+    STALE = "stale"  # the selected response may not be used without validation
+    PARTIAL = "partial"  # only a part of what is asked for is stored
+
+
+class Detail(StrEnum):
+    """What more there is to say of an answer: a token for machines, and a sentence for people."""
+
+    sentence: str
+
+    def __new__(cls, token: str, sentence: str) -> Self:
+        member = str.__new__(cls, token)
+        member._value_ = token
+        member.sentence = sentence
+        return member
+
+    # -- HTTP's lifetime has ended, the feed's own schedule says that there is no hurry
+    TTL_HINT = "ttl-hint", "The feed's ttl has not passed yet."
+    SY_HINT = "sy-hint", "The feed's sy:updatePeriod and sy:updateFrequency name a later time."
+    CDF_HINT = "cdf-hint", "The channel's SCHEDULE (CDF) names a later time."
+    SKIP_HOURS = "skip-hours", "The feed's skipHours ask to be left alone at this hour."
+    SKIP_DAYS = "skip-days", "The feed's skipDays ask to be left alone on this day."
+
+    # -- a stale copy that HTTP allows
+    STALE_IF_ERROR = (
+        "stale-if-error",
+        "The origin failed; its last good answer may stand in (RFC 5861).",
+    )
+    STALE_WHILE_REVALIDATE = (
+        "stale-while-revalidate",
+        "The copy is served once more while a new one is fetched (RFC 5861).",
+    )
+    MAX_STALE = "max-stale", "The reader accepts a copy of this age (request directive max-stale)."
+
+    # -- the origin is left in peace for now
+    FLOOR = "floor", "The feed was fetched too short a time ago to be asked again (feed_min_interval)."
+    SITE_INTERVAL = "site-interval", "Another feed of the same site was fetched a moment ago (site_interval)."
+    RETRY_AFTER = (
+        "retry-after",
+        "The origin said when to ask again (Retry-After, x-ratelimit-reset).",
+    )
+    BACK_OFF = "back-off", "The last tries failed, and the next one is not due yet."
+
+    # -- the origin could not be heard
+    UNREACHABLE = "unreachable", "No connection to the origin: its name, its address or TLS."
+    TIMEOUT = "timeout", "The origin took too long."
+    BROKEN_MESSAGE = "broken-message", "What the origin sent was no complete HTTP message."
+    FETCH_ERROR = "fetch-error", "The origin gave no usable answer."
+
+    # -- the origin's answer was worse than the copy
+    TOO_LARGE = "too-large", "The answer is larger than allowed, on the wire or once decoded."
+    UNDECODABLE = "undecodable", "The content is not what its Content-Encoding says."
+    ILL_FORMED = "ill-formed", "A well-formed feed has become an ill-formed one."
+    CHALLENGE = "challenge", "A page that wants to tell people from programs came instead of the feed."
+    HTML_WHERE_FEED = "html-where-feed", "A web page came where a feed was."
+    EMPTY = "empty", "The answer has no content."
+    TRUNCATED = "truncated", "The feed breaks off in the middle."
+    ERROR_STATUS = "error-status", "The origin answered with an error of its own (5xx)."
+    RATE_LIMITED = "rate-limited", "The origin has had too many requests (429)."
+    REFUSED = "refused", "The origin refuses what it used to give (403, 404)."
+    NEW_SHAPE = "new-shape", "What was a feed of one kind is of another now, and that is not believed yet."
+
+    # -- moves and endings
+    MOVED = "moved", "The feed has a new address."
+    GONE = "gone", "The feed has ended."
+    REDIRECT_LOOP = "redirect-loop", "The origin's redirects lead in a circle, or too far."
+
+    # -- answers of our own
+    FORBIDDEN_ADDRESS = "forbidden-address", "That address or port may not be reached through this proxy."
+    LOOP = "loop", "The request has passed this proxy already."
+    BAD_TARGET = "bad-target", "The target is no URI that can be fetched."
+    NOT_FOUND = "not-found", "Nothing is found under that path of this proxy."
+    ONLY_IF_CACHED = "only-if-cached", "The reader wants a stored response only, and none can be used."
+    PASS_THROUGH = "pass-through", "The request passed without being looked at."
+    OVERSIZED = "oversized", "The content is larger than what is stored, and streams through."
+    INVALIDATED = "invalidated", "The copy was purged or made invalid, and must be validated first."
+    STORE_ERROR = "store-error", "The store failed; the request went on without it."
+    INTERNAL_ERROR = "internal-error", "feedproxy itself failed; the log says more."
+    DRAIN = "drain", "The proxy is shutting down."
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStatus:
+    """One member of Cache-Status: ours. `ttl` is in whole seconds, negative when the response is stale."""
+
+    hit: bool = False
+    fwd: Fwd | None = None
+    fwd_status: int | None = None
+    stored: bool = False
+    collapsed: bool = False
+    ttl: int | None = None
+    detail: str | None = None
+
+    def __post_init__(self) -> None:
+        # RFC 9211, section 2: hit and fwd are exclusive, only one of them appears on each member.
+        if self.hit and self.fwd is not None:
+            raise ValueError("a request was a hit or it was forwarded, not both")
+        # Sections 2.3, 2.5 and 2.6: what the next hop answered, and what became of it, is known only when
+        # the request was forwarded.
+        if self.fwd is None and (self.fwd_status is not None or self.stored or self.collapsed):
+            raise ValueError("fwd-status, stored and collapsed are said of forwarded requests only")
+
+    def text(self, name: str = "feedproxy") -> str:
+        """The member as it is written; `name` is a token of structured fields (RFC 8941, section 3.3.4)."""
+        words = [name]
+        if self.hit:
+            words.append("hit")
+        if self.fwd is not None:
+            words.append(f"fwd={self.fwd}")
+        if self.fwd_status is not None:
+            words.append(f"fwd-status={self.fwd_status}")
+        if self.stored:
+            words.append("stored")
+        if self.collapsed:
+            words.append("collapsed")
+        if self.ttl is not None:
+            words.append(f"ttl={self.ttl}")
+        if self.detail is not None:
+            words.append(f"detail={self.detail}")
+        return "; ".join(words)
+
+
+def append(fields: Fields, status: CacheStatus, name: str = "feedproxy") -> Fields:
+    """The fields with our member last (RFC 9211, section 2).
+
+    A line of its own: what earlier caches wrote, well or badly, stays as it is.
+    """
+    # "The first member represents the cache closest to the origin server, and the last member represents
+    # the cache closest to the user."
+    return fields.with_added("Cache-Status", status.text(name))

@@ -1,0 +1,44 @@
+"""Cache-Status is documented, and its details are a closed list."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from feedproxy import errors
+from feedproxy.cache.status import Detail, Fwd
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "cache-status.md"
+
+
+def rows(heading: str) -> dict[str, str]:
+    """The tables below one heading of the page, first column to second."""
+    _, _, part = PAGE.read_text("utf-8").partition(f"\n## {heading}\n")
+    part = part.split("\n## ")[0]
+    return dict(re.findall(r"^\| `([^`]+)` \| (.+) \|$", part, re.MULTILINE))
+
+
+def test_every_detail_is_documented_with_its_sentence_and_no_other() -> None:
+    assert rows("detail") == {detail.value: detail.sentence for detail in Detail}
+
+
+def test_every_reason_to_forward_is_documented() -> None:
+    assert set(rows("fwd")) == {fwd.value for fwd in Fwd}
+
+
+def error_types(base: type[errors.FeedproxyError]) -> Iterator[type[errors.FeedproxyError]]:
+    yield base
+    for each in base.__subclasses__():
+        yield from error_types(each)
+
+
+def test_every_error_that_a_reader_can_meet_has_its_detail_in_the_list() -> None:
+    met_by_readers = [each for each in error_types(errors.FeedproxyError) if each is not errors.UsageError]
+    assert {each.detail for each in met_by_readers} <= {detail.value for detail in Detail}
+
+
+@pytest.mark.parametrize("detail", Detail)
+def test_a_detail_is_a_token_and_its_sentence_a_sentence(detail: Detail) -> None:
+    assert re.fullmatch(r"[a-z][a-z0-9-]*", detail)
+    assert detail.sentence.endswith(".")
