@@ -1,0 +1,177 @@
+"""Cache-Control as a value (RFC 9111, section 5.2), and the targeted fields like it (RFC 9213).
+
+Reading is lenient in form and strict in meaning. Whatever separates directives in the wild (comma,
+semicolon, space) separates them here, so that none is overlooked. But a lifetime that cannot be read is none:
+
+    "Caches are encouraged to consider responses that have invalid freshness information ... to be stale."
+    -- RFC 9111, section 4.2.1
+
+and of one directive said twice the more restrictive counts. So a mistake costs a fetch and never shows a
+reader what it should not.
+"""
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from feedproxy.clock import Seconds
+from feedproxy.http.field import is_token, unquote
+from feedproxy.http.memo import memoised
+from feedproxy.http.message import Fields
+from feedproxy.http.structured import Token, parse_dictionary
+
+DELTA_SECONDS_MAX = 2**31
+"""What a larger number counts as: "the cache MUST consider the value to be 2147483648 (2^31) or the greatest
+positive integer it can conveniently represent" -- RFC 9111, section 1.2.2."""
+
+_DIRECTIVE = re.compile(r"""([^\s,;="]+)(?:=("(?:[^"\\]|\\.)*+"|[^\s,;]*+))?""", re.DOTALL)
+_DIGITS = re.compile(r"[0-9]+")
+
+_FLAGS = {
+    "no-store": "no_store",
+    "public": "public",
+    "must-revalidate": "must_revalidate",
+    "proxy-revalidate": "proxy_revalidate",
+    "must-understand": "must_understand",
+    "no-transform": "no_transform",
+    "immutable": "immutable",
+    "only-if-cached": "only_if_cached",
+}
+_DURATIONS = {
+    "max-age": "max_age",
+    "s-maxage": "s_maxage",
+    "stale-while-revalidate": "stale_while_revalidate",
+    "stale-if-error": "stale_if_error",
+    "min-fresh": "min_fresh",
+    "max-stale": "max_stale",
+}
+_QUALIFIED = {"no-cache": ("no_cache", "no_cache_fields"), "private": ("private", "private_fields")}
+
+
+@dataclass(frozen=True, slots=True)
+class CacheControl:
+    """What a message's Cache-Control says. Durations are seconds, at most 2**31; None where unsaid.
+
+    `no_cache` and `private` are the bare directives; their qualified forms name fields (lower case) in
+    `no_cache_fields` and `private_fields`. A bare max-stale is math.inf. `present` tells that there was
+    a field at all.
+    """
+
+    no_store: bool = False
+    no_cache: bool = False
+    no_cache_fields: frozenset[str] = frozenset()
+    private: bool = False
+    private_fields: frozenset[str] = frozenset()
+    public: bool = False
+    must_revalidate: bool = False
+    proxy_revalidate: bool = False
+    must_understand: bool = False
+    no_transform: bool = False
+    immutable: bool = False
+    only_if_cached: bool = False
+    max_age: Seconds | None = None
+    s_maxage: Seconds | None = None
+    stale_while_revalidate: Seconds | None = None
+    stale_if_error: Seconds | None = None
+    min_fresh: Seconds | None = None
+    max_stale: Seconds | None = None
+    present: bool = False
+
+    @classmethod
+    def from_fields(cls, fields: Fields, name: str = "cache-control") -> "CacheControl":
+        """The directives of all lines of a field together."""
+        combined = fields.combined(name)
+        return ABSENT if combined is None else _parse(combined)
+
+    @classmethod
+    def from_request(cls, fields: Fields) -> "CacheControl":
+        """A request's directives; where it has none, `Pragma: no-cache` is read as no-cache (section 5.4)."""
+        combined = fields.combined("cache-control")
+        if combined is not None:
+            return _parse(combined)
+        pragma = fields.combined("pragma")
+        return _PRAGMA if pragma is not None and _parse(pragma).no_cache else ABSENT
+
+
+ABSENT = CacheControl()
+_PRAGMA = CacheControl(no_cache=True)
+
+
+def parse_targeted(fields: Fields, name: str) -> CacheControl | None:
+    """A targeted field such as CDN-Cache-Control; None where it is to be passed over, and the next one asked.
+
+    "If a targeted field in a given response is empty, or a parsing error is encountered, that field MUST be
+    ignored by the cache" -- RFC 9213, section 2.1. A duration that is no integer counts as 0.
+    """
+    combined = fields.combined(name)
+    return None if combined is None else _parse_targeted(combined)
+
+
+@memoised()
+def _parse(value: str) -> CacheControl:
+    return _read((match[1], match[2]) for match in _DIRECTIVE.finditer(value))
+
+
+@memoised()
+def _parse_targeted(value: str) -> CacheControl | None:
+    members = parse_dictionary(value)
+    if not members:
+        return None
+    directives: list[tuple[str, str | None]] = []
+    for name, argument in members.items():
+        match argument:
+            case False:
+                pass
+            case True:
+                directives.append((name, None))
+            case Token():
+                directives.append((name, argument))
+            case str() if name in _QUALIFIED:
+                directives.append((name, argument))
+            case int() if argument >= 0:
+                directives.append((name, str(argument)))
+            case _:
+                directives.append((name, ""))
+    return _read(directives)
+
+
+def _read(directives: Iterable[tuple[str, str | None]]) -> CacheControl:
+    flags: dict[str, bool] = {}
+    durations: dict[str, Seconds] = {}
+    named: dict[str, frozenset[str]] = {}
+    for name, argument in directives:
+        directive = name.lower()
+        if attribute := _FLAGS.get(directive):
+            flags[attribute] = True  # whatever argument it may carry
+        elif attribute := _DURATIONS.get(directive):
+            seconds = _seconds(argument)
+            if directive == "max-stale" and argument is None:
+                seconds = math.inf
+            stricter = max if directive == "min-fresh" else min
+            durations[attribute] = stricter(seconds, durations.get(attribute, seconds))
+        elif attributes := _QUALIFIED.get(directive):
+            fields = _field_names(argument)
+            if fields:
+                named[attributes[1]] = named.get(attributes[1], frozenset()) | fields
+            else:
+                flags[attributes[0]] = True
+    return CacheControl(present=True, **flags, **durations, **named)  # type: ignore[arg-type] # by name
+
+
+def _seconds(argument: str | None) -> Seconds:
+    """delta-seconds, quoted or not ("recipients ought to accept both forms" -- section 5.2); what is none counts as 0."""
+    digits = unquote(argument or "")
+    if not _DIGITS.fullmatch(digits):
+        return 0.0
+    significant = digits.lstrip("0")
+    # Python refuses to read thousands of digits; ten are too many already.
+    return float(
+        min(int(significant or 0), DELTA_SECONDS_MAX) if len(significant) <= 10 else DELTA_SECONDS_MAX
+    )
+
+
+def _field_names(argument: str | None) -> frozenset[str]:
+    """The fields of a qualified directive; none where a name cannot be read, so that the bare form counts."""
+    names = [name.strip().lower() for name in unquote(argument or "").split(",") if name.strip()]
+    return frozenset(names) if all(map(is_token, names)) else frozenset()

@@ -1,0 +1,151 @@
+"""Structured fields, as far as Cache-Status and targeted cache control need them (RFC 9651, once RFC 8941).
+
+They are all or nothing: a single wrong character makes the whole field as if it were not there. Reading
+drops parameters, which RFC 9213, section 2.1, wants ignored; writing keeps them, since in Cache-Status they
+are what is said.
+"""
+
+import re
+from collections.abc import Mapping
+
+type Bare = bool | int | float | str | bytes
+"""A bare item; tokens are Token, strings plain str."""
+
+type Value = Bare | tuple[Bare, ...]
+"""What a dictionary's key stands for: an item, or an inner list."""
+
+
+class Token(str):
+    """A word without quotation marks (RFC 9651, section 3.3.4)."""
+
+    __slots__ = ()
+
+
+_TOKEN = re.compile(r"[A-Za-z*][!#$%&'*+\-.^_`|~0-9A-Za-z:/]*")
+_KEY = re.compile(r"[a-z*][a-z0-9_\-.*]*")
+_STRING_TEXT = re.compile(r"[ -~]*")
+_BARE = re.compile(
+    r"""(?P<decimal>-?[0-9]{1,12}\.[0-9]{1,3}(?![0-9.]))
+      | (?P<integer>-?[0-9]{1,15}(?![0-9.]))
+      | "(?P<string>(?:[ !#-\[\]-~]|\\["\\])*+)"
+      | (?P<token>[A-Za-z*][!#$%&'*+\-.^_`|~0-9A-Za-z:/]*+)
+      | :(?P<bytes>[A-Za-z0-9+/=]*+):
+      | \?(?P<boolean>[01])""",
+    re.VERBOSE,
+)
+_COMMA = re.compile(r"[ \t]*,[ \t]*(?=[a-z*])")
+_SEMICOLON = re.compile(r";\ *")
+_SPACES = re.compile(r"\ *")
+
+
+def parse_dictionary(value: str) -> dict[str, Value] | None:
+    """A dictionary without its parameters; of a key said twice the last counts. None where it cannot be read.
+
+    Section 4.2.2. An empty dictionary is valid and is {}.
+    """
+    reader = _Reader(value.strip(" "))
+    try:
+        return reader.dictionary()
+    except ValueError:
+        return None
+
+
+class _Reader:
+    """A place in a text, moved on by what is read. Its methods raise ValueError where the grammar ends."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        if match := pattern.match(self.text, self.at):
+            self.at = match.end()
+        return match
+
+    def need(self, pattern: re.Pattern[str]) -> re.Match[str]:
+        match = self.take(pattern)
+        if match is None:
+            raise ValueError(f"unexpected text at {self.at}")
+        return match
+
+    def skip(self, character: str) -> bool:
+        if self.text.startswith(character, self.at):
+            self.at += 1
+            return True
+        return False
+
+    def dictionary(self) -> dict[str, Value]:
+        members: dict[str, Value] = {}
+        while self.at < len(self.text):
+            if members:
+                self.need(_COMMA)
+            key = self.need(_KEY)[0]
+            value: Value = True
+            if self.skip("="):
+                value = self.inner_list() if self.skip("(") else self.bare()
+            self.parameters()
+            members[key] = value
+        return members
+
+    def inner_list(self) -> tuple[Bare, ...]:
+        items: list[Bare] = []
+        self.take(_SPACES)
+        while not self.skip(")"):
+            items.append(self.bare())
+            self.parameters()
+            if not self.need(_SPACES)[0] and not self.text.startswith(")", self.at):
+                raise ValueError("items of an inner list stand apart")
+        return tuple(items)
+
+    def parameters(self) -> None:
+        while self.take(_SEMICOLON):
+            self.need(_KEY)
+            if self.skip("="):
+                self.bare()
+
+    def bare(self) -> Bare:
+        match = self.need(_BARE)
+        match match.lastgroup:
+            case "decimal":
+                return float(match[0])
+            case "integer":
+                return int(match[0])
+            case "string":
+                return re.sub(r"\\(.)", r"\1", match["string"])
+            case "token":
+                return Token(match[0])
+            case "bytes":
+                return match["bytes"].encode("ascii")
+            case _:
+                return match["boolean"] == "1"
+
+
+def serialise_item(value: Bare, parameters: Mapping[str, Bare] | None = None) -> str:
+    """An item and its parameters, with a space behind each semicolon, as the examples of RFC 9211 have it.
+
+    A parameter that is True is its name alone. Raises ValueError for what the grammar cannot say
+    (section 4.1): keys with capitals, strings outside ASCII, integers of more than 15 digits.
+    """
+    parts = [_serialise_bare(value)]
+    for key, argument in (parameters or {}).items():
+        if not _KEY.fullmatch(key):
+            raise ValueError(f"no key of a structured field: {key!r}")
+        parts.append(key if argument is True else f"{key}={_serialise_bare(argument)}")
+    return "; ".join(parts)
+
+
+def _serialise_bare(value: Bare) -> str:
+    match value:
+        case bool():
+            return "?1" if value else "?0"
+        case int() if abs(value) < 10**15:
+            return str(value)
+        case float() if abs(value) < 10**12:
+            text = f"{value:.3f}".rstrip("0")
+            return text + "0" if text.endswith(".") else text
+        case Token() if _TOKEN.fullmatch(value):
+            return str(value)
+        case str() if not isinstance(value, Token) and _STRING_TEXT.fullmatch(value):
+            return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        case _:
+            raise ValueError(f"no item of a structured field: {value!r}")

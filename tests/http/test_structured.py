@@ -1,0 +1,61 @@
+"""Structured fields: all or nothing (RFC 9651)."""
+
+import pytest
+
+from feedproxy.http.structured import Bare, Token, parse_dictionary, serialise_item
+
+
+def test_a_dictionary_of_every_type_is_read_without_its_parameters() -> None:
+    value = ' a=1, b=-2.5;x="y" ,\tc="d \\"e\\"", f=?0;g, h, i=tok/en:*, j=:aGk=:, k=(1  "2";q=3 t), l=() '
+
+    assert parse_dictionary(value) == {
+        "a": 1,
+        "b": -2.5,
+        "c": 'd "e"',
+        "f": False,
+        "h": True,
+        "i": Token("tok/en:*"),
+        "j": b"aGk=",
+        "k": (1, "2", Token("t")),
+        "l": (),
+    }
+
+
+def test_of_a_key_said_twice_the_last_counts() -> None:
+    assert parse_dictionary("a=1, a=2") == {"a": 2}
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["A=1", "a=", "a=1,", ",a=1", "a=1 b=2", "a==1", 'a="x', "a=1.", "a=1.2345", "a=1234567890123456", "a=(1",
+     "a=(1,2)", 'a=("1""2")', "a=é", "a;B=1", "a=?2", "a=:x", "\ta=1", "a=1\t", "a=--1", 'a="\\x"'],
+)  # fmt: skip
+def test_one_wrong_character_spoils_the_whole(value: str) -> None:
+    assert parse_dictionary(value) is None
+
+
+def test_an_item_is_written_with_its_parameters() -> None:
+    parameters: dict[str, Bare] = {
+        "hit": True,
+        "ttl": -12,
+        "detail": Token("ttl-hint"),
+        "key": 'a"b',
+        "no": False,
+        "x": 0.5,
+    }
+
+    assert (
+        serialise_item(Token("feedproxy"), parameters)
+        == 'feedproxy; hit; ttl=-12; detail=ttl-hint; key="a\\"b"; no=?0; x=0.5'
+    )
+
+
+@pytest.mark.parametrize("value", [Token("a b"), Token(""), "é", "a\r\nb", 10**15, 1e12, b"x"])
+def test_what_the_grammar_cannot_say_is_not_written(value: Bare) -> None:
+    with pytest.raises(ValueError, match="no item"):
+        serialise_item(value)
+
+
+def test_a_key_has_no_capitals() -> None:
+    with pytest.raises(ValueError, match="no key"):
+        serialise_item(1, {"Hit": True})
