@@ -23,6 +23,8 @@ from feedproxy.settings import Settings
 STEM_BYTES = 10
 """80 bits of BLAKE2b name a content: no two versions of one feed will ever meet in it."""
 
+PAGE_BYTES = 8192
+
 CLOCK_SLACK = 300
 """A Last-Modified up to five minutes ahead of us is a clock that is a little fast, not a date in the future."""
 
@@ -41,6 +43,8 @@ class Prepared:
     error: FeedproxyError | None = None
     empty: bool = False
     html: bool = False
+    page: bytes = b""
+    """The first bytes of what is no feed, decoded: challenges are recognised by them."""
 
 
 def prepare(response: Response, settings: Settings, *, self_href: str, now: Instant) -> Prepared:
@@ -68,6 +72,7 @@ def prepare(response: Response, settings: Settings, *, self_href: str, now: Inst
             relocation=relocation.read(identity),
             empty=not identity.strip(),
             html=_looks_like_html(identity, declared),
+            page=identity[:PAGE_BYTES],
         )
     last_modified = _sensible(response.fields.get("last-modified"), now)
     if CacheControl.from_fields(response.fields).no_transform:

@@ -1,0 +1,68 @@
+"""An error of ours, as a program or a person can read it: problem+json (RFC 9457) or a short page."""
+
+import html
+import json
+
+from feedproxy.http.field import parse_parameters
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.negotiation import best_type
+
+TITLES = {
+    400: "That address cannot be fetched",
+    401: "Credentials are needed",
+    403: "That address may not be reached through this proxy",
+    404: "There is nothing here",
+    405: "That method is not for this address",
+    410: "This feed has ended",
+    502: "The origin gave no usable answer",
+    503: "Please come back later",
+    504: "The origin took too long",
+    508: "This request has come round in a circle",
+}
+
+PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width"><style>body{{font:1rem/1.5 system-ui,sans-serif;\
+max-width:40rem;margin:4rem auto;padding:0 1rem}}code{{overflow-wrap:anywhere}}</style></head>
+<body><h1>{title}</h1><p>{words}</p>{target}<p><small>feedproxy: {status} {detail}</small></p></body></html>
+"""
+
+
+def problem(
+    status: int, detail: str, words: str, *, request: Request | None = None, extra: tuple[tuple[str, str], ...] = ()
+) -> Response:
+    """The answer that says what went wrong: status, a `detail` token of the closed list, and one sentence.
+
+    It is never stored by others: what failed once may work the next time.
+    """
+    title = TITLES.get(status, "Something went wrong")
+    target = request.target if request is not None else ""
+    offers = ["application/problem+json", "application/json", "text/html"]
+    accept = request.fields.combined("accept") if request is not None else None
+    chosen = best_type(accept, offers) or offers[0]
+    if chosen == "text/html" and accept is not None and "html" in accept:
+        shown = f"<p><code>{html.escape(target)}</code></p>" if target else ""
+        body = PAGE.format(
+            title=html.escape(title), words=html.escape(words), target=shown, status=status, detail=html.escape(detail)
+        ).encode()
+        media_type = "text/html; charset=utf-8"
+    else:
+        document = {"type": "about:blank", "title": title, "status": status, "detail": words, "code": detail}
+        if target:
+            document["instance"] = target
+        body = json.dumps(document, ensure_ascii=False).encode()
+        media_type = "application/problem+json"
+    lines = [
+        ("Content-Type", media_type),
+        ("Cache-Control", "no-store"),
+        ("Vary", "Accept"),
+        *extra,
+        ("Content-Length", str(len(body))),
+    ]
+    return Response(status, Fields(lines), body)
+
+
+def is_problem(response: Response) -> bool:
+    """Whether this is an error document of ours."""
+    declared = response.fields.get("content-type")
+    return declared is not None and parse_parameters(declared)[0] == "application/problem+json"

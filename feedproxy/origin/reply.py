@@ -1,0 +1,216 @@
+"""What a reader gets of a stored response: coding, condition, range, and the fields that tell its story."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from feedproxy.cache.freshness import Freshness, Source
+from feedproxy.cache.status import CacheStatus, append
+from feedproxy.cache.stored import StoredResponse
+from feedproxy.clock import Instant, Seconds
+from feedproxy.errors import FeedproxyError
+from feedproxy.http import byte_range, coding, negotiation, precondition
+from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.date import format_http_date, parse_http_date
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.precondition import NotModified, PreconditionFailed
+from feedproxy.http.validator import EntityTag, own_tag, parse_tag
+from feedproxy.origin.upstream import with_via
+
+DIGESTS = ("content-digest", "repr-digest", "digest", "want-content-digest", "content-md5")
+"""They speak of the origin's bytes; where these were changed they would lie (RFC 9530, section 3)."""
+
+IN_A_304 = frozenset(
+    # RFC 9110, section 15.4.5, and what tells the copy's story.
+    ("cache-control", "content-location", "date", "etag", "expires", "vary", "age", "via", "cache-status")
+    + ("last-modified", "cdn-cache-control", "surrogate-key", "set-cookie")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """A representation, chosen for one reader."""
+
+    body: bytes
+    fields: Fields
+    tag: EntityTag | None
+
+
+def reply(
+    stored: StoredResponse,
+    request: Request,
+    freshness: Freshness,
+    status: CacheStatus,
+    *,
+    via: str,
+    now: Instant,
+    decoded_max: int,
+    state_freshness: bool = False,
+    surrogate: bool = False,
+) -> Response:
+    """The response for this request out of this stored response.
+
+    `state_freshness` says the remaining lifetime over the origin's own word, `surrogate` adds what a CDN in
+    front understands; both are reverse mode's.
+    """
+    selected = _select(stored, request, decoded_max)
+    fields = selected.fields
+    fields = _state(fields, stored, freshness, over_origin=state_freshness, surrogate=surrogate)
+    if "date" not in fields:
+        # RFC 9110, section 6.6.1: a recipient with a clock that forwards a response without Date adds it.
+        fields = fields.with_added("Date", format_http_date(stored.response_time))
+    fields = fields.with_field("Age", str(int(freshness.age)))
+    fields = append(with_via(fields, via), status)
+    if stored.status == 200:
+        match _precondition(stored, request, selected, now):
+            case NotModified():
+                return Response(304, _only_in_304(fields))
+            case PreconditionFailed():
+                return Response(412, fields.without("content-type", "content-encoding").with_field("Content-Length", "0"))
+            case _:
+                pass
+        if ranged := _range(stored, request, selected, fields):
+            return ranged
+    return _whole(stored.status, fields, selected.body)
+
+
+def _whole(status: int, fields: Fields, body: bytes) -> Response:
+    if status in (204, 304) or status < 200:
+        return Response(status, fields.without("content-length"))
+    return Response(status, fields.with_field("Content-Length", str(len(body))), body)
+
+
+def _select(stored: StoredResponse, request: Request, decoded_max: int) -> Selected:
+    content, fields = stored.content, stored.fields
+    accept_encoding = request.fields.combined("accept-encoding")
+    if content.media_type is not None:
+        fields = fields.with_field("Content-Type", content.media_type)
+    if content.feed:
+        fields = _last_modified(fields, content.last_modified)
+    if content.tag is not None:
+        available = [name for name in coding.CODINGS if name in content.bodies]
+        if "identity" in content.bodies:
+            available.append("identity")
+        chosen = negotiation.choose_coding(accept_encoding, available) or available[-1] if available else None
+        if chosen is None:  # left as it came, in a coding of the origin's own
+            chosen = next(iter(content.bodies))
+        fields = _coded(fields.without(*DIGESTS), chosen)
+        tag = own_tag(content.tag, chosen)
+        return Selected(content.bodies[chosen], vary_on_coding(fields.with_field("ETag", tag.text)), tag)
+    (label, body), *_ = content.bodies.items()
+    fields = _coded(fields, label)
+    tag = parse_tag(fields.get("etag") or "") if len(fields.get_all("etag")) == 1 else None
+    if label == "identity" or negotiation.choose_coding(accept_encoding, [label.lower()]) is not None:
+        return Selected(body, fields, tag)
+    if CacheControl.from_fields(fields).no_transform:
+        return Selected(body, fields, tag)
+    try:
+        plain = coding.decode(body, label, limit=decoded_max)
+    except FeedproxyError:
+        return Selected(body, fields, tag)  # with its label: the reader may know better than we do
+    # The origin's tag names the coded bytes; of the decoded ones it is true in substance only.
+    fields = vary_on_coding(fields.without("content-encoding", *DIGESTS))
+    if tag is not None:
+        tag = EntityTag(tag.opaque, weak=True)
+        fields = fields.with_field("ETag", tag.text)
+    return Selected(plain, fields, tag)
+
+
+def _coded(fields: Fields, label: str) -> Fields:
+    return fields.without("content-encoding") if label == "identity" else fields.with_field("Content-Encoding", label)
+
+
+def _last_modified(fields: Fields, instant: Instant | None) -> Fields:
+    if instant is None:
+        return fields.without("last-modified")
+    return fields.with_field("Last-Modified", format_http_date(instant))
+
+
+def vary_on_coding(fields: Fields) -> Fields:
+    """Vary names Accept-Encoding, since another reader may get another coding."""
+    vary = fields.combined("vary")
+    if vary is None:
+        return fields.with_added("Vary", "Accept-Encoding")
+    names = [name.strip() for name in vary.split(",") if name.strip()]
+    if "*" in names or any(name.lower() == "accept-encoding" for name in names):
+        return fields
+    return fields.with_field("Vary", ", ".join([*names, "Accept-Encoding"]))
+
+
+def _state(
+    fields: Fields, stored: StoredResponse, freshness: Freshness, *, over_origin: bool, surrogate: bool
+) -> Fields:
+    """Say what remains of the hint where the origin said nothing, and in reverse mode where the option asks."""
+    hinted = freshness.source is Source.HINT or freshness.held is not None
+    silent = freshness.source is Source.HINT
+    if hinted and (silent or over_origin) and freshness.ttl >= 0:
+        # max-age counts from the origin's answer, so that max-age less Age is what remains.
+        total = int(freshness.age) + _remaining(freshness)
+        fields = fields.with_field("Cache-Control", f"max-age={total}")
+        if over_origin:
+            fields = fields.without("expires")
+    if surrogate and stored.content.feed:
+        if "cdn-cache-control" not in fields and (remaining := _remaining(freshness)) > 0:
+            fields = fields.with_added("CDN-Cache-Control", f"max-age={int(freshness.age) + remaining}")
+        if "surrogate-key" not in fields:
+            fields = fields.with_added("Surrogate-Key", "feed")
+    return fields
+
+
+def _remaining(freshness: Freshness) -> Seconds:
+    ends = freshness.expires if freshness.held is None else max(freshness.expires, freshness.held.until)
+    return max(0, int(ends - (freshness.expires - freshness.ttl)))
+
+
+def _precondition(stored: StoredResponse, request: Request, selected: Selected, now: Instant) -> object:
+    content = stored.content
+    tags = tuple(_current_tags(stored, selected))
+    last_modified = selected.fields.get("last-modified")
+    date = selected.fields.get("date")
+    return precondition.evaluate(
+        request.fields,
+        request.method,
+        tags=tags,
+        stem=content.tag,
+        last_modified=parse_http_date(last_modified) if last_modified else None,
+        date=parse_http_date(date) if date else None,
+    )
+
+
+def _current_tags(stored: StoredResponse, selected: Selected) -> Iterator[EntityTag]:
+    """Every tag that names this representation: ours in each coding, and the one that the origin gave."""
+    if selected.tag is not None:
+        yield selected.tag
+    if stored.content.tag is not None:
+        for name in stored.content.bodies:
+            yield own_tag(stored.content.tag, name)
+        theirs = stored.fields.get_all("etag")
+        if len(theirs) == 1 and (tag := parse_tag(theirs[0])) is not None:
+            # A reader that held the origin's copy before it came to us holds the same feed.
+            yield EntityTag(tag.opaque, weak=True)
+
+
+def _only_in_304(fields: Fields) -> Fields:
+    return Fields(line for line in fields if line[0].lower() in IN_A_304)
+
+
+def _range(stored: StoredResponse, request: Request, selected: Selected, fields: Fields) -> Response | None:
+    value = request.fields.get("range")
+    if value is None or request.method != "GET":
+        return None
+    last_modified = selected.fields.get("last-modified")
+    if not precondition.range_applies(
+        request.fields, selected.tag, parse_http_date(last_modified) if last_modified else None
+    ):
+        return None
+    length = len(selected.body)
+    match byte_range.select(value, length):
+        case (int(first), int(last)):
+            part = selected.body[first : last + 1]
+            fields = fields.with_field("Content-Range", f"bytes {first}-{last}/{length}")
+            return Response(206, fields.with_field("Content-Length", str(len(part))), part)
+        case byte_range.Unsatisfiable():
+            fields = fields.without("content-type", "content-encoding", "etag", "last-modified")
+            fields = fields.with_field("Content-Range", f"bytes */{length}")
+            return Response(416, fields.with_field("Content-Length", "0"))
+        case _:
+            return None

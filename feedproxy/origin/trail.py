@@ -1,0 +1,69 @@
+"""Following redirects: a bounded walk whose every step is an ordinary, checked fetch (RFC 9110, section 15.4)."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from feedproxy.cache.status import Detail
+from feedproxy.errors import FeedproxyError, Forbidden
+from feedproxy.http import uri
+from feedproxy.http.message import Request
+from feedproxy.net.fetch import Fetched, Oversized
+from feedproxy.origin import moves
+
+REDIRECTS = moves.PERMANENT | moves.TEMPORARY
+
+
+class Fetching(Protocol):
+    """What is needed of the client."""
+
+    async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """From the first answer to the last. `broken` tells why a redirect was not followed to its end."""
+
+    first: Fetched | Oversized
+    last: Fetched | Oversized
+    moved_to: str = ""
+    """Where the permanent redirects at the trail's beginning lead."""
+    followed: int = 0
+    broken: Detail | None = None
+
+
+async def walk(fetcher: Fetching, request: Request, *, limit: int, exempt: bool) -> Trail:
+    """Fetch, and follow what redirects, `limit` times at most.
+
+    Only the first fetch may raise: when a later one fails, the trail ends there and `broken` says why. Credentials
+    and cookies stay with the origin that they were meant for (RFC 9110, section 15.4). Only the first fetch is
+    `exempt` from the address check: where a redirect leads is nobody's word but the origin's.
+    """
+    first = last = await fetcher.fetch(request, exempt=exempt)
+    visited: list[str] = [request.target]
+    hops: list[tuple[int, str]] = []
+
+    def ended(broken: Detail | None = None) -> Trail:
+        return Trail(first, last, moves.lasting(hops) or "", len(hops), broken)
+
+    while isinstance(last, Fetched) and last.response.status in REDIRECTS:
+        location = last.response.fields.get("location")
+        if not location:
+            return ended()
+        match moves.chain(visited, location, limit=limit):
+            case moves.Stop(detail):
+                return ended(detail)
+            case moves.Follow(there):
+                pass
+        same_origin = uri.origin_of(there) == uri.origin_of(request.target)
+        fields = request.fields if same_origin else request.fields.without("authorization", "cookie")
+        request = Request(request.method, there, fields)
+        try:
+            following = await fetcher.fetch(request, exempt=exempt and same_origin)
+        except Forbidden:
+            return ended(Detail.FORBIDDEN_ADDRESS)
+        except FeedproxyError as error:
+            return ended(Detail(error.detail))
+        hops.append((last.response.status, there))
+        visited.append(there)
+        last = following
+    return ended()

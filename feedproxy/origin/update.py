@@ -1,0 +1,375 @@
+"""One update of one resource: fetch, judge, prepare, keep. The only place that writes what is stored of a target."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from feedproxy.cache import storing, validation, variation
+from feedproxy.cache.status import Detail
+from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.clock import Clock, Instant
+from feedproxy.errors import BrokenMessage, FeedproxyError, TooLarge
+from feedproxy.feed.relocation import Gone, Moved
+from feedproxy.http import uri
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.net.fetch import Fetched, Oversized
+from feedproxy.origin import guard, moves, planner, trail
+from feedproxy.origin.guard import Accept, Keep, Outcome, Pass
+from feedproxy.origin.prepare import Prepared, prepare
+from feedproxy.settings import Settings
+from feedproxy.store.base import Store
+from feedproxy.store.resource import Ending, Failures, Resource, Sighting
+
+VARIANTS_MAX = 8
+"""Variants kept of one target: enough for languages and formats, too few to flood the store with."""
+
+CHANGES_MAX = 32
+"""Content changes remembered of a feed: a month of a daily one."""
+
+
+class Observer(Protocol):
+    """Who is told what happened: metrics and log."""
+
+    def fetched(self, target: str, status: int | None, detail: str, sent: int, seconds: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """What an update brought.
+
+    `response` is what the origin answered, ready to be served; None where nothing usable came (`error` says why) or
+    where the body was above the cap (`oversized`). `kept` tells that a good copy stands in instead, and until when.
+    """
+
+    resource: Resource
+    response: StoredResponse | None = None
+    stored: bool = False
+    fwd_status: int | None = None
+    kept: Keep | None = None
+    detail: Detail | None = None
+    words: str = ""
+    error: FeedproxyError | None = None
+    oversized: bool = False
+    changed: bool = False
+    set_cookie: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """What to fetch, and how.
+
+    `validate` is the stored variant that conditions are made from; `follow` whether redirects are followed;
+    `exempt` that the address is the operator's own word; `own_agent` that the request speaks as feedproxy.
+    """
+
+    request: Request
+    settings: Settings
+    self_href: str
+    validate: StoredResponse | None = None
+    own_agent: bool = True
+    follow: bool = True
+    exempt: bool = False
+
+
+class Updates:
+    """Carries out errands. Errors of the origin come back as values in `Landed`, never as exceptions."""
+
+    def __init__(
+        self,
+        fetcher: trail.Fetching,
+        store: Store,
+        clock: Clock,
+        observer: Observer,
+        workers: Executor,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._fetcher = fetcher
+        self._store = store
+        self._clock = clock
+        self._observer = observer
+        self._workers = workers
+        self._jitter = jitter
+
+    async def run(self, errand: Errand, still_wanted: Callable[[], bool] = lambda: True) -> Landed:
+        """Carry one errand out. What is found is stored unless `still_wanted` says that it was purged meanwhile."""
+        target = errand.request.target
+        before = self._store.get(target) or Resource(target)
+        started = self._clock.now()
+        landed = await self._attempt(errand, before)
+        landed = replace(landed, resource=replace(landed.resource, fetched=started))
+        if still_wanted() and landed.resource != before and _worth_keeping(landed.resource):
+            await self._store.put(landed.resource)
+        size = landed.response.content.size() if landed.response is not None else 0
+        self._observer.fetched(target, landed.fwd_status, landed.detail or "", size, self._clock.now() - started)
+        return landed
+
+    async def _attempt(self, errand: Errand, before: Resource) -> Landed:
+        try:
+            walked = await self._walk(errand)
+        except FeedproxyError as error:
+            return self._judged(errand, before, Outcome(error=error))
+        if isinstance(walked.last, Oversized):
+            return self._oversized(errand, before, walked.last)
+        response = walked.last.response
+        if response.status == 304:
+            return await self._not_modified(errand, before, walked, walked.last)
+        if errand.request.method == "HEAD":
+            return self._head(errand, before, walked.last)
+        if response.status == 200:
+            prepared = await asyncio.get_running_loop().run_in_executor(
+                self._workers,
+                lambda: prepare(response, errand.settings, self_href=errand.self_href, now=self._clock.now()),
+            )
+        else:
+            label = response.fields.combined("content-encoding")
+            prepared = Prepared(Content({label or "identity": response.body}))
+        return self._complete(errand, before, walked, walked.last, prepared)
+
+    async def _walk(self, errand: Errand) -> trail.Trail:
+        request = errand.request
+        if errand.validate is not None:
+            conditions = validation.conditional_fields(errand.validate)
+            request = replace(request, fields=Fields((*request.fields, *conditions)))
+        limit = errand.settings.redirects_max
+        if not errand.follow:
+            answer = await self._fetcher.fetch(request, exempt=errand.exempt)
+            return trail.Trail(answer, answer)
+        return await trail.walk(self._fetcher, request, limit=limit, exempt=errand.exempt)
+
+    async def _not_modified(
+        self, errand: Errand, before: Resource, walked: trail.Trail, fetched: Fetched
+    ) -> Landed:
+        if errand.validate is None:
+            # RFC 9110, 15.4.5: a 304 answers a conditional request; unasked it says nothing.
+            error = BrokenMessage("the origin answered 304 to a request without conditions")
+            return self._judged(errand, before, Outcome(error=error))
+        freshened = validation.freshen(
+            errand.validate, fetched.response, request_time=fetched.request_time, response_time=fetched.response_time
+        )
+        if freshened is None:
+            # RFC 9111, 4.3.4: the validator is not the stored one's, so nothing here can be freshened.
+            return await self._attempt(replace(errand, validate=None), before)
+        resource = replace(
+            before,
+            variants=_with_variant(before.variants, freshened),
+            failures=Failures(),
+            sighting=_sighted(before, walked, Outcome(304, channel=before.channel), self._clock.now(), errand.settings),
+        )
+        return Landed(resource, freshened, stored=True, fwd_status=304, words="the origin confirmed the copy")
+
+    def _head(self, errand: Errand, before: Resource, fetched: Fetched) -> Landed:
+        """A HEAD's answer is passed on, and tells whether the copy is still good (RFC 9111, 4.3.5)."""
+        answer = self._stored(errand, fetched, Prepared(Content({"identity": b""})))
+        variants = before.variants
+        selected = variation.choose(variants, errand.request, own_agent=errand.own_agent)
+        if selected is not None and fetched.response.status == 200:
+            updated = validation.apply_head(
+                selected, fetched.response, request_time=fetched.request_time, response_time=fetched.response_time
+            )
+            variants = _with_variant(variants, updated or replace(selected, invalid=True))
+        resource = replace(before, variants=variants)
+        return Landed(resource, answer, fwd_status=fetched.response.status)
+
+    def _oversized(self, errand: Errand, before: Resource, answer: Oversized) -> Landed:
+        if before.channel is not None and errand.settings.on_bad_update == "keep":
+            return self._judged(errand, before, Outcome(error=TooLarge("the body is above buffer_max")))
+        return Landed(
+            replace(before, oversized=True), fwd_status=answer.status, oversized=True, detail=Detail.OVERSIZED
+        )
+
+    def _complete(
+        self, errand: Errand, before: Resource, walked: trail.Trail, fetched: Fetched, prepared: Prepared
+    ) -> Landed:
+        now = self._clock.now()
+        if relocated := self._relocated(errand, before, walked, prepared, now):
+            return relocated
+        elsewhere = walked.followed > 0 or walked.broken is not None
+        if elsewhere and prepared.channel is None and before.channel is None and isinstance(walked.first, Fetched):
+            # It leads to no feed, and there is no copy: the redirect itself passes.
+            fetched, prepared = walked.first, Prepared(_content(walked.first.response))
+        response = fetched.response
+        outcome = Outcome(
+            response.status,
+            response.fields,
+            prepared.error,
+            prepared.channel,
+            empty=prepared.empty,
+            html=prepared.html,
+            page=prepared.page,
+        )
+        sighting = _sighted(before, walked, outcome, now, errand.settings)
+        landed = self._judged(errand, replace(before, sighting=sighting), outcome, self._stored(errand, fetched, prepared))
+        return replace(landed, set_cookie=tuple(response.fields.get_all("set-cookie")))
+
+    def _relocated(
+        self, errand: Errand, before: Resource, walked: trail.Trail, prepared: Prepared, now: Instant
+    ) -> Landed | None:
+        """XML redirects and XML gone documents act at once, unless they lead back here."""
+        settings = errand.settings
+        match prepared.relocation:
+            case Gone():
+                ending, location = Ending.GONE, ""
+            case Moved(reference):
+                ending = Ending.MOVED
+                try:
+                    location = uri.resolve(errand.request.target, reference)
+                except FeedproxyError:
+                    return None
+                if self._leads_back(errand.request.target, location, settings.redirects_max):
+                    return None
+            case _:
+                return None
+        sighting = moves.seen(
+            before.sighting,
+            ending,
+            location,
+            now,
+            confirmations=settings.relocation_confirmations,
+            spacing=settings.relocation_spacing,
+            at_once=True,
+        )
+        detail = Detail.MOVED if ending is Ending.MOVED else Detail.GONE
+        resource = replace(before, sighting=sighting, failures=Failures())
+        words = f"the document says that the feed has moved to {location}" if location else "the document says: ended"
+        return Landed(resource, fwd_status=200, detail=detail, words=words)
+
+    def _leads_back(self, target: str, location: str, limit: int) -> bool:
+        visited = {target}
+        for _ in range(limit):
+            if location in visited:
+                return True
+            visited.add(location)
+            there = self._store.get(location)
+            if there is None or there.sighting is None or there.sighting.ending is not Ending.MOVED:
+                return False
+            location = there.sighting.location
+        return True
+
+    def _judged(
+        self, errand: Errand, before: Resource, outcome: Outcome, response: StoredResponse | None = None
+    ) -> Landed:
+        """What becomes of the outcome, in one value."""
+        now = self._clock.now()
+        verdict = guard.judge(before, outcome, now, errand.settings)
+        not_before = planner.retry_after(outcome.fields, now) if outcome.status in (429, 503) else None
+        fwd_status = outcome.status
+        match verdict:
+            case Keep(detail, _, words, new_shape):
+                failures = planner.after_failure(before.failures, detail, now, not_before=not_before, jitter=self._jitter())
+                resource = replace(before, failures=failures, new_shape=new_shape)
+                return Landed(
+                    resource, response, False, fwd_status, verdict, detail, words, outcome.error
+                )
+            case Pass(words, fault, new_shape):
+                resource = replace(before, new_shape=new_shape)
+                if fault is not None and (not_before is not None or before.channel is not None):
+                    failures = planner.after_failure(
+                        before.failures,
+                        fault,
+                        now,
+                        not_before=not_before,
+                        jitter=self._jitter(),
+                        back_off=before.channel is not None,
+                    )
+                    resource = replace(resource, failures=failures)
+                elif fault is None:
+                    resource = replace(resource, failures=Failures())
+                detail_or_none = fault
+            case Accept(words):
+                resource = replace(before, failures=Failures(), new_shape=None)
+                detail_or_none = None
+        if response is None:
+            return Landed(resource, None, False, fwd_status, None, detail_or_none, words, outcome.error)
+        return self._kept(errand, resource, outcome, response, detail_or_none, words)
+
+    def _kept(
+        self,
+        errand: Errand,
+        resource: Resource,
+        outcome: Outcome,
+        response: StoredResponse,
+        detail: Detail | None,
+        words: str,
+    ) -> Landed:
+        """Store what HTTP lets us store."""
+        now = self._clock.now()
+        good = outcome.channel is not None
+        decision = storing.may_store(errand.request, Response(response.status, response.fields), now=now)
+        stores = isinstance(decision, storing.Store) and not (detail is not None and resource.channel is not None)
+        changed = False
+        if good and outcome.channel is not None:
+            old = resource.channel
+            changed = old is None or old.content_digest != outcome.channel.content_digest
+            changes = resource.changes
+            if changed and old is not None:
+                changes = (*changes, now)[-CHANGES_MAX:]
+            resource = replace(resource, channel=outcome.channel, changes=changes)
+        if stores:
+            resource = replace(resource, variants=_with_variant(resource.variants, response))
+        elif detail is None and errand.validate is not None:
+            # The origin replaced what is stored by something that may not be: the old is nobody's any more.
+            remaining = tuple(each for each in resource.variants if each is not errand.validate)
+            resource = replace(resource, variants=remaining)
+        return Landed(resource, response, stores, outcome.status, None, detail, words, None, changed=changed)
+
+    def _stored(self, errand: Errand, fetched: Fetched, prepared: Prepared) -> StoredResponse:
+        fields = storing.storable_fields(fetched.response.fields)
+        return StoredResponse(
+            target=errand.request.target,
+            status=fetched.response.status,
+            fields=fields,
+            content=prepared.content,
+            request_time=fetched.request_time,
+            response_time=fetched.response_time,
+            vary_request=variation.request_fields_for(fetched.response.fields, errand.request),
+            own_agent=errand.own_agent,
+            authorized="authorization" in errand.request.fields,
+        )
+
+
+def _content(response: Response) -> Content:
+    return Content({response.fields.combined("content-encoding") or "identity": response.body})
+
+
+def _sighted(
+    before: Resource, walked: trail.Trail, outcome: Outcome, now: Instant, settings: Settings
+) -> Sighting | None:
+    """What this answer says of the address for good."""
+    ending, location = None, ""
+    if outcome.status == 410:
+        ending = Ending.GONE
+    elif walked.moved_to and outcome.channel is not None:
+        ending, location = Ending.MOVED, walked.moved_to
+    if ending is None:
+        # Only a good answer from the address itself takes a sighting back; a failure says nothing.
+        by_itself = outcome.status in (200, 304) and walked.followed == 0
+        return moves.taken_back(before.sighting, now, feed=outcome.channel is not None) if by_itself else before.sighting
+    return moves.seen(
+        before.sighting,
+        ending,
+        location,
+        now,
+        confirmations=settings.relocation_confirmations,
+        spacing=settings.relocation_spacing,
+        at_once=False,
+    )
+
+
+def _with_variant(variants: tuple[StoredResponse, ...], new: StoredResponse) -> tuple[StoredResponse, ...]:
+    """The variants with this one in the place of that which answers the same requests; newest last, bounded."""
+    others = tuple(each for each in variants if each.vary_request != new.vary_request)
+    return (*others, new)[-VARIANTS_MAX:]
+
+
+def _worth_keeping(resource: Resource) -> bool:
+    """Nothing is kept of a target of which there is nothing to remember: strangers name many."""
+    return bool(
+        resource.variants
+        or resource.channel
+        or resource.sighting
+        or resource.oversized
+        or resource.failures.next_try
+    )
