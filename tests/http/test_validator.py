@@ -1,0 +1,96 @@
+"""Entity tags, as they are and as they come back (RFC 9110, section 8.8.3)."""
+
+import pytest
+
+from feedproxy.http.validator import (
+    EntityTag,
+    own_tag,
+    parse_tag,
+    parse_tags,
+    stem_of,
+    strong_match,
+    weak_match,
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "tag"),
+    [
+        ('"abc"', EntityTag("abc")),
+        ('W/"abc"', EntityTag("abc", weak=True)),
+        ('w/"abc"', EntityTag("abc", weak=True)),
+        (' "abc"\t', EntityTag("abc")),
+        ("abc", EntityTag("abc")),
+        ("'abc'", EntityTag("abc")),
+        ("W/abc", EntityTag("abc", weak=True)),
+        ('"abc', EntityTag("abc")),
+        ('abc"', EntityTag("abc")),
+        ("-1", EntityTag("-1")),
+        ('""', EntityTag("")),
+        ('W/""', EntityTag("", weak=True)),
+        (r'"a\"', EntityTag("a\\")),
+        ('"a,b"', EntityTag("a,b")),
+        ("", None),
+        ('"', None),
+        ("W/", None),
+        ('"a", "b"', None),
+        ('"a"b"', None),
+    ],
+)
+def test_a_tag_is_read_in_every_form_that_is_met(value: str, tag: EntityTag | None) -> None:
+    assert parse_tag(value) == tag
+
+
+@pytest.mark.parametrize(
+    ("value", "tags"),
+    [
+        ('"a", W/"b",w/"c"', (EntityTag("a"), EntityTag("b", weak=True), EntityTag("c", weak=True))),
+        ('"a,b" , "c"', (EntityTag("a,b"), EntityTag("c"))),
+        (r'"a\", "b"', (EntityTag("a\\"), EntityTag("b"))),
+        ("a, 'b'", (EntityTag("a"), EntityTag("b"))),
+        ('"a" "b"', (EntityTag("a"), EntityTag("b"))),
+        (',, "a",', (EntityTag("a"),)),
+        ("", ()),
+        ('"*"', (EntityTag("*"),)),
+    ],
+)
+def test_a_list_of_tags_is_read_whole(value: str, tags: tuple[EntityTag, ...]) -> None:
+    assert parse_tags(value) == tags
+
+
+def test_a_star_stands_for_any_tag_only_when_it_stands_alone() -> None:
+    assert parse_tags(" * ") == "*"
+    assert parse_tags('*, "a"') == (EntityTag("a"),)
+
+
+def test_strong_comparison_wants_two_strong_tags_and_weak_comparison_does_not() -> None:
+    strong, weak = EntityTag("1"), EntityTag("1", weak=True)
+
+    assert strong_match(strong, EntityTag("1"))
+    assert not strong_match(strong, weak)
+    assert not strong_match(weak, weak)
+    assert weak_match(strong, weak)
+    assert weak_match(weak, weak)
+    assert not weak_match(weak, EntityTag("2", weak=True))
+
+
+def test_each_coding_has_a_tag_of_its_own() -> None:
+    assert [own_tag("s", coding).text for coding in ("identity", "gzip", "br", "zstd")] == [
+        '"s"',
+        '"s-gzip"',
+        '"s-br"',
+        '"s-zstd"',
+    ]
+
+
+@pytest.mark.parametrize("coding", ["identity", "gzip", "br", "zstd"])
+@pytest.mark.parametrize(
+    "decoration", ["", "-gzip", ";gzip", "--gzip", "-br", ";br", "-gzip-gzip", "-gzip;br--gzip"]
+)
+def test_the_stem_survives_whatever_is_appended_on_the_way(coding: str, decoration: str) -> None:
+    assert stem_of(EntityTag(own_tag("5f-3a", coding).opaque + decoration, weak=True)) == "5f-3a"
+
+
+def test_a_tag_that_is_nothing_but_a_suffix_is_its_own_stem() -> None:
+    assert stem_of(EntityTag("-gzip")) == "-gzip"
+    assert stem_of(EntityTag("")) == ""
