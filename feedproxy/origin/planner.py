@@ -1,0 +1,202 @@
+"""May the origin be asked now, and if not, when?  Floors, spacing, back-off, Retry-After (DESIGN 6, point 4).
+
+Four things make one wait; the latest of them counts, and gives the answer its `detail`:
+
+floor          a feed is asked at most once in `feed_min_interval`, whoever wants it: reader, ping, operator.
+site-interval  feeds of one site are asked one after the other, `site_interval` apart. By registrable domain:
+               per host would be too narrow where one service gives every author a host of his own.
+retry-after    the origin said when it wants to be asked again.
+back-off       it failed: each failure in a row doubles the pause.
+
+The first two are for known feeds only; everything else is plain HTTP and is not slowed down by us. What the
+origin itself asked for binds always.
+"""
+
+import math
+import re
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from feedproxy.cache.status import Detail
+from feedproxy.clock import Instant, Seconds
+from feedproxy.http.date import parse_http_date
+from feedproxy.http.message import Fields
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Failures, Resource
+
+WAIT_MAX: Seconds = 172_800
+"""No origin puts us off for more than 48 h: absurd values occur, and FreshRSS draws the line there too."""
+
+BACK_OFF_FIRST: Seconds = 60
+BACK_OFF_MAX: Seconds = 6 * 3600
+"""After ten failures or so a feed is asked a few times a day: its return is still noticed the same day."""
+
+SITES_MAX = 4096
+"""Sites whose last fetch is remembered: those asked longest ago are past any spacing, and go first."""
+
+_DELAY = re.compile(r"\d{1,15}(\.\d*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """The origin may be asked now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The origin is not to be asked before `until`, for the reason that `detail` names."""
+
+    until: Instant
+    detail: Detail
+    words: str
+
+
+type Permission = Go | Wait
+
+
+def may_fetch(
+    resource: Resource | None, now: Instant, settings: Settings, *, site_free: Instant
+) -> Permission:
+    """May the target be fetched now? `site_free` is when its site may be asked again (SiteTimes.free).
+
+    Instants too far ahead, as a clock put right leaves them behind, count as if they had been noted just now.
+    """
+    if resource is None:
+        return Go()
+    waits: list[Wait] = []
+    if resource.channel is not None:
+        floor = float(settings.feed_min_interval)
+        waits.append(
+            Wait(
+                min(resource.fetched, now) + floor,
+                Detail.FLOOR,
+                f"this feed is asked once in {floor:.0f} s at most",
+            )
+        )
+        waits.append(
+            Wait(
+                min(site_free, now + WAIT_MAX),
+                Detail.SITE_INTERVAL,
+                "other feeds of the site are asked first",
+            )
+        )
+    waits.append(_failing(resource.failures, now))
+    latest = max(waits, key=lambda wait: wait.until)
+    if latest.until <= now:
+        return Go()
+    return Wait(latest.until, latest.detail, f"{latest.words}; next in {math.ceil(latest.until - now)} s")
+
+
+def after_failure(
+    failures: Failures,
+    detail: str,
+    now: Instant,
+    *,
+    not_before: Instant | None,
+    jitter: float,
+    back_off: bool = True,
+) -> Failures:
+    """One more failure, and when the next try may come. After a success, `Failures()` again.
+
+    `not_before` is the origin's word (`retry_after`), `jitter` a random number in [0, 1). `back_off=False`
+    keeps to the origin's word alone: for what is not known as a feed.
+    """
+    count = failures.count + 1
+    pause = _longest_pause(count) / 2 * (1 + jitter) if back_off else 0.0
+    next_try = max(now + pause, not_before if not_before is not None else 0.0)
+    return Failures(
+        count=count,
+        since=failures.since if failures.count else now,
+        last=now,
+        detail=str(detail),
+        next_try=min(next_try, now + WAIT_MAX),
+    )
+
+
+def retry_after(fields: Fields, now: Instant) -> Instant | None:
+    """When the origin wants to be asked again: Retry-After (RFC 9110, 10.2.3), or a rate limit used up.
+
+    To be read in answers that are failures; in a 200 only `limit_reset` means something. The later of the two
+    counts. At most WAIT_MAX from now. None where nothing is said, or nothing that makes sense.
+    """
+    wanted = [_retry_instant(value.strip(), now) for value in fields.get_all("retry-after")]
+    latest = max(
+        (at for at in (*wanted, limit_reset(fields, now)) if at is not None and at > now), default=None
+    )
+    return min(latest, now + WAIT_MAX) if latest is not None else None
+
+
+def limit_reset(fields: Fields, now: Instant) -> Instant | None:
+    """When a used-up rate limit is filled again: `x-ratelimit-remaining: 0` and `x-ratelimit-reset`.
+
+    Without the `x-` as well. Reddit counts in fractions (`0.0`) and resets in seconds; others name a Unix
+    time. Such a limit holds for the caller, not for the one feed: see SiteTimes.hold.
+    """
+    for prefix in ("x-ratelimit-", "ratelimit-"):
+        remaining, reset = _number(fields.get(prefix + "remaining")), _number(fields.get(prefix + "reset"))
+        if remaining is None or reset is None or remaining >= 1:
+            continue
+        # Nobody means thirty years: so large a number is a point in time.
+        at = reset if reset > 1_000_000_000 else now + reset
+        if at > now:
+            return min(at, now + WAIT_MAX)
+    return None
+
+
+class SiteTimes:
+    """When each site was last asked, bounded; the site that was asked longest ago is forgotten first."""
+
+    def __init__(self, capacity: int = SITES_MAX) -> None:
+        self._capacity = capacity
+        self._times: OrderedDict[str, tuple[Instant, Instant]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def free(self, site: str, interval: Seconds) -> Instant:
+        """When the site may be asked again; 0.0 for one that never was."""
+        last, held = self._times.get(site, (0.0, 0.0))
+        return max(last + interval if last else 0.0, held)
+
+    def book(self, site: str, now: Instant, interval: Seconds) -> Instant:
+        """Take the site's next turn; the result is when it comes. Nobody else gets the same."""
+        turn = max(now, self.free(site, interval))
+        self._note(site, lambda _, held: (turn, held))
+        return turn
+
+    def hold(self, site: str, until: Instant) -> None:
+        """Leave the whole site in peace until then: a limit that it counts over all its feeds is used up."""
+        self._note(site, lambda last, held: (last, max(held, until)))
+
+    def _note(self, site: str, change: Callable[[Instant, Instant], tuple[Instant, Instant]]) -> None:
+        self._times[site] = change(*self._times.pop(site, (0.0, 0.0)))
+        if len(self._times) > self._capacity:
+            self._times.popitem(last=False)
+
+
+def _failing(failures: Failures, now: Instant) -> Wait:
+    until = min(failures.next_try, now + WAIT_MAX)
+    pause, longest = failures.next_try - failures.last, _longest_pause(failures.count)
+    # A pause that no back-off of ours would make is the origin's word; and so is any after a 429.
+    if failures.detail == Detail.RATE_LIMITED or not longest / 2 <= pause < longest:
+        return Wait(until, Detail.RETRY_AFTER, "the origin asked for a pause")
+    return Wait(until, Detail.BACK_OFF, f"{failures.count} failures in a row ({failures.detail})")
+
+
+def _longest_pause(count: int) -> Seconds:
+    """The back-off after so many failures lies between half of this and this: 1 to 2 min, 2 to 4, … 3 to 6 h.
+
+    Jitter takes half of it, so that feeds that failed together do not come back together.
+    """
+    return min(BACK_OFF_MAX, BACK_OFF_FIRST * 2.0 ** min(count, 32))
+
+
+def _retry_instant(value: str, now: Instant) -> Instant | None:
+    if _DELAY.fullmatch(value):
+        return now + float(value)
+    return parse_http_date(value)
+
+
+def _number(value: str | None) -> float | None:
+    return float(value) if value is not None and _DELAY.fullmatch(value := value.strip()) else None

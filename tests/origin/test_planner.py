@@ -1,0 +1,134 @@
+"""When the origin may be asked: floor, spacing, back-off."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feedproxy.cache.status import Detail
+from feedproxy.feed.channel import Channel, Kind
+from feedproxy.origin.planner import BACK_OFF_MAX, WAIT_MAX, Go, SiteTimes, Wait, after_failure, may_fetch
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Failures, Resource
+
+NOW = 1_800_000_000.0
+TARGET = "https://example.com/feed"
+FEED = Channel(Kind.RSS, "2.0", well_formed=True)
+
+
+def a_feed(fetched: float = 0.0, failures: Failures | None = None) -> Resource:
+    return Resource(TARGET, channel=FEED, fetched=fetched, failures=failures or Failures())
+
+
+def test_what_was_never_seen_may_be_asked_for() -> None:
+    assert may_fetch(None, NOW, Settings(), site_free=NOW + 9) == Go()
+
+
+def test_a_feed_is_not_asked_for_twice_within_its_floor() -> None:
+    resource = a_feed(fetched=NOW)
+
+    early = may_fetch(resource, NOW + 59, Settings(), site_free=0.0)
+
+    assert isinstance(early, Wait)
+    assert (early.until, early.detail) == (NOW + 60, Detail.FLOOR)
+    assert "once in 60 s" in early.words
+    assert may_fetch(resource, NOW + 60, Settings(), site_free=0.0) == Go()
+
+
+def test_a_floor_of_zero_is_none() -> None:
+    assert may_fetch(a_feed(fetched=NOW), NOW, Settings(feed_min_interval=0), site_free=0.0) == Go()
+
+
+def test_feeds_of_one_site_are_asked_one_after_the_other() -> None:
+    waits = may_fetch(a_feed(), NOW, Settings(), site_free=NOW + 1)
+
+    assert isinstance(waits, Wait)
+    assert (waits.until, waits.detail) == (NOW + 1, Detail.SITE_INTERVAL)
+
+
+def test_what_is_no_feed_is_not_slowed_down() -> None:
+    page = Resource(TARGET, fetched=NOW)
+
+    assert may_fetch(page, NOW, Settings(), site_free=NOW + 9) == Go()
+
+
+def test_the_latest_reason_counts() -> None:
+    failures = after_failure(Failures(), Detail.UNREACHABLE, NOW, not_before=None, jitter=0.5)
+
+    waits = may_fetch(a_feed(NOW, failures), NOW, Settings(), site_free=NOW + 1)
+
+    assert isinstance(waits, Wait)
+    assert (waits.until, waits.detail) == (NOW + 90, Detail.BACK_OFF)
+
+
+def test_each_failure_in_a_row_doubles_the_pause_up_to_six_hours() -> None:
+    failures, pauses = Failures(), []
+    for _ in range(12):
+        failures = after_failure(failures, Detail.UNREACHABLE, NOW, not_before=None, jitter=0.0)
+        pauses.append(failures.next_try - NOW)
+
+    assert pauses[:4] == [60, 120, 240, 480]
+    assert all(later >= earlier for earlier, later in pairwise(pauses))
+    assert pauses[-1] == BACK_OFF_MAX / 2
+
+
+def test_failures_remember_when_they_began() -> None:
+    first = after_failure(Failures(), Detail.TIMEOUT, NOW, not_before=None, jitter=0.0)
+    second = after_failure(first, Detail.UNREACHABLE, NOW + 100, not_before=None, jitter=0.0)
+
+    assert (second.since, second.last, second.count, second.detail) == (NOW, NOW + 100, 2, "unreachable")
+
+
+@given(count=st.integers(0, 10_000), jitter=st.floats(0, 1, exclude_max=True))
+def test_a_back_off_is_a_minute_at_least_and_six_hours_at_most(count: int, jitter: float) -> None:
+    failures = after_failure(Failures(count=count), "timeout", NOW, not_before=None, jitter=jitter)
+
+    assert 60 <= failures.next_try - NOW <= BACK_OFF_MAX
+
+
+@given(fetched=st.floats(0, 2 * NOW), next_try=st.floats(0, 2 * NOW), site_free=st.floats(0, 2 * NOW))
+def test_a_clock_that_was_put_right_never_locks_a_feed_for_longer_than_two_days(
+    fetched: float, next_try: float, site_free: float
+) -> None:
+    resource = a_feed(fetched, Failures(1, next_try=next_try))
+
+    answer = may_fetch(resource, NOW, Settings(), site_free=site_free)
+
+    assert isinstance(answer, Go) or NOW < answer.until <= NOW + WAIT_MAX
+
+
+def test_turns_at_a_site_are_given_one_after_the_other() -> None:
+    sites = SiteTimes()
+
+    assert [sites.book("example.com", NOW, 2) for _ in range(3)] == [NOW, NOW + 2, NOW + 4]
+    assert sites.book("example.org", NOW, 2) == NOW
+    assert sites.free("example.com", 2) == NOW + 6
+
+
+def test_a_site_that_was_quiet_for_long_is_free_at_once() -> None:
+    sites = SiteTimes()
+    sites.book("example.com", NOW, 1)
+
+    assert sites.book("example.com", NOW + 500, 1) == NOW + 500
+
+
+def test_the_sites_remembered_are_bounded() -> None:
+    sites = SiteTimes(capacity=10)
+
+    for number in range(100):
+        sites.book(f"site{number}.example", NOW + number, 1)
+
+    assert len(sites) == 10
+    assert sites.free("site99.example", 1) == NOW + 100
+    assert sites.free("site0.example", 1) == 0.0
+
+
+@pytest.mark.parametrize("until", [NOW + 60, NOW - 60])
+def test_holding_a_site_never_shortens_its_spacing(until: float) -> None:
+    sites = SiteTimes()
+    sites.book("example.com", NOW, 10)
+
+    sites.hold("example.com", until)
+
+    assert sites.free("example.com", 10) == max(NOW + 10, until)

@@ -1,0 +1,276 @@
+"""DESIGN 6, Bad updates: only a good feed replaces a good copy. A promise each."""
+
+from dataclasses import replace
+
+import pytest
+
+from feedproxy.cache.status import Detail
+from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.errors import (
+    BrokenMessage,
+    FeedproxyError,
+    FetchTimeout,
+    Forbidden,
+    TooLarge,
+    Undecodable,
+    Unreachable,
+)
+from feedproxy.feed.channel import Channel, Kind
+from feedproxy.http.message import Fields
+from feedproxy.origin.guard import Accept, Keep, Outcome, Pass, judge
+from feedproxy.settings import Settings
+from feedproxy.store.resource import NewShape, Resource
+
+TARGET = "https://example.com/feed"
+NOW = 1_800_000_000.0
+HOUR, DAY = 3600.0, 86_400.0
+SETTINGS = Settings()
+RSS = Channel(Kind.RSS, "2.0", well_formed=True)
+ILL_FORMED = Channel(Kind.RSS, "2.0", well_formed=False)
+ATOM = Channel(Kind.ATOM, "1.0", well_formed=True)
+BAD = {
+    "429": Outcome(429),
+    "500": Outcome(500),
+    "503": Outcome(503),
+    "unreachable": Outcome(error=Unreachable("no such name")),
+    "timeout": Outcome(error=FetchTimeout("30 s")),
+    "broken message": Outcome(error=BrokenMessage("bad chunk")),
+    "too large": Outcome(200, error=TooLarge("a bomb")),
+    "undecodable": Outcome(200, error=Undecodable("bad CRC")),
+    "empty": Outcome(200, empty=True),
+    "truncated": Outcome(200, channel=ILL_FORMED, truncated=True),
+    "html": Outcome(200, html=True),
+    "no feed": Outcome(200),
+    "ill-formed": Outcome(200, channel=ILL_FORMED),
+    "challenge": Outcome(403, Fields([("CF-Mitigated", "challenge")])),
+    "a part": Outcome(206),
+    "unknown status": Outcome(999),
+}
+
+
+def a_copy(channel: Channel | None = RSS, age: float = HOUR, **more: object) -> Resource:
+    """A resource that was last good so long ago."""
+    stored = StoredResponse(
+        TARGET, 200, Fields(), Content({"identity": b"<rss/>"}, feed=True), NOW - age, NOW - age
+    )
+    return replace(Resource(TARGET, (stored,), channel, fetched=NOW - age), **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_update_never_replaces_a_good_copy(name: str) -> None:
+    verdict = judge(a_copy(), BAD[name], NOW, SETTINGS)
+
+    assert isinstance(verdict, Keep)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_copy_stands_in_for_seven_days_from_when_it_was_last_good(name: str) -> None:
+    verdict = judge(a_copy(age=HOUR), BAD[name], NOW, SETTINGS)
+
+    assert isinstance(verdict, Keep)
+    assert verdict.until == NOW - HOUR + 7 * DAY
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_after_seven_days_readers_get_what_came(name: str) -> None:
+    verdict = judge(a_copy(age=7 * DAY), BAD[name], NOW, SETTINGS)
+
+    assert isinstance(verdict, Pass)
+    assert verdict.detail is not None
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_with_on_bad_update_pass_nothing_is_kept(name: str) -> None:
+    verdict = judge(a_copy(), BAD[name], NOW, replace(SETTINGS, on_bad_update="pass"))
+
+    assert isinstance(verdict, Accept | Pass)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_without_a_copy_everything_passes(name: str) -> None:
+    assert isinstance(judge(None, BAD[name], NOW, SETTINGS), Pass)
+    assert isinstance(judge(Resource(TARGET), BAD[name], NOW, SETTINGS), Pass)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_no_feed_is_never_guarded(name: str) -> None:
+    assert isinstance(judge(a_copy(channel=None), BAD[name], NOW, SETTINGS), Accept)
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_for_403_and_404_a_copy_stands_in_for_a_day(status: int) -> None:
+    verdict = judge(a_copy(age=HOUR), Outcome(status), NOW, SETTINGS)
+
+    assert isinstance(verdict, Keep)
+    assert verdict.until == NOW - HOUR + DAY
+    assert verdict.detail is Detail.REFUSED
+    assert isinstance(judge(a_copy(age=DAY), Outcome(status), NOW, SETTINGS), Pass)
+
+
+@pytest.mark.parametrize("status", [400, 402, 405, 406, 409, 418, 422, 426, 431])
+def test_other_refusals_count_like_404(status: int) -> None:
+    verdict = judge(a_copy(age=HOUR), Outcome(status), NOW, SETTINGS)
+
+    assert isinstance(verdict, Keep)
+    assert verdict.until == NOW - HOUR + DAY
+
+
+@pytest.mark.parametrize("status", [408, 421, 425])
+def test_refusals_that_may_be_repeated_count_like_failures(status: int) -> None:
+    verdict = judge(a_copy(age=HOUR), Outcome(status), NOW, SETTINGS)
+
+    assert isinstance(verdict, Keep)
+    assert verdict.until == NOW - HOUR + 7 * DAY
+
+
+@pytest.mark.parametrize("status", [401, 451, 410])
+def test_401_451_and_410_pass_at_once(status: int) -> None:
+    assert isinstance(judge(a_copy(age=1), Outcome(status), NOW, SETTINGS), Pass)
+
+
+def test_a_rule_sets_how_long_a_copy_stands_in() -> None:
+    verdict = judge(a_copy(age=HOUR), Outcome(503), NOW, replace(SETTINGS, stale_max=7200))
+
+    assert isinstance(verdict, Keep)
+    assert verdict.until == NOW + HOUR
+
+
+def test_a_304_confirms_the_copy() -> None:
+    assert isinstance(judge(a_copy(), Outcome(304), NOW, SETTINGS), Accept)
+
+
+@pytest.mark.parametrize("status", [200, 203])
+def test_a_well_formed_feed_of_the_same_kind_replaces_the_copy(status: int) -> None:
+    assert isinstance(judge(a_copy(), Outcome(status, channel=RSS), NOW, SETTINGS), Accept)
+
+
+def test_another_version_of_the_same_kind_is_no_new_shape() -> None:
+    older = replace(RSS, version="0.91")
+
+    assert isinstance(judge(a_copy(), Outcome(200, channel=older), NOW, SETTINGS), Accept)
+
+
+def test_a_feed_that_always_was_ill_formed_goes_on_being_updated() -> None:
+    verdict = judge(a_copy(ILL_FORMED), Outcome(200, channel=ILL_FORMED), NOW, SETTINGS)
+
+    assert isinstance(verdict, Accept)
+
+
+def test_a_well_formed_feed_of_any_kind_replaces_an_ill_formed_copy() -> None:
+    assert isinstance(judge(a_copy(ILL_FORMED), Outcome(200, channel=ATOM), NOW, SETTINGS), Accept)
+
+
+@pytest.mark.parametrize("shape", [ATOM, ILL_FORMED], ids=["another kind", "ill-formed"])
+def test_a_new_shape_is_accepted_when_seen_three_times_over_six_hours(shape: Channel) -> None:
+    resource, update = a_copy(), Outcome(200, channel=shape)
+    for hours in (0, 3):
+        kept = judge(resource, update, NOW + hours * HOUR, SETTINGS)
+        assert isinstance(kept, Keep)
+        resource = replace(resource, new_shape=kept.new_shape)
+
+    early = judge(resource, update, NOW + 5.9 * HOUR, SETTINGS)
+    ripe = judge(resource, update, NOW + 6 * HOUR, SETTINGS)
+
+    assert isinstance(early, Keep)
+    assert isinstance(ripe, Accept)
+
+
+def test_two_sightings_are_not_enough_however_far_apart() -> None:
+    resource = a_copy(new_shape=NewShape("atom", NOW - 3 * DAY, 1))
+
+    assert isinstance(judge(resource, Outcome(200, channel=ATOM), NOW, SETTINGS), Keep)
+
+
+def test_another_shape_starts_anew() -> None:
+    resource = a_copy(new_shape=NewShape("ill-formed rss", NOW - DAY, 9))
+
+    verdict = judge(resource, Outcome(200, channel=ATOM), NOW, SETTINGS)
+
+    assert isinstance(verdict, Keep)
+    assert verdict.new_shape == NewShape("atom", NOW, 1)
+
+
+def test_a_failure_in_between_does_not_forget_the_new_shape() -> None:
+    seen = NewShape("atom", NOW - HOUR, 2)
+
+    verdict = judge(a_copy(new_shape=seen), Outcome(503), NOW, SETTINGS)
+
+    assert isinstance(verdict, Keep)
+    assert verdict.new_shape == seen
+
+
+@pytest.mark.parametrize("update", [Outcome(200, html=True), Outcome(200, empty=True), Outcome(200)])
+def test_what_is_no_feed_never_becomes_one_by_repetition(update: Outcome) -> None:
+    resource = a_copy(new_shape=NewShape("ill-formed rss", NOW - DAY, 9))
+
+    assert isinstance(judge(resource, update, NOW, SETTINGS), Keep)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "detail"),
+    [
+        (Outcome(429), Detail.RATE_LIMITED),
+        (Outcome(502), Detail.ERROR_STATUS),
+        (Outcome(999), Detail.ERROR_STATUS),
+        (Outcome(200, html=True), Detail.HTML_WHERE_FEED),
+        (Outcome(200, empty=True), Detail.EMPTY),
+        (Outcome(204), Detail.EMPTY),
+        (Outcome(200, truncated=True), Detail.TRUNCATED),
+        (Outcome(206), Detail.TRUNCATED),
+        (Outcome(200), Detail.ILL_FORMED),
+        (Outcome(200, channel=ILL_FORMED), Detail.ILL_FORMED),
+        (Outcome(200, channel=ATOM), Detail.NEW_SHAPE),
+        (Outcome(301), Detail.REDIRECT_LOOP),
+    ],
+)
+def test_the_detail_names_what_is_wrong(outcome: Outcome, detail: Detail) -> None:
+    verdict = judge(a_copy(), outcome, NOW, SETTINGS)
+
+    assert isinstance(verdict, Keep)
+    assert verdict.detail is detail
+
+
+@pytest.mark.parametrize(
+    ("error", "detail"),
+    [
+        (Unreachable("no such name"), Detail.UNREACHABLE),
+        (FetchTimeout("30 s"), Detail.TIMEOUT),
+        (BrokenMessage("bad chunk"), Detail.BROKEN_MESSAGE),
+        (TooLarge("50 MB"), Detail.TOO_LARGE),
+        (Undecodable("bad CRC"), Detail.UNDECODABLE),
+        (Forbidden("169.254.169.254"), Detail.FORBIDDEN_ADDRESS),
+    ],
+)
+def test_no_answer_is_told_by_its_own_name(error: FeedproxyError, detail: Detail) -> None:
+    verdict = judge(a_copy(), Outcome(error=error), NOW, SETTINGS)
+
+    assert isinstance(verdict, Keep)
+    assert verdict.detail is detail
+    assert str(error) in verdict.words
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Outcome(403, Fields([("cf-mitigated", "challenge")])),
+        Outcome(503, Fields([("cf-mitigated", "challenge")]), html=True),
+        Outcome(202, Fields([("x-amzn-waf-action", "challenge")]), empty=True),
+        Outcome(
+            200,
+            html=True,
+            page=b'<!doctype html><script src="/.within.website/x/cmd/anubis/static/js/main.mjs">',
+        ),
+    ],
+    ids=["cloudflare 403", "cloudflare 503", "aws waf", "anubis"],
+)
+def test_a_challenge_page_is_kept_out_with_any_status(outcome: Outcome) -> None:
+    verdict = judge(a_copy(age=2 * DAY), outcome, NOW, SETTINGS)
+
+    assert isinstance(verdict, Keep)
+    assert verdict.detail is Detail.CHALLENGE
+
+
+def test_a_feed_that_writes_about_challenges_is_a_feed() -> None:
+    page = b"<rss><channel><title>On /.within.website/x/cmd/anubis/</title></channel></rss>"
+
+    assert isinstance(judge(a_copy(), Outcome(200, channel=RSS, page=page), NOW, SETTINGS), Accept)

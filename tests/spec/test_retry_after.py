@@ -1,0 +1,114 @@
+"""RFC 9110, 10.2.3, and rate limits: an origin's word on when to come back is kept. A promise each."""
+
+import pytest
+
+from feedproxy.cache.status import Detail
+from feedproxy.feed.channel import Channel, Kind
+from feedproxy.http.message import Fields
+from feedproxy.origin.planner import (
+    WAIT_MAX,
+    Go,
+    SiteTimes,
+    Wait,
+    after_failure,
+    limit_reset,
+    may_fetch,
+    retry_after,
+)
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Failures, Resource
+
+NOW = 1_795_176_000.0  # Fri, 20 Nov 2026 12:00:00 GMT
+FEED = Channel(Kind.RSS, "2.0", well_formed=True)
+
+
+def said(*lines: tuple[str, str]) -> float | None:
+    return retry_after(Fields(lines), NOW)
+
+
+def test_seconds_count_from_now() -> None:
+    assert said(("Retry-After", "120")) == NOW + 120
+
+
+def test_a_date_is_taken_as_it_stands() -> None:
+    assert said(("Retry-After", "Fri, 20 Nov 2026 12:30:00 GMT")) == NOW + 1800
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "soon",
+        "-1",
+        "0",
+        "1e9",
+        "NaN",
+        "inf",
+        "Fri, 20 Nov 2020 12:00:00 GMT",
+        "Fri, 99 Nov 2026 12:00:00 GMT",
+    ],
+)
+def test_nonsense_zero_and_the_past_say_nothing(value: str) -> None:
+    assert said(("Retry-After", value)) is None
+
+
+@pytest.mark.parametrize("value", ["999999999", "99999999999999", "Fri, 20 Nov 2099 12:00:00 GMT"])
+def test_absurd_values_count_as_48_hours(value: str) -> None:
+    assert said(("Retry-After", value)) == NOW + WAIT_MAX == NOW + 48 * 3600
+
+
+def test_a_rate_limit_that_is_used_up_says_when_it_is_filled_again() -> None:
+    assert said(("x-ratelimit-remaining", "0.0"), ("x-ratelimit-reset", "47")) == NOW + 47
+
+
+def test_a_rate_limit_with_something_left_says_nothing() -> None:
+    assert said(("x-ratelimit-remaining", "3"), ("x-ratelimit-reset", "47")) is None
+
+
+def test_a_reset_may_be_a_point_in_time() -> None:
+    assert (
+        limit_reset(Fields([("X-RateLimit-Remaining", "0"), ("X-RateLimit-Reset", f"{NOW + 90:.0f}")]), NOW)
+        == NOW + 90
+    )
+
+
+def test_the_later_of_both_counts() -> None:
+    limit = [("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "300")]
+
+    assert said(("Retry-After", "120"), *limit) == NOW + 300
+    assert said(("Retry-After", "600"), *limit) == NOW + 600
+
+
+def test_nobody_asks_before_retry_after_has_passed() -> None:
+    failures = after_failure(Failures(), Detail.RATE_LIMITED, NOW, not_before=NOW + 3600, jitter=0.5)
+    resource = Resource("https://example.com/feed", channel=FEED, fetched=NOW, failures=failures)
+
+    early = may_fetch(resource, NOW + 3599, Settings(), site_free=0.0)
+    then = may_fetch(resource, NOW + 3600, Settings(), site_free=0.0)
+
+    assert isinstance(early, Wait)
+    assert (early.until, early.detail) == (NOW + 3600, Detail.RETRY_AFTER)
+    assert isinstance(then, Go)
+
+
+def test_retry_after_binds_what_is_not_known_as_a_feed_too() -> None:
+    failures = after_failure(
+        Failures(), Detail.RATE_LIMITED, NOW, not_before=NOW + 30, jitter=0.5, back_off=False
+    )
+    resource = Resource("https://example.com/feed", fetched=NOW, failures=failures)
+
+    waits = may_fetch(resource, NOW + 29, Settings(), site_free=0.0)
+
+    assert isinstance(waits, Wait)
+    assert (waits.until, waits.detail) == (NOW + 30, Detail.RETRY_AFTER)
+    assert isinstance(may_fetch(resource, NOW + 30, Settings(), site_free=0.0), Go)
+
+
+def test_a_site_whose_limit_is_used_up_is_left_in_peace_as_a_whole() -> None:
+    sites = SiteTimes()
+    sites.book("example.com", NOW, 1)
+
+    sites.hold("example.com", NOW + 60)
+
+    assert sites.free("example.com", 1) == NOW + 60
+    assert sites.free("example.org", 1) == 0.0
