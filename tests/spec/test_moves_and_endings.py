@@ -1,0 +1,169 @@
+"""DESIGN 6, Moves: a move or an end is believed when it was seen often enough. A promise each."""
+
+from dataclasses import replace
+
+import pytest
+
+from feedproxy.cache.status import Detail
+from feedproxy.origin.moves import Follow, Gone, Redirect, Stop, chain, lasting, seen, standing, taken_back
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Ending, Sighting
+
+NOW = 1_800_000_000.0
+HOUR, WEEK = 3600.0, 604_800.0
+OLD, NEW, OTHER = "https://example.com/feed", "https://new.example/feed", "https://other.example/feed"
+SETTINGS = Settings()
+
+
+def sight(
+    before: Sighting | None,
+    now: float,
+    *,
+    ending: Ending = Ending.MOVED,
+    to: str = NEW,
+    at_once: bool = False,
+) -> Sighting:
+    return seen(
+        before,
+        ending,
+        "" if ending is Ending.GONE else to,
+        now,
+        confirmations=SETTINGS.relocation_confirmations,
+        spacing=SETTINGS.relocation_spacing,
+        at_once=at_once,
+    )
+
+
+def test_after_one_permanent_redirect_readers_still_get_the_feed() -> None:
+    assert standing(sight(None, NOW), NOW, SETTINGS) is None
+
+
+def test_after_two_an_hour_apart_readers_are_told_301() -> None:
+    twice = sight(sight(None, NOW), NOW + HOUR)
+
+    assert standing(twice, NOW + HOUR, SETTINGS) == Redirect(NEW)
+
+
+def test_many_sightings_within_the_hour_count_once() -> None:
+    sighting = sight(None, NOW)
+    for minute in range(1, 60):
+        sighting = sight(sighting, NOW + 60 * minute)
+
+    assert sighting.count == 1
+    assert standing(sighting, NOW + HOUR, SETTINGS) is None
+
+
+def test_another_location_starts_anew() -> None:
+    sighting = sight(sight(None, NOW), NOW + HOUR, to=OTHER)
+
+    assert (sighting.count, sighting.location, sighting.confirmed) == (1, OTHER, False)
+
+
+def test_an_ordinary_answer_forgets_what_was_not_believed() -> None:
+    assert taken_back(sight(None, NOW), NOW + HOUR, feed=True) is None
+    assert taken_back(sight(None, NOW, ending=Ending.GONE), NOW + HOUR, feed=False) is None
+
+
+def test_a_feed_under_the_old_address_takes_back_what_was_believed() -> None:
+    assert taken_back(sight(None, NOW, at_once=True), NOW + WEEK, feed=True) is None
+
+
+def test_a_page_of_advertisements_under_the_old_address_takes_back_nothing() -> None:
+    believed = sight(None, NOW, at_once=True)
+
+    kept = taken_back(believed, NOW + WEEK, feed=False)
+
+    assert kept == replace(believed, last=NOW + WEEK)
+    assert standing(kept, NOW + WEEK, SETTINGS) == Redirect(NEW)
+
+
+def test_an_xml_redirect_acts_at_once() -> None:
+    assert standing(sight(None, NOW, at_once=True), NOW, SETTINGS) == Redirect(NEW)
+
+
+def test_an_xml_gone_acts_at_once_and_leaves_the_origin_in_peace() -> None:
+    assert standing(sight(None, NOW, ending=Ending.GONE, at_once=True), NOW, SETTINGS) == Gone(recheck=False)
+
+
+def test_an_xml_redirect_confirms_a_301_seen_before() -> None:
+    assert sight(sight(None, NOW), NOW + 60, at_once=True).confirmed
+
+
+def test_a_single_410_is_told_but_the_origin_is_asked_again() -> None:
+    assert standing(sight(None, NOW, ending=Ending.GONE), NOW + 60, SETTINGS) == Gone(recheck=True)
+
+
+def test_a_confirmed_410_is_remembered_and_asked_for_again_weekly() -> None:
+    gone = sight(sight(None, NOW, ending=Ending.GONE), NOW + HOUR, ending=Ending.GONE)
+
+    assert standing(gone, NOW + HOUR + WEEK - 1, SETTINGS) == Gone(recheck=False)
+    assert standing(gone, NOW + HOUR + WEEK, SETTINGS) == Gone(recheck=True)
+
+
+def test_a_410_at_the_weekly_question_gives_another_week_of_peace() -> None:
+    gone = sight(None, NOW, ending=Ending.GONE, at_once=True)
+
+    again = sight(gone, NOW + WEEK, ending=Ending.GONE)
+
+    assert standing(again, NOW + WEEK + 1, SETTINGS) == Gone(recheck=False)
+
+
+def test_the_operator_undoes_a_move_by_forgetting_its_sighting() -> None:
+    assert standing(None, NOW, SETTINGS) is None
+
+
+def test_a_rule_moves_a_feed_whatever_was_seen() -> None:
+    rule = replace(SETTINGS, moved_to=OTHER)
+
+    assert standing(None, NOW, rule) == Redirect(OTHER)
+    assert standing(sight(None, NOW, at_once=True), NOW, rule) == Redirect(OTHER)
+
+
+def test_a_rule_for_a_whole_site_does_not_move_the_new_address_onto_itself() -> None:
+    assert standing(None, NOW, replace(SETTINGS, moved_to=NEW), target=NEW) is None
+
+
+def test_a_rule_ends_a_feed() -> None:
+    assert standing(None, NOW, replace(SETTINGS, gone=True)) == Gone(recheck=False)
+
+
+def test_a_chain_is_lasting_as_far_as_it_is_permanent() -> None:
+    assert lasting([(301, NEW), (308, OTHER)]) == OTHER
+    assert lasting([(301, NEW), (302, OTHER)]) == NEW
+    assert lasting([(307, NEW), (301, OTHER)]) is None
+
+
+def test_a_relative_redirect_is_resolved() -> None:
+    assert chain([OLD], "../new/feed.xml", limit=5) == Follow("https://example.com/new/feed.xml")
+
+
+def test_white_space_around_a_new_location_does_not_count() -> None:
+    assert chain([OLD], f"\n  {NEW} \n", limit=5) == Follow(NEW)
+
+
+@pytest.mark.parametrize(
+    ("visited", "to"), [([OLD], OLD), ([OLD, NEW], OLD), ([OLD], "https://EXAMPLE.com:443/feed#x")]
+)
+def test_a_circle_is_seen_at_its_first_return(visited: list[str], to: str) -> None:
+    stop = chain(visited, to, limit=5)
+
+    assert isinstance(stop, Stop)
+    assert stop.detail is Detail.REDIRECT_LOOP
+
+
+def test_redirects_are_followed_up_to_the_limit() -> None:
+    visited = [f"https://example.com/{n}" for n in range(5)]
+
+    assert isinstance(chain(visited, "/5", limit=5), Follow)
+    assert isinstance(chain([*visited, "https://example.com/5"], "/6", limit=5), Stop)
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["javascript:alert(0)", "file:///etc/passwd", "ftp://example.com/", "https://user:pw@example.com/"],
+)
+def test_nothing_but_http_is_followed(location: str) -> None:
+    stop = chain([OLD], location, limit=5)
+
+    assert isinstance(stop, Stop)
+    assert stop.detail is Detail.BAD_TARGET
