@@ -160,7 +160,7 @@ def _read(directives: Iterable[tuple[str, str | None]]) -> CacheControl:
 
 
 def _seconds(argument: str | None) -> Seconds:
-    """delta-seconds; what is none counts as 0. Quoted or not: "recipients ought to accept both forms" (5.2)."""
+    """delta-seconds, or 0. Quoted or not: "recipients ought to accept both forms" (section 5.2)."""
     digits = unquote(argument or "")
     if not _DIGITS.fullmatch(digits):
         return 0.0

@@ -1,6 +1,6 @@
 """The common pieces of field values: lists, quoted strings, parameters (RFC 9110, section 5.6).
 
-Structured fields (Cache-Status, targeted cache control) have a stricter grammar of their own: structured.py.
+Structured fields (those of targeted cache control) have a stricter grammar of their own: structured.py.
 """
 
 import re

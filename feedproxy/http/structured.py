@@ -1,12 +1,10 @@
-"""Structured fields, as far as Cache-Status and targeted cache control need them (RFC 9651, once RFC 8941).
+"""Dictionaries of structured fields, as targeted cache control needs them (RFC 9651, once RFC 8941).
 
-They are all or nothing: a single wrong character makes the whole field as if it were not there. Reading
-drops parameters, which RFC 9213, section 2.1, wants ignored; writing keeps them, since in Cache-Status they
-are what is said.
+They are all or nothing: a single wrong character makes the whole field as if it were not there. Parameters
+are read and dropped, since RFC 9213, section 2.1, wants them ignored.
 """
 
 import re
-from collections.abc import Mapping
 
 type Bare = bool | int | float | str | bytes
 """A bare item; tokens are Token, strings plain str."""
@@ -21,9 +19,7 @@ class Token(str):
     __slots__ = ()
 
 
-_TOKEN = re.compile(r"[A-Za-z*][!#$%&'*+\-.^_`|~0-9A-Za-z:/]*")
 _KEY = re.compile(r"[a-z*][a-z0-9_\-.*]*")
-_STRING_TEXT = re.compile(r"[ -~]*")
 _BARE = re.compile(
     r"""(?P<decimal>-?[0-9]{1,12}\.[0-9]{1,3}(?![0-9.]))
       | (?P<integer>-?[0-9]{1,15}(?![0-9.]))
@@ -118,34 +114,3 @@ class _Reader:
                 return match["bytes"].encode("ascii")
             case _:
                 return match["boolean"] == "1"
-
-
-def serialise_item(value: Bare, parameters: Mapping[str, Bare] | None = None) -> str:
-    """An item and its parameters, with a space behind each semicolon, as the examples of RFC 9211 have it.
-
-    A parameter that is True is its name alone. Raises ValueError for what the grammar cannot say
-    (section 4.1): keys with capitals, strings outside ASCII, integers of more than 15 digits.
-    """
-    parts = [_serialise_bare(value)]
-    for key, argument in (parameters or {}).items():
-        if not _KEY.fullmatch(key):
-            raise ValueError(f"no key of a structured field: {key!r}")
-        parts.append(key if argument is True else f"{key}={_serialise_bare(argument)}")
-    return "; ".join(parts)
-
-
-def _serialise_bare(value: Bare) -> str:
-    match value:
-        case bool():
-            return "?1" if value else "?0"
-        case int() if abs(value) < 10**15:
-            return str(value)
-        case float() if abs(value) < 10**12:
-            text = f"{value:.3f}".rstrip("0")
-            return text + "0" if text.endswith(".") else text
-        case Token() if _TOKEN.fullmatch(value):
-            return str(value)
-        case str() if not isinstance(value, Token) and _STRING_TEXT.fullmatch(value):
-            return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-        case _:
-            raise ValueError(f"no item of a structured field: {value!r}")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.http.structured import Bare, Token, parse_dictionary, serialise_item
+from feedproxy.http.structured import Token, parse_dictionary
 
 
 def test_a_dictionary_of_every_type_is_read_without_its_parameters() -> None:
@@ -32,30 +32,3 @@ def test_of_a_key_said_twice_the_last_counts() -> None:
 )  # fmt: skip
 def test_one_wrong_character_spoils_the_whole(value: str) -> None:
     assert parse_dictionary(value) is None
-
-
-def test_an_item_is_written_with_its_parameters() -> None:
-    parameters: dict[str, Bare] = {
-        "hit": True,
-        "ttl": -12,
-        "detail": Token("ttl-hint"),
-        "key": 'a"b',
-        "no": False,
-        "x": 0.5,
-    }
-
-    assert (
-        serialise_item(Token("feedproxy"), parameters)
-        == 'feedproxy; hit; ttl=-12; detail=ttl-hint; key="a\\"b"; no=?0; x=0.5'
-    )
-
-
-@pytest.mark.parametrize("value", [Token("a b"), Token(""), "é", "a\r\nb", 10**15, 1e12, b"x"])
-def test_what_the_grammar_cannot_say_is_not_written(value: Bare) -> None:
-    with pytest.raises(ValueError, match="no item"):
-        serialise_item(value)
-
-
-def test_a_key_has_no_capitals() -> None:
-    with pytest.raises(ValueError, match="no key"):
-        serialise_item(1, {"Hit": True})

@@ -1,0 +1,260 @@
+"""Target URIs: one spelling each, and the forms the gateway gives them (RFC 3986; DESIGN, Three entrances).
+
+The normal form is what resources are stored under and what is asked of origins, so two rules bind it: it
+must not change what the URI names, and normalising it again must change nothing (else one resource would
+have two names). Text comes either as the bytes of the wire read as ISO-8859-1 or as Unicode from a document;
+both end as percent-encoded UTF-8.
+"""
+
+import ipaddress
+import re
+from functools import lru_cache
+
+import idna
+
+from feedproxy.errors import BadTarget, NotOurs
+from feedproxy.http.memo import memoised
+
+_URI = re.compile(r"(?:([^:/?#]+):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
+"""RFC 3986, appendix B."""
+_GATEWAY = re.compile(r"/(https?):(?://?(.*))?", re.IGNORECASE | re.DOTALL)
+_PORTS = {"http": 80, "https": 443}
+
+_REG_NAME = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
+"""Names that resolvers know, and the underscore that some have all the same."""
+_IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
+_HOST_MAX = 253
+"""RFC 1035, section 2.3.4: 255 octets on the wire."""
+
+_CONTROLS_AND_SPACE = re.compile(r"[\x00-\x20\x7f]")
+_PERCENT = re.compile(r"%(?:([0-9A-Fa-f]{2}))?")
+_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_EXCLUDED = re.compile(r"[^!#$%&'()*+,\-./0-9:;=?@A-Z_a-z~\[\]]+")
+"""What no URI may have as it stands. Brackets are tolerated in paths and queries: many write them there."""
+
+
+@memoised(longest=2048)
+def normalise(uri: str) -> str:
+    """The normal form of a target URI (RFC 3986, section 6.2.2 and 6.2.3; RFC 9110, section 4.2).
+
+    Raises BadTarget for what no origin can be asked for: other schemes than http and https, user information,
+    no host or one that cannot be, ports that are none, white space and control characters.
+    """
+    if _CONTROLS_AND_SPACE.search(uri):
+        raise BadTarget("a URI has no spaces or control characters")
+    scheme, authority, path, query = _parts(_unicode(uri))
+    scheme = (scheme or "").lower()
+    if scheme not in _PORTS:
+        raise BadTarget(f"the scheme is neither http nor https: {scheme[:20]!r}")
+    host, port = _authority(authority or "")
+    where = host if port in (None, _PORTS[scheme]) else f"{host}:{port}"
+    target = f"{scheme}://{where}{_remove_dot_segments(_normalise_text(path))}"
+    return target if query is None else f"{target}?{_normalise_text(query)}"
+
+
+def gateway_target(path: str) -> str:
+    """The normalised target behind the gateway's first slash, with the query; clients may have folded `//`.
+
+    `path` stands as in the request line. Raises NotOurs where no http or https begins it, and BadTarget where
+    what follows cannot be a target.
+    """
+    match = _GATEWAY.fullmatch(path)
+    if match is None:
+        raise NotOurs("behind the first slash stands the whole address of a feed, https:// included")
+    return normalise(f"{match[1]}://{match[2] or ''}")
+
+
+def gateway_path(target: str) -> str:
+    """The path, with query, under which the gateway serves a target: the inverse of gateway_target."""
+    return "/" + target
+
+
+def resolve(base: str, reference: str) -> str:
+    """A reference, such as Location's, resolved against a target and normalised (RFC 3986, section 5.2).
+
+    White space around it is passed over, and spaces within are encoded: both occur. Raises BadTarget where
+    what comes out cannot be a target.
+    """
+    text = reference.strip(" \t\r\n\f").replace(" ", "%20")
+    if _CONTROLS_AND_SPACE.search(text):
+        raise BadTarget("a reference has no control characters")
+    scheme, authority, path, query = _parts(text)
+    if scheme is None:
+        base_scheme, base_authority, base_path, base_query = _parts(base)
+        scheme = base_scheme
+        if authority is None:
+            authority = base_authority
+            if not path:
+                path = base_path
+                query = base_query if query is None else query
+            elif not path.startswith("/"):
+                path = base_path[: base_path.rfind("/") + 1] + path
+                path = path if path.startswith("/") else "/" + path
+    where = "" if authority is None else f"//{authority}"
+    return normalise(f"{scheme}:{where}{path}" + ("" if query is None else f"?{query}"))
+
+
+def origin_of(uri: str) -> str:
+    """Scheme, host and port of a normalised target, as it writes them: `https://example.com`."""
+    scheme, authority, _, _ = _parts(uri)
+    return f"{scheme}://{authority}"
+
+
+def host_port(uri: str) -> tuple[str, int]:
+    """Host and port of a normalised target; an IPv6 address comes without its brackets."""
+    scheme, authority, _, _ = _parts(uri)
+    host, port = _split_port(authority or "")
+    return host.strip("[]"), int(port) if port else _PORTS[scheme or ""]
+
+
+def site_of(uri: str) -> str:
+    """The site whose owner answers for a normalised target: the registrable domain.
+
+    A name of a single label is its own site. At an address, and at localhost, each port is one: there a port
+    is all that tells one server from another.
+    """
+    host, port = host_port(uri)
+    if ":" in host:
+        return f"[{host}]:{port}"
+    if host == "localhost" or _IPV4.fullmatch(host):
+        return f"{host}:{port}"
+    return _registrable(host) if "." in host else host
+
+
+@lru_cache(maxsize=4096)
+def _registrable(host: str) -> str:
+    import publicsuffix2  # noqa: PLC0415 -- reads a list of 200 KB: only for those who need it
+
+    return str(publicsuffix2.get_sld(host) or host)
+
+
+def _parts(uri: str) -> tuple[str | None, str | None, str, str | None]:
+    match = _URI.fullmatch(uri)
+    if match is None:  # cannot be: the pattern matches everything
+        raise BadTarget("not a URI")
+    return match[1], match[2], match[3], match[4]
+
+
+def _unicode(text: str) -> str:
+    """Bytes of the wire that are UTF-8 as the characters they mean; other text as it is."""
+    if text.isascii():
+        return text
+    try:
+        return text.encode("iso-8859-1").decode("utf-8")
+    except UnicodeError:
+        return text
+
+
+def _split_port(authority: str) -> tuple[str, str]:
+    host, colon, port = authority.rpartition(":")
+    if not colon or port.endswith("]"):
+        return authority, ""
+    return host, port
+
+
+def _authority(authority: str) -> tuple[str, int | None]:
+    """Host and port, normalised."""
+    if "@" in authority:
+        # Not only because it is deprecated (RFC 9110, section 4.2.4): it serves to disguise the host.
+        raise BadTarget("a target has no user information")
+    host, port = _split_port(authority)
+    if not host:
+        raise BadTarget("the host is missing")
+    return _host(host), _port(port)
+
+
+def _port(port: str) -> int | None:
+    if not port:
+        return None
+    digits = port.lstrip("0")
+    if not (port.isascii() and port.isdigit() and 1 <= len(digits) <= 5 and int(digits) <= 65535):
+        raise BadTarget(f"no port: {port[:20]!r}")
+    return int(digits)
+
+
+def _host(host: str) -> str:
+    if host.startswith("["):
+        return _ipv6(host)
+    name = _a_labels(_percent_decoded(host)).lower().removesuffix(".")
+    if len(name) > _HOST_MAX or not _REG_NAME.fullmatch(name):
+        raise BadTarget(f"no host: {host[:80]!r}")
+    return name
+
+
+def _ipv6(literal: str) -> str:
+    if not literal.endswith("]") or "%" in literal:  # a zone means something on this machine only
+        raise BadTarget(f"no address: {literal[:80]!r}")
+    try:
+        address = ipaddress.IPv6Address(literal[1:-1])
+    except ValueError:
+        raise BadTarget(f"no address: {literal[:80]!r}") from None
+    # Written alike by all versions of Python, which differ in mapped addresses.
+    mapped = address.ipv4_mapped
+    return f"[::ffff:{mapped}]" if mapped else f"[{address.compressed}]"
+
+
+def _percent_decoded(host: str) -> str:
+    if "%" not in host:
+        return host
+    try:
+        encoded = bytearray()
+        for piece in re.split(r"(%[0-9A-Fa-f]{2})", host):
+            encoded += bytes.fromhex(piece[1:]) if piece.startswith("%") else piece.encode("utf-8")
+        return encoded.decode("utf-8")
+    except ValueError:
+        raise BadTarget(f"no host: {host[:80]!r}") from None
+
+
+def _a_labels(name: str) -> str:
+    """An internationalised name as DNS has it: by IDNA 2008, else, for what is older or bolder, by 2003."""
+    if name.isascii():
+        return name
+    if len(name) > _HOST_MAX:
+        raise BadTarget("the host is too long")
+    try:
+        return idna.encode(name, uts46=True).decode("ascii")
+    except (idna.IDNAError, UnicodeError):
+        pass
+    try:
+        return name.encode("idna").decode("ascii")
+    except UnicodeError:
+        raise BadTarget(f"no host: {name[:80]!r}") from None
+
+
+def _normalise_text(text: str) -> str:
+    """Path or query: what may stand unencoded does, the rest is encoded in capitals (6.2.2.1, 6.2.2.2)."""
+    if "%" in text:
+        text = _PERCENT.sub(_percent, text)
+    return _EXCLUDED.sub(_encoded, text)
+
+
+def _percent(match: re.Match[str]) -> str:
+    if match[1] is None:
+        return (
+            "%25"  # a sign that encodes nothing: left alone, it might seem to after what follows is decoded
+        )
+    character = chr(int(match[1], 16))
+    return character if character in _UNRESERVED else match[0].upper()
+
+
+def _encoded(match: re.Match[str]) -> str:
+    try:
+        return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8"))
+    except UnicodeEncodeError:
+        raise BadTarget("the text is no Unicode") from None
+
+
+def _remove_dot_segments(path: str) -> str:
+    """RFC 3986, section 5.2.4; the path of a target is never empty."""
+    if "/." not in path:
+        return path or "/"
+    kept: list[str] = []
+    segments = path.split("/")[1:]
+    for segment in segments:
+        if segment == "..":
+            del kept[-1:]
+        elif segment != ".":
+            kept.append(segment)
+    if segments[-1] in (".", ".."):
+        kept.append("")
+    return "/" + "/".join(kept)

@@ -1,0 +1,84 @@
+"""What is true of every target URI."""
+
+import contextlib
+import re
+
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from feedproxy.errors import BadTarget
+from feedproxy.http.uri import gateway_path, gateway_target, host_port, normalise, origin_of, resolve
+
+pieces = st.lists(
+    st.sampled_from(
+        [*"/.?#%[]@:a1é日\\|~", "..", "/../", "%2e", "%2F", "%4", "%25", "%C3%A9", "Ã©", "%%34%31"]
+    )
+    | st.text(max_size=3),
+    max_size=12,
+).map("".join)
+hosts = st.sampled_from(
+    ["example.com", "EXAMPLE.com.", "bücher.example", "127.0.0.1", "[::1]", "a_b.example:81"]
+)
+uris = st.builds(
+    lambda scheme, host, rest: f"{scheme}://{host}{rest}", st.sampled_from(["http", "HTTPS"]), hosts, pieces
+)
+
+
+def normalised(uri: str) -> str:
+    try:
+        return normalise(uri)
+    except BadTarget:
+        assume(False)
+        raise
+
+
+@given(uris)
+@example("http://example.com/%%34%31")
+@example("http://example.com/%252e%252e/")
+def test_normalising_again_changes_nothing(uri: str) -> None:
+    once = normalised(uri)
+
+    assert normalise(once) == once
+
+
+@given(uris)
+def test_a_normal_form_is_ascii_without_dot_segments_fragment_or_half_an_encoding(uri: str) -> None:
+    once = normalised(uri)
+
+    assert re.fullmatch(r"https?://[a-z0-9.:\[\]_-]+/[!-~]*", once)
+    assert not {".", ".."} & set(once.partition("?")[0].split("/")[3:])
+    assert "#" not in once
+    assert not re.search(r"%(?![0-9A-F]{2})", once)
+
+
+@given(uris)
+def test_the_gateway_leads_to_the_target_and_back(uri: str) -> None:
+    target = normalised(uri)
+    path = gateway_path(target)
+
+    assert gateway_target(path) == target
+    assert gateway_target(path.replace("://", ":/", 1)) == target
+
+
+@given(uris, pieces)
+def test_a_resolved_reference_is_a_normal_form_at_the_reference_s_or_the_base_s_origin(
+    uri: str, reference: str
+) -> None:
+    base = normalised(uri)
+    try:
+        target = resolve(base, reference)
+    except BadTarget:
+        assume(False)
+        raise
+
+    assert normalise(target) == target
+    if "//" not in reference and ":" not in reference:
+        assert origin_of(target) == origin_of(base)
+        assert host_port(target) == host_port(base)
+
+
+@given(st.text())
+def test_any_text_is_a_target_or_refused(text: str) -> None:
+    for uri in (text, f"http://{text}", f"http://example.com/{text}"):
+        with contextlib.suppress(BadTarget):
+            assert normalise(uri).isascii()
