@@ -1,0 +1,55 @@
+"""What a charset or encoding label means: a closed list.
+
+Python knows codecs that are no encodings of documents (`unicode_escape`, `rot13`), looks for a module to
+import whenever it meets a new label, and remembers for ever those that mean nothing. What a stranger writes
+is only looked up here.
+"""
+
+from encodings import normalize_encoding
+from encodings.aliases import aliases
+
+_NAMES = """
+    utf_8 utf_16 utf_16_le utf_16_be utf_32 utf_32_le utf_32_be utf_7 ascii latin_1
+    iso8859_2 iso8859_3 iso8859_4 iso8859_5 iso8859_6 iso8859_7 iso8859_8 iso8859_9 iso8859_10 iso8859_11
+    iso8859_13 iso8859_14 iso8859_15 iso8859_16 cp437 cp850 cp852 cp855 cp866 cp874 cp1250 cp1251 cp1252
+    cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 koi8_r koi8_u koi8_t kz1048 ptcp154 tis_620
+    mac_roman mac_cyrillic mac_latin2 mac_greek mac_turkish shift_jis cp932 euc_jp iso2022_jp
+    gb2312 gbk gb18030 hz big5 big5hkscs cp950 euc_kr cp949 iso2022_kr johab
+"""
+_CODECS = frozenset(_NAMES.split())
+# Labels of the web that Python does not know (WHATWG Encoding Standard, section 4.2).
+_LABELS = {
+    "unicode_1_1_utf_8": "utf_8",
+    "unicode": "utf_16",
+    "ucs_2": "utf_16",
+    "iso_10646_ucs_2": "utf_16",
+    "x_sjis": "shift_jis",
+    "x_euc_jp": "euc_jp",
+    "x_gbk": "gbk",
+    "x_x_big5": "big5",
+    "cn_big5": "big5",
+    "windows_949": "cp949",
+    "windows_874": "cp874",
+    "dos_874": "cp874",
+    "x_mac_cyrillic": "mac_cyrillic",
+    "x_cp1250": "cp1250",
+    "x_cp1251": "cp1251",
+    "x_cp1252": "cp1252",
+}
+_LONGEST = 45
+
+
+def codec_of(label: str) -> str | None:
+    """Python's name of the codec that a label means, such as `utf_16_le`; None where it means none."""
+    if len(label) > _LONGEST:
+        return None
+    name = normalize_encoding(label.strip().lower())
+    for known in (name, _LABELS.get(name), aliases.get(name)):
+        if known in _CODECS:
+            return known
+    return None
+
+
+def is_wide(codec: str) -> bool:
+    """Whether the codec's characters are wider than a byte, all of them."""
+    return codec.startswith(("utf_16", "utf_32"))

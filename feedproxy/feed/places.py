@@ -1,0 +1,181 @@
+"""Where in a feed's document the channel begins, where its own link ends, and which self links it has.
+
+expat reads the UTF-8 form and no further than needed: most feeds say what they are before their first item.
+It resolves no namespaces here, so that prefixes are seen as they are written; the few declarations that
+matter, those of the root, the channel and the link itself, are kept by hand. That the document is well-formed
+throughout, namespaces included, is the caller's knowledge (`Channel.well_formed`).
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from xml.parsers.expat import ExpatError, ParserCreate
+
+ATOM_10 = "http://www.w3.org/2005/Atom"
+ATOM_03 = "http://purl.org/atom/ns#"
+_SIGNATURES = b"http://www.w3.org/2000/09/xmldsig#"
+# RFC 4287, section 4.2.7.2: a registered name and this URI with the name at its end are the same relation.
+_REGISTRY = "http://www.iana.org/assignments/relation/"
+# libxml2's own bound for documents that are not trusted.
+_DEPTH = 256
+
+_TAG = re.compile(rb"""<[^\s/>"'=]++(?:[^"'>]++|"[^"]*+"|'[^']*+')*+>""")
+
+
+@dataclass(frozen=True, slots=True)
+class LinkTag:
+    """A link of the channel that names the feed's own address: where its start tag is, and what it says."""
+
+    start: int
+    end: int
+    name: str
+    prefix: str
+    namespace: str
+    rel: str
+    """In lower case, and as a registered name."""
+    href: str | None
+    type: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Offsets are bytes of the UTF-8 form."""
+
+    prefix: str
+    """Of the channel element (`feed` in Atom)."""
+    namespace: str
+    scope: Mapping[str, str]
+    """Namespaces by prefix within the channel; the default one under ""."""
+    start: int | None
+    """Behind the channel's start tag; None for a channel without content."""
+    own_link: int | None
+    """Behind the channel's own link."""
+    self_links: tuple[LinkTag, ...]
+
+
+class Untouchable(Exception):
+    """Why no change of ours may be made in this document."""
+
+
+class _Enough(Exception):
+    """The rest of the document makes no difference."""
+
+
+def find(utf8: bytes, *, atom: bool, whole: bool) -> Places | None:
+    """The places of a feed. `whole` looks for self links behind the first item too.
+
+    None where the document is not of this shape or not well-formed. Raises Untouchable.
+    """
+    finder = _Finder(utf8, atom=atom, whole=whole)
+    try:
+        finder.parser.Parse(utf8, True)
+    except _Enough:
+        pass
+    except ExpatError:
+        return None
+    return finder.places()
+
+
+class _Finder:
+    """expat's events, turned into Places."""
+
+    def __init__(self, utf8: bytes, *, atom: bool, whole: bool) -> None:
+        self.utf8 = utf8
+        self.parser = parser = ParserCreate("utf-8")
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        # What declarations say of entities and default attributes changes what the rest of the document says.
+        parser.EntityDeclHandler = parser.AttlistDeclHandler = self._declaration
+        self._level = 1 if atom else 2
+        self._item = "entry" if atom else "item"
+        self._signed = _SIGNATURES in utf8
+        self._whole = whole or self._signed
+        self._depth = 0
+        self._scope: dict[str, str] = {}
+        self._prefix: str | None = None
+        self._namespace = ""
+        self._open = False
+        self._start_tag: int | None = None
+        self._own_link: int | None = None
+        self._in_own_link = False
+        self._links: list[LinkTag] = []
+
+    def places(self) -> Places | None:
+        if self._prefix is None:
+            return None
+        return Places(
+            self._prefix, self._namespace, self._scope, self._start_tag, self._own_link, tuple(self._links)
+        )
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        self._depth += 1
+        depth, level = self._depth, self._level
+        if self._signed and name.rpartition(":")[2] == "Signature":
+            raise Untouchable("the document is signed")
+        if depth > _DEPTH:
+            raise Untouchable("the document is nested too deeply")
+        if depth > level + 1:
+            return
+        if depth < level:
+            self._scope |= _declarations(attributes)
+        elif depth == level:
+            self._channel(name, attributes)
+        elif self._open:
+            self._child(name, attributes)
+
+    def _channel(self, name: str, attributes: dict[str, str]) -> None:
+        prefix, _, local = name.rpartition(":")
+        if self._prefix is not None or local != ("feed" if self._level == 1 else "channel"):
+            return
+        self._scope |= _declarations(attributes)
+        self._prefix, self._namespace, self._open = prefix, self._scope.get(prefix, ""), True
+        tag = self._tag()
+        if not tag.endswith(b"/>"):
+            self._start_tag = self.parser.CurrentByteIndex + len(tag)
+
+    def _child(self, name: str, attributes: dict[str, str]) -> None:
+        prefix, _, local = name.rpartition(":")
+        if local == self._item and self._own_link is not None and not self._whole:
+            raise _Enough
+        if local != "link":
+            return
+        namespace = {**self._scope, **_declarations(attributes)}.get(prefix, "")
+        rel = attributes.get("rel", "").strip().removeprefix(_REGISTRY).lower()
+        if namespace in (ATOM_10, ATOM_03) and rel in ("self", "start"):
+            start, tag = self.parser.CurrentByteIndex, self._tag()
+            href, kind = attributes.get("href"), attributes.get("type")
+            self._links.append(LinkTag(start, start + len(tag), name, prefix, namespace, rel, href, kind))
+            if rel == ("start" if self._namespace == ATOM_03 else "self") and not self._signed:
+                raise _Enough
+        if namespace == self._namespace and self._own_link is None:
+            tag = self._tag()
+            if tag.endswith(b"/>"):
+                self._own_link = self.parser.CurrentByteIndex + len(tag)
+            else:
+                self._in_own_link = True
+
+    def _end(self, name: str) -> None:
+        depth, level = self._depth, self._level
+        self._depth -= 1
+        if depth == level + 1 and self._in_own_link:
+            self._own_link = self.utf8.index(b">", self.parser.CurrentByteIndex) + 1
+            self._in_own_link = False
+        elif depth == level and self._open:
+            self._open = False
+            if not self._signed:
+                raise _Enough
+
+    def _tag(self) -> bytes:
+        match = _TAG.match(self.utf8, self.parser.CurrentByteIndex)
+        if match is None:
+            raise Untouchable("a tag cannot be read")
+        return match[0]
+
+    def _declaration(self, *_: object) -> None:
+        raise Untouchable("the document type has declarations of its own")
+
+
+def _declarations(attributes: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name[6:]: value for name, value in attributes.items() if name == "xmlns" or name.startswith("xmlns:")
+    }

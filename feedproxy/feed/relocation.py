@@ -1,0 +1,110 @@
+"""A feed that has moved or ended and says so in XML, for publishers who cannot set a status (RSS Feed State).
+
+    <redirect><newLocation>https://new.example/feed</newLocation></redirect>
+
+is to be "treated the same as HTTP 301", and an empty newLocation like 410. Both act at once, so the reading
+is strict: the whole document is that and nothing else, in no namespace, well-formed, without a document type,
+with one newLocation. The text's own sample, whose newLocation is never closed, is therefore nothing.
+"""
+
+import re
+from dataclasses import dataclass
+from xml.parsers.expat import ExpatError, ParserCreate
+
+from feedproxy.feed.charset import to_utf8
+
+# RFC 9110, section 4.1, wants everybody to manage addresses of 8000 bytes: twice that in UTF-16, and tags.
+_LONGEST = 20 * 1024
+_HEAD = 1024
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
+_NO_ADDRESS = re.compile(r"[\x00-\x20\x7f-\x9f\s<>\"]")
+_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The feed is at `location` now: an http or https URI, or a reference to resolve against the old one."""
+
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The feed has ended."""
+
+
+def read(body: bytes) -> Moved | Gone | None:
+    """What a redirect document says; None for every other document. Never raises."""
+    if len(body) > _LONGEST or b"redirect" not in body[:_HEAD].replace(b"\0", b""):
+        return None
+    text = to_utf8(body)
+    if not text.sound:
+        return None
+    reader = _Reader()
+    parser = ParserCreate("utf-8")
+    parser.StartElementHandler = reader.start
+    parser.EndElementHandler = reader.end
+    parser.CharacterDataHandler = reader.characters
+    parser.StartDoctypeDeclHandler = reader.document_type
+    try:
+        parser.Parse(text.data, True)
+    except (_Other, ExpatError):
+        return None
+    if len(reader.locations) != 1:
+        return None
+    location = reader.locations[0].strip()
+    if not location:
+        return Gone()
+    scheme = _SCHEME.match(location)
+    if _NO_ADDRESS.search(location) or (scheme and scheme[1].lower() not in ("http", "https")):
+        return None
+    return Moved(location)
+
+
+class _Other(Exception):
+    """This is no redirect document."""
+
+
+class _Reader:
+    """expat's events: the text of each newLocation that is a child of the root."""
+
+    def __init__(self) -> None:
+        self.locations: list[str] = []
+        self._path: list[str] = []
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        # In another vocabulary's namespace the same words may mean anything.
+        if attributes.get("xmlns") or (not self._path and name != "redirect"):
+            raise _Other
+        if self._path == ["redirect", "newLocation"]:
+            raise _Other
+        self._path.append(name)
+        if self._path == ["redirect", "newLocation"]:
+            self.locations.append("")
+
+    def end(self, _: str) -> None:
+        self._path.pop()
+
+    def characters(self, data: str) -> None:
+        if self._path == ["redirect", "newLocation"]:
+            self.locations[-1] += data
+
+    def document_type(self, *_: object) -> None:
+        raise _Other
+
+
+def document(location: str | None) -> bytes:
+    """The redirect document for a feed that moved to `location`, or that has ended (None).
+
+    Raises ValueError for an address that cannot be written in XML.
+    """
+    if location is not None and (not location or _ILLEGAL.search(location)):
+        raise ValueError("no address")
+    if location is None:
+        element = "<newLocation/>"
+    else:
+        escaped = location.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        element = f"<newLocation>{escaped}</newLocation>"
+    text = f'<?xml version="1.0" encoding="utf-8"?>\n<redirect>\n   {element}\n</redirect>\n'
+    return text.encode("ascii", "xmlcharrefreplace")

@@ -1,0 +1,205 @@
+"""The link by which a feed that was saved somewhere says where to subscribe to it (USM, Atom Link Construct).
+
+The link goes directly behind the channel's own `link`, since there are readers that take the first `link`
+they meet, of whatever namespace ("The <channel/atom:link> Bug"); into a channel without one, directly behind
+the start tag. Nothing else changes, not a byte.
+
+`correct` also mends what is wrong in a link that is there: href, type, namespace and rel, and nothing else of
+it. Of several the first with the proper rel is mended, else the first, and the others stay as they are. An
+address that means the same (RFC 3986, section 6.2.2) is right. A relative one is wrong, whatever it resolves
+to: "The RSS file may have been downloaded and saved in a new location." A type that is missing is not wrong:
+it is advice (RFC 4287, section 4.2.7.3), and application/rdf+xml "is specifically allowed" in RSS 1.0.
+
+Left alone are formats without room for it (RSS 0.90 and 0.91, CDF), JSON Feed, and documents that a change
+would break or that cannot be read exactly: signed, ill-formed, with entities of their own, in an encoding
+that nobody knows.
+"""
+
+import re
+from dataclasses import dataclass
+from html import unescape
+
+from feedproxy.errors import BadTarget
+from feedproxy.feed.channel import Channel, Kind
+from feedproxy.feed.places import ATOM_03, ATOM_10, LinkTag, Places, Untouchable, find
+from feedproxy.feed.splice import Document, Edit, open_document, splice
+from feedproxy.http.uri import normalise
+
+_NOT_EXTENSIBLE = frozenset({"0.9", "0.90", "0.91"})
+_TITLE_MAX = 255
+_PREFIXES = ("atom", "atom10", "a10", "atom2005", "feedproxy-atom")
+
+_MARKUP = re.compile(r"<!--.*?-->|</?[A-Za-z][^<>]*>", re.DOTALL)
+_REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});")
+_ATTRIBUTE = re.compile(rb"""([^\s=<>"'/]++)\s*+=\s*+("[^"]*+"|'[^']*+')""")
+# XML 1.0, section 2.2: the characters that no document may have, not even as references.
+_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """A document after the step, what was changed in it, and where nothing was, why."""
+
+    body: bytes
+    changes: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What a self link looks like in one format. The first of `types` is written."""
+
+    namespace: str
+    rel: str
+    rels: tuple[str, ...]
+    types: tuple[str, ...]
+
+
+_RSS = _Form(ATOM_10, "self", ("self", "start"), ("application/rss+xml",))
+_RDF = _Form(ATOM_10, "self", ("self", "start"), ("application/rss+xml", "application/rdf+xml"))
+# "Use rel='self' in Atom 1.0 and later and rel='start' in Atom 0.3." In Atom 1.0 `start` is the first page.
+_ATOM = {
+    ATOM_10: _Form(ATOM_10, "self", ("self",), ("application/atom+xml",)),
+    ATOM_03: _Form(ATOM_03, "start", ("start", "self"), ("application/atom+xml",)),
+}
+
+
+def self_link(
+    body: bytes,
+    channel: Channel,
+    *,
+    href: str,
+    mode: str,
+    link_text: bool = False,
+    charset: str | None = None,
+) -> Edited:
+    """A feed's document with a self link to `href`, an absolute URI; `channel` is what was read from `body`.
+
+    `mode` is add, correct or off. `link_text` repeats the channel's link in an element that is added.
+    `charset` is the parameter of Content-Type, where the origin sent one.
+    """
+    if reason := _why_not(channel, href, mode):
+        return Edited(body, reason=reason)
+    document = open_document(body, charset)
+    if document is None:
+        return Edited(body, reason="it cannot be read exactly in the encoding it names")
+    try:
+        places = find(document.utf8, atom=channel.kind is Kind.ATOM, whole=bool(channel.self_links))
+    except Untouchable as untouchable:
+        return Edited(body, reason=str(untouchable))
+    form = _form(channel.kind, places) if places else None
+    if places is None or form is None:
+        return Edited(body, reason="it is not in the shape of its format")
+    present = [link for link in places.self_links if link.rel in form.rels]
+    if present and mode == "add":
+        return Edited(body, reason="it has a self link")
+    if present:
+        first = next((link for link in present if link.rel == form.rel), present[0])
+        edits, changes = _mend(document, first, form, href)
+    else:
+        edits, changes = _add(document, places, form, channel, href=href, link_text=link_text)
+    if not edits:
+        return Edited(body, reason="its self link is right" if present else "its channel is empty")
+    edited = splice(document, edits)
+    if edited is None:
+        return Edited(body, reason="its encoding does not allow an exact change")
+    return Edited(edited, changes)
+
+
+def _why_not(channel: Channel, href: str, mode: str) -> str:
+    if mode not in ("add", "correct"):
+        return "self_link is off"
+    if channel.kind not in (Kind.RSS, Kind.RDF, Kind.ATOM):
+        return f"{channel.kind} has no place for it"
+    if channel.kind is not Kind.ATOM and channel.version in _NOT_EXTENSIBLE:
+        return f"RSS {channel.version} is not extensible"
+    if not channel.well_formed:
+        return "it is ill-formed"
+    if _ILLEGAL.search(href) or not href:
+        return "its address cannot be written in XML"
+    if mode == "add" and any(link.rel == "self" for link in channel.self_links):
+        return "it has a self link"
+    return ""
+
+
+def _form(kind: Kind, places: Places) -> _Form | None:
+    if kind is Kind.ATOM:
+        return _ATOM.get(places.namespace)
+    return _RDF if kind is Kind.RDF else _RSS
+
+
+# -- adding
+
+
+def _add(
+    document: Document, places: Places, form: _Form, channel: Channel, *, href: str, link_text: bool
+) -> tuple[list[Edit], tuple[str, ...]]:
+    position = places.own_link or places.start
+    if position is None:
+        return [], ()
+    escaped = document.character_data
+    attributes = {"rel": form.rel, "type": form.types[0], "title": "", "href": href}
+    content = ""
+    if channel.kind is Kind.ATOM:
+        prefix, declaration = places.prefix, ""
+    else:
+        prefix, declaration = _prefix(places)
+        attributes["title"] = plain_title(channel.title)
+        if link_text:
+            content = escaped(" ".join(_ILLEGAL.sub("", channel.link).split()))
+    name = f"{prefix}:link" if prefix else "link"
+    written = "".join(f' {key}="{escaped(value)}"' for key, value in attributes.items() if value)
+    end = f">{content}</{name}>" if content else "/>"
+    return [Edit(position, position, f"<{name}{written}{declaration}{end}")], ("self link added",)
+
+
+def _prefix(places: Places) -> tuple[str, str]:
+    """The prefix to write Atom's namespace with, and its declaration where the channel has none in scope."""
+    for prefix, namespace in places.scope.items():
+        if prefix and namespace == ATOM_10:
+            return prefix, ""
+    prefix = next((each for each in _PREFIXES if each not in places.scope), _PREFIXES[-1])
+    return prefix, f' xmlns:{prefix}="{ATOM_10}"'
+
+
+def plain_title(title: str) -> str:
+    """A channel's title as one line of text: no markup, no references left, at most 255 characters."""
+    text = _REFERENCE.sub(lambda match: unescape(match[0]), _MARKUP.sub(" ", title[: 16 * _TITLE_MAX]))
+    return " ".join(_ILLEGAL.sub("", text).split())[:_TITLE_MAX].rstrip()
+
+
+# -- mending
+
+
+def _mend(document: Document, link: LinkTag, form: _Form, href: str) -> tuple[list[Edit], tuple[str, ...]]:
+    tag = document.utf8[link.start : link.end]
+    wrong: dict[str, tuple[str, str]] = {}
+    if link.href is None or not _same_address(link.href, href):
+        wrong["href"] = "href", href
+    if link.type is not None and link.type.partition(";")[0].strip().lower() not in form.types:
+        wrong["type"] = "type", form.types[0]
+    if link.rel != form.rel:
+        wrong["rel"] = "rel", form.rel
+    if link.namespace != form.namespace:
+        wrong["namespace"] = f"xmlns:{link.prefix}" if link.prefix else "xmlns", form.namespace
+    edits = [_set(tag, link, name, document.character_data(value)) for name, value in wrong.values()]
+    return edits, tuple(f"self link: {what} corrected" for what in wrong)
+
+
+def _set(tag: bytes, link: LinkTag, name: str, value: str) -> Edit:
+    """Give an attribute a value; one that the tag does not have is put behind the element's name."""
+    for match in _ATTRIBUTE.finditer(tag):
+        if match[1] == name.encode():
+            start, end = match.span(2)
+            return Edit(link.start + start + 1, link.start + end - 1, value)
+    position = link.start + 1 + len(link.name.encode())
+    return Edit(position, position, f' {name}="{value}"')
+
+
+def _same_address(one: str, other: str) -> bool:
+    if one.strip() == other:
+        return True
+    try:
+        return normalise(one.strip()) == normalise(other)
+    except BadTarget:
+        return False

@@ -1,0 +1,55 @@
+"""One click subscribes: the Universal Subscription Mechanism, for feeds whose publishers did not set it up.
+
+It asks two things of a feed: a media type that a feed reader is registered for, and a link in the channel
+that names the feed's address, because a browser hands the reader a temporary file. The second is selflink.py.
+"""
+
+import re
+
+from feedproxy.feed.channel import Channel, Kind
+from feedproxy.feed.charset import marked
+from feedproxy.feed.labels import codec_of
+from feedproxy.feed.selflink import Edited, plain_title, self_link
+from feedproxy.http.field import is_token, parse_parameters, quote
+
+__all__ = ["Edited", "media_type", "plain_title", "self_link"]
+
+_TYPES = {
+    # "you must change the Content-Type header to return the application/rss+xml media type" (Content-Type)
+    Kind.RSS: "application/rss+xml",
+    Kind.ATOM: "application/atom+xml",
+    Kind.JSON: "application/feed+json",
+}
+_CDF = "application/x-cdf"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def media_type(
+    channel: Channel, declared: str | None, body: bytes = b"", *, rdf_media_type: str = "application/rss+xml"
+) -> str:
+    """The Content-Type to serve a feed with; `declared` is the origin's, `body` the document or its start.
+
+    The charset stays as the origin said it, unless it names nothing (`utf-9`) or the byte order mark refutes
+    it; none is invented, since without one the document's own word counts (RFC 7303, section 3). Other
+    parameters stay where the type does. A CDF channel keeps its declared type: no text names one.
+    """
+    if channel.kind is Kind.CDF:
+        return declared or _CDF
+    proper = rdf_media_type if channel.kind is Kind.RDF else _TYPES[channel.kind]
+    essence, parameters = parse_parameters(_CONTROL.sub(" ", declared or ""))
+    written = [proper]
+    for name, value in parameters.items():
+        # `q` belongs into Accept; servers copy it from there.
+        stays = _can_be(value, body) if name == "charset" else essence == proper and name != "q"
+        if stays and value and is_token(name):
+            written.append(f"{name}={value if is_token(value) else quote(value)}")
+    return "; ".join(written)
+
+
+def _can_be(label: str, body: bytes) -> bool:
+    """Whether the body can be in the encoding of this label."""
+    codec, mark = codec_of(label), marked(body)
+    if codec is None or mark is None:
+        return codec is not None
+    shown = mark[0].replace("-", "_")
+    return codec == shown or (codec in ("utf_16", "utf_32") and shown.startswith(codec))
