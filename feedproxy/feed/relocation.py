@@ -53,7 +53,7 @@ def read(body: bytes) -> Moved | Gone | None:
         return None
     if len(reader.locations) != 1:
         return None
-    location = reader.locations[0].strip()
+    location = reader.locations[0].strip(" \t\r\n")
     if not location:
         return Gone()
     scheme = _SCHEME.match(location)
