@@ -13,7 +13,8 @@ class Content:
 
     `bodies` maps a coding (`identity`, `gzip`, `br`, `zstd`, or whatever the origin's Content-Encoding said,
     verbatim, where it was left alone) to the coded bytes.
-    `tag` is the stem of our own entity tags; None where the content is the origin's own, untouched, and so is its ETag.
+    `tag` is the stem of our own entity tags; None where the content is the origin's own, untouched, and so is
+    its ETag.
     `media_type` and `last_modified` replace the origin's fields where they are not None.
     `feed` tells that the content is a feed (of any kind).
     """
@@ -33,8 +34,8 @@ class Content:
 class StoredResponse:
     """One response as it was received, with the times that its age is reckoned from.
 
-    `fields` are the origin's end-to-end fields without Set-Cookie. `vary_request` are the fields of the request
-    as it went upstream, those only that the response's Vary nominates (RFC 9111, section 4.1).
+    `fields` are the origin's end-to-end fields without Set-Cookie. `vary_request` are the fields of the
+    request as it went upstream, those only that the response's Vary nominates (RFC 9111, section 4.1).
     """
 
     target: str

@@ -1,0 +1,269 @@
+"""How old a stored response is, for how long it is fresh, and why (RFC 9111, section 4.2).
+
+HTTP's own lifetime comes first: s-maxage, max-age, Expires (4.2.1). Where HTTP is silent the lifetime is a
+guess (4.2.2): what the feed asks for, else what its history teaches, else a tenth of the time since it was
+modified, else a default. Only feeds get more than that tenth: of a page without a word about freshness
+nothing is known, and the next may be another.
+
+What the feed asks for comes in through a function, the *hint*, since the cache knows no feeds but by the
+mark that their content bears. Where HTTP's lifetime is explicit and ends earlier, the hint is the publisher's
+permission to use the stale response on (4.2.4): the response is *held*.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from feedproxy.cache.directives import Directives, governing
+from feedproxy.cache.stored import StoredResponse
+from feedproxy.cache.storing import HEURISTICALLY_CACHEABLE
+from feedproxy.clock import Instant, Seconds
+from feedproxy.http.cache_control import DELTA_SECONDS_MAX, CacheControl
+from feedproxy.http.date import parse_http_date
+from feedproxy.http.message import Fields
+
+# "A typical setting of this fraction might be 10%." -- section 4.2.2
+FRACTION = 0.1
+
+_DIGITS = re.compile(r"[0-9]+")
+
+
+class Source(StrEnum):
+    """Who says for how long a response is fresh."""
+
+    TARGETED = "targeted"
+    S_MAXAGE = "s-maxage"
+    MAX_AGE = "max-age"
+    EXPIRES = "expires"
+    HINT = "hint"
+    LEARNED = "learned"
+    LAST_MODIFIED = "last-modified"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What somebody outside HTTP allows: to use a response until then. `detail` is one of Cache-Status."""
+
+    until: Instant
+    detail: str
+    words: str
+
+
+type Hint = Callable[[StoredResponse, Instant, Instant | None, Instant], Allowance | None]
+"""hint(stored, base, expires, now): `base` is when the response was generated or last validated, `expires`
+the end of HTTP's lifetime, None where HTTP is silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """The state of one stored response at one moment. `age` and `lifetime` are seconds, never negative.
+
+    `expires` is when the lifetime ends; `held` is until when, and why, the stale response may be used on.
+    `control` are the directives that govern the response, parsed once for all that ask.
+    """
+
+    age: Seconds
+    lifetime: Seconds
+    source: Source
+    expires: Instant
+    held: Allowance | None = None
+    control: CacheControl = field(default_factory=CacheControl)
+    reason: str = ""
+
+    def fresh(self, now: Instant) -> bool:
+        """Whether the response is fresh at that moment."""
+        # "response_is_fresh = (freshness_lifetime > current_age)"
+        return now < self.expires
+
+    @property
+    def ttl(self) -> Seconds:
+        """Seconds that remain of the lifetime; negative: for so long the response has been stale."""
+        return self.lifetime - self.age
+
+    @property
+    def words(self) -> str:
+        """The state in a sentence for the operator; written when it is asked for: hits do not pay for it."""
+        since = f"{self.reason}, fetched {span(self.age)} ago"
+        if self.ttl > 0:
+            return f"fresh for {span(self.ttl)} more: {since}"
+        if self.held is not None:
+            remaining = self.held.until - self.expires + self.ttl
+            return f"held for {span(remaining)} more: {self.held.words}; by HTTP {since}"
+        return f"stale for {span(-self.ttl)}: {since}"
+
+
+def span(seconds: Seconds) -> str:
+    """A length of time as people say it: `40 s`, `35 min`, `1 h 5 min`, `3 days`."""
+    whole = max(0, int(seconds))
+    if whole >= 2 * 86_400:
+        return _two(whole, 86_400, "days", 3_600, "h")
+    if whole >= 3_600:
+        return _two(whole, 3_600, "h", 60, "min")
+    if whole >= 600 or (whole and whole % 60 == 0):
+        return f"{whole // 60} min"
+    return f"{whole} s"
+
+
+def _two(whole: int, size: int, unit: str, smaller: int, smaller_unit: str) -> str:
+    rest = whole % size // smaller
+    return f"{whole // size} {unit} {rest} {smaller_unit}" if rest else f"{whole // size} {unit}"
+
+
+def current_age(stored: StoredResponse, now: Instant) -> Seconds:
+    """Seconds since the response was generated or validated at the origin (section 4.2.3); never negative."""
+    apparent_age = max(0.0, stored.response_time - _date(stored))
+    response_delay = max(0.0, stored.response_time - stored.request_time)
+    corrected_age_value = _age_value(stored.fields) + response_delay
+    # "corrected_initial_age = max(apparent_age, corrected_age_value);"
+    corrected_initial_age = max(apparent_age, corrected_age_value)
+    # A clock that was set back makes nothing younger than it came.
+    resident_time = max(0.0, now - stored.response_time)
+    return corrected_initial_age + resident_time
+
+
+def _age_value(fields: Fields) -> Seconds:
+    """Of a list the first member counts; what is no number is ignored (section 5.1)."""
+    value = fields.get("age")
+    if value is None:
+        return 0.0
+    digits = value.partition(",")[0].strip(" \t")
+    if not _DIGITS.fullmatch(digits):
+        return 0.0
+    return float(DELTA_SECONDS_MAX if len(digits.lstrip("0")) > 10 else min(int(digits), DELTA_SECONDS_MAX))
+
+
+def _date(stored: StoredResponse) -> Instant:
+    """The Date field; the time of receipt where it is missing or no date (RFC 9110, section 6.6.1)."""
+    value = stored.fields.get("date")
+    date = None if value is None else parse_http_date(value, stored.response_time)
+    return stored.response_time if date is None else date
+
+
+def explicit_lifetime(stored: StoredResponse, *, targeted: bool = False) -> tuple[Seconds, Source] | None:
+    """The lifetime that HTTP states (section 4.2.1); None where it is silent."""
+    return _explicit(stored, governing(stored.fields, targeted=targeted))
+
+
+def _explicit(stored: StoredResponse, directives: Directives) -> tuple[Seconds, Source] | None:
+    control, is_targeted = directives
+    # "If the cache is shared and the s-maxage response directive is present, use its value, or"
+    if control.s_maxage is not None:
+        return control.s_maxage, Source.TARGETED if is_targeted else Source.S_MAXAGE
+    # "If the max-age response directive is present, use its value, or"
+    if control.max_age is not None:
+        return control.max_age, Source.TARGETED if is_targeted else Source.MAX_AGE
+    # "If the Expires response header field is present, use its value minus the value of the Date response
+    # header field"
+    if not is_targeted and (values := stored.fields.get_all("expires")):
+        return _expires(values, stored), Source.EXPIRES
+    return None
+
+
+def _expires(values: list[str], stored: StoredResponse) -> Seconds:
+    # "When there is more than one value present for a given directive (e.g., two Expires header field lines
+    # [...]), either the first occurrence should be used or the response should be considered stale."
+    expires = parse_http_date(values[0], stored.response_time)
+    # "A cache recipient MUST interpret invalid date formats, especially the value "0", as representing a time
+    # in the past (i.e., "already expired")." -- section 5.3
+    return 0.0 if expires is None else max(0.0, expires - _date(stored))
+
+
+def heuristic_lifetime(
+    stored: StoredResponse, *, learned: Seconds | None, default: Seconds, minimum: Seconds, maximum: Seconds
+) -> tuple[Seconds, Source]:
+    """A guess where neither HTTP nor the feed says anything (section 4.2.2), in seconds.
+
+    `learned` (from the history of changes), `default` and `minimum` are for feeds; other content gets the
+    tenth or nothing.
+    """
+    feed = stored.content.feed
+    if feed and learned is not None:
+        return _within(learned, minimum, maximum), Source.LEARNED
+    modified = parse_http_date(stored.fields.get("last-modified") or "", stored.response_time)
+    # "caches are encouraged to use a heuristic expiration value that is no more than some fraction of the
+    # interval since that time."
+    if modified is not None and modified < (date := _date(stored)):
+        tenth = FRACTION * (date - modified)
+        return _within(tenth, minimum if feed else 0.0, maximum), Source.LAST_MODIFIED
+    return (_within(default, minimum, maximum) if feed else 0.0), Source.DEFAULT
+
+
+def _within(seconds: Seconds, minimum: Seconds, maximum: Seconds) -> Seconds:
+    return max(0.0, min(max(seconds, minimum), maximum))
+
+
+def assess(
+    stored: StoredResponse,
+    now: Instant,
+    *,
+    hint: Hint | None = None,
+    learned: Seconds | None = None,
+    default: Seconds = 0.0,
+    minimum: Seconds = 0.0,
+    maximum: Seconds = 86_400.0,
+    targeted: bool = False,
+) -> Freshness:
+    """Age, lifetime and reason of a stored response at one moment, all rules together."""
+    age = current_age(stored, now)
+    base = now - age
+    directives = governing(stored.fields, targeted=targeted)
+    control = directives.control
+    if explicit := _explicit(stored, directives):
+        lifetime, source = explicit
+        expires = base + lifetime
+        held = None
+        if hint is not None and stored.content.feed and may_be_held(stored, control):
+            allowance = hint(stored, base, expires, now)
+            if allowance is not None and allowance.until > expires:
+                held = allowance
+        return Freshness(age, lifetime, source, expires, held, control, _reason(stored, source, lifetime))
+    # "heuristics can only be used on responses without explicit freshness whose status codes are defined as
+    # heuristically cacheable [...] and on responses without explicit freshness that have been marked as
+    # explicitly cacheable (e.g., with a public response directive)."
+    if stored.status not in HEURISTICALLY_CACHEABLE and not control.public:
+        reason = f"nothing is said, and nothing may be guessed of a {stored.status}"
+        return Freshness(age, 0.0, Source.DEFAULT, base, None, control, reason)
+    allowance = hint(stored, base, None, now) if hint is not None and stored.content.feed else None
+    if allowance is not None:
+        lifetime = max(0.0, allowance.until - base)
+        return Freshness(age, lifetime, Source.HINT, base + lifetime, None, control, allowance.words)
+    lifetime, source = heuristic_lifetime(
+        stored, learned=learned, default=default, minimum=minimum, maximum=maximum
+    )
+    return Freshness(age, lifetime, source, base + lifetime, None, control, _reason(stored, source, lifetime))
+
+
+def may_be_held(stored: StoredResponse, control: CacheControl) -> bool:
+    """Whether HTTP leaves room for a permission from outside it once the response is stale."""
+    # "A cache MUST NOT generate a stale response if it is prohibited by an explicit in-protocol directive
+    # (e.g., by a no-cache response directive, a must-revalidate response directive, or an applicable s-maxage
+    # or proxy-revalidate response directive)" -- section 4.2.4
+    return not (
+        stored.authorized
+        or control.no_store
+        or control.private
+        or control.no_cache
+        or control.must_revalidate
+        or control.proxy_revalidate
+        or control.s_maxage is not None
+    )
+
+
+def _reason(stored: StoredResponse, source: Source, lifetime: Seconds) -> str:
+    match source:
+        case Source.TARGETED:
+            return f"CDN-Cache-Control gives it {span(lifetime)}"
+        case Source.S_MAXAGE | Source.MAX_AGE:
+            return f"{source} of {span(lifetime)}"
+        case Source.EXPIRES:
+            return f"Expires gives it {span(lifetime)}"
+        case Source.LEARNED:
+            return f"{span(lifetime)} learned from how often it changed"
+        case Source.LAST_MODIFIED:
+            return f"nothing is said, {span(lifetime)} guessed from its Last-Modified"
+        case _ if stored.content.feed:
+            return f"nothing is said, {span(lifetime)} by default"
+        case _:
+            return "nothing is said, and nothing guessed of what is no feed"

@@ -1,0 +1,37 @@
+"""What an unsafe request makes invalid (RFC 9111, section 4.4)."""
+
+from feedproxy.errors import FeedproxyError
+from feedproxy.http import uri
+from feedproxy.http.message import Request, Response
+
+# RFC 9110, section 9.2.1, and the safe ones of the IANA registry of methods. Names are case-sensitive.
+SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "QUERY", "REPORT", "SEARCH"})
+
+
+def invalidated_by(request: Request, response: Response) -> tuple[str, ...]:
+    """The target URIs of which all stored responses are to be marked invalid, the request's own first."""
+    # "in response to an unsafe request method (including methods whose safety is unknown)"
+    if request.method in SAFE:
+        return ()
+    # 'A "non-error response" is one with a 2xx (Successful) or 3xx (Redirection) status code.'
+    if not 200 <= response.status < 400:
+        return ()
+    # "A cache MUST invalidate the target URI"
+    found = {request.target: None}
+    # "In particular, the URI(s) in the Location and Content-Location response header fields (if present) are
+    # candidates for invalidation"
+    for name in ("location", "content-location"):
+        reference = response.fields.get(name)
+        if reference is not None and (other := _same_origin(request.target, reference)) is not None:
+            found[other] = None
+    return tuple(found)
+
+
+def _same_origin(target: str, reference: str) -> str | None:
+    try:
+        other = uri.resolve(target, reference)
+    except FeedproxyError:
+        return None
+    # "a cache MUST NOT trigger an invalidation under these conditions if the origin of the URI to be
+    # invalidated differs from that of the target URI"
+    return other if uri.origin_of(other) == uri.origin_of(target) else None

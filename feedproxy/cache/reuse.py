@@ -1,0 +1,167 @@
+"""May a stored response answer this request?  RFC 9111, section 4.
+
+The request's method is GET or HEAD, and the response was selected for it (variation.py); what remains are
+freshness, what the request wants (section 5.2.1), and what allows a stale response (stale.py).
+"""
+
+import math
+from dataclasses import dataclass
+
+from feedproxy.cache import stale
+from feedproxy.cache.freshness import Freshness
+from feedproxy.cache.stale import Occasion
+from feedproxy.cache.status import Detail, Fwd
+from feedproxy.cache.stored import StoredResponse
+from feedproxy.cache.storing import withheld
+from feedproxy.cache.validation import conditional_fields
+from feedproxy.clock import Instant, Seconds
+from feedproxy.http.cache_control import CacheControl
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """The stored response is the answer. `detail` says what allows it where it is stale."""
+
+    stored: StoredResponse
+    freshness: Freshness
+    detail: str | None = None
+
+    @property
+    def words(self) -> str:
+        return self.freshness.words
+
+
+@dataclass(frozen=True, slots=True)
+class ReuseAndRevalidate:
+    """The stored response is the answer, and a new one is to be fetched meanwhile (RFC 5861, section 3)."""
+
+    stored: StoredResponse
+    freshness: Freshness
+    detail: str = Detail.STALE_WHILE_REVALIDATE
+
+    @property
+    def words(self) -> str:
+        return f"{self.freshness.words}; used once more while it is fetched anew (stale-while-revalidate)"
+
+
+@dataclass(frozen=True, slots=True)
+class Validate:
+    """The origin is to be asked whether the stored response is still good."""
+
+    stored: StoredResponse
+    fwd: Fwd
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """The origin is to be asked. `stored` is what was selected but has no validator: it may stand in for a
+    failure."""
+
+    fwd: Fwd
+    words: str
+    stored: StoredResponse | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unsatisfiable:
+    """The request wants a stored response only, and none may be used: 504."""
+
+    words: str = "only-if-cached, and nothing stored may be used"
+
+
+type Decision = Reuse | ReuseAndRevalidate | Validate | Forward | Unsatisfiable
+
+
+def decide(
+    stored: StoredResponse | None,
+    request: CacheControl,
+    freshness: Freshness | None,
+    now: Instant,
+    *,
+    known_uri: bool = False,
+    stale_limit: Seconds = math.inf,
+) -> Decision:
+    """Section 4. `known_uri`: something is stored for the target URI, though perhaps nothing that the request
+    selects. `stale_limit` bounds what max-stale can ask for, in seconds.
+
+    no-store in a request keeps its answer out of the store, and does not keep stored answers from it: "if a
+    request containing this directive is satisfied from a cache, the no-store request directive does not apply
+    to the already stored response" (section 5.2.1.5).
+    """
+    if stored is None or freshness is None:
+        if request.only_if_cached:
+            return Unsatisfiable()
+        if known_uri:
+            return Forward(Fwd.VARY_MISS, "what is stored is for other request fields (Vary)")
+        return Forward(Fwd.URI_MISS, "nothing is stored")
+    control = freshness.control
+    if reason := withheld(control, stored.status):
+        return _ask(None, request, Fwd.STALE, f"not to be used again: {reason}")
+    if stored.invalid:
+        # 'or mark them as "invalid" and in need of a mandatory validation before they can be sent in response
+        # to a subsequent request' -- section 4.4
+        return _ask(stored, request, Fwd.STALE, "invalidated")
+    if control.no_cache:
+        # "the response MUST NOT be used to satisfy any other request without forwarding it for validation
+        # and receiving a successful response" -- section 5.2.2.4
+        return _ask(stored, request, Fwd.STALE, "no-cache: every use is validated")
+    if request.no_cache:
+        return _ask(stored, request, _why(freshness, now), "the request said no-cache")
+    if freshness.fresh(now):
+        return _decide_fresh(stored, request, freshness, now, stale_limit)
+    return _decide_stale(stored, request, freshness, now, stale_limit)
+
+
+def _decide_fresh(
+    stored: StoredResponse, request: CacheControl, freshness: Freshness, now: Instant, stale_limit: Seconds
+) -> Decision:
+    # "the client prefers a response whose age is less than or equal to the specified number of seconds" --
+    # section 5.2.1.1; in whole seconds, as the Age field states it.
+    if request.max_age is not None and math.floor(freshness.age) > request.max_age:
+        past = freshness.age - request.max_age
+        if request.max_stale is None or past > min(request.max_stale, stale_limit):
+            return _ask(stored, request, Fwd.REQUEST, "older than the request's max-age")
+    # "the client wants a response that will still be fresh for at least the specified number of seconds" --
+    # section 5.2.1.3
+    if request.min_fresh is not None and freshness.expires - now < request.min_fresh:
+        return _ask(stored, request, Fwd.REQUEST, "not fresh for as long as the request's min-fresh")
+    return Reuse(stored, freshness)
+
+
+def _decide_stale(
+    stored: StoredResponse, request: CacheControl, freshness: Freshness, now: Instant, stale_limit: Seconds
+) -> Decision:
+    def allows(occasion: Occasion) -> bool:
+        return stale.allowed(stored, freshness, now, occasion=occasion, request=request, limit=stale_limit)
+
+    held = freshness.held
+    if held is not None and allows(Occasion.HELD):
+        return Reuse(stored, freshness, held.detail)
+    if allows(Occasion.REVALIDATING):
+        return ReuseAndRevalidate(stored, freshness)
+    if request.min_fresh is None and _young_enough(request, freshness) and allows(Occasion.MAX_STALE):
+        return Reuse(stored, freshness, Detail.MAX_STALE)
+    return _ask(stored, request, Fwd.STALE, freshness.words)
+
+
+def _young_enough(request: CacheControl, freshness: Freshness) -> bool:
+    """Whether max-stale also bridges what the request's own max-age leaves."""
+    if request.max_age is None or request.max_stale is None:
+        return True
+    return freshness.age - request.max_age <= request.max_stale
+
+
+def _why(freshness: Freshness, now: Instant) -> Fwd:
+    return Fwd.REQUEST if freshness.fresh(now) else Fwd.STALE
+
+
+def _ask(stored: StoredResponse | None, request: CacheControl, fwd: Fwd, words: str) -> Decision:
+    """On to the origin: with conditions where there is a validator, and not at all for only-if-cached."""
+    # "respond using a stored response consistent with the other constraints of the request or respond with a
+    # 504 (Gateway Timeout) status code" -- section 5.2.1.7
+    if request.only_if_cached:
+        return Unsatisfiable(f"only-if-cached, but {words}")
+    if stored is not None and len(conditional_fields(stored)):
+        return Validate(stored, fwd, words)
+    return Forward(fwd, words, stored)

@@ -1,0 +1,134 @@
+"""May a response be stored, and which of its fields?  RFC 9111, section 3, for a shared cache.
+
+Two cautions are our own, since a proxy's readers are strangers to one another. A request with a Cookie is
+likely to have got a personal answer, so it is stored only where the origin says in so many words that it may
+be. And Set-Cookie is never stored: a session would be handed to everybody (section 7.3 warns of it).
+"""
+
+from dataclasses import dataclass
+
+from feedproxy.cache.directives import governing
+from feedproxy.cache.variation import nominated
+from feedproxy.clock import Instant
+from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.message import Fields, Request, Response
+
+# RFC 9110, section 15.1; 206 is missing, since partial responses are not stored.
+HEURISTICALLY_CACHEABLE = frozenset({200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501})
+
+# The final status codes of RFC 9110, section 15, but for 206 (parts are not stored), 304 (updates what is
+# stored) and 407 (concerns this hop only).
+UNDERSTOOD = frozenset(
+    {200, 201, 202, 203, 204, 205, 300, 301, 302, 303, 305, 307, 308}
+    | {400, 401, 402, 403, 404, 405, 406, 408, 409, 410, 411, 412, 413, 414, 415, 416, 417, 421, 422, 426}
+    | {500, 501, 502, 503, 504, 505}
+)
+
+# Without these a stored response would be used for what it is not.
+_INDISPENSABLE = frozenset(
+    {"age", "cache-control", "content-encoding", "content-type", "date", "expires", "vary"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The response may be stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class DoNotStore:
+    """The response may not be stored, and why."""
+
+    reason: str
+
+
+type Storing = Store | DoNotStore
+
+
+def may_store(request: Request, response: Response, *, now: Instant, targeted: bool = False) -> Storing:
+    """Section 3. `targeted`: CDN-Cache-Control is meant for us (RFC 9213).
+
+    Nothing in section 3 depends on `now`: a response that is stale at once is worth storing all the same, to
+    be validated, or to stand in for an origin that fails.
+    """
+    del now
+    # "A cache MUST NOT store a response to a request unless: the request method is understood by the cache;"
+    if request.method != "GET":
+        return DoNotStore(f"responses to {request.method} are not stored")
+    if reason := _status_forbids(response.status):
+        return DoNotStore(reason)
+    if CacheControl.from_request(request.fields).no_store:
+        return DoNotStore("the request said no-store")
+    control, is_targeted = governing(response.fields, targeted=targeted)
+    if reason := withheld(control, response.status):
+        return DoNotStore(reason)
+    if kept_back := (control.private_fields | control.no_cache_fields) & _INDISPENSABLE:
+        return DoNotStore(f"{', '.join(sorted(kept_back))} may not be stored, and is needed")
+    # "if the cache is shared: the Authorization header field is not present in the request [...] or a
+    # response directive is present that explicitly allows shared caching"
+    explicitly_shared = control.public or control.must_revalidate or control.s_maxage is not None
+    if "authorization" in request.fields and not explicitly_shared:
+        return DoNotStore("the request carried Authorization, and the response does not allow sharing")
+    # A Vary with "*" always fails to match: it would never be used, not even to be validated.
+    if nominated(response.fields) == ("*",):
+        return DoNotStore("Vary: *")
+    return _permission(request, response, control, is_targeted=is_targeted)
+
+
+def _status_forbids(status: int) -> str | None:
+    # "the response status code is final"
+    if status < 200:
+        return f"{status} is no final response"
+    if status == 206:
+        return "partial content is not stored"
+    if status == 304:
+        return "a 304 updates what is stored, and is not stored itself"
+    if status == 226:
+        # RFC 3229: the content is what was done to an instance for one request.
+        return "226 answers one request only"
+    return None
+
+
+def withheld(control: CacheControl, status: int) -> str | None:
+    """Why a response with these directives is not for us to keep or to use again; None where it is."""
+    # "the no-store cache directive is not present in the response"; "caches that implement must-understand
+    # SHOULD ignore the no-store directive in responses that contain both directives and a status code that
+    # the cache understands" -- section 5.2.2.3
+    if control.must_understand and status not in UNDERSTOOD:
+        return f"must-understand, and {status} is not understood"
+    if control.no_store and not control.must_understand:
+        return "no-store"
+    # "if the cache is shared: the private response directive is either not present or allows a shared cache
+    # to store a modified response"
+    if control.private:
+        return "private"
+    return None
+
+
+def _permission(request: Request, response: Response, control: CacheControl, *, is_targeted: bool) -> Storing:
+    # "the response contains at least one of the following: a public response directive [...]; an Expires
+    # header field; a max-age response directive; if the cache is shared: an s-maxage response directive;
+    # [...] or a status code that is defined as heuristically cacheable"
+    explicit = (
+        control.public
+        or control.max_age is not None
+        or control.s_maxage is not None
+        or (not is_targeted and "expires" in response.fields)
+    )
+    if not explicit and response.status not in HEURISTICALLY_CACHEABLE:
+        return DoNotStore(f"{response.status} without public, max-age, s-maxage or Expires")
+    if not explicit and "cookie" in request.fields:
+        return DoNotStore("the request carried Cookie, and the response does not say that it may be stored")
+    return Store()
+
+
+def storable_fields(fields: Fields, *, targeted: bool = False) -> Fields:
+    """The fields that may be stored (section 3.1), without Set-Cookie."""
+    # "The Connection header field and fields whose names are listed in it"; "Header fields that are specific
+    # to the proxy that a cache uses when forwarding a request".
+    kept = fields.end_to_end().without("set-cookie")
+    control = governing(fields, targeted=targeted).control
+    # "a shared cache MUST NOT store the listed header fields" (private="…"); for no-cache="…" reuse is
+    # allowed "if the listed header fields are excluded from the subsequent response".
+    unwanted = (control.private_fields | control.no_cache_fields) - _INDISPENSABLE
+    return kept.without(*unwanted) if unwanted else kept
