@@ -1,0 +1,153 @@
+"""User-Agent: who asks, for how many, and what feedproxy says of itself (RFC 9110, section 10.1.5).
+
+There is no standard for a subscriber count. A service that fetches a feed once for many people puts a number
+and a word somewhere into its product comment or behind dashes: `457 subscribers`, `2 readers`, `users 2`, `15
+subscriber(s)`, `subscribers 1`; some name the feed by an id of theirs. Every such number is a claim, and
+whoever sends the field can make one: what is believed is decided in readers/claims.py.
+
+One service may use several strings for one audience (a feed fetcher and a page fetcher, an old string and a
+new one), so a claim is filed under the service's name, reduced until its strings fall together. A number that
+merely stands in an address, such as a site's, is not taken for a feed's id: to count too few is the safer
+error.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from urllib.parse import quote
+
+LENGTH_MAX = 512
+"""Characters of a User-Agent that are read: real ones keep below 400, and the memo below is to stay small."""
+
+COUNT_MAX = 10**12
+"""Where a claim stops being a number worth telling from a larger one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """So many subscribers, says this fetcher, has the feed that it calls `feed_id` (empty where it does not
+    say)."""
+
+    fetcher: str
+    count: int
+    feed_id: str
+
+
+# The look-behind keeps a number whole, and the search linear: no match begins inside a run of digits.
+_NUMBER = r"(?<![\w.])(?<!\d,)(\d[\d,]*)"
+_COUNTS = tuple(
+    re.compile(pattern, re.ASCII | re.IGNORECASE)
+    for pattern in (
+        # A lone "reader" is a claim for one only: "Example 2 Reader" is a name.
+        rf"{_NUMBER}\s+(?:subscribers?(?:\(s\))?|readers|(?<=\b1\s)reader)(?![\w/])",
+        r"\busers\s+(\d[\d,]*)",
+        r"(?:\b|_)subscribers[ _](\d[\d,]*)",  # logs print a space as an underscore
+    )
+)
+_FEED_ID = re.compile(r"\bfeed-?id\s*[=:]\s*([\w.-]{1,64})", re.ASCII | re.IGNORECASE)
+
+_NAME_END = re.compile(r"[/(;,]|\s-\s|\sfeed-?id\b", re.IGNORECASE)
+_COMMENT = re.compile(r"\(([^()]*)")
+_PRODUCT = re.compile(r"([A-Za-z][\w.-]*)/")
+_PLATFORM = re.compile(
+    r"(compatible|x11|u|wayland|linux|windows|win64|macintosh|intel|ppc|android|iphone|ipad|ipod|cpu|cros|mobile|"
+    r"msie|trident|mozilla|khtml|rv:|wow64|x64|x86|arm|ubuntu|fedora|freebsd|openbsd|like|robot|b$|[a-z]{2}-[a-z]{2}$|"
+    r"\+?https?:|\d)",
+    re.IGNORECASE,
+)
+_ENGINES = frozenset({"mozilla", "applewebkit", "gecko", "version", "mobile", "safari", "chrome"})
+
+_COMMON_WORDS = frozenset({"feed", "page", "favicon", "fetcher", "poller", "bot", "studios"})
+_NAMES = {
+    "edg": "Edge",
+    "feedfetcher-google": "Google Reader",
+    "inoreader": "Inoreader",
+    "livejournal": "LiveJournal",
+    "newsblur": "NewsBlur",
+    "opr": "Opera",
+    "theoldreader": "The Old Reader",
+}
+"""Names for people, where what a service calls itself in the field is another."""
+
+
+def parse_claim(user_agent: str) -> Claim | None:
+    """The claim that a User-Agent carries, or None. Numbers above COUNT_MAX are read as COUNT_MAX."""
+    return _parse_claim(user_agent[:LENGTH_MAX])
+
+
+def product(user_agent: str) -> str:
+    """The reader's name for people to read, such as `Feedly`, `NetNewsWire`, `curl`; `unknown` where it has
+    none."""
+    return _product(user_agent[:LENGTH_MAX])
+
+
+def compose(version: str, contact: str, subscribers: int, feed_id: str) -> str:
+    """What feedproxy calls itself upstream: `feedproxy/VERSION (+CONTACT; N subscribers; feed-id=HEX)`.
+
+    A part that is empty is left out, and so is the count at zero, since nobody is what most fetchers claim by
+    silence.
+    """
+    parts = []
+    if contact:
+        # A parenthesis would end the comment, a line break the field.
+        parts.append("+" + quote(contact, safe="%/:?#[]@!$&'*+,=~-._"))
+    if subscribers > 0:
+        parts.append("1 subscriber" if subscribers == 1 else f"{subscribers} subscribers")
+    if feed_id:
+        parts.append(f"feed-id={feed_id}")
+    return f"feedproxy/{version} ({'; '.join(parts)})" if parts else f"feedproxy/{version}"
+
+
+@lru_cache(maxsize=4096)
+def _parse_claim(user_agent: str) -> Claim | None:
+    match = _count(user_agent)
+    if match is None:
+        return None
+    digits = match[1].replace(",", "").lstrip("0")
+    count = COUNT_MAX if len(digits) > 12 else int(digits or "0")
+    named = _FEED_ID.search(user_agent)
+    return Claim(_fetcher(_name(user_agent)), count, named[1] if named else "")
+
+
+@lru_cache(maxsize=4096)
+def _product(user_agent: str) -> str:
+    name = _name(user_agent)
+    return _NAMES.get(_fetcher(name)) or name or "unknown"
+
+
+def _count(user_agent: str) -> re.Match[str] | None:
+    return next((match for pattern in _COUNTS if (match := pattern.search(user_agent))), None)
+
+
+def _fetcher(name: str) -> str:
+    """A name reduced until one service's strings fall together; `unknown` where nothing is left."""
+    words = name.lower().split()
+    telling = [word for word in words if word not in _COMMON_WORDS] or words
+    return re.sub(r"\.(com|net|org)$", "", "".join(telling)) or "unknown"
+
+
+def _name(user_agent: str) -> str:
+    """The product's name as it stands, at most 40 printable ASCII characters."""
+    if claim := _count(user_agent):
+        # The claim is cut out, since a name may stand right before it: `Example 12 readers`.
+        user_agent = f"{user_agent[: claim.start()]};{user_agent[claim.end() :]}"
+    text = re.sub(r"[^\x20-\x7e]", "", user_agent).strip(" ;,-")
+    if text.lower().startswith("mozilla/"):
+        name = _behind_mozilla(text)
+    else:
+        name = _NAME_END.split(re.sub(r"^\+?https?://", "", text), maxsplit=1)[0]
+    return name.strip()[:40].strip()
+
+
+def _behind_mozilla(text: str) -> str:
+    """Who calls itself Mozilla: whoever is `compatible`, else a product of its own, else a browser."""
+    comment = _COMMENT.search(text)
+    members = [member.strip() for member in comment[1].split(";")] if comment else []
+    telling = [member for member in members if member and not _PLATFORM.match(member)]
+    if telling and members[0].lower() == "compatible":
+        return str(_NAME_END.split(telling[0], maxsplit=1)[0])
+    products = _PRODUCT.findall(re.sub(r"\([^()]*\)?", "", text))
+    own = [each for each in products if each.lower() not in _ENGINES]
+    versioned = [match[1] for member in telling if (match := re.fullmatch(r"(\D+)\s[\d]+\.[\d.]+", member))]
+    browsers = [each for each in ("Chrome", "Safari") if each in products]
+    return str(next(iter((*own, *versioned, *browsers, "Mozilla"))))
