@@ -1,0 +1,68 @@
+"""A single range of bytes, for downloads that are taken up again (RFC 9110, section 14).
+
+Whoever asks for several ranges gets the whole: "A server MAY ignore the Range header field", and in feeds
+multipart/byteranges has no use but to make a server work.
+"""
+
+import re
+from dataclasses import dataclass
+
+_RANGE = re.compile(r"bytes=[ \t]*([0-9]*)-([0-9]*)[ \t]*", re.IGNORECASE)
+_BEYOND = 10**18
+"""Longer than any content; Python refuses to read numbers of thousands of digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The Range is absent or ignored: 200 and all of the content."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unsatisfiable:
+    """416, with `Content-Range: bytes */length`."""
+
+    length: int
+
+    @property
+    def content_range(self) -> str:
+        """What Content-Range says."""
+        return f"bytes */{self.length}"
+
+
+def select(value: str | None, length: int) -> tuple[int, int] | Whole | Unsatisfiable:
+    """The part of a content of `length` bytes that a Range field asks for: `content[start:stop]`.
+
+    `value` is the field of a GET whose If-Range applies (precondition.range_applies).
+    """
+    if value is None:
+        return Whole("no Range")
+    match = _RANGE.fullmatch(value.strip(" \t").rstrip(", \t"))
+    if match is None:
+        return Whole("several ranges, another unit, or no range that can be read")
+    first, last = (_number(digits) for digits in match.groups())
+    if first is None:
+        if last is None:
+            return Whole("no range that can be read")
+        if last == 0:
+            return Unsatisfiable(length)
+        # A suffix is satisfiable even of an empty content (14.1.2), which Content-Range could not express.
+        return (max(0, length - last), length) if length else Whole("the content is empty")
+    if last is not None and last < first:
+        return Whole("the range ends before it begins")
+    if first >= length:
+        return Unsatisfiable(length)
+    return first, length if last is None else min(last + 1, length)
+
+
+def content_range(start: int, stop: int, length: int) -> str:
+    """What Content-Range says of `content[start:stop]` in a 206 (section 14.4)."""
+    return f"bytes {start}-{stop - 1}/{length}"
+
+
+def _number(digits: str) -> int | None:
+    if not digits:
+        return None
+    significant = digits.lstrip("0") or "0"
+    return int(significant) if len(significant) <= 18 else _BEYOND

@@ -1,0 +1,48 @@
+"""A single range of bytes (RFC 9110, section 14)."""
+
+import pytest
+
+from feedproxy.http.byte_range import Unsatisfiable, Whole, content_range, select
+
+
+@pytest.mark.parametrize(
+    ("value", "part"),
+    [
+        ("bytes=0-499", (0, 500)),
+        ("bytes=500-999", (500, 1000)),
+        ("bytes=500-", (500, 1000)),
+        ("bytes=0-", (0, 1000)),
+        ("bytes=-1", (999, 1000)),
+        ("bytes=-5000", (0, 1000)),
+        ("bytes=999-99999999999999999999999", (999, 1000)),
+        ("Bytes= 0-0 ", (0, 1)),
+        ("bytes=00-007", (0, 8)),
+        ("bytes=0-0,", (0, 1)),
+    ],
+)
+def test_a_range_selects_its_part_of_the_content(value: str, part: tuple[int, int]) -> None:
+    assert select(value, 1000) == part
+
+
+@pytest.mark.parametrize("value", ["bytes=1000-", "bytes=1000-2000", "bytes=-0", "bytes=" + "9" * 5000 + "-"])
+def test_a_range_beyond_the_end_is_unsatisfiable(value: str) -> None:
+    assert select(value, 1000) == Unsatisfiable(1000)
+    assert Unsatisfiable(1000).content_range == "bytes */1000"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, "", "bytes", "bytes=", "bytes=-", "bytes=5-4", "bytes=a-b", "bytes=0-1, 5-6", "items=0-1", "0-1",
+     "bytes=--1", "bytes=0x1-2", "bytes=٠-٩", "bytes 0-1"],
+)  # fmt: skip
+def test_whatever_else_is_said_gets_the_whole(value: str | None) -> None:
+    assert isinstance(select(value, 1000), Whole)
+
+
+def test_of_empty_content_no_part_can_be_told() -> None:
+    assert isinstance(select("bytes=-5", 0), Whole)
+    assert select("bytes=0-", 0) == Unsatisfiable(0)
+
+
+def test_content_range_names_first_and_last_byte() -> None:
+    assert content_range(0, 500, 1000) == "bytes 0-499/1000"

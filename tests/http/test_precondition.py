@@ -1,0 +1,188 @@
+"""Conditional requests (RFC 9110, section 13)."""
+
+import pytest
+
+from feedproxy.http.date import format_http_date
+from feedproxy.http.message import Fields
+from feedproxy.http.precondition import (
+    NotModified,
+    Outcome,
+    PreconditionFailed,
+    Proceed,
+    evaluate,
+    range_applies,
+)
+from feedproxy.http.validator import EntityTag, own_tag
+
+NOW = 1795176000.0
+MODIFIED = NOW - 86400
+TAGS = [own_tag("s", coding) for coding in ("identity", "gzip", "br")]
+
+
+def ask(
+    *lines: tuple[str, str],
+    method: str = "GET",
+    last_modified: float | None = MODIFIED,
+    date: float | None = NOW - 60,
+    exists: bool = True,
+) -> Outcome:
+    return evaluate(
+        Fields(lines),
+        method,
+        tags=TAGS,
+        stem="s",
+        last_modified=last_modified,
+        date=date,
+        exists=exists,
+        now=NOW,
+    )
+
+
+def test_a_request_without_preconditions_proceeds() -> None:
+    assert ask(("Accept", "*/*"), ("If-Range", '"s"')) == Proceed()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        '"s"',
+        'W/"s"',
+        '"s-gzip"',
+        '"x", "s-br"',
+        "s",
+        "'s'",
+        'w/"s-gzip"',
+        '"s-gzip-gzip"',
+        '"s;gzip"',
+        '"s-zstd"',
+        "*",
+    ],
+)
+def test_a_reader_who_has_it_in_any_coding_and_decoration_gets_304(value: str) -> None:
+    assert ask(("If-None-Match", value)) == NotModified("if-none-match")
+    assert ask(("if-none-match", value), method="HEAD") == NotModified("if-none-match")
+
+
+@pytest.mark.parametrize("value", ['"t"', '"s2"', '"S"', "", '"', ",", '"-gzip"', '*, "t"'])
+def test_a_reader_who_has_another_gets_the_current_one(value: str) -> None:
+    assert ask(("If-None-Match", value)) == Proceed("if-none-match")
+
+
+def test_several_lines_of_if_none_match_are_one_list() -> None:
+    assert ask(("If-None-Match", '"a"'), ("If-None-Match", '"s"')) == NotModified("if-none-match")
+
+
+def test_if_none_match_wins_over_if_modified_since() -> None:
+    since = ("If-Modified-Since", format_http_date(NOW - 30))
+
+    assert ask(("If-None-Match", '"other"'), since) == Proceed("if-none-match")
+    assert ask(since, ("If-None-Match", '"s"')) == NotModified("if-none-match")
+
+
+def test_if_none_match_fails_a_method_that_would_change_something() -> None:
+    assert ask(("If-None-Match", "*"), method="PUT") == PreconditionFailed("if-none-match")
+    assert ask(("If-None-Match", "*"), method="PUT", exists=False) == Proceed("if-none-match")
+
+
+@pytest.mark.parametrize("since", [MODIFIED, MODIFIED + 1, NOW])
+def test_what_was_not_modified_since_is_not_sent_again(since: float) -> None:
+    assert ask(("If-Modified-Since", format_http_date(since))) == NotModified("if-modified-since")
+
+
+@pytest.mark.parametrize(
+    "value", [format_http_date(MODIFIED - 1), "0", "-1", "", "yesterday", "Thu, 19 Nov 2026"]
+)
+def test_what_was_modified_or_cannot_be_told_is_sent(value: str) -> None:
+    assert ask(("If-Modified-Since", value)) == Proceed("if-modified-since")
+
+
+def test_two_dates_are_no_date() -> None:
+    since = ("If-Modified-Since", format_http_date(NOW))
+
+    assert ask(since, since) == Proceed("if-modified-since")
+
+
+def test_a_date_from_the_future_is_ignored_unless_it_is_the_resource_s_own() -> None:
+    tomorrow = ("If-Modified-Since", format_http_date(NOW + 86400))
+
+    assert ask(tomorrow) == Proceed("if-modified-since")
+    assert ask(tomorrow, last_modified=NOW + 86400) == NotModified("if-modified-since")
+
+
+def test_the_fraction_of_a_second_that_a_date_cannot_say_does_not_count() -> None:
+    since = ("If-Modified-Since", format_http_date(MODIFIED))
+
+    assert ask(since, last_modified=MODIFIED + 0.9) == NotModified("if-modified-since")
+
+
+def test_where_there_is_no_last_modified_the_date_of_the_copy_counts() -> None:
+    assert ask(("If-Modified-Since", format_http_date(NOW - 60)), last_modified=None) == NotModified(
+        "if-modified-since"
+    )
+    assert ask(("If-Modified-Since", format_http_date(NOW - 61)), last_modified=None) == Proceed(
+        "if-modified-since"
+    )
+    assert ask(("If-Modified-Since", format_http_date(NOW)), last_modified=None, date=None) == Proceed(
+        "if-modified-since"
+    )
+
+
+def test_if_modified_since_is_for_get_and_head_only() -> None:
+    assert ask(("If-Modified-Since", format_http_date(NOW)), method="POST") == Proceed("if-modified-since")
+
+
+@pytest.mark.parametrize(
+    ("value", "holds"),
+    [('"s"', True), ('"x", "s-gzip"', True), ("*", True), ('W/"s"', False), ('"x"', False)],
+)
+def test_if_match_wants_a_strong_tag_of_the_current_representation(value: str, *, holds: bool) -> None:
+    assert ask(("If-Match", value)) == (Proceed("if-match") if holds else PreconditionFailed("if-match"))
+
+
+def test_nothing_matches_what_does_not_exist() -> None:
+    assert ask(("If-Match", "*"), exists=False) == PreconditionFailed("if-match")
+    assert ask(("If-Match", '"s"'), exists=False) == PreconditionFailed("if-match")
+
+
+def test_if_match_is_looked_at_before_if_none_match() -> None:
+    assert ask(("If-None-Match", '"s"'), ("If-Match", '"x"')) == PreconditionFailed("if-match")
+    assert ask(("If-None-Match", '"s"'), ("If-Match", '"s"')) == NotModified("if-none-match")
+
+
+def test_if_unmodified_since_fails_what_was_modified_and_is_ignored_beside_if_match() -> None:
+    before = ("If-Unmodified-Since", format_http_date(MODIFIED - 1))
+
+    assert ask(before) == PreconditionFailed("if-unmodified-since")
+    assert ask(("If-Unmodified-Since", format_http_date(MODIFIED))) == Proceed("if-unmodified-since")
+    assert ask(before, ("If-Match", '"s"')) == Proceed("if-unmodified-since")
+    assert ask(("If-Unmodified-Since", "nonsense")) == Proceed("if-unmodified-since")
+    assert ask(before, last_modified=None) == Proceed("if-unmodified-since")
+
+
+@pytest.mark.parametrize("method", ["OPTIONS", "TRACE", "CONNECT"])
+def test_methods_that_select_nothing_have_no_preconditions(method: str) -> None:
+    assert ask(("If-Match", '"x"'), method=method) == Proceed()
+
+
+def ranged(value: str | None, **given: float | None) -> bool:
+    fields = Fields([("If-Range", value)] if value is not None else [])
+    return range_applies(fields, EntityTag("s"), given.get("last_modified", MODIFIED), given.get("date", NOW))
+
+
+def test_a_range_counts_only_for_the_very_same_bytes() -> None:
+    assert ranged(None)
+    assert ranged('"s"')
+    assert not ranged('"s-gzip"')
+    assert not ranged('W/"s"')
+    assert not range_applies(Fields([("If-Range", 'W/"s"')]), EntityTag("s", weak=True), None)
+    assert not range_applies(Fields([("If-Range", '"s"')]), None, MODIFIED)
+
+
+def test_a_date_lets_a_range_count_only_where_it_is_exact_and_strong() -> None:
+    same = format_http_date(MODIFIED)
+
+    assert ranged(same)
+    assert not ranged(format_http_date(MODIFIED + 1))
+    assert not ranged(same, last_modified=None)
+    assert not ranged(same, date=MODIFIED)
+    assert not ranged("nonsense")

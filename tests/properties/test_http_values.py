@@ -1,0 +1,155 @@
+"""What is true of every field value: what is written can be read back, and no text is too strange to read."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feedproxy.http.byte_range import Unsatisfiable, Whole, select
+from feedproxy.http.cache_control import CacheControl, parse_targeted
+from feedproxy.http.date import format_http_date, parse_http_date
+from feedproxy.http.field import parse_parameters, quote, split_list, unquote
+from feedproxy.http.message import Fields
+from feedproxy.http.negotiation import best_type, choose_coding
+from feedproxy.http.precondition import NotModified, evaluate
+from feedproxy.http.structured import parse_dictionary
+from feedproxy.http.validator import EntityTag, own_tag, parse_tag, parse_tags, stem_of
+
+YEAR_1, YEAR_9999 = -62135596800, 253402300799
+
+instants = st.floats(YEAR_1, YEAR_9999, exclude_max=True)
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\n"))
+wire = st.text(st.characters(max_codepoint=255), max_size=60)
+tags = st.builds(
+    EntityTag,
+    st.text(st.characters(max_codepoint=255, min_codepoint=33, exclude_characters='"')),
+    st.booleans(),
+)
+codings = st.sampled_from(["zstd", "br", "gzip", "identity"])
+weights = st.sampled_from(["", ";q=0", ";q=0.0", ";q=1", ";q=0.5", "; q=.3", ";q=x"])
+directives = st.sampled_from(
+    [
+        "no-store",
+        "no-cache",
+        "private",
+        'private="a"',
+        "max-age=60",
+        "max-age=x",
+        "public",
+        'x="',
+        'y="a, b"',
+        "s-maxage",
+    ]
+)
+
+
+@given(instants)
+def test_a_date_written_is_read_back_to_the_second(instant: float) -> None:
+    assert parse_http_date(format_http_date(instant)) == math.floor(instant)
+
+
+@given(wire)
+def test_any_text_is_a_date_or_none(value: str) -> None:
+    instant = parse_http_date(value)
+    assert instant is None or YEAR_1 <= instant <= YEAR_9999 + 1
+
+
+@given(texts)
+def test_a_text_quoted_is_read_back(text: str) -> None:
+    assert unquote(quote(text)) == text
+
+
+@given(st.lists(texts, max_size=5))
+def test_a_list_of_quoted_strings_is_read_back(members: list[str]) -> None:
+    assert [unquote(member) for member in split_list(", ".join(map(quote, members)))] == members
+
+
+@given(texts)
+def test_a_quoted_parameter_is_read_back(text: str) -> None:
+    assert parse_parameters(f"a; b={quote(text)}; c=d") == ("a", {"b": text, "c": "d"})
+
+
+@given(st.lists(tags, max_size=6))
+def test_tags_written_are_read_back_alone_and_in_a_list(several: list[EntityTag]) -> None:
+    assert [parse_tag(tag.text) for tag in several] == several
+    assert parse_tags(", ".join(tag.text for tag in several)) == tuple(several)
+
+
+@given(
+    st.text("0123456789abcdef", min_size=1),
+    codings,
+    st.lists(st.sampled_from(["-gzip", ";gzip", "--gzip", "-br", ";br", "-zstd"]), max_size=4),
+    st.booleans(),
+)
+def test_a_tag_of_ours_gives_304_however_it_comes_back(
+    stem: str, coding: str, suffixes: list[str], weak: bool
+) -> None:
+    tag = EntityTag(own_tag(stem, coding).opaque + "".join(suffixes), weak)
+    fields = Fields([("If-None-Match", tag.text)])
+
+    assert stem_of(tag) == stem
+    assert isinstance(
+        evaluate(fields, "GET", tags=[own_tag(stem, "identity")], stem=stem, last_modified=None), NotModified
+    )
+
+
+@given(wire)
+def test_any_if_none_match_can_be_read(value: str) -> None:
+    held = parse_tags(value)
+    assert held == "*" or all('"' not in tag.opaque for tag in held)
+
+
+@given(
+    st.lists(st.tuples(codings | st.sampled_from(["*", "x-gzip"]), weights)), st.lists(codings, unique=True)
+)
+def test_no_refused_coding_is_chosen(members: list[tuple[str, str]], available: list[str]) -> None:
+    chosen = choose_coding(", ".join(name + weight for name, weight in members), available)
+
+    refused = {
+        "gzip" if name == "x-gzip" else name
+        for name, weight in members
+        if weight.startswith(";q=0") and weight != ";q=0.5"
+    }
+    assert chosen not in refused
+    assert chosen is None or chosen == "identity" or chosen in available
+    if "*" in refused:
+        assert chosen is None or any(name in (chosen, f"x-{chosen}") for name, _ in members)
+
+
+@given(
+    wire, st.lists(st.sampled_from(["text/html", "application/json", "text/xml; charset=utf-8"]), unique=True)
+)
+def test_only_what_is_offered_is_chosen(accept: str, offers: list[str]) -> None:
+    assert best_type(accept, offers) in (*offers, None)
+    assert choose_coding(accept, offers) in (*offers, "identity", None)
+
+
+@given(st.lists(directives, max_size=6), st.sampled_from([", ", ",", "; ", " "]))
+def test_no_company_makes_a_restriction_disappear(several: list[str], separator: str) -> None:
+    control = CacheControl.from_fields(Fields([("Cache-Control", separator.join(several))]))
+
+    # A quotation mark opened and closed by another hides what stands between them, as the grammar says.
+    if 'x="' not in several:
+        assert control.no_store == ("no-store" in several)
+        assert control.private == ("private" in several)
+        assert (control.max_age == 0) == ("max-age=x" in several)
+
+
+@given(wire)
+def test_any_cache_control_can_be_read(value: str) -> None:
+    fields = Fields([("Cache-Control", value), ("CDN-Cache-Control", value)])
+    control = CacheControl.from_fields(fields)
+
+    assert control.present
+    assert control.max_age is None or 0 <= control.max_age <= 2**31
+    assert (parse_targeted(fields, "cdn-cache-control") is None) == (not parse_dictionary(value))
+
+
+@given(st.integers(0, 30), st.integers(0, 30), st.integers(0, 30))
+def test_a_range_selects_within_the_content_or_not_at_all(first: int, last: int, length: int) -> None:
+    for value in (f"bytes={first}-{last}", f"bytes={first}-", f"bytes=-{last}"):
+        match select(value, length):
+            case (start, stop):
+                assert 0 <= start < stop <= length
+            case other:
+                assert isinstance(other, Whole | Unsatisfiable)
