@@ -1,0 +1,86 @@
+"""What sort of document begins here, judged by its first bytes.
+
+The bytes decide and not the label: an HTML page sent as application/rss+xml is a page, and a feed behind a
+warning of PHP is a feed.
+"""
+
+import re
+from enum import StrEnum
+
+from feedproxy.feed.charset import to_utf8
+
+_HEAD = 64 * 1024
+"""Bytes that are looked at. What stands before the root (licences, greetings) is shorter in known feeds."""
+
+_SPACE = re.compile(rb"\s*")
+_PROLOG = re.compile(
+    rb"(?:\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>)*", re.DOTALL | re.IGNORECASE
+)
+_HTML_DOCTYPE = re.compile(rb"<!doctype\s+html\b", re.IGNORECASE)
+_HTML_ROOT = re.compile(rb"<(?:html|head|body|script|meta|title|frameset)[\s/>]", re.IGNORECASE)
+_HTML_PIECE = re.compile(rb"</?(?:html|body|div|p|br|b|h1|center|table|span)[\s/>]", re.IGNORECASE)
+_XML_START = re.compile(rb"<(?:!DOCTYPE\b|[A-Za-z_:\x80-\xff])")
+_FEED_ROOT = re.compile(rb"<(?:[A-Za-z_][\w.\-]*:)?(?:rss|feed|rdf|opml|redirect)[\s/>]", re.IGNORECASE)
+_HIDDEN_START = re.compile(rb"<\?xml\s|" + _FEED_ROOT.pattern, re.IGNORECASE)
+
+
+class Nature(StrEnum):
+    """Sorts of documents."""
+
+    EMPTY = "empty"
+    XML = "xml"
+    JSON = "json"
+    HTML = "html"
+    OTHER = "other"
+
+
+def nature(body: bytes) -> Nature:
+    """The sort of document `body` is, whatever its encoding. Looks at the first 64 KiB only."""
+    return nature_of_text(to_utf8(body[:_HEAD]).data)
+
+
+def nature_of_text(data: bytes) -> Nature:
+    """The same of a document that is in UTF-8 already."""
+    if not data[:_HEAD].strip(b"\0 \t\r\n\f\v"):
+        return Nature.EMPTY
+    if data.startswith((b"{", b"["), _first(data)):
+        return Nature.JSON
+    start = beginning(data)
+    if start is None:
+        return Nature.HTML if _HTML_PIECE.search(data, 0, _HEAD) else Nature.OTHER
+    return Nature.HTML if _is_html(data, start) else Nature.XML
+
+
+def beginning(data: bytes) -> int | None:
+    """Where the XML or HTML document begins in `data` (UTF-8); None where there is none.
+
+    White space may stand before it, and text: a warning of the program that wrote the feed.
+    """
+    start = _first(data)
+    root = _root(data, start)
+    if _is_html(data, start):
+        return start
+    if _XML_START.match(data, root) and not _HTML_PIECE.match(data, root):
+        return start
+    hidden = _HIDDEN_START.search(data, 0, _HEAD)
+    if hidden is None or _HTML_ROOT.search(data, 0, hidden.start()):
+        return None
+    return hidden.start()
+
+
+def _is_html(data: bytes, start: int) -> bool:
+    root = _root(data, start)
+    if _HTML_ROOT.match(data, root):
+        return True
+    # A feed may stand under a wrong document type; anything else under that of HTML is a page.
+    return bool(_HTML_DOCTYPE.search(data, start, root)) and not _FEED_ROOT.match(data, root)
+
+
+def _first(data: bytes) -> int:
+    found = _SPACE.match(data)
+    return found.end() if found else 0
+
+
+def _root(data: bytes, start: int) -> int:
+    found = _PROLOG.match(data, start, _HEAD)
+    return found.end() if found else start

@@ -1,0 +1,142 @@
+"""From what a publisher wrote to a Schedule: each hint is understood, or left out and named in the notes.
+
+Leniency has one direction: what can be meant in only one way is understood ("06", "24", "SUN", white space
+around), what cannot is no hint. A wrong hint that was believed would keep readers from news.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from feedproxy.clock import Instant, Seconds
+from feedproxy.feed.channel import Period, Schedule
+
+_NUMBER = re.compile(r"\+?([0-9]{1,18})(?:\.[0-9]*)?")
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_SHOWN = 40
+"""Characters of a wrong value that a note repeats."""
+
+
+def schedule(
+    *,
+    ttl: Sequence[str] = (),
+    hours: Sequence[str] = (),
+    days: Sequence[str] = (),
+    period: Sequence[str] = (),
+    frequency: Sequence[str] = (),
+    base: Sequence[str] = (),
+    interval: Seconds | None = None,
+) -> Schedule:
+    """The schedule that these texts mean, each in document order (RSS 2.0; RSS 1.0 syndication module).
+
+    `interval` is CDF's, in seconds.
+    """
+    notes: list[str] = []
+    update_period, update_frequency = _update(period, frequency, notes)
+    return Schedule(
+        ttl=_ttl(ttl, notes),
+        skip_hours=_hours(hours, notes),
+        skip_days=_days(days, notes),
+        period=update_period,
+        frequency=update_frequency,
+        base=_base(base, notes) if update_period else None,
+        interval=_interval(interval, notes),
+        notes=tuple(notes),
+    )
+
+
+def _ttl(values: Sequence[str], notes: list[str]) -> int | None:
+    """ "A number of minutes that indicates how long a channel can be cached" -- RSS 2.0, ttl."""
+    understood = []
+    for value in values:
+        minutes = _number(value)
+        if not minutes:
+            notes.append(f"ttl {_shown(value)} is not a number of minutes above 0")
+        else:
+            understood.append(minutes)
+    if len(understood) > 1:
+        notes.append("ttl is given more than once: the first counts")
+    return understood[0] if understood else None
+
+
+def _hours(values: Sequence[str], notes: list[str]) -> frozenset[int]:
+    """Hours 0 to 23. Feeds older than RSS 2.0 use 24 for midnight."""
+    hours = set()
+    for value in values:
+        hour = _number(value)
+        if hour is None or hour > 24:
+            notes.append(f"skipHours {_shown(value)} is not an hour from 0 to 23")
+        else:
+            hours.add(hour % 24)
+    if len(hours) == 24:
+        notes.append("skipHours names all 24 hours")
+        return frozenset()
+    return frozenset(hours)
+
+
+def _days(values: Sequence[str], notes: list[str]) -> frozenset[int]:
+    """English names, in any case; cut short to three letters or more ("Sun", "Thurs.")."""
+    days = set()
+    for value in values:
+        word = value.strip().rstrip(".").lower()
+        found = [number for number, day in enumerate(_DAYS) if len(word) >= 3 and day.startswith(word)]
+        if found:
+            days.add(found[0])
+        else:
+            notes.append(f"skipDays {_shown(value)} is not the English name of a day")
+    if len(days) == 7:
+        notes.append("skipDays names all 7 days")
+        return frozenset()
+    return frozenset(days)
+
+
+def _update(period: Sequence[str], frequency: Sequence[str], notes: list[str]) -> tuple[Period | None, int]:
+    """ "If omitted, daily is assumed … If omitted a value of 1 is assumed" -- RSS 1.0 syndication module."""
+    if not period and not frequency:
+        return None, 1
+    times = 1
+    if frequency:
+        number = _number(frequency[0])
+        if number:
+            times = number
+        else:
+            notes.append(f"sy:updateFrequency {_shown(frequency[0])} is not a positive number")
+            if not period:
+                return None, 1
+    if not period:
+        return Period.DAILY, times
+    word = period[0].strip().lower()
+    if word not in Period:
+        # The default would be another wish than the one that was meant, so nothing is read into it.
+        notes.append(f"sy:updatePeriod {_shown(period[0])} is none of {', '.join(Period)}")
+        return None, 1
+    return Period(word), times
+
+
+def _base(values: Sequence[str], notes: list[str]) -> Instant | None:
+    """`yyyy-mm-ddThh:mm`, with seconds and an offset or without; without an offset it is GMT."""
+    if not values:
+        return None
+    try:
+        moment = datetime.fromisoformat(values[0].strip())
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        notes.append(f"sy:updateBase {_shown(values[0])} is no date")
+        return None
+
+
+def _interval(value: Seconds | None, notes: list[str]) -> Seconds | None:
+    if value is None or (value > 0 and math.isfinite(value)):
+        return value
+    notes.append("INTERVALTIME is not a length of time above 0")
+    return None
+
+
+def _number(value: str) -> int | None:
+    found = _NUMBER.fullmatch(value.strip())
+    return int(found[1]) if found else None
+
+
+def _shown(value: str) -> str:
+    return repr(value.strip()[:_SHOWN])

@@ -1,0 +1,145 @@
+"""What two documents must have in common to say the same: the content digest.
+
+Content change means everything but the channel's lastBuildDate, pubDate and updated, the generator,
+comments, white space between elements, and the order of attributes and namespace declarations. So what is
+digested is not the bytes but what an XML processor reports of them, with names in full (prefixes are the
+writer's business) and attributes sorted.
+
+An ill-formed document has no such report: a parser that recovers may have dropped the very item that
+is new. There the text itself is digested, with the same things cut out of it by pattern.
+"""
+
+import hashlib
+import json
+import re
+
+from lxml import etree
+
+from feedproxy.feed.xml import Element, name
+
+_VOLATILE = frozenset(
+    # RSS; Atom 1.0; Atom 0.3; and what RSS 1.0 has in their place: dc:date, admin:generatorAgent.
+    ("lastBuildDate", "pubDate", "updated", "generator", "modified", "date", "generatorAgent")
+)
+_VOLATILE_ATTRIBUTES = frozenset(("LASTMOD", "lastmod"))  # of CDF's channel
+_VOLATILE_KEYS = frozenset(("generator", "date_modified", "updated"))  # no part of JSON Feed, yet written
+
+_OTHERS = (etree._Comment, etree._ProcessingInstruction, etree._Entity)
+
+_SIZE = 16
+"""Bytes of the digest: nobody gains by a collision but a publisher who hides his own news."""
+
+_PATIENCE = 2 * 1024 * 1024
+"""Bytes of ill-formed text that are searched by pattern. The largest known feeds of that sort have 1 MB."""
+
+_PIECE = 256 * 1024
+"""Characters encoded at once, so that a text of 12 MB is not held three times over."""
+
+# Characters that cannot occur in XML keep the parts of the digested text apart.
+_START, _ATTRIBUTE, _VALUE, _TEXT, _END, _REFERENCE = "\0\1", "\0\2", "\0\3", "\0\4", "\0\5", "\0\6"
+
+_COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
+_BETWEEN = re.compile(rb">\s+<")
+_FIRST_ITEM = re.compile(rb"<(?:[\w.\-]+:)?(?:item|entry)[\s/>]", re.IGNORECASE)
+_VOLATILE_TEXT = re.compile(
+    rb"<((?:[\w.\-]+:)?(?:"
+    + "|".join(sorted(_VOLATILE)).encode()
+    + rb"))(?:\s[^>]*)?(?:/>|>[^<]*(?:</\1\s*>)?)"
+)
+
+
+class ContentDigest:
+    """Collects what a well-formed feed says: its items as they pass, then its channel."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=_SIZE)
+
+    def add_item(self, item: Element) -> None:
+        parts: list[str] = []
+        _element(item, parts)
+        self._update(parts)
+
+    def finish(self, root: Element) -> str:
+        """The digest in hexadecimal, once the items were taken out of `root`."""
+        parts: list[str] = []
+        for before in root.itersiblings(preceding=True):
+            _other(before, parts)
+        _channel(root, parts, depth=0)
+        self._update(parts)
+        return self._hash.hexdigest()
+
+    def _update(self, parts: list[str]) -> None:
+        if sum(map(len, parts)) <= _PIECE:
+            self._hash.update("".join(parts).encode("utf-8", "surrogatepass"))
+            return
+        for part in parts:
+            for at in range(0, len(part), _PIECE):
+                self._hash.update(part[at : at + _PIECE].encode("utf-8", "surrogatepass"))
+
+
+def digest_of_text(data: bytes) -> str:
+    """The digest of an ill-formed document; `data` is in UTF-8. A huge one is digested as it is."""
+    if len(data) > _PATIENCE:
+        return hashlib.blake2b(data, digest_size=_SIZE).hexdigest()
+    first = _FIRST_ITEM.search(data)
+    head, rest = (data[: first.start()], data[first.start() :]) if first else (data, b"")
+    head = _VOLATILE_TEXT.sub(b"", _COMMENT.sub(b"", head))
+    said = _BETWEEN.sub(b"><", head + _COMMENT.sub(b"", rest))
+    return hashlib.blake2b(said.strip(), digest_size=_SIZE).hexdigest()
+
+
+def digest_of_json(feed: dict[str, object]) -> str:
+    """The digest of a JSON Feed: the order of members and white space do not count."""
+    kept = {key: value for key, value in feed.items() if key not in _VOLATILE_KEYS}
+    said = json.dumps(kept, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(said.encode(), digest_size=_SIZE).hexdigest()
+
+
+def _channel(element: Element, parts: list[str], depth: int) -> None:
+    """The channel, or what is around it. Text that stands loose in it is no content of any format."""
+    _start(element, parts, without=_VOLATILE_ATTRIBUTES)
+    for child in element:
+        if isinstance(child, _OTHERS):
+            _other(child, parts)
+            continue
+        local = name(child)[1]
+        if local in _VOLATILE:
+            continue
+        if depth == 0 and local == "channel":
+            _channel(child, parts, depth=1)
+        else:
+            _element(child, parts)
+    parts.append(_END)
+
+
+def _element(element: Element, parts: list[str]) -> None:
+    _start(element, parts)
+    leaf = len(element) == 0
+    _text(element.text, parts, between=not leaf)
+    for child in element:
+        if isinstance(child, _OTHERS):
+            _other(child, parts)
+        else:
+            _element(child, parts)
+        _text(child.tail, parts, between=True)
+    parts.append(_END)
+
+
+def _start(element: Element, parts: list[str], without: frozenset[str] = frozenset()) -> None:
+    parts.append(_START)
+    parts.append(element.tag)
+    if element.attrib:
+        for key, value in sorted(element.items()):
+            if key not in without:
+                parts += (_ATTRIBUTE, str(key), _VALUE, str(value))
+
+
+def _text(text: str | None, parts: list[str], *, between: bool) -> None:
+    if text and not (between and text.isspace()):
+        parts += (_TEXT, text)
+
+
+def _other(node: Element, parts: list[str]) -> None:
+    """A processing instruction or an entity reference. A comment says nothing."""
+    if not isinstance(node, etree._Comment):
+        parts += (_REFERENCE, getattr(node, "target", ""), node.text or "")

@@ -1,0 +1,72 @@
+"""What formats of XML have in common: self link, hubs, and the hints of the syndication module."""
+
+from collections.abc import Iterable
+
+from feedproxy.feed import hints
+from feedproxy.feed.channel import Schedule, SelfLink
+from feedproxy.feed.xml import ATOM, ATOM03, SY, Element, children, text_of
+
+SELF_RELATIONS = frozenset(("self", "start"))
+"""`start` is the older form (USM: Atom 0.3 had no `self`)."""
+
+
+def atom_links(parent: Element, namespaces: Iterable[str] = (ATOM, ATOM03)) -> list[tuple[str, Element]]:
+    """Namespace and element of the Atom links that stand directly in `parent`."""
+    wanted = frozenset(namespaces)
+    return [(space, link) for space, local, link in children(parent) if local == "link" and space in wanted]
+
+
+def relations(link: Element) -> list[str]:
+    """RFC 4287, 4.2.7.2: "If the 'rel' attribute is not present … 'alternate'"."""
+    return (link.get("rel") or "alternate").lower().split()
+
+
+def self_links(links: Iterable[tuple[str, Element]]) -> tuple[SelfLink, ...]:
+    """Those of `links` that name the feed's own address."""
+    return tuple(
+        SelfLink(relation, _href(link), (link.get("type") or "").strip(), namespace)
+        for namespace, link in links
+        for relation in relations(link)
+        if relation in SELF_RELATIONS
+    )
+
+
+def hubs(links: Iterable[tuple[str, Element]]) -> tuple[str, ...]:
+    """The WebSub hubs among `links`, in order (WebSub, section 4)."""
+    return tuple(_href(link) for _, link in links if "hub" in relations(link) and _href(link))
+
+
+def schedule(channel: Element, core: str) -> Schedule:
+    """The hints of a channel: RSS's own, in the namespace `core`, and the syndication module's."""
+    own: dict[str, list[str]] = {}
+    update: dict[str, list[str]] = {}
+    hours: list[str] = []
+    days: list[str] = []
+    for namespace, local, element in children(channel):
+        key = local.lower()
+        if namespace == SY:
+            update.setdefault(key, []).append(text_of(element))
+        elif namespace != core:
+            continue
+        elif key == "ttl":
+            own.setdefault(key, []).append(text_of(element))
+        elif key == "skiphours" and not hours:
+            hours = _listed(element, "hour")
+        elif key == "skipdays" and not days:
+            days = _listed(element, "day")
+    return hints.schedule(
+        ttl=own.get("ttl", ()),
+        hours=hours,
+        days=days,
+        period=update.get("updateperiod", ()),
+        frequency=update.get("updatefrequency", ()),
+        base=update.get("updatebase", ()),
+    )
+
+
+def _listed(element: Element, wanted: str) -> list[str]:
+    return [text_of(child) for _, local, child in children(element) if local.lower() == wanted]
+
+
+def _href(link: Element) -> str:
+    return (link.get("href") or "").strip()

@@ -1,0 +1,34 @@
+"""RSS 0.90 and 1.0: root element `rdf:RDF`, with `channel` and the items side by side."""
+
+from feedproxy.feed import parts
+from feedproxy.feed.channel import Channel, Kind
+from feedproxy.feed.rss import first
+from feedproxy.feed.xml import Document, children, name
+
+_RSS10 = "http://purl.org/rss/1.0/"
+
+
+def read(document: Document) -> Channel | None:
+    """The channel; None for RDF without one, which is something else (FOAF and the like)."""
+    channel = next((child for _, local, child in children(document.root) if local.lower() == "channel"), None)
+    if channel is None:
+        return None
+    core = name(channel)[0]
+    links = parts.atom_links(channel)
+    return Channel(
+        kind=Kind.RDF,
+        version=_version(core),
+        well_formed=document.well_formed,
+        title=first(channel, core, "title"),
+        link=first(channel, core, "link"),
+        schedule=parts.schedule(channel, core),
+        self_links=parts.self_links(links),
+        hubs=parts.hubs(links),
+    )
+
+
+def _version(namespace: str) -> str:
+    if namespace == _RSS10:
+        return "1.0"
+    # Netscape moved it: my.netscape.com, then channel.netscape.com.
+    return "0.90" if "netscape.com/rdf/simple/0.9" in namespace else ""

@@ -1,0 +1,44 @@
+"""RSS 0.91 to 2.0: root element `rss`, everything in `channel`."""
+
+from feedproxy.feed import parts
+from feedproxy.feed.channel import Channel, Cloud, Kind
+from feedproxy.feed.xml import Document, Element, children, name, text_of
+
+
+def read(document: Document) -> Channel:
+    """The channel; without version where the root element has none, and empty where there is no channel."""
+    root = document.root
+    channel = next((child for _, local, child in children(root) if local.lower() == "channel"), root)
+    # Some feeds put RSS itself into a namespace; then that of `channel` is the one whose `title` is meant.
+    core = name(channel)[0]
+    links = parts.atom_links(channel)
+    return Channel(
+        kind=Kind.RSS,
+        version=(root.get("version") or "").strip(),
+        well_formed=document.well_formed,
+        title=first(channel, core, "title"),
+        link=first(channel, core, "link"),
+        schedule=parts.schedule(channel, core),
+        self_links=parts.self_links(links),
+        hubs=parts.hubs(links),
+        cloud=_cloud(channel, core),
+    )
+
+
+def first(channel: Element, core: str, wanted: str) -> str:
+    """The text of the first element of that name that has one."""
+    texts = (text_of(child) for space, local, child in children(channel) if (space, local) == (core, wanted))
+    return next((text for text in texts if text), "")
+
+
+def _cloud(channel: Element, core: str) -> Cloud | None:
+    for namespace, local, element in children(channel):
+        if namespace == core and local == "cloud":
+            return Cloud(
+                domain=element.get("domain") or "",
+                port=element.get("port") or "",
+                path=element.get("path") or "",
+                register_procedure=element.get("registerProcedure") or "",
+                protocol=element.get("protocol") or "",
+            )
+    return None
