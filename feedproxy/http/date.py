@@ -99,8 +99,9 @@ def format_http_date(instant: Instant) -> str:
     """
     global _last  # noqa: PLW0603 -- one pair, replaced whole: most dates written are of this second
     second = math.floor(instant)
-    if second == _last[0]:
-        return _last[1]
+    known, text = _last  # read once: another thread may replace it
+    if second == known:
+        return text
     moment = _EPOCH + timedelta(seconds=second)
     # strftime would write the names in the language of the process.
     text = (
