@@ -1,0 +1,277 @@
+"""The configuration file: one YAML mapping of options, and `feeds:`, a list of rules by URL pattern.
+
+    feed_hints: heuristic
+    feeds:
+      - match: https://slow.example/*
+        feed_min_interval: 3600
+      - match: "*.example.org"
+        on_bad_update: pass
+
+Every option that an addon declares, mitmproxy's own included, is a key. Later rules win over earlier ones,
+and all win over the options above. Mistakes are found at start, never later: the first is told with file and
+line and, where a name was meant that exists, with that name. A message never repeats what may be a secret.
+"""
+
+import difflib
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from ruamel.yaml import YAML
+from ruamel.yaml.constructor import DuplicateKeyError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.reader import ReaderError
+
+from feedproxy.errors import BadTarget, UsageError
+from feedproxy.http import uri
+from feedproxy.http.pattern import TargetPattern
+from feedproxy.rules import Rule
+from feedproxy.settings import Settings, per_feed_names
+
+RULES_KEY = "feeds"
+MATCH_KEY = "match"
+
+_NOUNS = {bool: "true or false", int: "a whole number", str: "text", list: "a list of texts, such as [a, b]"}
+
+
+@dataclass(frozen=True, slots=True)
+class OptionSpec:
+    """What an option may be: `kind` is bool, int, str, or list (of str)."""
+
+    kind: type
+    choices: tuple[str, ...] = ()
+    optional: bool = False
+    minimum: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A configuration found right. `options` suit mitmproxy's `options.update` and settings.from_options."""
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    rules: tuple[Rule, ...] = ()
+
+
+def own_options() -> dict[str, OptionSpec]:
+    """feedproxy's own options. All of their numbers are durations, sizes and counts: none is negative."""
+    return {
+        each.name: OptionSpec(
+            list if isinstance(each.default, tuple) else type(each.default),
+            tuple(each.metadata["choices"]),
+            minimum=0,
+        )
+        for each in fields(Settings)
+        if each.default is not MISSING
+    }
+
+
+def spec_of(typespec: Any, choices: Sequence[str] | None = None) -> OptionSpec:
+    """What mitmproxy's `typespec` means: bool, int, str, Optional of these, Sequence[str]."""
+    parts = get_args(typespec)
+    if type(None) in parts:
+        kind = next(part for part in parts if part is not type(None))
+        return OptionSpec(kind, tuple(choices or ()), optional=True)
+    if get_origin(typespec) is not None:
+        return OptionSpec(list, tuple(choices or ()))
+    return OptionSpec(typespec, tuple(choices or ()))
+
+
+def load(path: str | Path, known: Mapping[str, OptionSpec]) -> Config:
+    """Read a configuration file. Raises UsageError, `FILE:LINE: what`, at the first mistake."""
+    document = _parse(Path(path))
+    if document is None:
+        return Config()
+    if not isinstance(document, dict):
+        raise UsageError(f"{path}:1: a configuration is lines of the form `option: value`")
+    options: dict[str, Any] = {}
+    rules: tuple[Rule, ...] = ()
+    for name, value in document.items():
+        where = f"{path}:{_line(document, name)}"
+        if name == RULES_KEY:
+            rules = tuple(_rules(value, str(path), where))
+        elif name not in known:
+            raise UsageError(f"{where}: unknown option {name!r}{_nearest(name, [*known, RULES_KEY])}")
+        else:
+            options[name] = _checked(name, value, known[name], where)
+    return Config(options, rules)
+
+
+def parse_set(text: str, known: Mapping[str, OptionSpec]) -> tuple[str, Any]:
+    """`NAME=VALUE` of --set; a NAME alone switches on what is true or false. Raises UsageError."""
+    name, equals, value = text.partition("=")
+    name = name.strip()
+    where = "--set"
+    if name not in known:
+        raise UsageError(f"{where}: unknown option {name!r}{_nearest(name, known)}")
+    spec = known[name]
+    if not equals and spec.kind is not bool:
+        raise UsageError(f"{where}: {name} needs a value: --set {name}=VALUE")
+    read: Any = value
+    if spec.kind is bool:
+        read = {"true": True, "false": False}.get(value.strip().lower(), value) if equals else True
+    elif spec.kind is int and re.fullmatch(r"\s*[+-]?\d{1,18}\s*", value):
+        read = int(value)
+    elif spec.kind is list:
+        read = [value]
+    elif spec.optional and not value:
+        read = None
+    return name, _checked(name, read, spec, where)
+
+
+def parse_sets(texts: Iterable[str], known: Mapping[str, OptionSpec]) -> dict[str, Any]:
+    """All of --set together: a list grows with each, of anything else the last counts. Raises UsageError."""
+    options: dict[str, Any] = {}
+    for text in texts:
+        name, value = parse_set(text, known)
+        options[name] = [*options.get(name, []), *value] if known[name].kind is list else value
+    return options
+
+
+def _parse(path: Path) -> Any:
+    """The document, with the lines its keys stand on (ruamel.yaml's round-trip loader notes them)."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{path}:{line}: not UTF-8") from error
+    try:
+        return YAML(typ="rt").load(text)
+    except DuplicateKeyError as error:
+        # Its own words would repeat both values.
+        key = re.match(r'found duplicate key "(.*?)" with', error.problem or "")
+        what = f"the key {key[1]!r} stands here a second time" if key else "a key stands here a second time"
+        raise UsageError(f"{path}:{_mark(error)}: {what}") from error
+    except MarkedYAMLError as error:
+        hint = "; a value that holds `: ` needs quotes" if "mapping values" in (error.problem or "") else ""
+        raise UsageError(
+            f"{path}:{_mark(error)}: not YAML: {error.problem or error.context}{hint}"
+        ) from error
+    except ReaderError as error:
+        line = text.count("\n", 0, int(error.position)) + 1
+        raise UsageError(f"{path}:{line}: a character that YAML does not allow") from error
+    except (YAMLError, ValueError, TypeError, RecursionError) as error:
+        raise UsageError(f"{path}: not YAML that can be read ({type(error).__name__})") from error
+
+
+def _rules(value: Any, path: str, where: str) -> Iterable[Rule]:
+    if value is None:
+        return
+    if not isinstance(value, list):
+        raise UsageError(
+            f"{where}: {RULES_KEY} is a list of rules, each beginning with `- {MATCH_KEY}: PATTERN`"
+        )
+    specs, allowed = own_options(), set(per_feed_names())
+    for index, entry in enumerate(value):
+        here = f"{path}:{_item_line(value, index, where)}"
+        if not isinstance(entry, dict):
+            raise UsageError(f"{here}: a rule begins with `- {MATCH_KEY}: PATTERN`, and its options follow")
+        if MATCH_KEY not in entry:
+            raise UsageError(f"{here}: this rule says no `{MATCH_KEY}: PATTERN`{_meant(entry, MATCH_KEY)}")
+        overrides: dict[str, Any] = {}
+        for name, said in entry.items():
+            here = f"{path}:{_line(entry, name)}"
+            if name == MATCH_KEY:
+                continue
+            if name in specs and name not in allowed:
+                raise UsageError(
+                    f"{here}: {name} holds for all feeds, not for some: it stands outside of {RULES_KEY}"
+                )
+            if name not in allowed:
+                raise UsageError(
+                    f"{here}: unknown option {name!r} in a rule{_nearest(name, [*allowed, MATCH_KEY])}"
+                )
+            overrides[name] = _override(name, _checked(name, said, specs[name], here), here)
+        yield Rule(_pattern(entry[MATCH_KEY], f"{path}:{_line(entry, MATCH_KEY)}"), overrides)
+
+
+def _pattern(value: Any, where: str) -> TargetPattern:
+    if not isinstance(value, str):
+        raise UsageError(f"{where}: {MATCH_KEY} wants one pattern, in quotes where it begins with *")
+    try:
+        return TargetPattern(value)
+    except BadTarget as error:
+        raise UsageError(f"{where}: {MATCH_KEY} can never match: {error}") from error
+
+
+def _override(name: str, value: Any, where: str) -> Any:
+    """A value as Settings holds it; a new address in its normal form, as all targets are compared."""
+    if name == "moved_to" and value:
+        try:
+            return uri.normalise(value)
+        except BadTarget as error:
+            raise UsageError(f"{where}: moved_to is no address that can be fetched: {error}") from error
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _checked(name: str, value: Any, spec: OptionSpec, where: str) -> Any:
+    """The value as a plain Python one, or UsageError."""
+    if value is None and spec.optional:
+        return None
+    if spec.kind is list and isinstance(value, list):
+        # Ports are texts to mitmproxy, and numbers to everybody else.
+        if all(isinstance(each, str | int) and not isinstance(each, bool) for each in value):
+            return [str(each) for each in value]
+    elif spec.kind is int and isinstance(value, int) and not isinstance(value, bool):
+        if spec.minimum is not None and value < spec.minimum:
+            raise UsageError(f"{where}: {name} is {spec.minimum} or more")
+        return int(value)
+    elif spec.kind is bool and isinstance(value, bool):
+        return value
+    elif spec.kind is str and isinstance(value, str):
+        if spec.choices and value not in spec.choices:
+            some = ", ".join(choice or "(empty)" for choice in spec.choices)
+            raise UsageError(
+                f"{where}: {name} cannot be {str(value)!r}, only {some}{_nearest(value, spec.choices)}"
+            )
+        return str(value)
+    hint = " (in quotes, if need be)" if spec.kind is str and value is not None else ""
+    raise UsageError(
+        f"{where}: {name} wants {_NOUNS.get(spec.kind, spec.kind.__name__)}, not {_named(value)}{hint}"
+    )
+
+
+def _named(value: Any) -> str:
+    """What a value is, without saying it."""
+    for kind, noun in {
+        **_NOUNS,
+        float: "a number with a fraction",
+        list: "a list",
+        dict: "a mapping",
+    }.items():
+        if isinstance(value, kind):
+            return noun
+    return "nothing" if value is None else f"a {type(value).__name__}"
+
+
+def _nearest(name: Any, names: Collection[str]) -> str:
+    near = difflib.get_close_matches(str(name), [each for each in names if each], n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _meant(entry: Mapping[Any, Any], wanted: str) -> str:
+    near = difflib.get_close_matches(wanted, [str(key) for key in entry], n=1)
+    return f"; did you mean that by {near[0]!r}?" if near else ""
+
+
+def _line(mapping: Any, key: Any) -> int:
+    """The line of a key; what was merged from elsewhere (`<<`) counts as standing where the mapping does."""
+    try:
+        return int(mapping.lc.key(key)[0]) + 1
+    except (AttributeError, KeyError, TypeError):
+        return int(getattr(getattr(mapping, "lc", None), "line", 0) or 0) + 1
+
+
+def _item_line(sequence: Any, index: int, where: str) -> int:
+    try:
+        return int(sequence.lc.item(index)[0]) + 1
+    except (AttributeError, KeyError, TypeError):
+        return int(where.rpartition(":")[2])
+
+
+def _mark(error: MarkedYAMLError) -> int:
+    mark = error.problem_mark or error.context_mark
+    return int(mark.line) + 1 if mark is not None else 1

@@ -1,0 +1,266 @@
+"""The configuration file: what is read, and how its mistakes are told."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+
+from feedproxy.config import Config, OptionSpec, load, own_options, parse_set, parse_sets, spec_of
+from feedproxy.errors import UsageError
+from feedproxy.settings import Settings, from_options
+
+KNOWN = {**own_options(), "listen_port": OptionSpec(int, optional=True), "mode": OptionSpec(list)}
+
+
+def read(tmp_path: Path, text: str) -> Config:
+    path = tmp_path / "feedproxy.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load(path, KNOWN)
+
+
+def mistake(tmp_path: Path, text: str) -> str:
+    """What is said of it, without the folder."""
+    with pytest.raises(UsageError) as caught:
+        read(tmp_path, text)
+    return str(caught.value).replace(f"{tmp_path}/", "")
+
+
+def test_options_and_rules_are_read(tmp_path: Path) -> None:
+    config = read(
+        tmp_path,
+        """\
+feed_hints: off
+site_interval: 5
+allow_private: true
+allow_ports: [80, "8000-9000"]
+listen_port: 9000
+feeds:
+  - match: https://slow.example/*
+    feed_min_interval: 3600
+  - match: "*.example.org"
+    gone: true
+""",
+    )
+
+    assert config.options == {
+        "feed_hints": "off",
+        "site_interval": 5,
+        "allow_private": True,
+        "allow_ports": ["80", "8000-9000"],
+        "listen_port": 9000,
+    }
+    assert [(rule.match.text, dict(rule.overrides)) for rule in config.rules] == [
+        ("https://slow.example/*", {"feed_min_interval": 3600}),
+        ("*.example.org", {"gone": True}),
+    ]
+    assert from_options(config.options).feed_hints == "off"
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "feeds:\n", "feeds: []\n", "\ufeff"])
+def test_an_empty_configuration_is_one(tmp_path: Path, text: str) -> None:
+    assert read(tmp_path, text) == Config()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [\n", "feedproxy.yaml:2: not YAML"),
+        (
+            "contact_url: a: b\n",
+            "feedproxy.yaml:1: not YAML: mapping values are not allowed here; a value that holds",
+        ),
+        ("a: \x00\n", "feedproxy.yaml:1: a character that YAML does not allow"),
+        ("- a\n", "feedproxy.yaml:1: a configuration is lines of the form"),
+        (
+            "feed_usm: true\nfeed_hint: off\n",
+            "feedproxy.yaml:2: unknown option 'feed_hint'; did you mean 'feed_hints'?",
+        ),
+        ("feed: []\n", "feedproxy.yaml:1: unknown option 'feed'; did you mean 'feeds'?"),
+        ("1: 2\n", "feedproxy.yaml:1: unknown option 1"),
+        ("\n\nsite_interval: soon\n", "feedproxy.yaml:3: site_interval wants a whole number, not text"),
+        (
+            "site_interval: 1.5\n",
+            "feedproxy.yaml:1: site_interval wants a whole number, not a number with a fraction",
+        ),
+        ("site_interval: true\n", "feedproxy.yaml:1: site_interval wants a whole number, not true or false"),
+        ("site_interval: -1\n", "feedproxy.yaml:1: site_interval is 0 or more"),
+        ("site_interval:\n", "feedproxy.yaml:1: site_interval wants a whole number, not nothing"),
+        ("feed_usm: yes\n", "feedproxy.yaml:1: feed_usm wants true or false, not text"),
+        (
+            "contact_url: 5\n",
+            "feedproxy.yaml:1: contact_url wants text, not a whole number (in quotes, if need be)",
+        ),
+        (
+            "intercept: example.com\n",
+            "feedproxy.yaml:1: intercept wants a list of texts, such as [a, b], not text",
+        ),
+        ("intercept: [[a]]\n", "feedproxy.yaml:1: intercept wants a list of texts"),
+        (
+            "feed_hints: enforced\n",
+            "feedproxy.yaml:1: feed_hints cannot be 'enforced', only enforce, heuristic, off; "
+            "did you mean 'enforce'?",
+        ),
+        (
+            "site_interval: 1\nfeed_usm: true\nsite_interval: 2\n",
+            "feedproxy.yaml:3: the key 'site_interval' stands here a second",
+        ),
+        ("feeds: x\n", "feedproxy.yaml:1: feeds is a list of rules"),
+        ("feeds:\n  - x\n", "feedproxy.yaml:2: a rule begins with"),
+        ("feeds:\n  - gone: true\n", "feedproxy.yaml:2: this rule says no `match: PATTERN`"),
+        (
+            "feeds:\n  - mach: a\n",
+            "feedproxy.yaml:2: this rule says no `match: PATTERN`; did you mean that by 'mach'?",
+        ),
+        (
+            "feeds:\n  - match: a\n    hintmax: 5\n",
+            "feedproxy.yaml:3: unknown option 'hintmax' in a rule; did you mean 'hint_max'?",
+        ),
+        (
+            "feeds:\n  - match: a\n    store_max: 5\n",
+            "feedproxy.yaml:3: store_max holds for all feeds, not for some: it stands outside of feeds",
+        ),
+        (
+            "feeds:\n  - match: a\n    gone: 1\n",
+            "feedproxy.yaml:3: gone wants true or false, not a whole number",
+        ),
+        ("feeds:\n  - match: [a]\n", "feedproxy.yaml:2: match wants one pattern"),
+        (
+            "feeds:\n  - match: a\n  - match: ftp://a/\n",
+            "feedproxy.yaml:3: match can never match: only http and https",
+        ),
+        (
+            "feeds:\n  - match: a\n    match: b\n",
+            "feedproxy.yaml:3: the key 'match' stands here a second time",
+        ),
+        ("feeds:\n  - match: *.example.com\n", "feedproxy.yaml:2: not YAML"),
+        (
+            "feeds:\n  - match: a\n    moved_to: new\n",
+            "feedproxy.yaml:3: moved_to is no address that can be fetched",
+        ),
+    ],
+)
+def test_a_mistake_is_told_with_file_and_line(tmp_path: Path, text: str, said: str) -> None:
+    assert mistake(tmp_path, text).startswith(said)
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none\.yaml: cannot be read: No such file"):
+        load(tmp_path / "none.yaml", KNOWN)
+
+
+def test_a_file_that_is_not_utf_8_is_told(tmp_path: Path) -> None:
+    (path := tmp_path / "old.yaml").write_bytes(b"feed_usm: true\ncontact_url: caf\xe9\n")
+
+    with pytest.raises(UsageError, match=r"old\.yaml:2: not UTF-8"):
+        load(path, KNOWN)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "admin_token: 31415926\n",
+        "admin_token: [hunter2]\n",
+        "admin_token: hunter2\nadmin_token: hunter3\n",
+        "feeds:\n  - match: https://me:hunter2@example.com/\n",
+        "feeds:\n  - match: a\n    moved_to: https://me:hunter2@example.com/\n",
+    ],
+)
+def test_no_message_repeats_a_secret(tmp_path: Path, text: str) -> None:
+    said = mistake(tmp_path, text)
+
+    assert "hunter" not in said
+    assert "31415926" not in said
+
+
+def test_a_new_address_is_kept_in_its_normal_form(tmp_path: Path) -> None:
+    config = read(tmp_path, "feeds:\n  - match: a\n    moved_to: https://Example.COM:443\n")
+
+    assert config.rules[0].overrides == {"moved_to": "https://example.com/"}
+
+
+def test_merged_keys_are_options_like_others(tmp_path: Path) -> None:
+    config = read(tmp_path, "feeds:\n  - &slow\n    match: a\n    hint_max: 5\n  - <<: *slow\n    match: b\n")
+
+    assert [dict(rule.overrides) for rule in config.rules] == [{"hint_max": 5}, {"hint_max": 5}]
+
+
+@pytest.mark.parametrize(
+    ("text", "option"),
+    [
+        ("feed_hints=off", ("feed_hints", "off")),
+        ("site_interval=5", ("site_interval", 5)),
+        ("allow_private=true", ("allow_private", True)),
+        ("allow_private=false", ("allow_private", False)),
+        ("allow_private", ("allow_private", True)),
+        ("contact_url=https://example.com/?a=b", ("contact_url", "https://example.com/?a=b")),
+        ("contact_url=", ("contact_url", "")),
+        ("mode=regular@8080", ("mode", ["regular@8080"])),
+        ("listen_port=", ("listen_port", None)),
+    ],
+)
+def test_set_reads_what_the_option_wants(text: str, option: tuple[str, Any]) -> None:
+    assert parse_set(text, KNOWN) == option
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("feed_hint=off", "--set: unknown option 'feed_hint'; did you mean 'feed_hints'?"),
+        ("feed_hints=on", "--set: feed_hints cannot be 'on', only enforce, heuristic, off"),
+        ("site_interval=soon", "--set: site_interval wants a whole number, not text"),
+        ("site_interval", "--set: site_interval needs a value: --set site_interval=VALUE"),
+        ("allow_private=maybe", "--set: allow_private wants true or false, not text"),
+    ],
+)
+def test_set_tells_its_mistakes_in_the_same_words(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_set(text, KNOWN)
+
+    assert str(caught.value).startswith(said)
+
+
+def test_set_said_twice_adds_to_a_list_and_replaces_anything_else() -> None:
+    assert parse_sets(["mode=a", "site_interval=1", "mode=b", "site_interval=2"], KNOWN) == {
+        "mode": ["a", "b"],
+        "site_interval": 2,
+    }
+
+
+def test_every_option_of_mitmproxy_is_understood() -> None:
+    from mitmproxy.options import Options
+
+    for name, option in Options().items():
+        assert spec_of(option.typespec, option.choices).kind in {bool, int, str, list}, name
+
+
+def test_every_default_passes_its_own_check(tmp_path: Path) -> None:
+    defaults = Settings()
+    text = [
+        f"{name}={'' if spec.kind is list else getattr(defaults, name)}"
+        for name, spec in own_options().items()
+    ]
+
+    read_back = parse_sets(
+        [line.replace("=True", "=true").replace("=False", "=false") for line in text], KNOWN
+    )
+
+    assert all(
+        read_back[name] == getattr(defaults, name)
+        for name, spec in own_options().items()
+        if spec.kind is not list
+    )
+
+
+@pytest.mark.parametrize(
+    ("typespec", "spec"),
+    [
+        (bool, OptionSpec(bool)),
+        (int, OptionSpec(int)),
+        (Optional[int], OptionSpec(int, optional=True)),  # noqa: UP045 -- as mitmproxy writes it
+        (str | None, OptionSpec(str, optional=True)),
+        (Sequence[str], OptionSpec(list)),
+    ],
+)
+def test_mitmproxys_types_are_understood(typespec: Any, spec: OptionSpec) -> None:
+    assert spec_of(typespec) == spec

@@ -1,0 +1,41 @@
+"""Which options hold for a feed."""
+
+from feedproxy.http.pattern import TargetPattern
+from feedproxy.rules import MEMO_SIZE, Rule, Rules
+from feedproxy.settings import Settings
+
+
+def test_later_rules_win_over_earlier_ones() -> None:
+    rules = Rules(
+        [Rule(TargetPattern("*"), {"hint_max": 1}), Rule(TargetPattern("example.com"), {"hint_max": 2})]
+    )
+    base = Settings()
+
+    assert rules.for_target("https://example.com/") == [{"hint_max": 1}, {"hint_max": 2}]
+    assert rules.settings_for("https://example.com/", base).hint_max == 2
+    assert rules.settings_for("https://example.org/", base).hint_max == 1
+
+
+def test_without_a_matching_rule_settings_stay_what_they_are() -> None:
+    base = Settings()
+
+    assert Rules().settings_for("https://example.com/", base) is base
+    assert (
+        Rules([Rule(TargetPattern("a"), {"gone": True})]).settings_for("https://example.com/", base) is base
+    )
+
+
+def test_rules_follow_settings_that_change() -> None:
+    rules = Rules([Rule(TargetPattern("*"), {"hint_max": 1})])
+    rules.settings_for("https://example.com/", Settings(site_interval=1))
+
+    assert rules.settings_for("https://example.com/", Settings(site_interval=9)).site_interval == 9
+
+
+def test_the_memory_for_targets_is_bounded() -> None:
+    rules = Rules([Rule(TargetPattern("*"), {"hint_max": 1})])
+
+    for number in range(MEMO_SIZE + 100):
+        rules.for_target(f"https://example.com/{number}")
+
+    assert len(rules._memo) == MEMO_SIZE
