@@ -32,7 +32,7 @@ class Unsatisfiable:
 
 
 def select(value: str | None, length: int) -> tuple[int, int] | Whole | Unsatisfiable:
-    """The part of a content of `length` bytes that a Range field asks for: `content[start:stop]`.
+    """The first and the last byte that a Range field asks for of `length` bytes: `content[first : last + 1]`.
 
     `value` is the field of a GET whose If-Range applies (precondition.range_applies).
     """
@@ -48,17 +48,17 @@ def select(value: str | None, length: int) -> tuple[int, int] | Whole | Unsatisf
         if last == 0:
             return Unsatisfiable(length)
         # A suffix is satisfiable even of an empty content (14.1.2), which Content-Range could not express.
-        return (max(0, length - last), length) if length else Whole("the content is empty")
+        return (max(0, length - last), length - 1) if length else Whole("the content is empty")
     if last is not None and last < first:
         return Whole("the range ends before it begins")
     if first >= length:
         return Unsatisfiable(length)
-    return first, length if last is None else min(last + 1, length)
+    return first, length - 1 if last is None else min(last, length - 1)
 
 
-def content_range(start: int, stop: int, length: int) -> str:
-    """What Content-Range says of `content[start:stop]` in a 206 (section 14.4)."""
-    return f"bytes {start}-{stop - 1}/{length}"
+def content_range(first: int, last: int, length: int) -> str:
+    """What Content-Range says in a 206 (section 14.4)."""
+    return f"bytes {first}-{last}/{length}"
 
 
 def _number(digits: str) -> int | None:

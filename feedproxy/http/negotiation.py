@@ -20,16 +20,16 @@ _UNLISTED = 0.0001
 
 
 def choose_coding(accept_encoding: str | None, available: Sequence[str]) -> str | None:
-    """The content coding to answer in: the acceptable one of the greatest weight (section 12.5.3).
+    """The coding to answer in: of those available the acceptable one of the greatest weight (section 12.5.3).
 
-    `available` are the codings at hand, in our order of preference, which decides among equal weights;
-    identity is always among them, last if it is not named. Without the field it is identity: a
-    reader who does not say that it decodes mostly does not. None where nothing at hand is acceptable;
-    "the origin server SHOULD send a response without any content coding" then.
+    `available` are the codings at hand, identity named among them if it is, in our order of preference,
+    which decides among equal weights. Without the field only identity will do: a reader who does not say that
+    it decodes mostly does not. None where nothing at hand is acceptable; then "the origin server SHOULD send
+    a response without any content coding".
     """
-    if accept_encoding is None:
-        return "identity"
     codings = tuple(available)
+    if accept_encoding is None:
+        return "identity" if "identity" in codings else None
     if len(accept_encoding) > _LONGEST:
         return _choose_coding.__wrapped__(accept_encoding, codings)
     return _choose_coding(accept_encoding, codings)
@@ -40,7 +40,7 @@ def _choose_coding(accept_encoding: str, available: tuple[str, ...]) -> str | No
     weights = _coding_weights(accept_encoding)
     rest = weights.get("*")
     best, best_weight = None, 0.0
-    for coding in available if "identity" in available else (*available, "identity"):
+    for coding in available:
         weight = weights.get(_ALIASES.get(coding, coding), rest)
         if weight is None:
             weight = _UNLISTED if coding == "identity" else 0.0

@@ -4,7 +4,7 @@ import pytest
 
 from feedproxy.http.negotiation import best_type, choose_coding
 
-OURS = ("zstd", "br", "gzip")
+OURS = ("zstd", "br", "gzip", "identity")
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,12 @@ def test_the_acceptable_coding_of_greatest_weight_is_chosen(
 def test_identity_stands_where_the_caller_puts_it() -> None:
     assert choose_coding("*", ["identity", "gzip"]) == "identity"
     assert choose_coding("*", ["gzip", "identity"]) == "gzip"
-    assert choose_coding("gzip", []) == "identity"
+
+
+@pytest.mark.parametrize("accept_encoding", [None, "", "br", "identity", "gzip;q=0, *"])
+def test_what_is_not_at_hand_is_not_chosen(accept_encoding: str | None) -> None:
+    assert choose_coding(accept_encoding, ["gzip"]) is None
+    assert choose_coding(accept_encoding, []) is None
 
 
 def test_a_field_too_long_to_remember_is_read_all_the_same() -> None:
