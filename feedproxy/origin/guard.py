@@ -31,7 +31,7 @@ from feedproxy.feed.channel import Channel
 from feedproxy.http.message import Fields
 from feedproxy.origin import challenge
 from feedproxy.settings import Settings
-from feedproxy.store.resource import NewShape, Resource
+from feedproxy.store.resource import Failures, NewShape, Resource
 
 SHAPE_SIGHTINGS = 3
 SHAPE_SPAN: Seconds = 6 * 3600
@@ -54,7 +54,8 @@ class Outcome:
     `error` beside a status tells that the content could not be looked into (undecodable, too large).
     `channel` is what the content reads as; `html`, `empty` and `truncated` what it is instead, and `page` its
     first bytes, decoded, in which a challenge is looked for. `truncated` means that its end is known to be
-    missing; a document that merely breaks off is ill-formed. A redirect gets here only if it leads nowhere.
+    missing; a document that merely breaks off is ill-formed. A redirect gets here only if it leads nowhere:
+    `broken` says why.
     """
 
     status: int | None = None
@@ -65,6 +66,7 @@ class Outcome:
     html: bool = False
     truncated: bool = False
     page: bytes = b""
+    broken: Detail | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,9 @@ def judge(resource: Resource | None, outcome: Outcome, now: Instant, settings: S
         seen = _sighted(seen, shape, now)
         if seen.count >= SHAPE_SIGHTINGS and now - seen.first >= SHAPE_SPAN:
             return Accept(f"the feed is {shape} now: seen {seen.count} times since {_when(seen.first)}")
+        if now >= last_good(resource) + settings.stale_max:
+            # No copy is left to be guarded: any feed is better than what may not be served.
+            return Accept(f"the feed is {shape} now, and the copy is too old")
         fault = Fault(_shape_detail(outcome.channel), f"the feed is {shape} now, seen {seen.count} times")
     if settings.on_bad_update == "pass":
         return Pass(f"{fault.words}; bad updates pass here", fault.detail)
@@ -166,11 +171,25 @@ def diagnose(outcome: Outcome) -> Fault | None:
         case 408 | 421 | 425:
             return Fault(Detail.ERROR_STATUS, f"the origin answered {status}")
     if 300 <= status < 400:
-        return Fault(Detail.REDIRECT_LOOP, f"the origin's redirect ({status}) leads nowhere")
+        why = outcome.broken or Detail.REDIRECT_LOOP
+        return Fault(why, f"the origin's redirect ({status}) leads nowhere ({why})")
     if 400 <= status < 500:
         return Fault(Detail.REFUSED, f"the origin answered {status}", Patience.SHORT)
     # 5xx, other 2xx (a 202 is a promise, and no feed), and what RFC 9110, section 15, calls invalid: 999.
     return Fault(Detail.ERROR_STATUS, f"the origin answered {status}")
+
+
+def patience_after(failures: Failures, settings: Settings) -> Seconds:
+    """How long a copy may stand in while a failing origin is left in peace: as long as when it failed.
+
+    Reckoned from `last_good`. Else readers would get a 404 and an old copy in turns.
+    """
+    match failures.detail:
+        case Detail.GONE:
+            return 0
+        case Detail.REFUSED:
+            return settings.stale_max_refused
+    return settings.stale_max
 
 
 def shape_of(channel: Channel) -> str:

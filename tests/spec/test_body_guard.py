@@ -17,9 +17,9 @@ from feedproxy.errors import (
 )
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.message import Fields
-from feedproxy.origin.guard import Accept, Keep, Outcome, Pass, judge
+from feedproxy.origin.guard import Accept, Keep, Outcome, Pass, judge, patience_after
 from feedproxy.settings import Settings
-from feedproxy.store.resource import NewShape, Resource
+from feedproxy.store.resource import Failures, NewShape, Resource
 
 TARGET = "https://example.com/feed"
 NOW = 1_800_000_000.0
@@ -75,8 +75,8 @@ def test_a_copy_stands_in_for_seven_days_from_when_it_was_last_good(name: str) -
 def test_after_seven_days_readers_get_what_came(name: str) -> None:
     verdict = judge(a_copy(age=7 * DAY), BAD[name], NOW, SETTINGS)
 
-    assert isinstance(verdict, Pass)
-    assert verdict.detail is not None
+    assert isinstance(verdict, Pass | Accept)
+    assert isinstance(verdict, Accept) == (name == "ill-formed")
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -175,6 +175,19 @@ def test_a_new_shape_is_accepted_when_seen_three_times_over_six_hours(shape: Cha
     assert isinstance(ripe, Accept)
 
 
+def test_a_copy_that_is_too_old_gives_way_to_any_feed() -> None:
+    assert isinstance(judge(a_copy(age=7 * DAY), Outcome(200, channel=ATOM), NOW, SETTINGS), Accept)
+
+
+def test_while_the_origin_is_left_in_peace_a_copy_stands_in_as_long_as_when_it_failed() -> None:
+    def patience(detail: Detail) -> float:
+        return patience_after(Failures(1, detail=str(detail)), SETTINGS)
+
+    assert patience(Detail.UNREACHABLE) == patience(Detail.RATE_LIMITED) == 7 * DAY
+    assert patience(Detail.REFUSED) == DAY
+    assert patience(Detail.GONE) == 0
+
+
 def test_two_sightings_are_not_enough_however_far_apart() -> None:
     resource = a_copy(new_shape=NewShape("atom", NOW - 3 * DAY, 1))
 
@@ -221,6 +234,7 @@ def test_what_is_no_feed_never_becomes_one_by_repetition(update: Outcome) -> Non
         (Outcome(200, channel=ILL_FORMED), Detail.ILL_FORMED),
         (Outcome(200, channel=ATOM), Detail.NEW_SHAPE),
         (Outcome(301), Detail.REDIRECT_LOOP),
+        (Outcome(302, broken=Detail.TIMEOUT), Detail.TIMEOUT),
     ],
 )
 def test_the_detail_names_what_is_wrong(outcome: Outcome, detail: Detail) -> None:
