@@ -32,7 +32,7 @@ class LinkTag:
     prefix: str
     namespace: str
     rel: str
-    """In lower case, and as a registered name."""
+    """`self` or `start`."""
     href: str | None
     type: str | None
 
@@ -140,8 +140,8 @@ class _Finder:
         if local != "link":
             return
         namespace = {**self._scope, **_declarations(attributes)}.get(prefix, "")
-        rel = attributes.get("rel", "").strip().removeprefix(_REGISTRY).lower()
-        if namespace in (ATOM_10, ATOM_03) and rel in ("self", "start"):
+        rel = _relation(attributes.get("rel", ""))
+        if rel and namespace in (ATOM_10, ATOM_03):
             start, tag = self.parser.CurrentByteIndex, self._tag()
             href, kind = attributes.get("href"), attributes.get("type")
             self._links.append(LinkTag(start, start + len(tag), name, prefix, namespace, rel, href, kind))
@@ -173,6 +173,12 @@ class _Finder:
 
     def _declaration(self, *_: object) -> None:
         raise Untouchable("the document type has declarations of its own")
+
+
+def _relation(rel: str) -> str:
+    """`self` or `start` where the attribute says so, if need be among others as in HTML; else empty."""
+    said = [each.removeprefix(_REGISTRY).lower() for each in rel.split()]
+    return next((each for each in ("self", "start") if each in said), "")
 
 
 def _declarations(attributes: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,31 @@
+"""Golden pairs: `golden/usm/NAME.xml` before, `golden/usm/NAME.MODE.xml` after, to the byte."""
+
+from pathlib import Path
+
+import pytest
+
+from feedproxy.feed.read import read
+from feedproxy.feed.usm import self_link
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "usm"
+HREF = "https://example.com/feed?a=1&b=2"
+PAIRS = sorted(path for path in GOLDEN.glob("*.xml") if path.stem.endswith((".add", ".correct", ".text")))
+
+
+def test_there_are_golden_pairs() -> None:
+    assert len(PAIRS) > 15
+
+
+@pytest.mark.parametrize("after", PAIRS, ids=lambda path: path.stem)
+def test_a_feed_becomes_what_its_golden_pair_says(after: Path) -> None:
+    name, _, mode = after.stem.rpartition(".")
+    before = (GOLDEN / f"{name}.xml").read_bytes()
+    channel = read(before, None)
+    assert channel is not None
+
+    edited = self_link(
+        before, channel, href=HREF, mode="add" if mode == "text" else mode, link_text=mode == "text"
+    )
+
+    assert edited.body == after.read_bytes()
+    assert edited.changes

@@ -1,0 +1,402 @@
+"""Media type and self link: what is kept, what is left alone, and that nothing else changes."""
+
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+from lxml import etree
+
+from feedproxy.feed.channel import Channel, Kind
+from feedproxy.feed.read import read
+from feedproxy.feed.usm import Edited, media_type, plain_title, self_link
+
+ATOM_10 = "http://www.w3.org/2005/Atom"
+HREF = "https://example.com/~a?b=1&c=2"
+RSS = Channel(Kind.RSS, "2.0", True)
+
+
+def rss(inside: str, scope: str = "", prolog: str = "") -> bytes:
+    return f'{prolog}<rss version="2.0"{scope}><channel>{inside}</channel></rss>'.encode()
+
+
+def linked(body: bytes, mode: str = "add", href: str = HREF, charset: str | None = None) -> Edited:
+    channel = read(body, f"text/xml; charset={charset}" if charset else None)
+    assert channel is not None
+    return self_link(body, channel, href=href, mode=mode, charset=charset)
+
+
+def assert_left_alone(body: bytes, reason: str) -> None:
+    for mode in ("add", "correct"):
+        assert linked(body, mode) == Edited(body, (), reason)
+
+
+# -- media type
+
+
+@pytest.mark.parametrize(
+    ("declared", "served"),
+    [
+        ("text/xml; charset=utf-8", "application/rss+xml; charset=utf-8"),
+        ('text/xml; charset="UTF-8"', "application/rss+xml; charset=UTF-8"),
+        ("text/xml;charset=windows-1251", "application/rss+xml; charset=windows-1251"),
+        ("text/xml; charset=x-sjis", "application/rss+xml; charset=x-sjis"),
+        ("text/xml", "application/rss+xml"),
+        ("text/xml;", "application/rss+xml"),
+        ("", "application/rss+xml"),
+        (None, "application/rss+xml"),
+        ("; charset=utf-8", "application/rss+xml; charset=utf-8"),
+        ("text/xml; charset=utf-9", "application/rss+xml"),
+        ("text/xml; charset=rot13", "application/rss+xml"),
+        ("text/xml; charset=", "application/rss+xml"),
+        ('text/xml; charset="utf-8\r\nx: y"', "application/rss+xml"),
+        ('application/rss+xml; charset="utf-8"; q=0.9', "application/rss+xml; charset=utf-8"),
+        ("application/rss+xml; profile=x", "application/rss+xml; profile=x"),
+        ("text/xml; profile=x", "application/rss+xml"),
+    ],
+)
+def test_the_charset_stays_as_declared_where_it_means_something_and_none_is_invented(
+    declared: str | None, served: str
+) -> None:
+    assert media_type(RSS, declared) == served
+
+
+@pytest.mark.parametrize(
+    ("charset", "mark", "kept"),
+    [
+        ("utf-8", b"\xef\xbb\xbf", True),
+        ("iso-8859-1", b"\xef\xbb\xbf", False),
+        ("utf-8", b"\xff\xfe", False),
+        ("utf-16", b"\xff\xfe", True),
+        ("utf-16le", b"\xff\xfe", True),
+        ("utf-16be", b"\xff\xfe", False),
+        ("utf-16", b"\xff\xfe\0\0", False),
+        ("utf-32", b"\0\0\xfe\xff", True),
+    ],
+)
+def test_a_charset_that_the_byte_order_mark_refutes_is_dropped(charset: str, mark: bytes, kept: bool) -> None:
+    served = media_type(RSS, f"text/xml; charset={charset}", mark + b"<\0r\0s\0s\0")
+
+    assert served == ("application/rss+xml" + (f"; charset={charset}" if kept else ""))
+
+
+def test_json_feed_and_atom_have_their_own_types() -> None:
+    json, atom = Channel(Kind.JSON, "1.1", True), Channel(Kind.ATOM, "1.0", True)
+
+    assert media_type(json, "application/json; charset=utf-8") == "application/feed+json; charset=utf-8"
+    assert media_type(atom, "application/atom+xml;type=feed") == "application/atom+xml; type=feed"
+
+
+def test_cdf_keeps_its_declared_type() -> None:
+    cdf = Channel(Kind.CDF, "", True)
+
+    assert media_type(cdf, "text/xml; charset=utf-8") == "text/xml; charset=utf-8"
+    assert media_type(cdf, None) == "application/x-cdf"
+
+
+# -- what is left alone
+
+
+def test_signed_documents_are_left_alone() -> None:
+    signature = '<ds:Signature xmlns:ds="http://www.w3.org/2000/09/xmldsig#"/>'
+
+    link = '<link rel="self" href="https://other.example/"/>'
+    atom = f'<feed xmlns="{ATOM_10}">{link}<entry/>{signature}</feed>'.encode()
+
+    assert_left_alone(rss(f"<link/><item/>{signature}"), "the document is signed")
+    assert linked(atom, "correct") == Edited(atom, (), "the document is signed")
+
+
+def test_a_feed_that_only_writes_about_signatures_is_not_signed() -> None:
+    text = "<item><description>see http://www.w3.org/2000/09/xmldsig#</description></item>"
+
+    assert linked(rss(f"<link/>{text}")).changes
+
+
+def test_ill_formed_documents_are_left_alone() -> None:
+    assert_left_alone(rss("<link/><item><title>AT&T</title></item>"), "it is ill-formed")
+    assert_left_alone(rss("<link/><item><title>cut short")[:-20], "it is ill-formed")
+    assert_left_alone(rss("<link/><itunes:author/>"), "it is ill-formed")
+
+
+def test_a_document_that_is_ill_formed_where_the_parser_got_to_is_left_alone_whatever_the_channel_says() -> (
+    None
+):
+    body = rss("<a></b><link/>")
+
+    assert self_link(body, RSS, href=HREF, mode="add") == Edited(
+        body, (), "it is not in the shape of its format"
+    )
+
+
+@pytest.mark.parametrize(
+    "subset",
+    [
+        '<!ENTITY a "b">',
+        '<!ENTITY a SYSTEM "file:///etc/passwd">',
+        "<!ENTITY % p 'x'>",
+        "<!ATTLIST rss v CDATA '1'>",
+    ],
+)
+def test_documents_with_declarations_of_their_own_are_left_alone(subset: str) -> None:
+    body = rss("<link/>", prolog=f"<!DOCTYPE rss [{subset}]>")
+    channel = replace(RSS, well_formed=True)
+
+    edited = self_link(body, channel, href=HREF, mode="add")
+
+    assert edited == Edited(body, (), "the document type has declarations of its own")
+
+
+def test_an_external_document_type_is_no_hindrance_and_not_fetched() -> None:
+    assert linked(rss("<link/>", prolog='<!DOCTYPE rss SYSTEM "http://127.0.0.1:9/rss.dtd">')).changes
+
+
+def test_a_document_nested_too_deeply_is_left_alone() -> None:
+    body = rss("<a>" * 300 + "</a>" * 300)
+
+    assert self_link(body, RSS, href=HREF, mode="add").reason == "the document is nested too deeply"
+
+
+def test_an_unknown_encoding_leaves_the_document_alone() -> None:
+    body = rss("<link/>", prolog='<?xml version="1.0" encoding="x-unknown-8"?>')
+
+    assert (
+        self_link(body, RSS, href=HREF, mode="add").reason
+        == "it cannot be read exactly in the encoding it names"
+    )
+
+
+def test_json_feed_and_cdf_have_no_place_for_it() -> None:
+    json = Channel(Kind.JSON, "1.1", True)
+
+    assert self_link(b"{}", json, href=HREF, mode="add") == Edited(b"{}", (), "json has no place for it")
+
+
+def test_atom_without_its_namespace_is_left_alone() -> None:
+    assert_left_alone(b"<feed><title>T</title></feed>", "it is not in the shape of its format")
+
+
+def test_a_channel_without_content_has_no_place_for_it() -> None:
+    assert_left_alone(b'<rss version="2.0"><channel/></rss>', "its channel is empty")
+
+
+def test_off_changes_nothing() -> None:
+    assert linked(rss("<link/>"), "off") == Edited(rss("<link/>"), (), "self_link is off")
+
+
+@pytest.mark.parametrize("href", ["", "https://example.com/\0", "https://example.com/\ufffe", "\ud800"])
+def test_an_address_that_xml_cannot_hold_is_not_written(href: str) -> None:
+    assert linked(rss("<link/>"), href=href).reason == "its address cannot be written in XML"
+
+
+# -- what is written
+
+
+def test_an_address_with_markup_in_it_is_escaped() -> None:
+    href = "https://example.com/f?\"><script>alert('x')</script>&y"
+
+    edited = linked(rss("<link/>"), href=href)
+
+    assert b"<script" not in edited.body
+    assert etree.fromstring(edited.body)[0][1].get("href") == href
+
+
+@pytest.mark.parametrize(
+    ("title", "plain"),
+    [
+        ("  The\n RSS\tBlog ", "The RSS Blog"),
+        ("<b>Bold</b> news", "Bold news"),
+        ("Tom &amp; Jerry &#8211; 1 < 2", "Tom & Jerry – 1 < 2"),
+        ("R&D ¬it", "R&D ¬it"),
+        ("a\x00b\ufffec", "abc"),
+        ("x" * 300, "x" * 255),
+        ("&lt;i>", "<i>"),
+        ("", ""),
+    ],
+)
+def test_titles_become_one_line_of_text(title: str, plain: str) -> None:
+    assert plain_title(title) == plain
+
+
+def test_a_long_title_costs_little() -> None:
+    started = perf_counter()
+    plain_title("<a" * 1_000_000)
+    plain_title("<!--" * 1_000_000)
+
+    assert perf_counter() - started < 1
+
+
+def test_self_links_of_items_images_and_comments_are_not_the_channels() -> None:
+    link = f'<a:link xmlns:a="{ATOM_10}" rel="self" href="x"/>'
+    for inside in (
+        f"<item>{link}</item>",
+        f"<image>{link}</image>",
+        f"<!--{link}-->",
+        f"<t><![CDATA[{link}]]></t>",
+    ):
+        assert linked(rss(inside)).changes == ("self link added",)
+
+
+def test_a_link_behind_the_items_is_seen() -> None:
+    body = rss(f'<link/><item/><a:link xmlns:a="{ATOM_10}" rel="self" href="x"/>')
+
+    assert linked(body).reason == "it has a self link"
+    assert linked(body, "correct").changes == ("self link: href corrected",)
+
+
+def test_a_link_in_the_default_namespace_is_one() -> None:
+    assert linked(rss(f'<link xmlns="{ATOM_10}" rel="self" href="x"/>')).reason == "it has a self link"
+
+
+def test_a_link_in_no_namespace_is_none() -> None:
+    assert linked(rss('<link rel="self" href="x"/>')).changes == ("self link added",)
+
+
+@pytest.mark.parametrize("rel", ["Self", "http://www.iana.org/assignments/relation/self", "self alternate"])
+def test_other_spellings_of_self_are_recognised_and_right(rel: str) -> None:
+    body = rss(f'<a:link xmlns:a="{ATOM_10}" rel="{rel}" href="{HREF.replace("&", "&amp;")}"/>')
+
+    for mode in ("add", "correct"):
+        assert linked(body, mode).body == body
+
+
+def test_start_in_atom_10_is_the_first_page_and_no_self_link() -> None:
+    body = f'<feed xmlns="{ATOM_10}"><link rel="start" href="?page=1"/></feed>'.encode()
+
+    assert linked(body).changes == linked(body, "correct").changes == ("self link added",)
+
+
+@pytest.mark.parametrize("prefixes", [["atom"], ["atom", "atom10", "a10"]])
+def test_a_prefix_that_means_something_else_is_not_taken(prefixes: list[str]) -> None:
+    edited = linked(rss("<link/>", "".join(f' xmlns:{prefix}="urn:other"' for prefix in prefixes)))
+
+    link = etree.fromstring(edited.body)[0][1]
+    assert link.tag == f"{{{ATOM_10}}}link"
+    assert link.prefix not in prefixes
+
+
+def test_a_prefix_that_the_channel_itself_declares_is_used() -> None:
+    body = b'<rss version="2.0"><channel xmlns:x="http://www.w3.org/2005/Atom"><link/></channel></rss>'
+
+    assert b"<x:link rel=" in linked(body).body
+    assert linked(body).body.count(b"2005/Atom") == 1
+
+
+# -- correct
+
+
+@pytest.mark.parametrize("href", [HREF, "HTTPS://Example.COM:443/%7Ea?b=1&c=2"])
+def test_an_address_that_means_the_same_is_right(href: str) -> None:
+    body = rss(f'<a:link xmlns:a="{ATOM_10}" rel="self" href="{href.replace("&", "&amp;")}"/>')
+
+    assert linked(body, "correct").reason == "its self link is right"
+
+
+@pytest.mark.parametrize("href", ["/~a?b=1&amp;c=2", "", "http://example.com/~a?b=1&amp;c=2", "::"])
+def test_relative_and_other_addresses_are_wrong(href: str) -> None:
+    body = rss(f'<a:link xmlns:a="{ATOM_10}" rel="self" href="{href}"/>')
+
+    assert linked(body, "correct").changes == ("self link: href corrected",)
+    assert linked(body, "add").reason == "it has a self link"
+
+
+def test_a_link_without_address_gets_one() -> None:
+    body = rss(f'<a:link xmlns:a="{ATOM_10}" rel="self"/>')
+
+    assert b'<a:link href="https://example.com/~a?b=1&amp;c=2" xmlns:a=' in linked(body, "correct").body
+
+
+def test_a_missing_type_is_not_wrong_and_one_with_parameters_is_right() -> None:
+    href = HREF.replace("&", "&amp;")
+    for kind in ("", ' type="Application/RSS+XML; charset=utf-8"'):
+        body = rss(f'<a:link xmlns:a="{ATOM_10}" rel="self" href="{href}"{kind}/>')
+
+        assert linked(body, "correct").reason == "its self link is right"
+
+
+# -- encodings
+
+
+@pytest.mark.parametrize("charset", ["iso-8859-1", "windows-1251", "utf-8"])
+def test_where_header_and_declaration_disagree_only_ascii_is_written(charset: str) -> None:
+    prolog = '<?xml version="1.0" encoding="iso-8859-15"?>'
+    body = rss("<title>Caf\u00e9</title><link/>", prolog=prolog).decode().encode("iso-8859-15")
+
+    edited = linked(body, charset=charset)
+
+    assert b'title="Caf&#233;"' in edited.body
+
+
+def test_characters_that_the_encoding_cannot_hold_become_references() -> None:
+    body = rss(
+        "<title>\u00e9 &#8364; &#128052;</title><link/>", prolog='<?xml version="1.0" encoding="latin1"?>'
+    )
+
+    edited = linked(body.decode().encode("latin-1"))
+
+    assert 'title="\u00e9 &#8364; &#128052;"'.encode("latin-1") in edited.body
+
+
+def test_a_yen_sign_does_not_become_a_backslash_nor_a_tilde_an_overline() -> None:
+    body = rss("<title>&#165;100</title><link/>", prolog='<?xml version="1.0" encoding="Shift_JIS"?>')
+
+    edited = linked(body)
+
+    assert b'title="&#165;100" href="https://example.com/&#126;a?' in edited.body
+
+
+def test_a_document_in_utf_8_that_calls_itself_utf_16_stays_utf_8() -> None:
+    body = rss("<title>\u00e9</title><link/>", prolog='<?xml version="1.0" encoding="utf-16"?>')
+
+    assert 'title="\u00e9"'.encode() in linked(body).body
+
+
+# -- real and hostile feeds
+
+
+def test_no_feed_of_the_corpus_changes_but_by_the_insertion(corpus: Path) -> None:
+    added = 0
+    for path in sorted((corpus / "feeds").iterdir()):
+        body = path.read_bytes()
+        channel = read(body, None)
+        if channel is None:
+            continue
+
+        edited = self_link(body, channel, href=HREF, mode="add")
+
+        if edited.changes:
+            added += 1
+            at = next(
+                (i for i, (old, new) in enumerate(zip(body, edited.body, strict=False)) if old != new),
+                len(body),
+            )
+            inserted = len(edited.body) - len(body)
+            # What is inserted may begin as the rest does: the common beginning is then longer than the place.
+            assert any(
+                body == edited.body[:i] + edited.body[i + inserted :] for i in range(at, at - 60, -1)
+            ), path.name
+            after = read(edited.body, None)
+            assert after is not None
+            assert after.well_formed
+            assert [link.href for link in after.self_links if link.href == HREF] == [HREF]
+            assert replace(after, self_links=(), content_digest="") == replace(
+                channel, self_links=(), content_digest=""
+            )
+            assert self_link(edited.body, after, href=HREF, mode="correct").body == edited.body
+        else:
+            assert edited.body is body
+            assert edited.reason
+    assert added > 150
+
+
+def test_correcting_the_corpus_twice_is_correcting_it_once(corpus: Path) -> None:
+    for path in sorted((corpus / "feeds").iterdir()):
+        body = path.read_bytes()
+        channel = read(body, None)
+        if channel is None:
+            continue
+        once = self_link(body, channel, href=HREF, mode="correct")
+        again = read(once.body, None)
+        assert again is not None
+        assert again.well_formed == channel.well_formed
+        assert self_link(once.body, again, href=HREF, mode="correct").body == once.body
