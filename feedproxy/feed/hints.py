@@ -14,6 +14,8 @@ from feedproxy.feed.channel import Period, Schedule
 
 _NUMBER = re.compile(r"\+?([0-9]{1,18})(?:\.[0-9]*)?")
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_EARLIEST = datetime(1900, 1, 1, tzinfo=UTC).timestamp()
+_LATEST = datetime(2200, 1, 1, tzinfo=UTC).timestamp()
 _SHOWN = 40
 """Characters of a wrong value that a note repeats."""
 
@@ -120,10 +122,13 @@ def _base(values: Sequence[str], notes: list[str]) -> Instant | None:
         return None
     try:
         moment = datetime.fromisoformat(values[0].strip())
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        instant = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
-        notes.append(f"sy:updateBase {_shown(values[0])} is no date")
-        return None
+        instant = math.nan
+    if _EARLIEST <= instant <= _LATEST:
+        return instant
+    notes.append(f"sy:updateBase {_shown(values[0])} is no date of our time")
+    return None
 
 
 def _interval(value: Seconds | None, notes: list[str]) -> Seconds | None:

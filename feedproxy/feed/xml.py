@@ -10,6 +10,7 @@ What makes hostile documents harmless:
   memory is that of the channel without items.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import cast
@@ -31,6 +32,11 @@ _CUSTOMARY = {"atom": ATOM, "atom10": ATOM, "a10": ATOM, "rdf": RDF, "sy": SY}
 
 _PIECE = 64 * 1024
 """Bytes handed to the parser at once: most feeds are one piece, and items are let go of by the piece."""
+
+_LONGEST_TAG = 1024 * 1024
+"""Bytes. An attribute exists four times over while it is read, in libxml2 and in Python."""
+
+_TOO_LONG = re.compile(rb"<[^<>]{%d}" % _LONGEST_TAG)
 
 _ERROR = 2
 """etree.ErrorLevels.ERROR: from here on a document is not (namespace-)well-formed."""
@@ -81,9 +87,10 @@ def _parse(
     text: Text, parser: etree.XMLPullParser, seen: Callable[[Element], None] | None
 ) -> Document | None:
     start = beginning(text.data) or 0
+    end = _endurable(text.data)
     last: Element | None = None
     try:
-        for piece in _pieces(text.data, start):
+        for piece in _pieces(text.data[:end], start):
             parser.feed(piece)
             last = _consume(parser, seen, last)
         root = cast("Element | None", parser.close())
@@ -93,13 +100,22 @@ def _parse(
     if root is None:
         return None
     faultless = all(entry.level < _ERROR for entry in parser.feed_error_log)
-    return Document(root, well_formed=faultless and text.sound and not _displaced(text.data, start))
+    well_formed = faultless and text.sound and end == len(text.data) and not _displaced(text.data, start)
+    return Document(root, well_formed)
 
 
 def _pieces(data: bytes, start: int) -> Iterator[bytes]:
     view = memoryview(data)
     for at in range(start, len(data), _PIECE):
         yield bytes(view[at : at + _PIECE])
+
+
+def _endurable(data: bytes) -> int:
+    """Where reading ends: before a tag so long that only an attack has it, else at the end."""
+    if len(data) <= _LONGEST_TAG:
+        return len(data)
+    found = _TOO_LONG.search(data)
+    return found.start() if found else len(data)
 
 
 def _consume(

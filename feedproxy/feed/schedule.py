@@ -1,0 +1,180 @@
+"""Until when a feed's own hints allow a copy of it to be kept: pure rules of time, in GMT.
+
+RSS Feed State: `ttl` "is telling the RSS reader that the feed data is good for so many minutes and that it
+only needs to refresh from source when the TTL is exceeded"; the syndication module is "similar to TTL", a
+schedule of updates; skipHours and skipDays tell readers "when to avoid reading the RSS feed".
+
+So the two sorts work differently. ttl, sy and CDF's interval give an end, counted from when the copy was got;
+the latest of them holds. skipHours and skipDays give no end of their own: when whatever end there is (or the
+present moment, once it has passed) falls into a skipped stretch, it moves to where the stretch ends. Both are
+capped: a hint is a wish, and a wish for months is a mistake.
+"""
+
+import math
+from calendar import monthrange
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import pairwise
+
+from feedproxy.clock import Instant, Seconds
+from feedproxy.feed.channel import Period, Schedule
+
+_HOUR = 3600.0
+_DAY = 24 * _HOUR
+_WEEK_HOURS = 7 * 24
+_EPOCH_DAY = 3  # 1970-01-01 was a Thursday, and 0 is Monday
+_FIXED = {Period.HOURLY: _HOUR, Period.DAILY: _DAY, Period.WEEKLY: 7 * _DAY}
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """How long the hints allow the copy to be kept, and which of them."""
+
+    until: Instant
+    detail: str
+    """`ttl-hint`, `sy-hint`, `cdf-hint`, `skip-hours` or `skip-days`."""
+    words: str
+
+
+def hold(
+    schedule: Schedule,
+    *,
+    base: Instant,
+    expires: Instant | None,
+    now: Instant,
+    hint_max: Seconds,
+    skip_max: Seconds,
+) -> Hold | None:
+    """What the hints allow beyond HTTP; None when that is nothing.
+
+    `base` is the moment from which the copy's age counts, `expires` the end of HTTP's own lifetime, None
+    where HTTP is silent. A hint reaches at most `hint_max` beyond `base`, a skipped stretch counts for at
+    most `skip_max` from its beginning. What is returned may have passed: then the copy's time is over.
+    """
+    longest = max(_ends(schedule, base, hint_max), key=lambda found: found.until, default=None)
+    if longest and expires is not None and longest.until <= expires:
+        longest = None
+    end = longest.until if longest else base if expires is None else expires
+    quiet = _quiet(schedule, end, skip_max)
+    if max(end, quiet.until if quiet else end) < now:
+        quiet = _quiet(schedule, now, skip_max) or quiet
+    return quiet or longest
+
+
+def is_skipped(schedule: Schedule, instant: Instant) -> bool:
+    """Whether the publisher asks not to be read at this moment."""
+    return _week(schedule.skip_hours, schedule.skip_days)[_week_hour(instant)]
+
+
+def skipped_until(schedule: Schedule, instant: Instant, skip_max: Seconds) -> Instant | None:
+    """The end of the skipped stretch around `instant`; None outside, and beyond its first `skip_max`."""
+    found = _quiet(schedule, instant, skip_max)
+    return found.until if found else None
+
+
+def next_update(schedule: Schedule, after: Instant) -> Instant | None:
+    """The next moment at which the syndication module's schedule has an update; None without such a schedule.
+
+    Without sy:updateBase the schedule is counted from `after` itself. Months and years go by the calendar,
+    cut into sy:updateFrequency equal parts.
+    """
+    if schedule.period is None:
+        return None
+    start = after if schedule.base is None else schedule.base
+    length = _FIXED.get(schedule.period)
+    if length is None:
+        months = 12 if schedule.period is Period.YEARLY else 1
+        start, end = _calendar_period(start, after, months)
+        length = end - start
+    step = length / schedule.frequency
+    found = start + (math.floor((after - start) / step) + 1) * step
+    return found if found > after else after + step
+
+
+def learned_lifetime(
+    changes: Sequence[Instant], now: Instant, *, minimum: Seconds, maximum: Seconds
+) -> Seconds | None:
+    """A lifetime from when the feed's content has changed before; None with fewer than two changes.
+
+    A quarter of the usual time between changes: news is then found within an eighth of it on average.
+    "Usual" is the median, since one holiday says little. A feed that has been quiet for longer than usual is
+    asked less often: a tenth of the quiet time, the fraction that RFC 9111, section 4.2.2, suggests.
+    """
+    times = sorted(changes)
+    gaps = sorted(later - earlier for earlier, later in pairwise(times) if later > earlier)
+    if not gaps:
+        return None
+    usual = gaps[len(gaps) // 2]
+    quiet = max(0.0, now - times[-1])
+    return min(max(usual / 4, quiet / 10, minimum), maximum)
+
+
+def _ends(schedule: Schedule, base: Instant, hint_max: Seconds) -> list[Hold]:
+    ends = []
+    latest = base + hint_max
+    if schedule.ttl is not None:
+        words = f"ttl of {_counted(schedule.ttl, 'minute')}"
+        ends.append(Hold(min(base + 60.0 * schedule.ttl, latest), "ttl-hint", words))
+    if (update := next_update(schedule, base)) is not None:
+        words = f"{schedule.period} updates by the syndication module"
+        if schedule.frequency > 1:
+            words = f"{schedule.frequency} {words}"
+        ends.append(Hold(min(update, latest), "sy-hint", words))
+    if schedule.interval is not None:
+        words = f"CDF schedule of {_counted(round(schedule.interval / 60), 'minute')}"
+        ends.append(Hold(min(base + schedule.interval, latest), "cdf-hint", words))
+    return ends
+
+
+def _quiet(schedule: Schedule, instant: Instant, skip_max: Seconds) -> Hold | None:
+    week = _week(schedule.skip_hours, schedule.skip_days)
+    here = _week_hour(instant)
+    if not week[here]:
+        return None
+    before = next(hours for hours in range(_WEEK_HOURS) if not week[here - hours - 1])
+    behind = next(hours for hours in range(1, _WEEK_HOURS) if not week[(here + hours) % _WEEK_HOURS])
+    hour = math.floor(instant / _HOUR)
+    end = (hour + behind) * _HOUR
+    until = min(end, (hour - before) * _HOUR + skip_max)
+    if until <= instant:
+        return None
+    # What ends the stretch is what its last hour was skipped for; a whole day says more than an hour.
+    day, _ = divmod(_week_hour(until - 1), 24)
+    kind = "skip-days" if day in schedule.skip_days else "skip-hours"
+    words = "skipDays" if kind == "skip-days" else "skipHours"
+    moment = datetime.fromtimestamp(until, UTC)
+    capped = " at most" if until < end else ""
+    return Hold(until, kind, f"{words}: not to be read{capped} until {moment:%a %H:%M} GMT")
+
+
+@lru_cache(maxsize=1024)
+def _week(skip_hours: frozenset[int], skip_days: frozenset[int]) -> tuple[bool, ...]:
+    """Every hour of the week from Monday 00:00 GMT: skipped or not. Of a week without a free one, none is."""
+    week = tuple(day in skip_days or hour in skip_hours for day in range(7) for hour in range(24))
+    return (False,) * _WEEK_HOURS if all(week) else week
+
+
+def _week_hour(instant: Instant) -> int:
+    return (math.floor(instant / _HOUR) + 24 * _EPOCH_DAY) % _WEEK_HOURS
+
+
+def _calendar_period(anchor: Instant, instant: Instant, months: int) -> tuple[Instant, Instant]:
+    """The period around `instant`, of so many calendar months, of a schedule that began at `anchor`."""
+    start, moment = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=at) for at in (anchor, instant))
+    periods = ((moment.year - start.year) * 12 + moment.month - start.month) // months
+    if _months_later(start, periods * months) > moment:
+        periods -= 1
+    first = _months_later(start, periods * months)
+    return first.timestamp(), _months_later(start, (periods + 1) * months).timestamp()
+
+
+def _months_later(start: datetime, months: int) -> datetime:
+    """The same day of a later month; its last day where the month is shorter (31 January, 28 February)."""
+    year, month = divmod(start.year * 12 + start.month - 1 + months, 12)
+    return start.replace(year=year, month=month + 1, day=min(start.day, monthrange(year, month + 1)[1]))
+
+
+def _counted(number: int, unit: str) -> str:
+    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
