@@ -1,0 +1,224 @@
+"""What is kept of a feed, as bytes and back: docs/reference/store-format.md, version 1.
+
+A value is an envelope (envelope.py), a header in JSON, and the bodies as they are. Nothing is pickled:
+whoever can write to the store's files must not thereby run code here.
+
+The header follows the dataclasses: a member stands in it under its own name, unless it has its default. How a
+member is read follows from its declared type, so a new member with a default needs neither code here nor a
+new version. A member whose type is not known here stops the import, not a reader's request.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import Any, TypeAliasType, get_args, get_origin, get_type_hints
+
+from feedproxy.cache.stored import Content
+from feedproxy.errors import StoreError
+from feedproxy.http.message import Fields
+from feedproxy.store import envelope
+from feedproxy.store.envelope import Damaged
+from feedproxy.store.resource import Resource
+from feedproxy.store.sharing import Sharing
+
+_SHARED = Sharing()
+_COMMON = frozenset({"detail", "media_type", "namespace", "protocol", "rel", "type", "version"})
+"""Members whose texts many feeds have in common."""
+
+
+def dump(resource: Resource) -> bytes:
+    """The bytes that `load` reads. Raises StoreError for a value that has no such form."""
+    parts: list[bytes] = []
+    places: dict[int, list[int]] = {}
+    end = 0
+
+    def plain(value: Any) -> object:
+        """What JSON has no word for."""
+        nonlocal end
+        if isinstance(value, Fields):
+            return list(value)
+        if isinstance(value, frozenset):
+            return sorted(value)
+        written = {}
+        for name, default in _defaults(type(value)):
+            member = getattr(value, name)
+            if member is not default and member != default:
+                written[name] = member
+        if isinstance(value, Content):
+            written["bodies"] = bodies = {}
+            for coding, body in value.bodies.items():
+                # Variants that share a body share its place, too.
+                place = places.get(id(body))
+                if place is None:
+                    place = places[id(body)] = [end, len(body)]
+                    parts.append(body)
+                    end += len(body)
+                bodies[coding] = place
+        return written
+
+    try:
+        header = json.dumps(plain(resource), default=plain, ensure_ascii=False, separators=(",", ":"))
+        # JSON feeds can bring lone surrogates into a title: what is written must be read back all the same.
+        return envelope.close(envelope.Kind.RESOURCE, header.encode("utf-8", "surrogatepass"), *parts)
+    except (TypeError, ValueError, LookupError, RecursionError) as error:
+        raise StoreError(f"cannot be written: {resource.target}: {error}") from error
+
+
+def load(data: bytes) -> Resource:
+    """The resource that `dump` wrote. Raises Damaged or UnknownVersion, both StoreError, and nothing else."""
+    header, area = envelope.open_(envelope.Kind.RESOURCE, data)
+    try:
+        context = _Context(area)
+        resource: Resource = _read_resource(json.loads(str(header, "utf-8", "surrogatepass")), context)
+        context.check_complete()
+    except (TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
+        raise Damaged(f"a stored value has a header that makes no sense: {error}") from error
+    return resource
+
+
+# -- writing
+
+_DEFAULTS: dict[type, tuple[tuple[str, Any], ...]] = {}
+
+
+def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
+    """A dataclass's members and their defaults. Raises TypeError for what is no dataclass."""
+    known = _DEFAULTS.get(kind)
+    if known is None:
+        known = _DEFAULTS[kind] = tuple((member.name, _default(member)) for member in fields(kind))
+    return known
+
+
+def _default(member: Field[Any]) -> Any:
+    return member.default if member.default_factory is MISSING else member.default_factory()
+
+
+# -- reading: every member is checked for its type, so what is loaded is valid or an error
+
+
+class _Context:
+    """What the readers of one value have in common: the bodies' bytes, and what is there to be shared."""
+
+    def __init__(self, area: memoryview) -> None:
+        self._area = area
+        self._bodies: dict[tuple[int, int], bytes] = {}
+        self._texts: dict[str, str] = {}
+
+    def text(self, text: str) -> str:
+        """Equal texts of one value (the target is said by every variant) are one object."""
+        return self._texts.setdefault(text, text)
+
+    def body(self, start: int, length: int) -> bytes:
+        """The body at that place; the same object for the same place."""
+        body = self._bodies.get((start, length))
+        if body is None:
+            if not 0 <= start <= start + length <= len(self._area):
+                raise ValueError("a body lies outside the value")
+            body = self._bodies[start, length] = bytes(self._area[start : start + length])
+        return body
+
+    def check_complete(self) -> None:
+        """Raises ValueError where the header does not account for every byte."""
+        if sum(length for _, length in self._bodies) != len(self._area):
+            raise ValueError("bodies are missing or left over")
+
+
+type _Read = Callable[[Any, _Context], Any]
+
+
+def _require(kind: type, *others: type) -> _Read:
+    permitted = (kind, *others)
+
+    def read(value: Any, context: _Context) -> Any:
+        if type(value) not in permitted:
+            raise TypeError(f"{kind.__name__} expected, {type(value).__name__} found")
+        return value
+
+    return read
+
+
+_read_list = _require(list)
+_read_integer = _require(int)
+
+
+def _read_text(value: Any, context: _Context) -> str:
+    if type(value) is not str:
+        raise TypeError(f"str expected, {type(value).__name__} found")
+    return context.text(value)
+
+
+def _read_common_text(value: Any, context: _Context) -> str | None:
+    return None if value is None else _SHARED.text(value)
+
+
+def _read_fields(value: Any, context: _Context) -> Fields:
+    return Fields([_SHARED.line(name, line) for name, line in _read_list(value, context)])
+
+
+def _read_bodies(value: Any, context: _Context) -> dict[str, bytes]:
+    bodies = {}
+    for coding, (start, length) in value.items():
+        bodies[_SHARED.text(coding)] = context.body(
+            _read_integer(start, context), _read_integer(length, context)
+        )
+    return bodies
+
+
+_SIMPLE: Mapping[Any, _Read] = {
+    str: _read_text,
+    int: _read_integer,
+    float: _require(float, int),
+    bool: _require(bool),
+    Fields: _read_fields,
+    Mapping[str, bytes]: _read_bodies,
+}
+
+
+def _reader(kind: Any) -> _Read:
+    """How a value of that declared type is read."""
+    if isinstance(kind, TypeAliasType):
+        return _reader(kind.__value__)
+    if kind in _SIMPLE:
+        return _SIMPLE[kind]
+    if isinstance(kind, UnionType) and NoneType in get_args(kind):
+        (some,) = (_reader(each) for each in get_args(kind) if each is not NoneType)
+        return lambda value, context: None if value is None else some(value, context)
+    if get_origin(kind) in (tuple, frozenset):
+        make, each = get_origin(kind), _reader(get_args(kind)[0])
+        return lambda value, context: make([each(one, context) for one in _read_list(value, context)])
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return lambda value, context: kind(value)
+    if is_dataclass(kind):
+        return _dataclass_reader(kind)
+    raise TypeError(f"the store has no form for {kind}")
+
+
+def _dataclass_reader(kind: Any) -> _Read:
+    hints = get_type_hints(kind)
+    readers = {
+        name: _read_common_text
+        if name in _COMMON and hints[name] in (str, str | None)
+        else _reader(hints[name])
+        for name in (member.name for member in fields(kind))
+    }
+    # One object for all that leave it out, where the class itself would make one for each.
+    unsaid = {
+        name: default
+        for name, default in _defaults(kind)
+        if is_dataclass(default) or isinstance(default, Fields)
+    }
+
+    def read(plain: Any, context: _Context) -> Any:
+        members: dict[str, Any] = dict(unsaid)
+        for name, value in plain.items():
+            # A member that is not known was added by a later feedproxy, which reads its absence well, too.
+            if name in readers:
+                members[name] = readers[name](value, context)
+        return kind(**members)
+
+    return read
+
+
+_read_resource = _reader(Resource)
