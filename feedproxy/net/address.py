@@ -1,0 +1,165 @@
+"""What may be reached through this proxy: ports, addresses, and the names that lead to them.
+
+Whatever a stranger can name (targets, redirects, callbacks, discovered pages) is fetched from where this
+machine stands, perhaps behind a firewall. So a name is resolved once, every address of it is checked, and
+the connection goes to one that was checked: a name that answers otherwise the second time (rebinding) gains
+nothing.
+"""
+
+import ipaddress
+import re
+from collections.abc import Sequence
+
+from feedproxy.errors import BadTarget, Forbidden, Unreachable, UsageError
+from feedproxy.net.lookup import Lookup, system_lookup
+from feedproxy.net.networks import Address, Network, special, translated
+
+DEFAULT_PORTS = ("80", "443", "8080", "8443")
+
+# "Ends in a number", as the URL standard tests it: an IPv4 address in some spelling, never a name.
+_NUMERIC_END = re.compile(r"(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)$")
+
+
+class AddressPolicy:
+    """Which ports and addresses a target may have.
+
+    `allow_private` lifts private, shared, loopback and link-local networks; never multicast, reserved or a
+    cloud's metadata service. `networks` are reachable all the same, whatever they are: the operator's word.
+    `ports` are numbers or ranges (`1025-65535`). Raises UsageError for what is neither.
+    """
+
+    def __init__(
+        self,
+        allow_private: bool = False,
+        networks: Sequence[str] = (),
+        ports: Sequence[str] = DEFAULT_PORTS,
+        *,
+        lookup: Lookup = system_lookup,
+    ) -> None:
+        self._allow_private = allow_private
+        self._networks = tuple(_network(each) for each in networks)
+        self._ports = tuple(_port_range(each) for each in ports)
+        self._lookup = lookup
+
+    def check_port(self, port: int) -> None:
+        """Raises Forbidden for a port that no target may have."""
+        if not any(first <= port <= last for first, last in self._ports):
+            raise Forbidden(f"port {port} may not be reached through this proxy")
+
+    def check_address(self, ip: str) -> None:
+        """Raises Forbidden for an address that may not be reached, with the reason in words."""
+        if "%" in ip:
+            # A zone id chooses an interface of this machine: nobody else knows them (RFC 4007, section 11).
+            raise Forbidden(f"{ip} has a zone id")
+        try:
+            address = ipaddress.ip_address(ip)
+        except ValueError:
+            raise Forbidden(f"{ip} is no IP address") from None
+        self._check(address, str(address))
+
+    def _check(self, address: Address, subject: str) -> None:
+        listed = any(address.version == each.version and address in each for each in self._networks)
+        if (inner := translated(address)) is not None:
+            words, target = inner
+            if not (listed or self._allow_private):
+                raise Forbidden(f"{subject} is an {words} form of {target}")
+            self._check(target, f"{subject} ({target})")
+        elif (
+            not listed and (row := special(address)) is not None and not (row.private and self._allow_private)
+        ):
+            raise Forbidden(f"{subject} is not a public address: {row.words}")
+
+    def literal(self, host: str) -> str | None:
+        """The address a host spells out, checked; None for a name.
+
+        Raises Forbidden for addresses that may not be reached and for odd spellings of IPv4 (0x7f.1,
+        2130706433, 127.1, 010.0.0.1), which resolvers read in different ways; BadTarget for what is no host.
+        """
+        host = _plain(host)
+        if host.startswith("[") or ":" in host:
+            ip = host.removeprefix("[").removesuffix("]")
+        elif _NUMERIC_END.search(host):
+            ip = host
+            if not _is_dotted_quad(host):
+                raise Forbidden(f"{host} is an odd spelling of an IPv4 address")
+        else:
+            return None
+        self.check_address(ip)
+        return str(ipaddress.ip_address(ip))
+
+    async def resolve(self, host: str, port: int) -> list[str]:
+        """The addresses that may be connected to for this host, at least one.
+
+        Of a name's addresses those that may not be reached are left out. Raises Forbidden where none remains,
+        Unreachable where the name has none, BadTarget for what is no host.
+        """
+        self.check_port(port)
+        if (ip := self.literal(host)) is not None:
+            return [ip]
+        permitted, refusal = [], None
+        for found in await self.addresses(host, port):
+            try:
+                # The zone of a resolved link-local address is this machine's own word, unlike one in a URL.
+                self.check_address(found.partition("%")[0])
+            except Forbidden as reason:
+                refusal = reason
+            else:
+                permitted.append(found)
+        if refusal is not None and not permitted:
+            raise Forbidden(f"{host}: {refusal}")
+        return permitted
+
+    async def addresses(self, host: str, port: int) -> list[str]:
+        """All addresses of a host, unchecked: for what the operator named. Raises Unreachable, BadTarget."""
+        name = _plain(host)
+        try:
+            found = list(await self._lookup(name, port))
+        except (OSError, UnicodeError) as error:
+            raise Unreachable(f"{host} cannot be resolved: {error}") from error
+        if not found:
+            raise Unreachable(f"{host} has no address")
+        return found
+
+
+def _plain(host: str) -> str:
+    """A host in lower case, in A-labels, without the root's dot. Raises BadTarget."""
+    if not host.isascii():
+        try:
+            host = host.encode("idna").decode(
+                "ascii"
+            )  # also folds full-width digits and dots, which then count
+        except UnicodeError:
+            raise BadTarget(f"{host!r} is no host name") from None
+    host = host.lower().removesuffix(".")
+    if not host or not re.fullmatch(
+        r"\[[0-9a-f:.%a-z_~-]+\]|[0-9a-f.]*:[0-9a-f:.]*(?:%[\w.~-]+)?|[a-z0-9._~-]+", host
+    ):
+        raise BadTarget(f"{host!r} is no host name")
+    if "[" not in host and ":" not in host and any(not label or len(label) > 63 for label in host.split(".")):
+        raise BadTarget(f"{host!r} is no host name")
+    return host
+
+
+def _is_dotted_quad(host: str) -> bool:
+    try:
+        return str(ipaddress.IPv4Address(host)) == host
+    except ValueError:
+        return False
+
+
+def _network(text: str) -> Network:
+    try:
+        return ipaddress.ip_network(text.strip(), strict=False)
+    except ValueError:
+        raise UsageError(f"{text!r} is no network, such as 10.0.0.0/8") from None
+
+
+def _port_range(text: str) -> tuple[int, int]:
+    first, _, last = text.strip().partition("-")
+    try:
+        bounds = int(first), int(last or first)
+    except ValueError:
+        bounds = 0, 0
+    if not 1 <= bounds[0] <= bounds[1] <= 65535:
+        raise UsageError(f"{text!r} is no port, such as 8080, nor a range, such as 1025-65535")
+    return bounds

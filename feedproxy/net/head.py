@@ -1,0 +1,129 @@
+"""Reading the head of a response, strictly: status line, field lines, framing (RFC 9112, sections 2 to 6).
+
+aiohttp's parser is lenient for responses, and differs between its compiled and its plain form. What passes
+here is rewritten in canonical form before that parser sees it, so that there is one reading of every message:
+line ends are CRLF, no line is folded, there is one framing.
+"""
+
+import re
+from dataclasses import dataclass
+
+from feedproxy.errors import BrokenMessage
+
+type Line = tuple[bytes, bytes]
+
+# "A recipient MAY recognize a single LF as a line terminator" -- RFC 9112, section 2.2; old scripts send it.
+_END = re.compile(rb"\r?\n\r?\n")
+_STATUS = re.compile(rb"HTTP/1\.([0-9]) +([1-9][0-9]{2})(?: (.*))?", re.DOTALL)
+_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CONTROLS = bytes.maketrans(bytes([*range(1, 9), *range(11, 32), 127]), b" " * 30)
+_DIGITS = re.compile(rb"[0-9]{1,18}")
+
+_NO_CONTENT = frozenset({204, 304})
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A response's head, checked. Lines are in the order and case in which they came."""
+
+    minor: int
+    status: int
+    reason: bytes
+    lines: tuple[Line, ...]
+    reusable: bool
+    """False where the framing was doubtful: the connection ends with this message."""
+
+    @property
+    def is_interim(self) -> bool:
+        """One of the 1xx responses that come before the real one (RFC 9110, section 15.2)."""
+        return self.status < 200
+
+    def has_content(self, method: str) -> bool:
+        """May content follow? (RFC 9112, section 6.3, rule 1)"""
+        return method != "HEAD" and self.status >= 200 and self.status not in _NO_CONTENT
+
+    def wire(self) -> bytes:
+        """The head in canonical form."""
+        start = b"HTTP/1.%d %d %b\r\n" % (self.minor, self.status, self.reason)
+        return start + b"".join(b"%b: %b\r\n" % line for line in self.lines) + b"\r\n"
+
+
+def find_end(data: bytes | bytearray) -> int:
+    """Where the head that begins `data` ends, its empty line included; 0 while that has not come."""
+    match = _END.search(data)
+    return match.end() if match else 0
+
+
+def could_be_http(data: bytes | bytearray) -> bool:
+    """Does this beginning look like a status line? (HTTP/0.9 has none, and would never end its head.)"""
+    return b"HTTP/1."[: len(data)] == bytes(data[:7])
+
+
+def parse_head(data: bytes) -> Head:
+    """Read one head. Raises BrokenMessage for what RFC 9112 does not let a proxy guess at."""
+    start, *rest = re.split(rb"\r?\n", data.rstrip(b"\r\n"))
+    match = _STATUS.fullmatch(start.rstrip(b" \t"))
+    if match is None:
+        raise BrokenMessage(f"no HTTP/1 status line: {start[:60]!r}")
+    # A higher minor version is understood as the highest we know (RFC 9110, section 2.5).
+    minor, status = min(1, int(match[1])), int(match[2])
+    lines = tuple(_unfold(rest))
+    lines, reusable = _frame(lines, minor)
+    return Head(minor, status, _clean(match[3] or b""), lines, reusable)
+
+
+def _unfold(rest: list[bytes]) -> list[Line]:
+    lines: list[Line] = []
+    for line in rest:
+        if line[:1] in {b" ", b"\t"}:
+            # "replace each received obs-fold with one or more SP octets" -- RFC 9112, section 5.2
+            if not lines:
+                raise BrokenMessage("white space before the first field line")
+            name, value = lines[-1]
+            lines[-1] = name, (value + b" " + _clean(line)).strip(b" ")
+            continue
+        name, colon, value = line.partition(b":")
+        # "A proxy MUST remove any such whitespace from a response message" (before the colon) -- section 5.1
+        name = name.rstrip(b" \t")
+        if not colon or not _TOKEN.fullmatch(name):
+            raise BrokenMessage(f"no field line: {line[:60]!r}")
+        lines.append((name, _clean(value)))
+    return lines
+
+
+def _clean(value: bytes) -> bytes:
+    # "CR, LF, or NUL ... either reject the message or replace" -- RFC 9110, section 5.5. A NUL or a bare
+    # CR comes from no honest program: rejected. Other controls are replaced.
+    if b"\0" in value or b"\r" in value:
+        raise BrokenMessage("NUL or bare CR in a field value")
+    return value.translate(_CONTROLS).strip(b" \t")
+
+
+def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool]:
+    """One framing: Transfer-Encoding, or one Content-Length, or neither (RFC 9112, sections 6.1 to 6.3)."""
+    codings = _members(lines, b"transfer-encoding")
+    lengths = _members(lines, b"content-length")
+    if codings == [b"identity"]:  # said by servers of RFC 2616's time; it means nothing
+        lines, codings = _without(lines, b"transfer-encoding"), []
+    if codings:
+        if codings != [b"chunked"]:
+            raise BrokenMessage(f"transfer codings that were not asked for: {b', '.join(codings)[:60]!r}")
+        # "the Transfer-Encoding overrides the Content-Length. Such a message might indicate an attempt to
+        # perform request smuggling": we take the chunks, and never use the connection again.
+        return _without(lines, b"content-length"), not lengths and minor > 0
+    if lengths:
+        if len(set(lengths)) > 1 or not _DIGITS.fullmatch(lengths[0]):
+            raise BrokenMessage(f"no one Content-Length: {b', '.join(lengths)[:60]!r}")
+        position = next(at for at, (name, _) in enumerate(lines) if name.lower() == b"content-length")
+        one = (lines[position][0], lengths[0])
+        lines = (*lines[:position], one, *_without(lines[position + 1 :], b"content-length"))
+    return lines, True
+
+
+def _members(lines: tuple[Line, ...], wanted: bytes) -> list[bytes]:
+    values = [value for name, value in lines if name.lower() == wanted]
+    return [member.strip(b" \t").lower() for value in values for member in value.split(b",")]
+
+
+def _without(lines: tuple[Line, ...], unwanted: bytes) -> tuple[Line, ...]:
+    return tuple(line for line in lines if line[0].lower() != unwanted)

@@ -1,0 +1,277 @@
+"""What a stranger can name, and what he must not reach."""
+
+import pytest
+
+from feedproxy.errors import BadTarget, Forbidden, Unreachable, UsageError
+from feedproxy.net.address import AddressPolicy
+from feedproxy.net.lookup import Lookup
+from feedproxy.net.networks import translated
+
+
+def answering(*addresses: str) -> Lookup:
+    async def lookup(host: str, port: int) -> list[str]:
+        return list(addresses)
+
+    return lookup
+
+
+PRIVATE = [
+    "127.0.0.1",
+    "127.255.255.254",
+    "10.0.0.1",
+    "172.16.0.1",
+    "172.31.255.255",
+    "192.168.1.1",
+    "100.64.0.1",
+    "169.254.1.1",
+    "::1",
+    "fc00::1",
+    "fd12:3456::1",
+    "fe80::1",
+    "fec0::1",
+]
+NEVER = [
+    "0.0.0.0",
+    "0.1.2.3",
+    "169.254.169.254",
+    "169.254.170.2",
+    "100.100.100.200",
+    "168.63.129.16",
+    "fd00:ec2::254",
+    "192.0.0.1",
+    "192.0.2.1",
+    "198.51.100.7",
+    "203.0.113.9",
+    "198.18.0.1",
+    "198.19.255.255",
+    "192.88.99.1",
+    "224.0.0.1",
+    "239.255.255.255",
+    "240.0.0.1",
+    "255.255.255.255",
+    "::",
+    "100::1",
+    "2001:2::1",
+    "2001:10::1",
+    "2001:20::1",
+    "2001:db8::1",
+    "3fff::1",
+    "5f00::1",
+    "ff02::1",
+    "ff0e::1",
+]
+PUBLIC = "8.8.8.8 93.184.216.34 172.32.0.1 100.128.0.1 192.0.1.1 2606:2800:220:1::1 2a00::1 2001:4860::8888"
+FORMS = {  # each leads to 127.0.0.1
+    "::ffff:127.0.0.1": "IPv4-mapped",
+    "::ffff:7f00:1": "IPv4-mapped",
+    "::ffff:0:127.0.0.1": "IPv4-translated",
+    "::127.0.0.1": "IPv4-compatible",
+    "64:ff9b::7f00:1": "NAT64",
+    "64:ff9b:1::7f00:1": "local NAT64",
+    "2002:7f00:1::": "6to4",
+    "2001:0:4136:e378:8000:63bf:80ff:fffe": "Teredo",
+    "2a00:1450::5efe:127.0.0.1": "ISATAP",
+    "2a00:1450::200:5efe:127.0.0.1": "ISATAP",
+}
+
+
+@pytest.mark.parametrize("ip", PRIVATE)
+def test_a_private_address_is_refused_until_the_operator_lifts_it(ip: str) -> None:
+    with pytest.raises(Forbidden, match="not a public address"):
+        AddressPolicy().check_address(ip)
+    AddressPolicy(allow_private=True).check_address(ip)
+
+
+@pytest.mark.parametrize("ip", NEVER)
+def test_an_address_of_no_honest_origin_is_refused_even_with_allow_private(ip: str) -> None:
+    for allow_private in (False, True):
+        with pytest.raises(Forbidden):
+            AddressPolicy(allow_private).check_address(ip)
+
+
+@pytest.mark.parametrize("ip", PUBLIC.split())
+def test_a_public_address_may_be_reached(ip: str) -> None:
+    AddressPolicy().check_address(ip)
+
+
+@pytest.mark.parametrize(("ip", "form"), FORMS.items())
+def test_a_translated_form_is_refused_and_with_allow_private_judged_by_where_it_ends(
+    ip: str, form: str
+) -> None:
+    import ipaddress
+
+    assert str(translated(ipaddress.ip_address(ip))) == str((form, ipaddress.ip_address("127.0.0.1")))
+    with pytest.raises(Forbidden, match=form):
+        AddressPolicy().check_address(ip)
+    AddressPolicy(allow_private=True).check_address(ip)
+
+
+@pytest.mark.parametrize(
+    "ip", ["::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1", "::ffff:0.0.0.0"]
+)
+def test_no_translation_leads_to_a_metadata_service(ip: str) -> None:
+    with pytest.raises(Forbidden):
+        AddressPolicy(allow_private=True).check_address(ip)
+
+
+def test_a_listed_network_is_reachable_and_its_neighbours_are_not() -> None:
+    policy = AddressPolicy(networks=["10.1.0.0/16", "fd00:1::/32", "169.254.169.254"])
+    for ip in ("10.1.2.3", "fd00:1::5", "169.254.169.254"):
+        policy.check_address(ip)
+    for ip in ("10.2.0.1", "fd00:2::1", "127.0.0.1", "::ffff:10.1.2.3"):
+        with pytest.raises(Forbidden):
+            policy.check_address(ip)
+
+
+def test_a_network_behind_nat64_works_once_its_prefix_is_listed() -> None:
+    policy = AddressPolicy(networks=["64:ff9b::/96"])
+
+    policy.check_address("64:ff9b::808:808")
+    with pytest.raises(Forbidden):
+        policy.check_address("64:ff9b::7f00:1")
+
+
+@pytest.mark.parametrize(
+    "ip", ["fe80::1%eth0", "fe80::1%25lo", "::1%1", "10.0.0.1%x", "", "example.com", "1.2.3"]
+)
+def test_a_zone_id_or_what_is_no_address_is_refused(ip: str) -> None:
+    with pytest.raises(Forbidden):
+        AddressPolicy(allow_private=True).check_address(ip)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "2130706433",
+        "017700000001",
+        "0x7f000001",
+        "0x7f.1",
+        "0X7F.0.0.1",
+        "127.1",
+        "127.0.1",
+        "127.0.0.01",
+        "0177.0.0.1",
+        "010.0.0.1",
+        "8.8.2056",
+        "127.0.0.1..",
+        "256.1.1.1",
+        "1.2.3.4.5",
+        "4294967296",
+        "0x",
+        "example.0x7f",
+        "foo.127",
+    ],
+)
+async def test_an_odd_spelling_of_an_ipv4_address_is_refused_even_with_allow_private(host: str) -> None:
+    with pytest.raises((Forbidden, BadTarget)):
+        await AddressPolicy(True, lookup=answering("8.8.8.8")).resolve(host, 80)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1.", "１２７.０.０.１", "127。0。0。1", "①27.0.0.1"])
+async def test_a_loopback_address_is_known_behind_a_dot_and_in_other_digits(host: str) -> None:
+    with pytest.raises(Forbidden):
+        await AddressPolicy(lookup=answering("8.8.8.8")).resolve(host, 80)
+
+
+@pytest.mark.parametrize(
+    ("host", "asked"),
+    [
+        ("Example.COM", "example.com"),
+        ("example.com.", "example.com"),
+        ("bücher.example", "xn--bcher-kva.example"),
+        ("xn--bcher-kva.example", "xn--bcher-kva.example"),
+        ("under_score.example", "under_score.example"),
+        ("127.0.0.1.nip.example", "127.0.0.1.nip.example"),
+    ],
+)
+async def test_a_name_is_looked_up_in_one_spelling_and_its_address_checked(host: str, asked: str) -> None:
+    names: list[str] = []
+
+    async def lookup(name: str, port: int) -> list[str]:
+        names.append(name)
+        return ["8.8.8.8"]
+
+    assert await AddressPolicy(lookup=lookup).resolve(host, 443) == ["8.8.8.8"]
+    assert names == [asked]
+    with pytest.raises(Forbidden):
+        await AddressPolicy(lookup=answering("127.0.0.1")).resolve(host, 443)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        ".",
+        "a..b",
+        "a b",
+        "a%2e",
+        "example.com%00",
+        "a@b",
+        "a/b",
+        "a\r\nb",
+        "x" * 64,
+        "exa%6dple.com",
+        "[::1",
+    ],
+)
+async def test_what_is_no_host_is_a_bad_target_or_forbidden(host: str) -> None:
+    with pytest.raises((BadTarget, Forbidden)):
+        await AddressPolicy(True, lookup=answering("8.8.8.8")).resolve(host, 80)
+
+
+async def test_of_a_names_addresses_only_those_that_may_be_reached_are_left() -> None:
+    mixed = AddressPolicy(lookup=answering("10.0.0.1", "8.8.8.8", "::1", "2a00:1450::1"))
+
+    assert await mixed.resolve("mixed.example", 80) == ["8.8.8.8", "2a00:1450::1"]
+
+
+async def test_an_address_in_brackets_is_checked_and_needs_no_lookup() -> None:
+    async def lookup(host: str, port: int) -> list[str]:
+        raise AssertionError("looked up")
+
+    policy = AddressPolicy(lookup=lookup)
+    assert await policy.resolve("[2A00:1450:0:0::1]", 443) == ["2a00:1450::1"]
+    for host in ("[::1]", "[::ffff:127.0.0.1]", "[fe80::1%25eth0]", "::1"):
+        with pytest.raises(Forbidden):
+            await policy.resolve(host, 443)
+
+
+async def test_a_name_without_address_is_unreachable() -> None:
+    async def lookup(host: str, port: int) -> list[str]:
+        raise OSError("no such name")
+
+    for policy in (AddressPolicy(lookup=lookup), AddressPolicy(lookup=answering())):
+        with pytest.raises(Unreachable):
+            await policy.resolve("nowhere.example", 80)
+
+
+async def test_the_machines_own_resolver_finds_localhost_and_the_policy_refuses_it() -> None:
+    assert set(await AddressPolicy(allow_private=True).resolve("localhost", 80)) <= {"127.0.0.1", "::1"}
+    with pytest.raises(Forbidden):
+        await AddressPolicy().resolve("localhost", 80)
+
+
+def test_a_port_must_be_listed_or_within_a_range() -> None:
+    policy = AddressPolicy(ports=["80", "443", "1025-2000"])
+
+    for port in (80, 443, 1025, 2000):
+        policy.check_port(port)
+    for port in (0, 22, 25, 81, 1024, 2001, 6379):
+        with pytest.raises(Forbidden):
+            policy.check_port(port)
+
+
+async def test_the_port_is_checked_before_the_name_is_looked_up() -> None:
+    with pytest.raises(Forbidden, match="port 25"):
+        await AddressPolicy(True, lookup=answering()).resolve("example.com", 25)
+
+
+@pytest.mark.parametrize("ports", [["http"], ["0"], ["70000"], ["5-1"], ["-"], [""]])
+def test_a_wrong_port_in_the_configuration_is_said_at_once(ports: list[str]) -> None:
+    with pytest.raises(UsageError):
+        AddressPolicy(ports=ports)
+
+
+def test_a_wrong_network_in_the_configuration_is_said_at_once() -> None:
+    with pytest.raises(UsageError, match=r"10\.0\.0\.0/99"):
+        AddressPolicy(networks=["10.0.0.0/99"])

@@ -1,0 +1,74 @@
+"""The head of a response, read strictly: whatever the bytes, a Head or a BrokenMessage."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feedproxy.errors import BrokenMessage
+from feedproxy.net.head import could_be_http, find_end, parse_head
+
+NOISE = st.sampled_from(
+    [
+        b"\r\n",
+        b"\n",
+        b"\r",
+        b" ",
+        b"\t",
+        b":",
+        b",",
+        b"\0",
+        b"\xe9",
+        b"X",
+        b"HTTP/1.1 200 OK",
+        b"HTTP/1.0 999",
+    ]
+    + [b"Content-Length", b"Transfer-Encoding", b"chunked", b"identity", b"5", b"-1", b"0x1", b";"]
+)
+
+
+@given(st.one_of(st.binary(max_size=200), st.lists(NOISE, max_size=30).map(b"".join)))
+def test_any_bytes_are_a_head_or_a_broken_message(data: bytes) -> None:
+    try:
+        head = parse_head(b"HTTP/1.1 200 OK\r\n" + data + b"\r\n\r\n")
+    except BrokenMessage:
+        return
+    names = [name.lower() for name, _ in head.lines]
+    assert names.count(b"content-length") + names.count(b"transfer-encoding") <= 1 + (
+        b"transfer-encoding" in names
+    )
+    assert not (b"content-length" in names and b"transfer-encoding" in names)
+    assert not re.search(rb"[\0-\x08\x0a-\x1f\x7f]", b"".join(name + value for name, value in head.lines))
+
+
+@given(st.lists(NOISE, max_size=30).map(b"".join))
+def test_what_was_read_and_written_is_read_as_the_same(data: bytes) -> None:
+    try:
+        head = parse_head(b"HTTP/1.1 200 OK\r\n" + data + b"\r\n\r\n")
+    except BrokenMessage:
+        return
+    again = parse_head(head.wire())
+    assert (again.status, again.reason, again.lines) == (head.status, head.reason, head.lines)
+    assert find_end(head.wire()) == len(head.wire())
+
+
+@given(st.binary(max_size=20))
+def test_a_beginning_is_given_up_as_soon_as_it_can_be_no_status_line(data: bytes) -> None:
+    assert could_be_http(data) == (b"HTTP/1.".startswith(data[:7]))
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "content"),
+    [("GET", 200, True), ("HEAD", 200, False), ("GET", 204, False), ("GET", 304, False), ("GET", 404, True)],
+)
+def test_head_204_and_304_have_no_content(method: str, status: int, content: bool) -> None:
+    assert parse_head(b"HTTP/1.1 %d X\r\n\r\n" % status).has_content(method) is content
+
+
+def test_a_message_with_two_framings_or_a_coding_in_http_1_0_ends_its_connection() -> None:
+    chunked = b"Transfer-Encoding: chunked\r\n"
+
+    assert parse_head(b"HTTP/1.1 200 OK\r\n" + chunked + b"\r\n").reusable
+    assert not parse_head(b"HTTP/1.0 200 OK\r\n" + chunked + b"\r\n").reusable
+    assert not parse_head(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n" + chunked + b"\r\n").reusable
