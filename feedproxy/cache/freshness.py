@@ -216,7 +216,7 @@ def assess(
         held = None
         if hint is not None and stored.content.feed and may_be_held(stored, control):
             allowance = hint(stored, base, expires, now)
-            if allowance is not None and allowance.until > expires:
+            if allowance is not None and allowance.until > max(expires, now):
                 held = allowance
         return Freshness(age, lifetime, source, expires, held, control, _reason(stored, source, lifetime))
     # "heuristics can only be used on responses without explicit freshness whose status codes are defined as

@@ -5,6 +5,7 @@ from typing import assert_never
 
 from feedproxy.cache.freshness import Freshness, may_be_held
 from feedproxy.cache.stored import StoredResponse
+from feedproxy.cache.storing import withheld
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.cache_control import CacheControl
 
@@ -34,7 +35,7 @@ def allowed(
     `limit` is how long after its lifetime the operator lets a good copy stand in for an origin that fails:
     the "configuration" of section 4.2.4. An origin that says stale-if-error is taken at its word beside it.
     """
-    if stored.invalid or prohibited(freshness.control):
+    if stored.invalid or withheld(freshness.control, stored.status) or prohibited(freshness.control):
         return False
     if freshness.fresh(now):
         return True
@@ -43,15 +44,18 @@ def allowed(
         case Occasion.ERROR | Occasion.DISCONNECTED:
             # RFC 5861, section 4: a response that is more stale than stale-if-error says "SHOULD NOT be used
             # to satisfy the request, absent other information": the operator's limit is such information.
-            permitted = [control.stale_if_error for control in (freshness.control, request)]
-            window = max(limit if _limit_counts(stored) else -1.0, *(each or 0.0 for each in permitted))
-            return staleness <= window
+            permissions = [
+                freshness.control.stale_if_error,
+                request.stale_if_error,
+                _configured(stored, limit),
+            ]
+            return any(permitted is not None and staleness <= permitted for permitted in permissions)
         case Occasion.REFUSED:
-            return _limit_counts(stored) and staleness <= limit
+            configured = _configured(stored, limit)
+            return configured is not None and staleness <= configured
         case Occasion.REVALIDATING:
-            return _wants_no_fresher(request) and staleness <= (
-                freshness.control.stale_while_revalidate or 0.0
-            )
+            meanwhile = freshness.control.stale_while_revalidate
+            return meanwhile is not None and staleness <= meanwhile and _wants_no_fresher(request)
         case Occasion.MAX_STALE:
             # "the client is willing to accept a response that has exceeded its freshness lifetime by no more
             # than the specified number of seconds" -- RFC 9111, section 5.2.1.2
@@ -80,9 +84,9 @@ def prohibited(control: CacheControl) -> bool:
     )
 
 
-def _limit_counts(stored: StoredResponse) -> bool:
+def _configured(stored: StoredResponse, limit: Seconds) -> Seconds | None:
     # What was given to somebody with credentials is kept in use by the origin's word only, not by ours.
-    return not stored.authorized
+    return None if stored.authorized else limit
 
 
 def _wants_no_fresher(request: CacheControl) -> bool:

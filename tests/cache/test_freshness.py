@@ -1,0 +1,185 @@
+"""What a feed asks for, what is learned and what is guessed, beside HTTP's own word."""
+
+import pytest
+
+from feedproxy.cache.freshness import Allowance, Freshness, Source, assess, span
+from feedproxy.cache.reuse import Forward, Reuse, Validate, decide
+from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.clock import Instant
+from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.date import format_http_date
+from feedproxy.http.message import Fields
+
+NOW = 1_750_000_000.0
+DATE = ("Date", format_http_date(NOW))
+
+
+def a_feed(
+    *lines: tuple[str, str], feed: bool = True, status: int = 200, authorized: bool = False
+) -> StoredResponse:
+    """A feed that came at NOW."""
+    content = Content({"identity": b"<rss/>"}, feed=feed)
+    return StoredResponse(
+        "https://example.com/feed", status, Fields((DATE, *lines)), content, NOW, NOW, authorized=authorized
+    )
+
+
+def an_hour(stored: StoredResponse, base: Instant, expires: Instant | None, now: Instant) -> Allowance | None:
+    """A ttl of 60 minutes."""
+    return Allowance(base + 3600, "ttl-hint", "ttl of 60 minutes")
+
+
+def state(stored: StoredResponse, minutes: float, **more: float | None) -> Freshness:
+    options = {"default": 1800.0, "minimum": 300.0, "maximum": 86_400.0} | more
+    return assess(stored, NOW + 60 * minutes, hint=an_hour, **options)  # type: ignore[arg-type]
+
+
+def guess(stored: StoredResponse, *, learned: float | None = None) -> Freshness:
+    """The same, of a feed that asks for nothing."""
+    return assess(stored, NOW, learned=learned, default=1800, minimum=300, maximum=86_400)
+
+
+def test_where_http_is_silent_the_hint_is_the_lifetime() -> None:
+    freshness = state(a_feed(), 25)
+
+    assert (freshness.source, freshness.lifetime, freshness.ttl) == (Source.HINT, 3600, 2100)
+    assert freshness.held is None
+    assert freshness.words == "fresh for 35 min more: ttl of 60 minutes, fetched 25 min ago"
+
+
+def test_where_https_lifetime_has_ended_the_hint_holds_the_copy() -> None:
+    stored = a_feed(("Cache-Control", "max-age=300"))
+    freshness = state(stored, 25)
+
+    assert (freshness.source, freshness.ttl) == (Source.MAX_AGE, -1200)
+    assert freshness.held == Allowance(NOW + 3600, "ttl-hint", "ttl of 60 minutes")
+    assert freshness.words == (
+        "held for 35 min more: ttl of 60 minutes; by HTTP max-age of 5 min, fetched 25 min ago"
+    )
+    decision = decide(stored, CacheControl(), freshness, NOW + 1500)
+    assert isinstance(decision, Reuse)
+    assert decision.detail == "ttl-hint"
+
+
+def test_a_hint_that_ends_before_https_lifetime_changes_nothing() -> None:
+    assert state(a_feed(("Cache-Control", "max-age=7200")), 25).held is None
+
+
+def test_a_held_copy_is_let_go_when_the_hint_ends() -> None:
+    stored = a_feed(("Cache-Control", "max-age=300"))
+
+    decision = decide(stored, CacheControl(), state(stored, 60), NOW + 3600)
+
+    assert isinstance(decision, Forward)
+    assert decision.words == "stale for 55 min: max-age of 5 min, fetched 1 h ago"
+
+
+@pytest.mark.parametrize(
+    "control",
+    ["no-cache", "must-revalidate", "proxy-revalidate", "s-maxage=300", "private", "no-store"],
+)
+def test_nothing_is_held_that_http_forbids_to_use_stale(control: str) -> None:
+    stored = a_feed(("Cache-Control", f"max-age=300, {control}"))
+
+    assert state(stored, 25).held is None
+    assert not isinstance(decide(stored, CacheControl(), state(stored, 25), NOW + 1500), Reuse)
+
+
+def test_nothing_is_held_that_was_given_to_credentials() -> None:
+    assert state(a_feed(("Cache-Control", "public, max-age=300"), authorized=True), 25).held is None
+
+
+@pytest.mark.parametrize(
+    "request_", [CacheControl(no_cache=True), CacheControl(max_age=0), CacheControl(min_fresh=60)]
+)
+def test_a_reader_who_wants_a_fresh_copy_gets_no_held_one(request_: CacheControl) -> None:
+    stored = a_feed(("Cache-Control", "max-age=300"), ("ETag", '"x"'))
+
+    assert isinstance(decide(stored, request_, state(stored, 25), NOW + 1500), Validate)
+
+
+def test_hints_count_for_feeds_only() -> None:
+    assert state(a_feed(feed=False), 1).lifetime == 0
+    assert state(a_feed(("Cache-Control", "max-age=1"), feed=False), 1).held is None
+
+
+def test_a_hint_does_not_make_an_error_fresh() -> None:
+    assert state(a_feed(status=503), 1).lifetime == 0
+
+
+def test_what_is_learned_comes_before_last_modified_and_the_default_last() -> None:
+    modified = ("Last-Modified", format_http_date(NOW - 86_400))
+
+    assert (
+        guess(a_feed(modified), learned=7200).source,
+        guess(a_feed(modified)).source,
+        guess(a_feed()).source,
+    ) == (
+        Source.LEARNED,
+        Source.LAST_MODIFIED,
+        Source.DEFAULT,
+    )
+    assert guess(a_feed()).lifetime == 1800
+
+
+def test_a_guess_about_a_feed_stays_within_its_bounds() -> None:
+    assert guess(a_feed(), learned=1).lifetime == 300
+    assert guess(a_feed(), learned=10**9).lifetime == 86_400
+    assert guess(a_feed(("Last-Modified", format_http_date(NOW - 5)))).lifetime == 300
+    assert guess(a_feed(("Last-Modified", format_http_date(NOW - 10**9)))).lifetime == 86_400
+
+
+def test_what_is_no_feed_is_not_guessed_about_but_by_last_modified() -> None:
+    modified = ("Last-Modified", format_http_date(NOW - 50))
+
+    assert guess(a_feed(feed=False), learned=7200).lifetime == 0
+    assert guess(a_feed(modified, feed=False)).lifetime == 5
+
+
+@pytest.mark.parametrize("value", [format_http_date(NOW + 5), "yesterday"])
+def test_a_last_modified_in_the_future_or_unreadable_gives_no_guess(value: str) -> None:
+    assert guess(a_feed(("Last-Modified", value))).source is Source.DEFAULT
+
+
+def test_a_targeted_field_governs_alone_where_it_is_meant_for_us() -> None:
+    stored = a_feed(("CDN-Cache-Control", "max-age=600"), ("Cache-Control", "no-store"), ("Expires", "0"))
+
+    ours, anothers = assess(stored, NOW, targeted=True), assess(stored, NOW)
+
+    assert (ours.source, ours.lifetime, ours.control.no_store) == (Source.TARGETED, 600, False)
+    assert (anothers.source, anothers.control.no_store) == (Source.EXPIRES, True)
+    assert isinstance(decide(stored, CacheControl(), ours, NOW), Reuse)
+    assert isinstance(decide(stored, CacheControl(), anothers, NOW), Forward)
+
+
+@pytest.mark.parametrize("value", ["max-age=10000, &&&&&", ""])
+def test_a_targeted_field_that_cannot_be_read_is_passed_over(value: str) -> None:
+    stored = a_feed(("CDN-Cache-Control", value), ("Cache-Control", "max-age=5"))
+
+    assert assess(stored, NOW, targeted=True).source is Source.MAX_AGE
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 s"), (59, "59 s"), (60, "1 min"), (90, "90 s"), (2100, "35 min"), (2101, "35 min"),
+        (3600, "1 h"), (3900, "1 h 5 min"), (86_400, "24 h"), (172_800, "2 days"), (180_000, "2 days 2 h"),
+        (-5, "0 s"),
+    ],
+)  # fmt: skip
+def test_lengths_of_time_are_said_as_people_say_them(seconds: float, words: str) -> None:
+    assert span(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("stored", "words"),
+    [
+        (a_feed(("Cache-Control", "s-maxage=600")), "fresh for 10 min more: s-maxage of 10 min"),
+        (a_feed(("Expires", format_http_date(NOW + 600))), "fresh for 10 min more: Expires gives it 10 min"),
+        (a_feed(), "fresh for 30 min more: nothing is said, 30 min by default"),
+        (a_feed(feed=False), "stale for 0 s: nothing is said, and nothing guessed of what is no feed"),
+        (a_feed(status=599), "stale for 0 s: nothing is said, and nothing may be guessed of a 599"),
+    ],
+)
+def test_every_state_can_be_said_in_words(stored: StoredResponse, words: str) -> None:
+    assert guess(stored).words == f"{words}, fetched 0 s ago"

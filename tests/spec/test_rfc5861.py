@@ -1,0 +1,92 @@
+"""RFC 5861, HTTP Cache-Control extensions for stale content: a test per promise."""
+
+import pytest
+
+from feedproxy.cache import reuse, stale
+from feedproxy.cache.freshness import assess
+from feedproxy.cache.reuse import Decision, Forward, Reuse, ReuseAndRevalidate, Validate
+from feedproxy.cache.stale import Occasion
+from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.message import Fields
+
+NOW = 1_750_000_000.0
+
+
+def stored(control: str) -> StoredResponse:
+    """A response with this Cache-Control, received at NOW."""
+    fields = Fields([("Cache-Control", control), ("ETag", '"x"')])
+    return StoredResponse("https://example.com/", 200, fields, Content({"identity": b"x"}), NOW, NOW)
+
+
+def deciding(control: str, after: float, request: CacheControl | None = None) -> Decision:
+    response = stored(control)
+    return reuse.decide(response, request or CacheControl(), assess(response, NOW + after), NOW + after)
+
+
+def allowed(control: str, after: float, occasion: Occasion, request: CacheControl | None = None) -> bool:
+    """Whether the response is used, for an operator who allows nothing of himself."""
+    response = stored(control)
+    known = assess(response, NOW + after)
+    return stale.allowed(
+        response, known, NOW + after, occasion=occasion, request=request or CacheControl(), limit=-1
+    )
+
+
+def test_a_response_is_used_while_it_is_revalidated_for_as_long_as_it_says() -> None:
+    """Section 3: caches MAY serve it after it becomes stale, up to the indicated number of seconds."""
+    control = "max-age=600, stale-while-revalidate=30"
+
+    assert isinstance(deciding(control, 599), Reuse)
+    assert isinstance(deciding(control, 630), ReuseAndRevalidate)
+    assert isinstance(deciding(control, 631), Validate)
+
+
+def test_without_the_directive_nothing_stale_is_used_while_it_is_revalidated() -> None:
+    """Section 3."""
+    assert isinstance(deciding("max-age=600", 600), Validate)
+
+
+@pytest.mark.parametrize(
+    "request_", [CacheControl(max_age=0), CacheControl(no_cache=True), CacheControl(min_fresh=1)]
+)
+def test_a_reader_who_wants_a_fresh_response_gets_no_stale_one_meanwhile(request_: CacheControl) -> None:
+    """RFC 9111, section 5.2.1.1: the client does not wish to receive a stale response."""
+    assert isinstance(deciding("max-age=600, stale-while-revalidate=30", 601, request_), Validate)
+
+
+@pytest.mark.parametrize("forbidding", ["must-revalidate", "proxy-revalidate", "no-cache", "s-maxage=600"])
+def test_directives_that_forbid_stale_use_are_stronger(forbidding: str) -> None:
+    """RFC 9111, sections 4.2.4 and 5.2.2.10."""
+    control = f"max-age=600, stale-while-revalidate=30, stale-if-error=30, {forbidding}"
+
+    assert isinstance(deciding(control, 601), Validate)
+    assert not allowed(control, 601, Occasion.ERROR)
+
+
+@pytest.mark.parametrize("occasion", [Occasion.ERROR, Occasion.DISCONNECTED])
+def test_a_response_stands_in_for_an_error_for_as_long_as_it_says(occasion: Occasion) -> None:
+    """Section 4: a cached stale response MAY be used when an error is encountered."""
+    control = "max-age=600, stale-if-error=1200"
+
+    assert allowed(control, 1800, occasion)
+    assert not allowed(control, 1801, occasion)
+
+
+def test_a_reader_may_allow_it_too() -> None:
+    """Section 4: stale-if-error is a request directive as well."""
+    request = CacheControl(stale_if_error=60)
+
+    assert allowed("max-age=600", 660, Occasion.ERROR, request)
+    assert not allowed("max-age=600", 661, Occasion.ERROR, request)
+
+
+def test_a_refusal_is_no_error() -> None:
+    """Section 4: an error is what would result in 500, 502, 503 or 504."""
+    assert not allowed("max-age=600, stale-if-error=1200", 601, Occasion.REFUSED)
+
+
+def test_an_error_gives_no_leave_while_nobody_speaks_of_it() -> None:
+    """Section 4: a stale copy needs somebody's word: the origin's, the reader's or the operator's."""
+    assert not allowed("max-age=600", 600, Occasion.ERROR)
+    assert isinstance(deciding("max-age=600, stale-if-error=1200", 601), Validate | Forward)
