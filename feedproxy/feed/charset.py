@@ -11,6 +11,8 @@ import codecs
 import re
 from dataclasses import dataclass
 
+from feedproxy.feed.labels import codec_of
+
 _MARKS = (
     # UTF-32 first: its little-endian mark begins with that of UTF-16.
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -43,11 +45,6 @@ _WIDER = {
     "shift_jis": "cp932",
     "big5": "big5hkscs",
 }
-
-_NO_CHARSETS = frozenset(
-    # Python codecs that are text encodings by name only; punycode takes quadratic time besides.
-    ("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "utf-7", "mbcs", "oem")
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +94,9 @@ def to_utf8(body: bytes, charset: str | None = None) -> Text:
 
 
 def _codec(label: str) -> str | None:
-    try:
-        name = codecs.lookup(label).name
-        b"".decode(name)
-    except LookupError:
-        return None
-    return None if name in _NO_CHARSETS else name
+    """The codec of a label from the closed list; UTF-7 is left out, which hides markup from whoever looks."""
+    known = codec_of(label)
+    return None if known in (None, "utf_7") else codecs.lookup(str(known)).name
 
 
 def _read(body: bytes, codec: str) -> Text:
