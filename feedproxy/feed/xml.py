@@ -13,6 +13,7 @@ What makes hostile documents harmless:
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from html import unescape
 from typing import cast
 
 from lxml import etree
@@ -37,6 +38,8 @@ _LONGEST_TAG = 1024 * 1024
 """Bytes. An attribute exists four times over while it is read, in libxml2 and in Python."""
 
 _TOO_LONG = re.compile(rb"<[^<>]{%d}" % _LONGEST_TAG)
+
+_REFERENCE = re.compile(r"&\w+;")
 
 _ERROR = 2
 """etree.ErrorLevels.ERROR: from here on a document is not (namespace-)well-formed."""
@@ -163,7 +166,11 @@ def children(element: Element) -> Iterator[tuple[str, str, Element]]:
 
 
 def text_of(element: Element) -> str:
-    """All character data within, without white space around it; CDATA counts, comments do not."""
+    """All character data within, without white space around it; CDATA counts, comments do not.
+
+    A reference to an entity of HTML (feeds of RSS 0.91 take them from a DTD that is not read) is its character.
+    """
     if len(element) == 0:
         return (element.text or "").strip()
-    return "".join(str(piece) for piece in element.itertext("*")).strip()
+    pieces = (str(piece) for piece in element.itertext(etree.Element, etree.Entity))
+    return "".join(unescape(piece) if _REFERENCE.fullmatch(piece) else piece for piece in pieces).strip()

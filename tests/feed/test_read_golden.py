@@ -1,0 +1,35 @@
+"""Golden pairs: `golden/feeds/NAME` is a feed, `golden/feeds/NAME.json` the channel that is read from it."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from feedproxy.feed.channel import Channel
+from feedproxy.feed.read import read
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "feeds"
+FEEDS = sorted(path for path in GOLDEN.iterdir() if path.with_name(path.name + ".json").is_file())
+
+
+def written(channel: Channel) -> dict[str, object]:
+    """The channel as its golden half shows it: sets in order, and without the digest."""
+    said = dataclasses.asdict(channel)
+    assert said.pop("content_digest")
+    said["schedule"]["skip_hours"] = sorted(said["schedule"]["skip_hours"])
+    said["schedule"]["skip_days"] = sorted(said["schedule"]["skip_days"])
+    shown: dict[str, object] = json.loads(json.dumps(said))
+    return shown
+
+
+def test_there_is_a_pair_for_every_format() -> None:
+    assert {path.suffix for path in FEEDS} == {".rss", ".rdf", ".atom", ".json", ".cdf"}
+
+
+@pytest.mark.parametrize("path", FEEDS, ids=lambda path: path.name)
+def test_a_feed_is_read_as_its_golden_half_says(path: Path) -> None:
+    channel = read(path.read_bytes(), None)
+
+    assert channel is not None
+    assert written(channel) == json.loads(path.with_name(path.name + ".json").read_text("utf-8"))
