@@ -74,10 +74,12 @@ class ExactProtocol(ResponseHandler):
         self._answered = False
         self._method_has_content = not skip_payload
         self._head, self._heads, self._head_bytes = bytearray(), 0, 0
-        # The head was measured here, as a whole; no part of it can be above these.
-        limits = {"max_line_size": 2 * self._head_max, "max_field_size": 2 * self._head_max}
+        # The head was measured here, as a whole; no part of it can be above these. (Which limits there are
+        # differs between releases of aiohttp: those that it passes are replaced.)
+        size = 2 * self._head_max
+        limits = {"max_line_size": size, "max_field_size": size, "max_headers": size}
         super().set_response_params(
-            skip_payload=skip_payload, **{**params, **limits, "max_headers": self._head_max}
+            skip_payload=skip_payload, **{name: limits.get(name, value) for name, value in params.items()}
         )
 
     def data_received(self, data: bytes) -> None:

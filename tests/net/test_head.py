@@ -10,21 +10,8 @@ from feedproxy.errors import BrokenMessage
 from feedproxy.net.head import could_be_http, find_end, parse_head
 
 NOISE = st.sampled_from(
-    [
-        b"\r\n",
-        b"\n",
-        b"\r",
-        b" ",
-        b"\t",
-        b":",
-        b",",
-        b"\0",
-        b"\xe9",
-        b"X",
-        b"HTTP/1.1 200 OK",
-        b"HTTP/1.0 999",
-    ]
-    + [b"Content-Length", b"Transfer-Encoding", b"chunked", b"identity", b"5", b"-1", b"0x1", b";"]
+    b"\r\n|\n|\r| |\t|:|,|\0|\xe9|X|HTTP/1.1 200 OK|HTTP/1.0 999|Content-Length|Transfer-Encoding|"
+    b"chunked|identity|5|-1|0x1|;".split(b"|")
 )
 
 

@@ -67,7 +67,7 @@ class Authority:
         return ssl.create_default_context(cadata=pem)
 
     def serving(self, *names: str, days: int = 30) -> ssl.SSLContext:
-        """A server's context with a certificate for these names. It writes down the names it is asked for (SNI)."""
+        """A server's context with a certificate for these names."""
         key = ec.generate_private_key(ec.SECP256R1())
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         certificate = (
