@@ -197,6 +197,9 @@ def _unbrotli(body: bytes, limit: int) -> Iterator[bytes]:
         yield decoder.process(body[offset : offset + _PIECE], output_buffer_limit=_OUTPUT)
         while not decoder.can_accept_more_data():
             yield decoder.process(b"", output_buffer_limit=_OUTPUT)
+    # Having taken all input, a decoder may still have much to give.
+    while not decoder.is_finished() and (piece := decoder.process(b"", output_buffer_limit=_OUTPUT)):
+        yield piece
     if not decoder.is_finished():
         raise Undecodable("truncated br")
 

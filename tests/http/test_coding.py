@@ -1,9 +1,12 @@
 """Content codings: what is written can be read back, bombs and damage are refused, lies are seen through."""
 
 import gzip
+import json
 import time
 import tracemalloc
 import zlib
+from collections.abc import Callable
+from pathlib import Path
 
 import brotli
 import pytest
@@ -33,6 +36,14 @@ def test_what_is_encoded_can_be_decoded(coding: str) -> None:
 
 
 @pytest.mark.parametrize("coding", CODINGS)
+@pytest.mark.parametrize("length", [65_535, 65_536, 65_537, 131_072, 300_000, 20_000_000])
+def test_much_content_in_few_bytes_is_decoded_whole(coding: str, length: int) -> None:
+    body = (b"<item/>" * (length // 7 + 1))[:length]
+
+    assert decode(encode(body, coding, 3), coding, limit=length) == body
+
+
+@pytest.mark.parametrize("coding", CODINGS)
 def test_encoding_is_deterministic(coding: str, monkeypatch: pytest.MonkeyPatch) -> None:
     first = encode(FEED, coding, 4)
     monkeypatch.setattr(time, "time", lambda: 2e9)
@@ -55,7 +66,7 @@ def test_gzip_is_known_by_all_its_names(label: str) -> None:
 
 
 @pytest.mark.parametrize("code", [zlib.compress, bare_deflate])
-def test_deflate_is_read_with_and_without_its_zlib_wrapper(code) -> None:
+def test_deflate_is_read_with_and_without_its_zlib_wrapper(code: Callable[[bytes], bytes]) -> None:
     assert decode(code(FEED), "deflate", limit=LIMIT) == FEED
 
 
@@ -253,3 +264,47 @@ def test_a_body_of_nothing_but_empty_members_costs_little() -> None:
 
     assert decode(body, "gzip", limit=LIMIT) == b""
     assert time.process_time() - begun < 5
+
+
+# -- the corpus
+
+
+@pytest.mark.parametrize(
+    ("case", "outcome"),
+    [
+        ("gzip-truncated", Undecodable),
+        ("gzip-truncated-after-good", Undecodable),
+        ("gzip-bad-crc", Undecodable),
+        ("gzip-trailing-garbage", 3431),
+        ("gzip-two-members", 3431),
+        ("label-gzip-body-plain", 3431),
+        ("label-br-body-gzip", Undecodable),
+        ("label-unknown", UnknownCoding),
+        ("double-gzip", 3431),
+        ("deflate-raw", 3431),
+        ("gzip-bomb", TooLarge),
+        ("brotli-bomb", TooLarge),
+        ("gzip-nested-bomb", TooLarge),
+    ],
+)
+def test_hostile_codings_of_the_corpus(corpus: Path, case: str, outcome: int | type[Exception]) -> None:
+    cases = {each["id"]: each for each in json.loads((corpus / "hostile.json").read_text())}
+    head, _, body = (corpus / cases[case]["responses"][0]).read_bytes().partition(b"\r\n\r\n")
+    lines = [line.partition(b":") for line in head.split(b"\r\n")]
+    label = ", ".join(
+        value.decode().strip() for name, _, value in lines if name.lower() == b"content-encoding"
+    )
+
+    if isinstance(outcome, int):
+        assert len(decode(body, label, limit=50_000_000)) == outcome
+    else:
+        with pytest.raises(outcome):
+            decode(body, label, limit=50_000_000)
+
+
+@pytest.mark.parametrize(("coding", "level"), [("gzip", 6), ("br", 5), ("zstd", 3), ("zstd", 19)])
+def test_every_feed_of_the_corpus_can_be_read_back(corpus: Path, coding: str, level: int) -> None:
+    for path in sorted((corpus / "feeds").iterdir()):
+        body = path.read_bytes()
+        if level < 19 or len(body) < 100_000:
+            assert decode(encode(body, coding, level), coding, limit=len(body)) == body, path.name
