@@ -1,0 +1,261 @@
+"""How many people read a feed through this proxy, which is told to its publisher.
+
+The count of a feed is the largest current claim of every (fetcher, feed id), plus the distinct direct
+readers, whoever asks now included, within the window. A request that carries a claim comes from a fetcher,
+not from a reader. Requests are never added up: the same fetcher, or the same reader, counts once however
+often he asks.
+
+Memory is bounded whatever is sent. A reader is two small numbers in a table that is kept in the order readers
+were last seen in, about 100 bytes. When too much is held, the feed with by far the most is halved, oldest
+first, so that a flood on one feed costs the others nothing; else the feeds asked for longest ago are
+forgotten. A flood of made-up fetchers drives out its own: a claim made once makes way before one that was
+made again.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+
+from feedproxy.clock import Instant, Seconds
+from feedproxy.http.user_agent import Claim, parse_claim, product
+from feedproxy.readers import state
+from feedproxy.readers.claims import Belief, current, hear, held_back
+from feedproxy.readers.identify import Pseudonym
+from feedproxy.readers.names import Names
+
+CLAIM_WEIGHT = 8
+"""Entries (of about 100 bytes) that a claim counts for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimView:
+    """One fetcher's claim: what counts, what is held back if anything is, and when it was last made."""
+
+    fetcher: str
+    feed_id: str
+    count: int
+    held_back: int | None
+    last: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class CountView:
+    """A feed's count and what it is made of; `readers` are the direct ones by product, the most frequent
+    first."""
+
+    total: int
+    direct: int
+    claims: tuple[ClaimView, ...]
+    readers: tuple[tuple[str, int], ...]
+
+
+class Feed:
+    """One feed's readers and claims.
+
+    `readers` maps a pseudonym to milliseconds when last seen << 8 | number of the product's name, oldest
+    first.
+    """
+
+    __slots__ = ("claims", "readers")
+
+    def __init__(self) -> None:
+        self.readers: dict[int, int] = {}
+        self.claims: dict[tuple[str, str], Belief] = {}
+
+    def weight(self) -> int:
+        """Entries of about 100 bytes."""
+        return len(self.readers) + CLAIM_WEIGHT * len(self.claims)
+
+
+class SubscriberCounts:
+    """The counts of all feeds. Not for several threads at once.
+
+    `window` in seconds; `claim_max` bounds what one fetcher counts for on one feed, under all its feed ids;
+    `claim_jump` is the growth within an hour above which a claim is held back. `readers_max` and `claims_max`
+    hold for one feed, `feeds_max` and `entries_max` (of about 100 bytes each) for all together.
+    """
+
+    def __init__(
+        self,
+        *,
+        window: Seconds = 86_400,
+        claim_max: int = 1_000_000,
+        claim_jump: float = 10,
+        readers_max: int = 100_000,
+        claims_max: int = 128,
+        feeds_max: int = 50_000,
+        entries_max: int = 1_000_000,
+    ) -> None:
+        self._window = window
+        self._claim_max = claim_max
+        self._claim_jump = claim_jump
+        self._readers_max = readers_max
+        self._claims_max = claims_max
+        self._feeds_max = feeds_max
+        self._entries_max = entries_max
+        self._feeds: dict[str, Feed] = {}  # asked for longest ago first
+        self._names = Names()
+        self._entries = 0
+        self._pruned: Instant = 0.0
+
+    def seen(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> None:
+        """Somebody asks for this feed: a fetcher if the User-Agent carries a claim, else a direct reader."""
+        if abs(now - self._pruned) >= self._window / 24:
+            self.prune(now)
+        feed = self._feeds.pop(target, None)
+        if feed is None:
+            feed = Feed()
+            self._entries += _weight_of_name(target)
+        self._feeds[target] = feed
+        if claim := parse_claim(user_agent):
+            self._hear(feed, claim, now)
+        else:
+            self._read(feed, pseudonym, product(user_agent), now)
+        if self._entries > self._entries_max or len(self._feeds) > self._feeds_max:
+            self._make_room()
+
+    def total(self, target: str, now: Instant) -> int:
+        """The feed's subscribers."""
+        feed = self._feeds.get(target)
+        if feed is None:
+            return 0
+        self._expire(feed, now)
+        return len(feed.readers) + self._claimed(feed, now)
+
+    def view(self, target: str, now: Instant) -> CountView:
+        """The feed's subscribers, and who they are by claim and by product."""
+        total = self.total(target, now)
+        feed = self._feeds.get(target) or Feed()
+        claims = (
+            ClaimView(
+                *key, current(belief, now, self._window), held_back(belief, now, self._window), belief.last
+            )
+            for key, belief in feed.claims.items()
+        )
+        products = Counter(self._names[value & 0xFF] for value in feed.readers.values())
+        return CountView(
+            total,
+            len(feed.readers),
+            tuple(sorted(claims, key=lambda claim: (-claim.count, claim.fetcher, claim.feed_id))),
+            tuple(sorted(products.items(), key=lambda pair: (-pair[1], pair[0]))),
+        )
+
+    def targets(self) -> list[str]:
+        """The feeds of which anything is known, the one asked for last at the end."""
+        return list(self._feeds)
+
+    def prune(self, now: Instant) -> None:
+        """Forget what has left the window. `seen` does it by itself 24 times a window."""
+        self._pruned = now
+        for target, feed in list(self._feeds.items()):
+            self._expire(feed, now)
+            if not feed.readers and not feed.claims:
+                self._forget(target)
+
+    def dump(self) -> bytes:
+        """Everything, for `load`; names of fetchers and products, pseudonyms and times, never an address."""
+        return state.dump(
+            self._names.all(), ((target, feed.readers, feed.claims) for target, feed in self._feeds.items())
+        )
+
+    def load(self, data: bytes, now: Instant) -> None:
+        """What `dump` gave, in place of what is known. Raises StoreError, and then nothing has changed."""
+        names, feeds = state.load(data, now)
+        self._names, self._feeds, self._entries = Names(names), {}, 0
+        for target, readers, claims in feeds:
+            feed = Feed()
+            feed.readers, feed.claims = dict(readers), dict(claims)
+            self._feeds[target] = feed
+            self._entries += feed.weight() + _weight_of_name(target)
+            for value in readers.values():
+                self._names.use(value & 0xFF)
+        self.prune(now)
+        if self._entries > self._entries_max or len(self._feeds) > self._feeds_max:
+            self._make_room()
+
+    def _read(self, feed: Feed, pseudonym: Pseudonym, name: str, now: Instant) -> None:
+        # The key has changed since he came last: the old pseudonym is his, and makes way for the new one.
+        for known in pseudonym:
+            if (value := feed.readers.pop(known, None)) is not None:
+                self._names.leave(value & 0xFF)
+                break
+        else:
+            self._entries += 1
+        number = self._names.number(name)
+        self._names.use(number)
+        feed.readers[pseudonym.current] = int(now * 1000) << 8 | number
+        if len(feed.readers) > self._readers_max:
+            # Many at once, since finding the oldest in a dict costs the more the more are gone.
+            self._drop(feed, list(islice(feed.readers, max(1, self._readers_max // 8))))
+
+    def _hear(self, feed: Feed, claim: Claim, now: Instant) -> None:
+        key = (claim.fetcher, claim.feed_id)
+        if key not in feed.claims:
+            if len(feed.claims) >= self._claims_max and not self._make_room_for_claim(feed, now):
+                return
+            self._entries += CLAIM_WEIGHT
+        feed.claims[key] = hear(
+            feed.claims.get(key),
+            min(claim.count, self._claim_max),
+            now,
+            window=self._window,
+            jump=self._claim_jump,
+        )
+
+    def _make_room_for_claim(self, feed: Feed, now: Instant) -> bool:
+        self._expire(feed, now)
+        if len(feed.claims) >= self._claims_max:
+            made_once = [(belief.last, key) for key, belief in feed.claims.items() if belief.times == 1]
+            if not made_once:
+                return False
+            self._retract(feed, min(made_once)[1])
+        return True
+
+    def _claimed(self, feed: Feed, now: Instant) -> int:
+        by_fetcher: Counter[str] = Counter()
+        for (fetcher, _), belief in feed.claims.items():
+            by_fetcher[fetcher] += current(belief, now, self._window)
+        return sum(min(count, self._claim_max) for count in by_fetcher.values())
+
+    def _expire(self, feed: Feed, now: Instant) -> None:
+        limit = int((now - self._window) * 1000)
+        gone = []
+        for key, value in feed.readers.items():
+            if value >> 8 > limit:
+                break
+            gone.append(key)
+        self._drop(feed, gone)
+        for silent in [key for key, belief in feed.claims.items() if now - belief.last >= self._window]:
+            self._retract(feed, silent)
+
+    def _drop(self, feed: Feed, keys: Iterable[int]) -> None:
+        for key in keys:
+            self._names.leave(feed.readers.pop(key) & 0xFF)
+            self._entries -= 1
+
+    def _retract(self, feed: Feed, key: tuple[str, str]) -> None:
+        del feed.claims[key]
+        self._entries -= CLAIM_WEIGHT
+
+    def _forget(self, target: str) -> None:
+        feed = self._feeds.pop(target)
+        self._drop(feed, list(feed.readers))
+        self._entries -= CLAIM_WEIGHT * len(feed.claims) + _weight_of_name(target)
+
+    def _make_room(self) -> None:
+        while len(self._feeds) > 1:
+            too_much = self._entries > self._entries_max
+            if not too_much and len(self._feeds) <= self._feeds_max:
+                return
+            largest = max(self._feeds.values(), key=lambda feed: len(feed.readers))
+            # Looking for the largest is dear, so it must be worth it.
+            if too_much and len(largest.readers) * 64 >= self._entries_max:
+                self._drop(largest, list(islice(largest.readers, (len(largest.readers) + 1) // 2)))
+            else:
+                for target in list(islice(self._feeds, max(1, len(self._feeds) // 16))):
+                    self._forget(target)
+
+
+def _weight_of_name(target: str) -> int:
+    return 4 + len(target) // 64

@@ -1,0 +1,83 @@
+"""Who is who among readers, without keeping who they are.
+
+A reader is told by address, User-Agent and, where he has signed in, user name. All that is kept is a
+pseudonym: a hash under a key that changes with every period, so that it says nothing to whoever has not the
+secret, and two of them, a period apart, say nothing of each other. The key follows from the secret and the
+period's number, so all processes that share a secret agree, and a restart counts nobody twice. Guard the
+secret: addresses are few enough to be tried one by one by whoever has it. To forget everybody, replace it.
+
+Since a key's change must not make a second reader of the first, a pseudonym comes with the one that the same
+reader had in the period before. That is enough as long as a period is no shorter than the window readers are
+counted in.
+"""
+
+import hashlib
+import ipaddress
+from functools import lru_cache
+from typing import NamedTuple
+
+from feedproxy.clock import Instant, Seconds
+
+SECRET_MIN = 16
+"""Bytes of a secret: 128 bits cannot be tried through."""
+
+
+class Pseudonym(NamedTuple):
+    """A reader, now and as he was called in the period before: two numbers of 60 bits.
+
+    60 bits are what the smallest int objects hold, and a million readers collide with a chance of 1 in 2
+    million.
+    """
+
+    current: int
+    previous: int
+
+
+class Identifier:
+    """Gives readers their pseudonyms. `secret` is random, `SECRET_MIN` bytes or more, else ValueError."""
+
+    def __init__(self, secret: bytes, *, period: Seconds = 86_400) -> None:
+        if len(secret) < SECRET_MIN:
+            raise ValueError(f"the secret has less than {SECRET_MIN} bytes")
+        if period <= 0:
+            raise ValueError("a period of no length")
+        self._secret = hashlib.blake2b(secret, person=b"feedproxy.reader").digest()
+        self._period = period
+        self._number: int | None = None
+        self._keys = (b"", b"")
+
+    def pseudonym(self, address: str, user_agent: str, user: str, now: Instant) -> Pseudonym:
+        """The pseudonym of a reader; `user` is empty where nobody has signed in.
+
+        Who has signed in is known by his name wherever he comes from. An IPv6 address counts by its network
+        of 64 bits: a machine changes the rest of it every day (RFC 8981).
+        """
+        number = int(now // self._period)
+        if number != self._number:
+            self._number, self._keys = number, (self._key(number), self._key(number - 1))
+        # NUL stands in none of the three, so no two readers run together.
+        origin = f"user\0{user}" if user else f"address\0{network(address)}"
+        text = f"{origin}\0{user_agent}".encode("utf-8", "surrogatepass")
+        current, previous = self._keys
+        return Pseudonym(_digest(text, current), _digest(text, previous))
+
+    def _key(self, number: int) -> bytes:
+        return hashlib.blake2b(str(number).encode(), key=self._secret, digest_size=32).digest()
+
+
+def _digest(text: bytes, key: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(text, key=key, digest_size=8).digest(), "big") >> 4
+
+
+@lru_cache(maxsize=4096)
+def network(address: str) -> str:
+    """What of an address counts: all of IPv4, also where IPv6 carries it, and IPv6's first 64 bits."""
+    try:
+        parsed = ipaddress.ip_address(address[:64].partition("%")[0])
+    except ValueError:
+        return address[:64]
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if parsed.ipv4_mapped is None:
+            return str(ipaddress.ip_network((int(parsed) >> 64 << 64, 64)))
+        parsed = parsed.ipv4_mapped
+    return str(parsed)

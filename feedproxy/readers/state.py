@@ -1,0 +1,108 @@
+"""The counts as bytes, to be kept over a restart.
+
+Eight bytes `fpcount1`, the CRC-32 of all that follows, the header's length, the header as JSON, and the
+readers: for every feed of the header, in its order, its pseudonyms and then their values, each as many as the
+header says. All numbers little-endian, 4 bytes for checksum and length, 8 for the rest. Another form would
+get another last digit; what is not understood is refused, and counting begins anew.
+"""
+
+import json
+import struct
+import sys
+import zlib
+from array import array
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from feedproxy.clock import Instant
+from feedproxy.errors import StoreError
+from feedproxy.readers.claims import Belief
+
+MAGIC = b"fpcount1"
+
+type Claims = Mapping[tuple[str, str], Belief]
+type Known = tuple[str, Mapping[int, int], Claims]
+"""A feed: its target, its readers and its claims."""
+
+
+def dump(names: list[str], feeds: Iterable[Known]) -> bytes:
+    """The bytes of everything."""
+    listed, parts = [], []
+    for target, readers, claims in feeds:
+        said = [
+            [*key, belief.peaks, belief.anchor, belief.held, belief.last, belief.times]
+            for key, belief in claims.items()
+        ]
+        listed.append([target, len(readers), said])
+        parts += [_pack(readers.keys()), _pack(readers.values())]
+    header = json.dumps({"names": names, "feeds": listed}, separators=(",", ":")).encode()
+    rest = b"".join([struct.pack("<I", len(header)), header, *parts])
+    return MAGIC + struct.pack("<I", zlib.crc32(rest)) + rest
+
+
+def load(data: bytes, now: Instant) -> tuple[list[str], list[Known]]:
+    """What `dump` was given. Readers last seen after `now` (the clock was wrong) count as seen now.
+
+    Raises StoreError for what is damaged or of another form.
+    """
+    if not data.startswith(MAGIC):
+        raise StoreError("subscriber counts of an unknown form")
+    rest = data[len(MAGIC) + 4 :]
+    try:
+        (checksum,) = struct.unpack_from("<I", data, len(MAGIC))
+        if checksum != zlib.crc32(rest):
+            raise StoreError("damaged subscriber counts")
+        (length,) = struct.unpack_from("<I", rest)
+        header = json.loads(rest[4 : 4 + length])
+        names = [str(name) for name in header["names"]]
+        offset = 4 + length
+        feeds: list[Known] = []
+        for target, size, said in header["feeds"]:
+            keys, values = _unpack(rest, offset, size), _unpack(rest, offset + 8 * size, size)
+            offset += 16 * size
+            feeds.append((str(target), _readers(keys, values, now, len(names)), _claims(said, now)))
+        return names, feeds
+    except (ValueError, KeyError, TypeError, IndexError, struct.error) as error:
+        raise StoreError(f"damaged subscriber counts: {error}") from error
+
+
+def _readers(keys: array[int], values: array[int], now: Instant, names: int) -> dict[int, int]:
+    latest = int(now * 1000)
+    if any(value & 0xFF >= names for value in values):
+        raise ValueError("a name's number without a name")
+    return {key: min(value >> 8, latest) << 8 | value & 0xFF for key, value in zip(keys, values, strict=True)}
+
+
+def _claims(said: Iterable[Any], now: Instant) -> Claims:
+    return {
+        (str(fetcher), str(feed_id)): Belief(
+            tuple(_pair(peak, now) for peak in peaks),
+            _pair(anchor, now),
+            _pair(held, now) if held else None,
+            min(float(last), now),
+            int(times),
+        )
+        for fetcher, feed_id, peaks, anchor, held, last, times in said
+    }
+
+
+def _pair(value: list[float], now: Instant) -> tuple[int, Instant]:
+    count, instant = value
+    return int(count), min(float(instant), now)
+
+
+def _pack(numbers: Iterable[int]) -> bytes:
+    packed = array("Q", numbers)
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return packed.tobytes()
+
+
+def _unpack(data: bytes, offset: int, size: int) -> array[int]:
+    numbers = array("Q")
+    numbers.frombytes(data[offset : offset + 8 * size])
+    if len(numbers) != size:
+        raise ValueError("too few readers")
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers

@@ -1,0 +1,287 @@
+"""Counting under load and attack, over restarts, and how it is shown."""
+
+import random
+import time
+import tracemalloc
+from collections.abc import Iterable
+
+import pytest
+
+from feedproxy.errors import StoreError
+from feedproxy.readers.count import SubscriberCounts
+from feedproxy.readers.identify import Identifier, Pseudonym
+
+FEED = "https://example.com/feed.xml"
+NOW = 1_795_176_000.0
+DAY = 86_400.0
+
+
+def reader(number: int) -> Pseudonym:
+    return Pseudonym(number * 0x9E3779B97F4A7C15 % 2**60, 0)
+
+
+def traced(counts: SubscriberCounts, requests: Iterable[tuple[str, Pseudonym, str, float]]) -> int:
+    """Bytes that are held after these requests and were not before."""
+    tracemalloc.start()
+    try:
+        for target, pseudonym, user_agent, now in requests:
+            counts.seen(target, pseudonym, user_agent, now)
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+# -- how it is shown
+
+
+def test_the_view_names_direct_readers_by_product_the_most_frequent_first() -> None:
+    counts = SubscriberCounts()
+    for number, agent in enumerate(
+        ["curl/8", "NetNewsWire (RSS Reader)", "curl/7", "Miniflux/2.2.0", "curl/8"]
+    ):
+        counts.seen(FEED, reader(number + 1), agent, NOW)
+
+    assert counts.view(FEED, NOW).readers == (("curl", 3), ("Miniflux", 1), ("NetNewsWire", 1))
+
+
+def test_the_view_sorts_claims_by_what_they_count_for() -> None:
+    counts = SubscriberCounts()
+    for agent in ["Feedbin feed-id:7 - 142 subscribers", "Feedly/1.0 (poller; 457 subscribers;)"]:
+        counts.seen(FEED, reader(1), agent, NOW)
+
+    view = counts.view(FEED, NOW + 60)
+
+    assert [(each.fetcher, each.feed_id, each.count, each.last) for each in view.claims] == [
+        ("feedly", "", 457, NOW),
+        ("feedbin", "7", 142, NOW),
+    ]
+    assert (view.total, view.direct) == (599, 0)
+
+
+def test_of_a_feed_nobody_has_asked_for_there_is_nothing_to_show() -> None:
+    view = SubscriberCounts().view(FEED, NOW)
+
+    assert (view.total, view.direct, view.claims, view.readers) == (0, 0, (), ())
+
+
+# -- bounds
+
+
+def test_a_reader_costs_about_a_hundred_bytes() -> None:
+    held = traced(SubscriberCounts(), ((FEED, reader(n), "curl/8", NOW + n / 100) for n in range(1, 50_001)))
+
+    assert held / 50_000 < 200
+
+
+def test_a_feed_holds_no_more_readers_than_its_cap_and_the_latest_stay() -> None:
+    counts = SubscriberCounts(readers_max=1000)
+    for number in range(1, 20_001):
+        counts.seen(FEED, reader(number), "curl/8", NOW + number / 1000)
+
+    total = counts.total(FEED, NOW + 20)
+    assert 800 < total <= 1000
+    counts.seen(FEED, reader(20_000), "curl/8", NOW + 20)
+    assert counts.total(FEED, NOW + 20) == total
+
+
+def test_no_more_feeds_are_held_than_the_cap_and_the_latest_stay() -> None:
+    counts = SubscriberCounts(feeds_max=100)
+    for number in range(5000):
+        counts.seen(f"https://example.com/{number}", reader(1), "curl/8", NOW)
+
+    assert 90 < len(counts.targets()) <= 100
+    assert counts.total("https://example.com/4999", NOW) == 1
+
+
+def test_a_flood_on_one_feed_costs_the_others_nothing() -> None:
+    counts = SubscriberCounts(entries_max=10_000)
+    for number in range(200):
+        counts.seen(f"https://example.com/{number}", reader(1), "curl/8", NOW)
+    for number in range(1, 50_000):
+        counts.seen("https://example.com/flooded", reader(number), f"bot{number}", NOW)
+
+    assert all(counts.total(f"https://example.com/{number}", NOW) == 1 for number in range(200))
+
+
+def test_a_flood_of_made_up_fetchers_leaves_the_true_ones() -> None:
+    counts = SubscriberCounts()
+    for minute in range(3):
+        counts.seen(FEED, reader(1), "Feedly/1.0 (poller; 457 subscribers;)", NOW + 60 * minute)
+    for number in range(10_000):
+        counts.seen(FEED, reader(1), f"Bot{number}/1.0 (1 subscriber)", NOW + 300)
+
+    view = counts.view(FEED, NOW + 300)
+    assert view.claims[0].fetcher == "feedly"
+    assert len(view.claims) <= 128
+
+
+def test_when_all_fetchers_are_known_ones_no_further_one_is_taken() -> None:
+    counts = SubscriberCounts(claims_max=3)
+    for number in (1, 2, 3, 1, 2, 3, 4):
+        counts.seen(FEED, reader(1), f"Fetcher{number}/1.0 (5 subscribers)", NOW)
+
+    assert counts.total(FEED, NOW) == 15
+    counts.seen(FEED, reader(1), "Fetcher4/1.0 (6 subscribers)", NOW + DAY)
+    assert counts.total(FEED, NOW + DAY) == 6
+
+
+@pytest.mark.parametrize(
+    "agent", ["bot{n}/1.0", "Bot{n}/1.0 ({n} subscribers)", "Bot feed-id:{n} - 9 readers"]
+)
+def test_a_flood_of_random_user_agents_and_feeds_cannot_fill_the_memory(agent: str) -> None:
+    chance = random.Random(7)
+    counts = SubscriberCounts(readers_max=1000, feeds_max=200, entries_max=5_000)
+    requests = (
+        (
+            f"https://example.com/{chance.randrange(800)}/{'x' * chance.randrange(2000)}",
+            reader(chance.randrange(10**9)),
+            agent.format(n=chance.randrange(10**6)) + "y" * 300,
+            NOW + number / 10,
+        )
+        for number in range(15_000)
+    )
+
+    assert (
+        traced(counts, requests) < 400 * 20_000 + 10_000_000
+    )  # the memo of User-Agents is bounded by itself
+
+
+def test_names_of_products_are_bounded_and_become_free_again() -> None:
+    counts = SubscriberCounts()
+    for number in range(400):
+        counts.seen(FEED, reader(number + 1), f"bot{number}/1.0", NOW)
+    assert dict(counts.view(FEED, NOW).readers)["other"] == 400 - 255
+
+    counts.seen(FEED, reader(999), "NetNewsWire", NOW + DAY)
+    counts.seen(FEED, reader(1000), "Liferea/1.15", NOW + DAY + 1)
+
+    assert counts.view(FEED, NOW + DAY + 1).readers == (("Liferea", 1), ("NetNewsWire", 1))
+
+
+def test_what_has_left_the_window_is_forgotten_without_being_asked_for() -> None:
+    counts = SubscriberCounts()
+    for number in range(1000):
+        counts.seen(f"https://example.com/{number}", reader(number + 1), "curl/8", NOW)
+        counts.seen(f"https://example.com/{number}", reader(1), "Feedly/1.0 (5 subscribers)", NOW)
+
+    counts.seen(FEED, reader(1), "curl/8", NOW + DAY)
+
+    assert counts.targets() == [FEED]
+
+
+def test_a_clock_set_back_breaks_nothing() -> None:
+    counts = SubscriberCounts()
+    counts.seen(FEED, reader(1), "curl/8", NOW + 30 * DAY)
+    counts.seen(FEED, reader(2), "Feedly/1.0 (5 subscribers)", NOW + 30 * DAY)
+    counts.seen(FEED, reader(3), "curl/8", NOW)
+    counts.seen(FEED, reader(2), "Feedly/1.0 (6 subscribers)", NOW)
+
+    assert counts.total(FEED, NOW) >= 2
+
+
+def test_a_request_counts_in_microseconds() -> None:
+    counts, identifier = SubscriberCounts(), Identifier(b"sixteen bytes or more")
+    begun = time.process_time()
+    for number in range(20_000):
+        agent = "NetNewsWire (RSS Reader; https://netnewswire.com/)"
+        counts.seen(FEED, identifier.pseudonym(f"192.0.2.{number % 256}", agent, "", NOW), agent, NOW)
+
+    assert (time.process_time() - begun) / 20_000 < 100e-6
+
+
+# -- over a restart
+
+
+def a_busy_day() -> SubscriberCounts:
+    counts, identifier = SubscriberCounts(), Identifier(b"sixteen bytes or more")
+    for number in range(300):
+        address, agent, now = f"198.51.100.{number % 250}", f"Reader{number % 40}/1.0", NOW + number
+        target = f"https://example.com/{number % 7}"
+        counts.seen(target, identifier.pseudonym(address, agent, "ann" * (number % 3), now), agent, now)
+        counts.seen(
+            target,
+            identifier.pseudonym(address, agent, "", now),
+            f"Feedbin feed-id:{number % 5} - 9 readers",
+            now,
+        )
+    counts.seen(target, reader(1), "Feedbin feed-id:1 - 99999 readers", NOW + 300)
+    return counts
+
+
+def test_counts_survive_a_restart() -> None:
+    before, after = a_busy_day(), SubscriberCounts()
+
+    after.load(before.dump(), NOW + 400)
+
+    assert after.targets() == before.targets()
+    for target in before.targets():
+        assert after.view(target, NOW + 400) == before.view(target, NOW + 400)
+    assert after.dump() == before.dump()
+
+
+def test_counting_goes_on_after_a_restart_without_counting_anybody_twice() -> None:
+    before, after = SubscriberCounts(), SubscriberCounts()
+    before.seen(FEED, Pseudonym(11, 1), "curl/8", NOW)
+    before.seen(FEED, Pseudonym(22, 2), "curl/8", NOW)
+
+    after.load(before.dump(), NOW + 60)
+    after.seen(FEED, Pseudonym(11, 1), "curl/8", NOW + 60)
+    after.seen(FEED, Pseudonym(33, 22), "curl/8", NOW + 60)
+
+    assert after.total(FEED, NOW + 60) == 2
+    assert after.total(FEED, NOW + 60 + DAY) == 0
+
+
+def test_what_left_the_window_meanwhile_is_gone_after_a_restart() -> None:
+    after = SubscriberCounts()
+
+    after.load(a_busy_day().dump(), NOW + 2 * DAY)
+
+    assert after.targets() == []
+
+
+def test_the_caps_hold_for_what_is_loaded() -> None:
+    after = SubscriberCounts(feeds_max=3)
+
+    after.load(a_busy_day().dump(), NOW + 400)
+
+    assert len(after.targets()) <= 3
+
+
+def test_readers_seen_in_the_future_count_as_seen_now() -> None:
+    before, after = SubscriberCounts(), SubscriberCounts()
+    before.seen(FEED, reader(1), "curl/8", NOW + 90 * DAY)
+
+    after.load(before.dump(), NOW)
+
+    assert after.total(FEED, NOW) == 1
+    assert after.total(FEED, NOW + DAY) == 0
+
+
+def test_no_address_stands_in_what_is_kept() -> None:
+    data = a_busy_day().dump()
+
+    assert b"198.51" not in data
+    assert b"ann" not in data
+    for number in range(250):
+        assert bytes([198, 51, 100, number]) not in data
+
+
+@pytest.mark.parametrize("keep", [0, 7, 8, 11, 20, -1])
+def test_cut_counts_are_refused_and_nothing_is_changed(keep: int) -> None:
+    counts = a_busy_day()
+    data = counts.dump()
+
+    with pytest.raises(StoreError):
+        counts.load(data[:keep], NOW)
+
+    assert counts.dump() == data
+
+
+def test_damaged_and_foreign_counts_are_refused() -> None:
+    data = bytearray(a_busy_day().dump())
+    data[200] ^= 1
+
+    for bad in (bytes(data), b"fpcount2" + bytes(20), b"\x80\x04K\x01.", b"fpcount1" + bytes(12)):
+        with pytest.raises(StoreError):
+            SubscriberCounts().load(bad, NOW)

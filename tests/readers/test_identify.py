@@ -1,0 +1,81 @@
+"""Pseudonyms: the same for the same reader, others for others, and nothing for whoever has not the secret."""
+
+import pytest
+
+from feedproxy.readers.identify import Identifier, network
+
+SECRET = b"sixteen bytes or more"
+NOW = 1_795_176_000.0
+DAY = 86_400.0
+
+
+def test_the_same_reader_has_the_same_pseudonym_in_every_process() -> None:
+    first, second = Identifier(SECRET), Identifier(SECRET)
+
+    assert first.pseudonym("192.0.2.1", "a", "", NOW) == second.pseudonym("192.0.2.1", "a", "", NOW + 60)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [("192.0.2.2", "a", ""), ("192.0.2.1", "b", ""), ("192.0.2.1", "a", "ann"), ("192.0.2.1a", "", "")],
+)
+def test_another_reader_has_another_pseudonym(other: tuple[str, str, str]) -> None:
+    identifier = Identifier(SECRET)
+
+    assert identifier.pseudonym(*other, NOW) != identifier.pseudonym("192.0.2.1", "a", "", NOW)
+
+
+def test_a_user_and_an_address_of_the_same_name_are_not_the_same() -> None:
+    identifier = Identifier(SECRET)
+
+    assert identifier.pseudonym("ann", "a", "", NOW) != identifier.pseudonym("192.0.2.1", "a", "ann", NOW)
+
+
+def test_with_a_new_period_comes_a_new_pseudonym_and_the_last_one_with_it() -> None:
+    identifier = Identifier(SECRET, period=DAY)
+    today = identifier.pseudonym("192.0.2.1", "a", "", NOW)
+    tomorrow = identifier.pseudonym("192.0.2.1", "a", "", NOW + DAY)
+    in_two_days = identifier.pseudonym("192.0.2.1", "a", "", NOW + 2 * DAY)
+
+    assert tomorrow.current != today.current
+    assert tomorrow.previous == today.current
+    assert today.current not in in_two_days
+
+
+def test_another_secret_gives_other_pseudonyms() -> None:
+    one, other = Identifier(SECRET), Identifier(SECRET + b"!")
+
+    assert set(one.pseudonym("192.0.2.1", "a", "", NOW)).isdisjoint(
+        other.pseudonym("192.0.2.1", "a", "", NOW)
+    )
+
+
+@pytest.mark.parametrize("secret", [b"", b"short"])
+def test_a_secret_that_can_be_guessed_is_refused(secret: bytes) -> None:
+    with pytest.raises(ValueError, match="secret"):
+        Identifier(secret)
+
+
+def test_a_period_must_last() -> None:
+    with pytest.raises(ValueError, match="period"):
+        Identifier(SECRET, period=0)
+
+
+@pytest.mark.parametrize(
+    ("address", "counted"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("not an address", "not an address"),
+        ("x" * 1000, "x" * 64),
+        ("", ""),
+    ],
+)
+def test_what_of_an_address_counts(address: str, counted: str) -> None:
+    assert network(address) == counted
+
+
+def test_any_characters_may_stand_in_a_user_agent() -> None:
+    assert Identifier(SECRET).pseudonym("192.0.2.1", "\udc80\xff\u20ac", "", NOW)

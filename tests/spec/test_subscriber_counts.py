@@ -1,0 +1,299 @@
+"""How many read a feed: the conventions of User-Agent counts, and what feedproxy makes of them, a promise a
+test."""
+
+import pytest
+
+from feedproxy.http.user_agent import compose
+from feedproxy.readers.count import SubscriberCounts
+from feedproxy.readers.identify import Identifier
+
+FEED = "https://example.com/feed.xml"
+HOUR, DAY = 3600.0, 86_400.0
+NOON = 1_795_176_000.0
+
+
+class Office:
+    """A proxy's counting, spoken to as readers would."""
+
+    def __init__(self, **options: int) -> None:
+        self.counts = SubscriberCounts(**options)
+        self.identifier = Identifier(b"a secret of the test's", period=options.get("window", 86_400))
+        self.now = NOON
+
+    def asks(
+        self, user_agent: str = "NetNewsWire", address: str = "192.0.2.1", *, user: str = "", feed: str = FEED
+    ) -> int:
+        """A request; says what the feed's count is then."""
+        self.counts.seen(
+            feed, self.identifier.pseudonym(address, user_agent, user, self.now), user_agent, self.now
+        )
+        return self.counts.total(feed, self.now)
+
+    def total(self, feed: str = FEED) -> int:
+        return self.counts.total(feed, self.now)
+
+
+def feedly(count: int) -> str:
+    return f"Feedly/1.0 (+http://www.feedly.com/fetcher.html; {count} subscribers; like FeedFetcher-Google)"
+
+
+def feedbin(count: int, feed_id: int) -> str:
+    return f"Feedbin feed-id:{feed_id} - {count} subscribers"
+
+
+@pytest.fixture
+def office() -> Office:
+    return Office()
+
+
+# -- direct readers
+
+
+def test_a_feed_nobody_has_asked_for_has_no_subscribers(office: Office) -> None:
+    assert office.total() == 0
+
+
+def test_whoever_asks_now_is_included(office: Office) -> None:
+    assert office.asks() == 1
+
+
+def test_a_reader_who_asks_again_is_no_second_reader(office: Office) -> None:
+    for _ in range(50):
+        office.asks()
+        office.now += 60
+
+    assert office.total() == 1
+
+
+def test_readers_at_different_addresses_are_different_readers(office: Office) -> None:
+    office.asks(address="192.0.2.1")
+
+    assert office.asks(address="192.0.2.2") == 2
+
+
+def test_two_programs_at_one_address_are_two_readers(office: Office) -> None:
+    office.asks("NetNewsWire")
+
+    assert office.asks("Miniflux/2.2.0") == 2
+
+
+def test_a_user_who_has_signed_in_is_one_reader_wherever_he_is(office: Office) -> None:
+    office.asks(address="192.0.2.1", user="ann")
+
+    assert office.asks(address="198.51.100.7", user="ann") == 1
+    assert office.asks(address="198.51.100.7", user="bob") == 2
+
+
+def test_an_ipv6_reader_stays_one_reader_when_he_changes_the_last_half_of_his_address(office: Office) -> None:
+    office.asks(address="2001:db8:1:2:aaaa::1")
+
+    assert office.asks(address="2001:db8:1:2:bbbb::2") == 1
+    assert office.asks(address="2001:db8:1:3::1") == 2
+
+
+def test_each_feed_has_its_own_count(office: Office) -> None:
+    office.asks(feed="https://example.com/a")
+    office.asks(feed="https://example.com/b", address="192.0.2.2")
+
+    assert office.total("https://example.com/a") == office.total("https://example.com/b") == 1
+
+
+def test_a_reader_counts_within_the_window_and_no_longer(office: Office) -> None:
+    office.asks()
+
+    office.now += DAY - 1
+    assert office.total() == 1
+    office.now += 1
+    assert office.total() == 0
+
+
+def test_the_window_begins_anew_with_every_request(office: Office) -> None:
+    office.asks()
+    office.now += 23 * HOUR
+    office.asks()
+    office.now += 23 * HOUR
+
+    assert office.total() == 1
+
+
+def test_the_window_is_an_option() -> None:
+    office = Office(window=600)
+    office.asks()
+
+    office.now += 599
+    assert office.total() == 1
+    office.now += 1
+    assert office.total() == 0
+
+
+def test_a_new_key_does_not_count_a_reader_twice(office: Office) -> None:
+    for _ in range(24 * 7):
+        assert office.asks() == 1
+        office.now += HOUR
+
+
+def test_a_new_key_keeps_the_readers_who_have_not_asked_since(office: Office) -> None:
+    office.now = NOON + 11 * HOUR
+    office.asks(address="192.0.2.1")
+    office.asks(address="192.0.2.2")
+    office.now += 2 * HOUR  # past midnight
+
+    assert office.asks(address="192.0.2.1") == 2
+
+
+# -- claims
+
+
+def test_a_fetcher_counts_for_as_many_as_it_claims(office: Office) -> None:
+    assert office.asks(feedly(457)) == 457
+
+
+def test_a_request_that_carries_a_claim_is_no_direct_reader(office: Office) -> None:
+    office.asks(feedly(457))
+
+    assert office.counts.view(FEED, office.now).direct == 0
+
+
+def test_claims_and_direct_readers_add_up(office: Office) -> None:
+    office.asks(feedly(457))
+    office.asks(feedbin(142, 1))
+
+    assert office.asks("NetNewsWire") == 457 + 142 + 1
+
+
+def test_a_fetcher_that_polls_from_many_addresses_counts_once(office: Office) -> None:
+    for host in range(1, 30):
+        office.asks(feedly(457), address=f"192.0.2.{host}")
+
+    assert office.total() == 457
+
+
+def test_the_largest_current_claim_of_a_fetcher_counts(office: Office) -> None:
+    office.asks(feedly(457))
+    office.asks("Feedly/1.0 (poller; 131 subscribers;)")
+
+    assert office.asks(feedly(462)) == 462
+
+
+def test_a_larger_claim_counts_until_it_is_no_longer_current(office: Office) -> None:
+    office.asks(feedly(30))
+    office.now += HOUR
+    assert office.asks(feedly(25)) == 30
+
+    office.now += 23 * HOUR
+    assert office.total() == 25
+    office.now += HOUR
+    assert office.total() == 0
+
+
+def test_several_strings_of_one_service_are_one_audience(office: Office) -> None:
+    office.asks("NewsBlur Feed Fetcher - 27 subscribers - https://www.newsblur.com/site/7704055/name")
+
+    assert (
+        office.asks("NewsBlur Page Fetcher - 27 subscribers - https://www.newsblur.com/site/7704055/name")
+        == 27
+    )
+
+
+def test_several_feed_ids_of_one_service_are_several_audiences(office: Office) -> None:
+    office.asks(feedbin(142, feed_id=1))
+
+    assert office.asks(feedbin(7, feed_id=2)) == 149
+
+
+def test_a_claim_of_nobody_counts_nobody(office: Office) -> None:
+    assert office.asks(feedly(0)) == 0
+
+
+# -- caps and jumps
+
+
+def test_a_claim_is_capped() -> None:
+    assert Office(claim_max=1000).asks(feedly(50_000)) == 1000
+
+
+def test_the_cap_holds_for_all_feed_ids_of_a_fetcher_together() -> None:
+    office = Office(claim_max=1000)
+    for feed_id in range(20):
+        office.asks(feedbin(900, feed_id))
+
+    assert office.total() == 1000
+
+
+def test_a_sudden_jump_is_held_back(office: Office) -> None:
+    office.asks(feedly(20))
+    office.now += 600
+
+    assert office.asks(feedly(1_000_000)) == 20
+
+
+def test_a_jump_that_is_confirmed_an_hour_later_is_believed(office: Office) -> None:
+    office.asks(feedly(20))
+    office.asks(feedly(500))
+    office.now += HOUR - 1
+    assert office.asks(feedly(505)) == 20
+    office.now += 1
+
+    assert office.asks(feedly(510)) == 510
+
+
+def test_a_jump_that_is_not_repeated_is_never_believed(office: Office) -> None:
+    office.asks(feedly(20))
+    office.asks(feedly(1_000_000))
+    for _ in range(72):
+        office.now += HOUR
+        assert office.asks(feedly(21)) <= 21
+
+
+def test_a_claim_that_grows_as_feeds_do_is_believed_at_once(office: Office) -> None:
+    office.asks(feedly(20))
+
+    assert office.asks(feedly(200)) == 200
+
+
+def test_many_small_jumps_within_an_hour_are_one_large_jump(office: Office) -> None:
+    for power in range(7):
+        office.asks(feedly(10**power))
+        office.now += 60
+
+    assert office.total() == 10
+
+
+def test_a_confirmation_is_not_the_door_for_a_larger_jump(office: Office) -> None:
+    office.asks(feedly(20))
+    office.asks(feedly(500))
+    office.now += HOUR
+
+    assert office.asks(feedly(1_000_000)) == 20
+
+
+def test_what_is_held_back_is_shown_apart(office: Office) -> None:
+    office.asks(feedly(20))
+    office.asks(feedly(500))
+
+    (claim,) = office.counts.view(FEED, office.now).claims
+    assert (claim.fetcher, claim.count, claim.held_back) == ("feedly", 20, 500)
+
+
+def test_holding_back_can_be_switched_off() -> None:
+    office = Office(claim_jump=0)
+    office.asks(feedly(1))
+
+    assert office.asks(feedly(100_000)) == 100_000
+
+
+# -- told upstream
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(0, "(+https://example.com/; feed-id=9a)"), (1, "; 1 subscriber;"), (2, "; 2 subscribers;")],
+)
+def test_the_count_is_told_in_words(count: int, said: str) -> None:
+    assert said in compose("1.0", "https://example.com/", count, "9a")
+
+
+def test_one_feedproxy_behind_another_passes_its_count_on(office: Office) -> None:
+    office.asks("curl/8.5.0")
+
+    assert office.asks(compose("1.0", "https://office.example/", 12, "9a")) == 13
