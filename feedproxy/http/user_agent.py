@@ -25,8 +25,7 @@ COUNT_MAX = 10**12
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """So many subscribers, says this fetcher, has the feed that it calls `feed_id` (empty where it does not
-    say)."""
+    """So many subscribers, says this fetcher, has the feed it calls `feed_id` (empty: it does not say)."""
 
     fetcher: str
     count: int
@@ -50,9 +49,9 @@ _NAME_END = re.compile(r"[/(;,]|\s-\s|\sfeed-?id\b", re.IGNORECASE)
 _COMMENT = re.compile(r"\(([^()]*)")
 _PRODUCT = re.compile(r"([A-Za-z][\w.-]*)/")
 _PLATFORM = re.compile(
-    r"(compatible|x11|u|wayland|linux|windows|win64|macintosh|intel|ppc|android|iphone|ipad|ipod|cpu|cros|mobile|"
-    r"msie|trident|mozilla|khtml|rv:|wow64|x64|x86|arm|ubuntu|fedora|freebsd|openbsd|like|robot|b$|[a-z]{2}-[a-z]{2}$|"
-    r"\+?https?:|\d)",
+    r"(?:(?:compatible|x11|u|b|robot|wayland|linux|windows|win64|wow64|x64|x86\w*|arm\w*|macintosh|intel|ppc|android|"
+    r"iphone|ipad|ipod|cpu|cros|mobile|msie|trident|mozilla|khtml|like|ubuntu|fedora|freebsd|openbsd)(?![\w.-])|"
+    r"[a-z]{2}-[a-z]{2}$|rv:|\+?https?:|\d)",
     re.IGNORECASE,
 )
 _ENGINES = frozenset({"mozilla", "applewebkit", "gecko", "version", "mobile", "safari", "chrome"})
