@@ -60,6 +60,8 @@ def hold(
     quiet = _quiet(schedule, end, skip_max)
     if max(end, quiet.until if quiet else end) < now:
         quiet = _quiet(schedule, now, skip_max) or quiet
+    if longest is None and quiet and quiet.until <= now:
+        return None  # a stretch that is over held the copy and gave it no lifetime
     return quiet or longest
 
 
@@ -145,8 +147,8 @@ def _quiet(schedule: Schedule, instant: Instant, skip_max: Seconds) -> Hold | No
     kind = "skip-days" if day in schedule.skip_days else "skip-hours"
     words = "skipDays" if kind == "skip-days" else "skipHours"
     moment = datetime.fromtimestamp(until, UTC)
-    capped = " at most" if until < end else ""
-    return Hold(until, kind, f"{words}: not to be read{capped} until {moment:%a %H:%M} GMT")
+    capped = ", where our patience ends" if until < end else ""
+    return Hold(until, kind, f"{words}: not to be read until {moment:%a %H:%M} GMT{capped}")
 
 
 @lru_cache(maxsize=1024)

@@ -168,7 +168,7 @@ def children(element: Element) -> Iterator[tuple[str, str, Element]]:
 def text_of(element: Element) -> str:
     """All character data within, without white space around it; CDATA counts, comments do not.
 
-    A reference to an entity of HTML (feeds of RSS 0.91 take them from a DTD that is not read) is its character.
+    An entity of HTML (RSS 0.91 has them from a DTD, which is not read) counts as its character.
     """
     if len(element) == 0:
         return (element.text or "").strip()

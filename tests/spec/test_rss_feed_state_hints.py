@@ -1,0 +1,424 @@
+"""RSS Feed State, "Syndication Hints": skipHours, skipDays, TTL, syndication module. A test per promise."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from feedproxy.clock import Instant
+from feedproxy.feed.channel import Period, Schedule
+from feedproxy.feed.read import read
+from feedproxy.feed.schedule import Hold, hold, is_skipped, next_update, skipped_until
+
+HOUR = 3600.0
+DAY = 24 * HOUR
+
+
+def at(text: str) -> Instant:
+    """GMT. 16 November 2026 is a Monday."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+def schedule_of(hints: str, *, before: str = "", item: str = "") -> Schedule:
+    """What is read from an RSS feed with these elements in its channel."""
+    body = (
+        '<rss version="2.0" xmlns:sy="http://purl.org/rss/1.0/modules/syndication/"><channel><title>t</title>'
+        f"{hints}<item><title>stuff</title>{item}</item></channel></rss>{before}"
+    )
+    channel = read(body.encode(), "text/xml")
+    assert channel is not None
+    return channel.schedule
+
+
+def held(
+    schedule: Schedule,
+    fetched: str,
+    *,
+    now: str | None = None,
+    expires: Instant | None = None,
+    hint_max: float = DAY,
+    skip_max: float = 3 * DAY,
+) -> Hold | None:
+    base = at(fetched)
+    moment = at(now) if now else base
+    return hold(schedule, base=base, expires=expires, now=moment, hint_max=hint_max, skip_max=skip_max)
+
+
+def hours(*numbers: int) -> str:
+    return "<skipHours>" + "".join(f"<hour>{number}</hour>" for number in numbers) + "</skipHours>"
+
+
+def days(*names: str) -> str:
+    return "<skipDays>" + "".join(f"<day>{name}</day>" for name in names) + "</skipDays>"
+
+
+# skipHours and skipDays
+
+
+SAMPLE = schedule_of(hours(6, 7, 8, 9, 10, 11) + days("Sunday"))
+
+
+def test_the_sample_is_not_polled_from_6_am_until_noon_gmt() -> None:
+    """ "not to poll the RSS feed during the six hours from 6AM GMT to 11AM GMT (until noon)" """
+    assert not is_skipped(SAMPLE, at("2026-11-17T05:59:59"))
+    assert is_skipped(SAMPLE, at("2026-11-17T06:00"))
+    assert is_skipped(SAMPLE, at("2026-11-17T11:59:59"))
+    assert not is_skipped(SAMPLE, at("2026-11-17T12:00"))
+
+
+def test_the_sample_is_not_polled_the_entire_day_of_sunday() -> None:
+    """ "and neither to poll the entire day of Sunday" """
+    assert not is_skipped(SAMPLE, at("2026-11-21T23:59:59"))
+    assert is_skipped(SAMPLE, at("2026-11-22T00:00"))
+    assert is_skipped(SAMPLE, at("2026-11-22T23:59:59"))
+    assert not is_skipped(SAMPLE, at("2026-11-23T00:00"))
+
+
+def test_a_copy_is_held_over_skipped_hours_and_asked_for_when_they_end() -> None:
+    found = held(SAMPLE, "2026-11-17T05:30", now="2026-11-17T06:00", expires=at("2026-11-17T05:50"))
+
+    assert found is not None
+    assert (found.until, found.detail) == (at("2026-11-17T12:00"), "skip-hours")
+    assert "12:00 GMT" in found.words
+
+
+def test_before_a_skipped_hour_begins_nothing_is_held() -> None:
+    assert held(SAMPLE, "2026-11-17T05:30", now="2026-11-17T05:59", expires=at("2026-11-17T05:50")) is None
+
+
+def test_after_a_skipped_hour_ends_nothing_is_held() -> None:
+    assert held(SAMPLE, "2026-11-17T05:30", now="2026-11-17T12:00", expires=at("2026-11-17T05:50")) is None
+
+
+def test_a_lifetime_that_ends_in_a_skipped_hour_is_known_beforehand_to_last_until_its_end() -> None:
+    found = held(SAMPLE, "2026-11-17T05:30", expires=at("2026-11-17T06:30"))
+
+    assert found is not None
+    assert found.until == at("2026-11-17T12:00")
+
+
+def test_a_copy_got_within_a_skipped_hour_is_held_to_its_end_and_has_its_usual_lifetime_then() -> None:
+    held_on = held(SAMPLE, "2026-11-17T11:59")
+    afterwards = held(SAMPLE, "2026-11-17T11:59", now="2026-11-17T12:00")
+
+    assert held_on is not None
+    assert held_on.until == at("2026-11-17T12:00")
+    assert afterwards is None
+
+
+def test_every_second_hour_makes_gaps_of_one_hour() -> None:
+    """ "A technique I once used … was to put every second hour." """
+    schedule = schedule_of(hours(*range(0, 24, 2)))
+
+    for hour in range(24):
+        moment = at("2026-11-17T00:30") + hour * HOUR
+        expected = None if hour % 2 else moment + HOUR / 2
+        assert skipped_until(schedule, moment, 3 * DAY) == expected
+
+
+def test_skipped_hours_run_on_over_midnight() -> None:
+    schedule = schedule_of(hours(22, 23, 0, 1))
+
+    assert skipped_until(schedule, at("2026-11-17T22:00"), 3 * DAY) == at("2026-11-18T02:00")
+    assert skipped_until(schedule, at("2026-11-18T00:30"), 3 * DAY) == at("2026-11-18T02:00")
+
+
+def test_hour_23_alone_ends_at_midnight() -> None:
+    assert skipped_until(schedule_of(hours(23)), at("2026-11-17T23:59:59"), 3 * DAY) == at("2026-11-18T00:00")
+
+
+def test_a_weekend_is_held_from_saturday_until_monday() -> None:
+    found = held(schedule_of(days("Saturday", "Sunday")), "2026-11-21T09:00")
+
+    assert found is not None
+    assert (found.until, found.detail) == (at("2026-11-23T00:00"), "skip-days")
+    assert "Mon 00:00 GMT" in found.words
+
+
+def test_a_weekend_and_the_hours_at_its_edges_are_one_stretch() -> None:
+    found = held(schedule_of(days("Saturday", "Sunday") + hours(22, 23, 0, 1)), "2026-11-20T22:30")
+
+    assert found is not None
+    assert (found.until, found.detail) == (at("2026-11-23T02:00"), "skip-hours")
+
+
+@pytest.mark.parametrize(
+    ("inside", "end"),
+    [
+        ("2026-11-30T23:30", "2026-12-01T01:00"),
+        ("2026-12-31T23:30", "2027-01-01T01:00"),
+        ("2028-02-28T23:30", "2028-02-29T01:00"),
+        ("2028-02-29T23:30", "2028-03-01T01:00"),
+        ("2027-02-28T23:30", "2027-03-01T01:00"),
+    ],
+)
+def test_stretches_cross_the_ends_of_months_and_years_and_leap_days(inside: str, end: str) -> None:
+    assert skipped_until(schedule_of(hours(23, 0)), at(inside), 3 * DAY) == at(end)
+
+
+def test_hour_24_is_midnight() -> None:
+    assert schedule_of(hours(24)).skip_hours == {0}
+    assert schedule_of(hours(0, 24)).skip_hours == {0}
+
+
+def test_hours_may_be_padded_and_repeated() -> None:
+    schedule = schedule_of("<skipHours><hour>06</hour><hour> 7 </hour><hour>7</hour></skipHours>")
+
+    assert schedule.skip_hours == {6, 7}
+    assert schedule.notes == ()
+
+
+@pytest.mark.parametrize("wrong", ["-1", "25", "noon", "", "6-11", "6.5.1", "٦"])
+def test_what_is_no_hour_is_ignored_and_noted(wrong: str) -> None:
+    schedule = schedule_of(f"<skipHours><hour>{wrong}</hour><hour>3</hour></skipHours>")
+
+    assert schedule.skip_hours == {3}
+    assert len(schedule.notes) == 1
+
+
+def test_all_24_hours_are_nonsense() -> None:
+    schedule = schedule_of(hours(*range(24)))
+
+    assert schedule.skip_hours == frozenset()
+    assert schedule.notes == ("skipHours names all 24 hours",)
+    assert held(schedule, "2026-11-17T06:00") is None
+
+
+def test_all_7_days_are_nonsense() -> None:
+    schedule = schedule_of(days("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"))
+
+    assert schedule.skip_days == frozenset()
+    assert schedule.notes == ("skipDays names all 7 days",)
+    assert held(schedule, "2026-11-17T06:00") is None
+
+
+@pytest.mark.parametrize("written", ["Sunday", "sunday", "SUNDAY", " Sunday ", "Sun", "sun.", "Sund"])
+def test_names_of_days_count_in_any_case_and_cut_short(written: str) -> None:
+    schedule = schedule_of(days(written))
+
+    assert schedule.skip_days == {6}
+    assert schedule.notes == ()
+
+
+@pytest.mark.parametrize("wrong", ["Sonntag", "dimanche", "Su", "7", "weekend", ""])
+def test_what_is_no_english_day_is_ignored_and_noted(wrong: str) -> None:
+    schedule = schedule_of(days(wrong, "Monday"))
+
+    assert schedule.skip_days == {0}
+    assert len(schedule.notes) == 1
+
+
+def test_a_skipped_stretch_counts_for_so_long_from_its_beginning_and_no_longer() -> None:
+    schedule = schedule_of(days("Monday", "Tuesday", "Wednesday", "Thursday", "Friday"))
+
+    early = held(schedule, "2026-11-16T08:00")
+    late = held(schedule, "2026-11-18T23:00", now="2026-11-19T00:00")
+
+    assert early is not None
+    assert early.until == at("2026-11-19T00:00")  # 72 hours after Monday 00:00
+    assert late is None
+
+
+# ttl
+
+
+def test_the_sample_with_a_ttl_of_120_is_kept_for_two_hours() -> None:
+    """ "an RSS feed that sets the refresh hint to two hours" """
+    found = held(schedule_of("<ttl>120</ttl>"), "2026-11-17T08:00")
+
+    assert found == Hold(at("2026-11-17T10:00"), "ttl-hint", "ttl of 120 minutes")
+
+
+def test_when_the_ttl_is_exceeded_the_time_of_the_copy_is_over() -> None:
+    """ "it only needs to refresh from source when the TTL is exceeded" """
+    found = held(schedule_of("<ttl>120</ttl>"), "2026-11-17T08:00", now="2026-11-17T15:00")
+
+    assert found is not None
+    assert found.until == at("2026-11-17T10:00")
+
+
+def test_a_ttl_holds_the_copy_on_where_the_lifetime_of_http_has_ended() -> None:
+    found = held(schedule_of("<ttl>120</ttl>"), "2026-11-17T08:00", expires=at("2026-11-17T08:05"))
+
+    assert found is not None
+    assert found.until == at("2026-11-17T10:00")
+
+
+def test_a_ttl_that_ends_before_http_lets_it_adds_nothing() -> None:
+    assert held(schedule_of("<ttl>120</ttl>"), "2026-11-17T08:00", expires=at("2026-11-17T10:00")) is None
+
+
+def test_a_ttl_counts_from_when_the_copy_was_got_and_not_from_now() -> None:
+    schedule = schedule_of("<ttl>120</ttl>")
+
+    assert held(schedule, "2026-11-17T08:00", now="2026-11-17T09:59") == held(schedule, "2026-11-17T08:00")
+
+
+@pytest.mark.parametrize("wrong", ["0", "-60", "never", "", "1e3", "0.5", "<b/>"])
+def test_a_ttl_that_is_no_number_above_0_is_ignored_and_noted(wrong: str) -> None:
+    schedule = schedule_of(f"<ttl>{wrong}</ttl>")
+
+    assert schedule.ttl is None
+    assert len(schedule.notes) == 1
+    assert held(schedule, "2026-11-17T08:00") is None
+
+
+@pytest.mark.parametrize("written", ["60", " 60\n", "060", "+60", "60.0", "<![CDATA[60]]>", "6<!-- -->0"])
+def test_a_ttl_that_can_mean_one_thing_only_is_understood(written: str) -> None:
+    assert schedule_of(f"<ttl>{written}</ttl>").ttl == 60
+
+
+def test_of_two_ttls_the_first_that_makes_sense_counts() -> None:
+    schedule = schedule_of("<ttl>0</ttl><ttl>30</ttl><ttl>120</ttl>")
+
+    assert schedule.ttl == 30
+    assert len(schedule.notes) == 2
+
+
+@pytest.mark.parametrize("minutes", [1441, 100_000, 10**17])
+def test_a_hint_reaches_no_further_than_its_cap(minutes: int) -> None:
+    found = held(schedule_of(f"<ttl>{minutes}</ttl>"), "2026-11-17T08:00")
+
+    assert found is not None
+    assert found.until == at("2026-11-18T08:00")
+
+
+def test_a_ttl_that_ends_in_a_skipped_hour_lasts_until_that_ends() -> None:
+    found = held(schedule_of("<ttl>60</ttl>" + hours(6, 7)), "2026-11-17T05:30")
+
+    assert found is not None
+    assert (found.until, found.detail) == (at("2026-11-17T08:00"), "skip-hours")
+
+
+def test_a_ttl_that_ends_behind_a_skipped_hour_is_not_touched_by_it() -> None:
+    found = held(schedule_of("<ttl>180</ttl>" + hours(6, 7)), "2026-11-17T05:30", now="2026-11-17T06:30")
+
+    assert found is not None
+    assert (found.until, found.detail) == (at("2026-11-17T08:30"), "ttl-hint")
+
+
+def test_a_ttl_in_an_item_or_a_comment_or_quoted_is_no_hint() -> None:
+    assert schedule_of("<!-- <ttl>5</ttl> -->", item="<ttl>6</ttl>").ttl is None
+    assert schedule_of("<description><![CDATA[<ttl>5</ttl>]]></description>").ttl is None
+    assert schedule_of("<image><ttl>5</ttl></image>").ttl is None
+
+
+# the syndication module
+
+
+def test_the_sample_is_updated_twice_an_hour_counted_from_its_base() -> None:
+    schedule = schedule_of(
+        "<sy:updatePeriod>hourly</sy:updatePeriod><sy:updateFrequency>2</sy:updateFrequency>"
+        "<sy:updateBase>2000-01-01T12:00+00:00</sy:updateBase>"
+    )
+
+    assert schedule == Schedule(period=Period.HOURLY, frequency=2, base=at("2000-01-01T12:00"))
+    found = held(schedule, "2026-11-17T08:10")
+    assert found is not None
+    assert (found.until, found.detail) == (at("2026-11-17T08:30"), "sy-hint")
+
+
+def test_without_a_base_the_schedule_counts_from_the_fetch() -> None:
+    schedule = schedule_of(
+        "<sy:updatePeriod>daily</sy:updatePeriod><sy:updateFrequency>4</sy:updateFrequency>"
+    )
+
+    assert next_update(schedule, at("2026-11-17T08:10")) == at("2026-11-17T14:10")
+
+
+def test_period_is_daily_and_frequency_1_where_they_are_left_out() -> None:
+    assert schedule_of("<sy:updateFrequency>3</sy:updateFrequency>").period is Period.DAILY
+    assert schedule_of("<sy:updatePeriod>weekly</sy:updatePeriod>").frequency == 1
+
+
+def test_the_period_counts_in_any_case() -> None:
+    assert schedule_of("<sy:updatePeriod> HOURLY </sy:updatePeriod>").period is Period.HOURLY
+
+
+def test_an_unknown_period_makes_the_schedule_none() -> None:
+    schedule = schedule_of("<sy:updatePeriod>minutely</sy:updatePeriod>")
+
+    assert schedule.period is None
+    assert len(schedule.notes) == 1
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "often"])
+def test_a_frequency_that_is_no_positive_number_is_ignored_and_noted(wrong: str) -> None:
+    schedule = schedule_of(
+        f"<sy:updatePeriod>hourly</sy:updatePeriod><sy:updateFrequency>{wrong}</sy:updateFrequency>"
+    )
+
+    assert (schedule.period, schedule.frequency) == (Period.HOURLY, 1)
+    assert len(schedule.notes) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong", ["yesterday", "2000-13-01T00:00", "0001-01-01T00:00+14:00", "9999-12-31T23:59"]
+)
+def test_a_base_that_is_no_date_is_ignored_and_noted(wrong: str) -> None:
+    schedule = schedule_of(f"<sy:updatePeriod>daily</sy:updatePeriod><sy:updateBase>{wrong}</sy:updateBase>")
+
+    assert schedule.base is None
+    assert len(schedule.notes) == 1
+
+
+def test_a_base_with_an_offset_is_understood() -> None:
+    schedule = schedule_of(
+        "<sy:updatePeriod>daily</sy:updatePeriod><sy:updateBase>2004-02-10T17:10:15+01:00</sy:updateBase>"
+    )
+
+    assert schedule.base == at("2004-02-10T16:10:15")
+
+
+@pytest.mark.parametrize(
+    ("period", "frequency", "base", "after", "update"),
+    [
+        (Period.DAILY, 1, "2000-01-01T12:00", "2026-11-17T11:59", "2026-11-17T12:00"),
+        (Period.DAILY, 1, "2000-01-01T12:00", "2026-11-17T12:00", "2026-11-18T12:00"),
+        (Period.DAILY, 1, "2030-01-01T12:00", "2026-11-17T11:59", "2026-11-17T12:00"),
+        (Period.WEEKLY, 1, "2000-01-01T00:00", "2026-11-17T00:00", "2026-11-21T00:00"),
+        (Period.MONTHLY, 1, "2000-01-01T00:00", "2028-02-10T00:00", "2028-03-01T00:00"),
+        (Period.MONTHLY, 1, "2000-01-31T00:00", "2027-02-10T00:00", "2027-02-28T00:00"),
+        (Period.MONTHLY, 1, "2000-01-31T00:00", "2028-02-28T12:00", "2028-02-29T00:00"),
+        (Period.MONTHLY, 2, "2000-01-01T00:00", "2027-02-10T00:00", "2027-02-15T00:00"),
+        (Period.YEARLY, 1, "2000-02-29T00:00", "2027-01-01T00:00", "2027-02-28T00:00"),
+        (Period.YEARLY, 1, "2000-02-29T00:00", "2028-02-28T12:00", "2028-02-29T00:00"),
+        (Period.YEARLY, 1, "2000-07-01T00:00", "2026-11-17T00:00", "2027-07-01T00:00"),
+        (Period.MONTHLY, 1, None, "2027-01-31T06:00", "2027-02-28T06:00"),
+        (Period.YEARLY, 1, None, "2028-02-29T06:00", "2029-02-28T06:00"),
+    ],
+)
+def test_updates_come_by_the_calendar(
+    period: Period, frequency: int, base: str | None, after: str, update: str
+) -> None:
+    schedule = Schedule(period=period, frequency=frequency, base=at(base) if base else None)
+
+    assert next_update(schedule, at(after)) == at(update)
+
+
+def test_of_ttl_and_syndication_module_the_later_end_holds() -> None:
+    daily = "<sy:updatePeriod>daily</sy:updatePeriod>"
+
+    long = held(schedule_of("<ttl>15</ttl>" + daily), "2026-11-17T08:00")
+    short = held(schedule_of("<ttl>90</ttl><sy:updatePeriod>hourly</sy:updatePeriod>"), "2026-11-17T08:00")
+
+    assert long is not None
+    assert (long.until, long.detail) == (at("2026-11-18T08:00"), "sy-hint")
+    assert short is not None
+    assert (short.until, short.detail) == (at("2026-11-17T09:30"), "ttl-hint")
+
+
+def test_updates_once_a_year_hold_no_longer_than_the_cap() -> None:
+    found = held(schedule_of("<sy:updatePeriod>yearly</sy:updatePeriod>"), "2026-11-17T08:00")
+
+    assert found is not None
+    assert found.until == at("2026-11-18T08:00")
+
+
+def test_a_schedule_of_cdf_holds_for_its_interval() -> None:
+    found = held(Schedule(interval=2 * HOUR), "2026-11-17T08:00")
+
+    assert found == Hold(at("2026-11-17T10:00"), "cdf-hint", "CDF schedule of 120 minutes")
+
+
+def test_a_feed_without_hints_holds_nothing() -> None:
+    assert held(Schedule(), "2026-11-17T08:00") is None
