@@ -13,8 +13,6 @@ from typing import Any, Protocol
 def option(default: Any, text: str, *, choices: tuple[str, ...] = (), per_feed: bool = False) -> Any:
     """One option: its default, its sentence, its permitted values, and whether a rule may override it."""
     metadata = {"text": text, "choices": choices, "per_feed": per_feed}
-    if isinstance(default, tuple):
-        return field(default=default, metadata=metadata)
     return field(default=default, metadata=metadata)
 
 
@@ -169,7 +167,7 @@ def per_feed_names() -> list[str]:
 
 def from_options(values: Mapping[str, Any]) -> Settings:
     """Settings from option values; names that are missing keep their defaults, unknown ones are passed over."""
-    known = {}
+    known: dict[str, Any] = {}
     for each in fields(Settings):
         if each.name in values:
             value = values[each.name]

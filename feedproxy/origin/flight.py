@@ -13,6 +13,9 @@ class Flights[Key, Result]:
     def __len__(self) -> int:
         return len(self._under_way)
 
+    def __contains__(self, key: Key) -> bool:
+        return key in self._under_way
+
     def join(self, key: Key, start: Callable[[], Awaitable[Result]]) -> tuple[asyncio.Task[Result], bool]:
         """The task under way for this key, or a new one; and whether it was joined."""
         if (task := self._under_way.get(key)) is not None:

@@ -81,7 +81,7 @@ def prepare(response: Response, settings: Settings, *, self_href: str, now: Inst
         return Prepared(Content(raw.bodies, tag=tag, last_modified=last_modified, feed=True), channel)
     media_type = declared
     if settings.feed_usm:
-        media_type = usm.media_type(channel, declared, identity, rdf_media_type=settings.rdf_media_type)
+        media_type = usm.media_type(channel, declared, identity[:64], rdf_media_type=settings.rdf_media_type)
     edited = usm.self_link(
         identity,
         channel,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from feedproxy.cache.freshness import Freshness, Source
 from feedproxy.cache.status import CacheStatus, append
 from feedproxy.cache.stored import StoredResponse
-from feedproxy.clock import Instant, Seconds
+from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError
 from feedproxy.http import byte_range, coding, negotiation, precondition
 from feedproxy.http.cache_control import CacheControl
@@ -45,16 +45,16 @@ def reply(
     now: Instant,
     decoded_max: int,
     state_freshness: bool = False,
-    surrogate: bool = False,
+    surrogate_key: str | None = None,
 ) -> Response:
     """The response for this request out of this stored response.
 
-    `state_freshness` says the remaining lifetime over the origin's own word, `surrogate` adds what a CDN in
+    `state_freshness` says the remaining lifetime over the origin's own word, `surrogate_key` adds what a CDN in
     front understands; both are reverse mode's.
     """
     selected = _select(stored, request, decoded_max)
     fields = selected.fields
-    fields = _state(fields, stored, freshness, over_origin=state_freshness, surrogate=surrogate)
+    fields = _state(fields, stored, freshness, over_origin=state_freshness, surrogate_key=surrogate_key)
     if "date" not in fields:
         # RFC 9110, section 6.6.1: a recipient with a clock that forwards a response without Date adds it.
         fields = fields.with_added("Date", format_http_date(stored.response_time))
@@ -87,15 +87,15 @@ def _select(stored: StoredResponse, request: Request, decoded_max: int) -> Selec
     if content.feed:
         fields = _last_modified(fields, content.last_modified)
     if content.tag is not None:
-        available = [name for name in coding.CODINGS if name in content.bodies]
-        if "identity" in content.bodies:
-            available.append("identity")
-        chosen = negotiation.choose_coding(accept_encoding, available) or available[-1] if available else None
-        if chosen is None:  # left as it came, in a coding of the origin's own
-            chosen = next(iter(content.bodies))
+        available = [name for name in (*coding.CODINGS, "identity") if name in content.bodies]
+        chosen = negotiation.choose_coding(accept_encoding, available)
+        if chosen is None:
+            # Nothing that is at hand was asked for: identity, or as the origin left it. RFC 9110, 12.5.3, prefers a
+            # response that the reader may not like to none.
+            chosen = "identity" if "identity" in content.bodies else next(iter(content.bodies))
         fields = _coded(fields.without(*DIGESTS), chosen)
-        tag = own_tag(content.tag, chosen)
-        return Selected(content.bodies[chosen], vary_on_coding(fields.with_field("ETag", tag.text)), tag)
+        ours = own_tag(content.tag, chosen)
+        return Selected(content.bodies[chosen], vary_on_coding(fields.with_field("ETag", ours.text)), ours)
     (label, body), *_ = content.bodies.items()
     fields = _coded(fields, label)
     tag = parse_tag(fields.get("etag") or "") if len(fields.get_all("etag")) == 1 else None
@@ -137,28 +137,26 @@ def vary_on_coding(fields: Fields) -> Fields:
 
 
 def _state(
-    fields: Fields, stored: StoredResponse, freshness: Freshness, *, over_origin: bool, surrogate: bool
+    fields: Fields, stored: StoredResponse, freshness: Freshness, *, over_origin: bool, surrogate_key: str | None
 ) -> Fields:
     """Say what remains of the hint where the origin said nothing, and in reverse mode where the option asks."""
-    hinted = freshness.source is Source.HINT or freshness.held is not None
-    silent = freshness.source is Source.HINT
-    if hinted and (silent or over_origin) and freshness.ttl >= 0:
-        # max-age counts from the origin's answer, so that max-age less Age is what remains.
-        total = int(freshness.age) + _remaining(freshness)
-        fields = fields.with_field("Cache-Control", f"max-age={total}")
-        if over_origin:
-            fields = fields.without("expires")
-    if surrogate and stored.content.feed:
-        if "cdn-cache-control" not in fields and (remaining := _remaining(freshness)) > 0:
-            fields = fields.with_added("CDN-Cache-Control", f"max-age={int(freshness.age) + remaining}")
+    # max-age counts from the origin's answer, so that max-age less Age is what remains.
+    total = f"max-age={int(freshness.age) + _remaining(freshness)}"
+    if freshness.source is Source.HINT or (over_origin and freshness.held is not None):
+        fields = fields.without("expires").with_field("Cache-Control", total)
+    if surrogate_key is not None and stored.content.feed:
+        # RFC 9213: a CDN in front keeps to the feed's own schedule, whatever browsers are told.
+        if "cdn-cache-control" not in fields and _remaining(freshness) > 0:
+            fields = fields.with_added("CDN-Cache-Control", total)
         if "surrogate-key" not in fields:
-            fields = fields.with_added("Surrogate-Key", "feed")
+            fields = fields.with_added("Surrogate-Key", f"feed-{surrogate_key}")
     return fields
 
 
-def _remaining(freshness: Freshness) -> Seconds:
-    ends = freshness.expires if freshness.held is None else max(freshness.expires, freshness.held.until)
-    return max(0, int(ends - (freshness.expires - freshness.ttl)))
+def _remaining(freshness: Freshness) -> int:
+    now = freshness.expires - freshness.ttl
+    until = freshness.expires if freshness.held is None else max(freshness.expires, freshness.held.until)
+    return max(0, int(until - now))
 
 
 def _precondition(stored: StoredResponse, request: Request, selected: Selected, now: Instant) -> object:
@@ -173,6 +171,7 @@ def _precondition(stored: StoredResponse, request: Request, selected: Selected, 
         stem=content.tag,
         last_modified=parse_http_date(last_modified) if last_modified else None,
         date=parse_http_date(date) if date else None,
+        now=now,
     )
 
 
@@ -197,9 +196,12 @@ def _range(stored: StoredResponse, request: Request, selected: Selected, fields:
     value = request.fields.get("range")
     if value is None or request.method != "GET":
         return None
-    last_modified = selected.fields.get("last-modified")
+    last_modified, date = selected.fields.get("last-modified"), fields.get("date")
     if not precondition.range_applies(
-        request.fields, selected.tag, parse_http_date(last_modified) if last_modified else None
+        request.fields,
+        selected.tag,
+        parse_http_date(last_modified) if last_modified else None,
+        parse_http_date(date) if date else None,
     ):
         return None
     length = len(selected.body)

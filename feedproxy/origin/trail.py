@@ -62,7 +62,7 @@ async def walk(fetcher: Fetching, request: Request, *, limit: int, exempt: bool)
         except Forbidden:
             return ended(Detail.FORBIDDEN_ADDRESS)
         except FeedproxyError as error:
-            return ended(Detail(error.detail))
+            return ended(next((each for each in Detail if each == error.detail), Detail.FETCH_ERROR))
         hops.append((last.response.status, there))
         visited.append(there)
         last = following

@@ -146,31 +146,45 @@ class Updates:
             # RFC 9110, 15.4.5: a 304 answers a conditional request; unasked it says nothing.
             error = BrokenMessage("the origin answered 304 to a request without conditions")
             return self._judged(errand, before, Outcome(error=error))
+        targeted = bool(errand.settings.upstream)
         freshened = validation.freshen(
-            errand.validate, fetched.response, request_time=fetched.request_time, response_time=fetched.response_time
+            errand.validate,
+            fetched.response,
+            fetched.request_time,
+            fetched.response_time,
+            request=errand.request.fields,
+            targeted=targeted,
         )
         if freshened is None:
             # RFC 9111, 4.3.4: the validator is not the stored one's, so nothing here can be freshened.
             return await self._attempt(replace(errand, validate=None), before)
-        resource = replace(
-            before,
-            variants=_with_variant(before.variants, freshened),
-            failures=Failures(),
-            sighting=_sighted(before, walked, Outcome(304, channel=before.channel), self._clock.now(), errand.settings),
-        )
-        return Landed(resource, freshened, stored=True, fwd_status=304, words="the origin confirmed the copy")
+        now = self._clock.now()
+        sighting = _sighted(before, walked, Outcome(304, channel=before.channel), now, errand.settings)
+        resource = replace(before, failures=Failures(), sighting=sighting)
+        # The 304 may say that what it confirms is not to be stored any more.
+        stores = isinstance(self._may_store(errand, Response(200, freshened.fields)), storing.Store)
+        resource = _with(resource, freshened, errand) if stores else _without(resource, errand)
+        return Landed(resource, freshened, stores, fwd_status=304, words="the origin confirmed the copy")
+
+    def _may_store(self, errand: Errand, response: Response) -> storing.Storing:
+        targeted = bool(errand.settings.upstream)
+        return storing.may_store(errand.request, response, now=self._clock.now(), targeted=targeted)
 
     def _head(self, errand: Errand, before: Resource, fetched: Fetched) -> Landed:
         """A HEAD's answer is passed on, and tells whether the copy is still good (RFC 9111, 4.3.5)."""
         answer = self._stored(errand, fetched, Prepared(Content({"identity": b""})))
-        variants = before.variants
-        selected = variation.choose(variants, errand.request, own_agent=errand.own_agent)
+        resource = before
+        selected = variation.choose(before.variants, errand.request.fields, own_agent=errand.own_agent)
         if selected is not None and fetched.response.status == 200:
             updated = validation.apply_head(
-                selected, fetched.response, request_time=fetched.request_time, response_time=fetched.response_time
+                selected,
+                fetched.response,
+                fetched.request_time,
+                fetched.response_time,
+                request=errand.request.fields,
+                targeted=bool(errand.settings.upstream),
             )
-            variants = _with_variant(variants, updated or replace(selected, invalid=True))
-        resource = replace(before, variants=variants)
+            resource = _with(before, updated or replace(selected, invalid=True), errand)
         return Landed(resource, answer, fwd_status=fetched.response.status)
 
     def _oversized(self, errand: Errand, before: Resource, answer: Oversized) -> Landed:
@@ -199,9 +213,12 @@ class Updates:
             empty=prepared.empty,
             html=prepared.html,
             page=prepared.page,
+            broken=walked.broken if before.channel is not None else None,
         )
-        sighting = _sighted(before, walked, outcome, now, errand.settings)
-        landed = self._judged(errand, replace(before, sighting=sighting), outcome, self._stored(errand, fetched, prepared))
+        landed = self._judged(errand, before, outcome, self._stored(errand, fetched, prepared))
+        if landed.kept is None:
+            sighting = _sighted(before, walked, outcome, now, errand.settings)
+            landed = replace(landed, resource=replace(landed.resource, sighting=sighting))
         return replace(landed, set_cookie=tuple(response.fields.get_all("set-cookie")))
 
     def _relocated(
@@ -254,7 +271,8 @@ class Updates:
         """What becomes of the outcome, in one value."""
         now = self._clock.now()
         verdict = guard.judge(before, outcome, now, errand.settings)
-        not_before = planner.retry_after(outcome.fields, now) if outcome.status in (429, 503) else None
+        bad = outcome.status is not None and outcome.status >= 400
+        not_before = planner.retry_after(outcome.fields, now) if bad else None
         fwd_status = outcome.status
         match verdict:
             case Keep(detail, _, words, new_shape):
@@ -265,6 +283,10 @@ class Updates:
                 )
             case Pass(words, fault, new_shape):
                 resource = replace(before, new_shape=new_shape)
+                if outcome.status in (401, 451):
+                    # Who may read has changed: no copy answers any more until the origin gives one again.
+                    invalid = tuple(replace(each, invalid=True) for each in resource.variants)
+                    resource = replace(resource, variants=invalid)
                 if fault is not None and (not_before is not None or before.channel is not None):
                     failures = planner.after_failure(
                         before.failures,
@@ -295,28 +317,26 @@ class Updates:
         words: str,
     ) -> Landed:
         """Store what HTTP lets us store."""
-        now = self._clock.now()
-        good = outcome.channel is not None
-        decision = storing.may_store(errand.request, Response(response.status, response.fields), now=now)
-        stores = isinstance(decision, storing.Store) and not (detail is not None and resource.channel is not None)
+        stores = isinstance(self._may_store(errand, Response(response.status, response.fields)), storing.Store)
+        if detail is not None and resource.channel is not None:
+            stores = False  # it passes, and the copy of the feed is kept all the same
         changed = False
-        if good and outcome.channel is not None:
+        if outcome.channel is not None and detail is None:
             old = resource.channel
             changed = old is None or old.content_digest != outcome.channel.content_digest
             changes = resource.changes
             if changed and old is not None:
-                changes = (*changes, now)[-CHANGES_MAX:]
+                changes = (*changes, self._clock.now())[-CHANGES_MAX:]
             resource = replace(resource, channel=outcome.channel, changes=changes)
         if stores:
-            resource = replace(resource, variants=_with_variant(resource.variants, response))
-        elif detail is None and errand.validate is not None:
+            resource = _with(resource, response, errand)
+        elif detail is None:
             # The origin replaced what is stored by something that may not be: the old is nobody's any more.
-            remaining = tuple(each for each in resource.variants if each is not errand.validate)
-            resource = replace(resource, variants=remaining)
+            resource = _without(resource, errand)
         return Landed(resource, response, stores, outcome.status, None, detail, words, None, changed=changed)
 
     def _stored(self, errand: Errand, fetched: Fetched, prepared: Prepared) -> StoredResponse:
-        fields = storing.storable_fields(fetched.response.fields)
+        fields = storing.storable_fields(fetched.response.fields, targeted=bool(errand.settings.upstream))
         return StoredResponse(
             target=errand.request.target,
             status=fetched.response.status,
@@ -324,7 +344,7 @@ class Updates:
             content=prepared.content,
             request_time=fetched.request_time,
             response_time=fetched.response_time,
-            vary_request=variation.request_fields_for(fetched.response.fields, errand.request),
+            vary_request=variation.request_fields_for(fetched.response.fields, errand.request.fields),
             own_agent=errand.own_agent,
             authorized="authorization" in errand.request.fields,
         )
@@ -358,10 +378,22 @@ def _sighted(
     )
 
 
-def _with_variant(variants: tuple[StoredResponse, ...], new: StoredResponse) -> tuple[StoredResponse, ...]:
-    """The variants with this one in the place of that which answers the same requests; newest last, bounded."""
-    others = tuple(each for each in variants if each.vary_request != new.vary_request)
-    return (*others, new)[-VARIANTS_MAX:]
+def _with(resource: Resource, new: StoredResponse, errand: Errand) -> Resource:
+    """The resource with this variant in the place of what the same request selected before."""
+    variants = variation.with_variant(
+        resource.variants, new, errand.request.fields, own_agent=errand.own_agent, limit=VARIANTS_MAX
+    )
+    return replace(resource, variants=variants)
+
+
+def _without(resource: Resource, errand: Errand) -> Resource:
+    """The resource without what this request selects."""
+    remaining = tuple(
+        each
+        for each in resource.variants
+        if not variation.selects(each, errand.request.fields, own_agent=errand.own_agent)
+    )
+    return replace(resource, variants=remaining)
 
 
 def _worth_keeping(resource: Resource) -> bool:

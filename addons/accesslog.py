@@ -1,0 +1,60 @@
+"""A line for every request, and a count: what was asked, what became of it, and why."""
+
+import logging
+import time
+
+from mitmproxy import ctx, http
+from mitmproxy.addonmanager import Loader
+
+from feedproxy import settings
+from feedproxy.front.desk import desk
+from feedproxy.report.log import Line
+from feedproxy.runtime import runtime
+
+logger = logging.getLogger("feedproxy.access")
+
+
+class AccessLog:
+    """Comes last, so that it tells what the reader really gets."""
+
+    def load(self, loader: Loader) -> None:
+        settings.declare(loader, "log_format")
+
+    def configure(self, _: set[str]) -> None:
+        runtime(ctx.master).adopt(ctx.options)
+
+    def response(self, flow: http.HTTPFlow) -> None:
+        self._tell(flow)
+
+    def error(self, flow: http.HTTPFlow) -> None:
+        self._tell(flow)
+
+    def _tell(self, flow: http.HTTPFlow) -> None:
+        here = runtime(ctx.master)
+        case = desk(here).leave(flow)
+        if case is None or case.status is None:
+            return
+        seconds = time.time() - flow.request.timestamp_start
+        code = flow.response.status_code if flow.response is not None else 0
+        size = len(flow.response.raw_content or b"") if flow.response is not None else 0
+        here.metrics.answered(case.visit.entrance, code, case.status, size, seconds)
+        if here.settings.log_format == "off":
+            return
+        agent = flow.request.headers.get("user-agent", "")
+        line = Line(
+            at=here.clock.now(),
+            reader=here.service.pseudonym_of(case.visit, agent),
+            entrance=case.visit.entrance,
+            method=flow.request.method,
+            target=case.arrival.request.target if case.arrival is not None else flow.request.path,
+            status=code,
+            size=size,
+            cache=case.status.text(),
+            seconds=seconds,
+            agent=agent,
+            words=case.words or (flow.error.msg if flow.error is not None else ""),
+        )
+        logger.info("%s", line.as_json() if here.settings.log_format == "json" else line.as_text())
+
+
+addons = [AccessLog()]

@@ -1,0 +1,5 @@
+"""The whole product as one script: mitmdump -s addons/all.py"""
+
+from feedproxy.addons import default_addons
+
+addons = default_addons()

@@ -1,0 +1,57 @@
+"""Store, reuse, validate: one shared copy in front of many readers (RFC 9111)."""
+
+import logging
+
+from mitmproxy import ctx, http
+from mitmproxy.addonmanager import Loader
+
+from feedproxy import settings
+from feedproxy.errors import FeedproxyError
+from feedproxy.front.desk import desk
+from feedproxy.runtime import runtime
+
+logger = logging.getLogger(__name__)
+
+
+class Cache:
+    """Answers GET and HEAD from the store, or by way of the one path to the origin."""
+
+    def load(self, loader: Loader) -> None:
+        settings.declare(
+            loader,
+            "store",
+            "memory_max",
+            "store_max",
+            "feed_hints",
+            "hint_max",
+            "skip_max",
+            "default_lifetime",
+            "lifetime_min",
+            "lifetime_max",
+            "state_freshness",
+            "private",
+            "drain_timeout",
+        )
+        ctx.options.update_defer(connection_strategy="lazy")
+
+    def configure(self, _: set[str]) -> None:
+        runtime(ctx.master).adopt(ctx.options)
+
+    async def request(self, flow: http.HTTPFlow) -> None:
+        at = desk(runtime(ctx.master))
+        if flow.response is not None:
+            return
+        try:
+            await at.serve(flow)
+        except FeedproxyError as error:
+            at.refuse(flow, error)
+        except Exception:
+            # An exception here would let the request go upstream as it is: mitmproxy's hooks fail open.
+            logger.exception("a request could not be answered")
+            at.refuse(flow, FeedproxyError("feedproxy failed; its log says more"))
+
+    async def done(self) -> None:
+        await runtime(ctx.master).close()
+
+
+addons = [Cache()]

@@ -1,0 +1,65 @@
+"""gzip, br, zstd: every reader gets the coding that it asks for."""
+
+from mitmproxy import ctx, http
+from mitmproxy.addonmanager import Loader
+
+from feedproxy import settings
+from feedproxy.errors import FeedproxyError
+from feedproxy.front.arrival import fields_of, headers_of
+from feedproxy.front.desk import desk
+from feedproxy.http import coding, negotiation
+from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.message import Fields
+from feedproxy.origin.reply import vary_on_coding
+from feedproxy.runtime import runtime
+from feedproxy.settings import Settings
+
+TEXT = ("xml", "json", "text/", "javascript")
+WORTH_CODING = 512
+"""Bytes below which a coding saves less than its field line costs."""
+
+
+class Coding:
+    """In the product the service codes once, at store time; alone, it is done to every response that passes."""
+
+    def load(self, loader: Loader) -> None:
+        settings.declare(loader, "gzip_level", "brotli_level", "zstd_level")
+
+    def configure(self, _: set[str]) -> None:
+        runtime(ctx.master).adopt(ctx.options)
+
+    def response(self, flow: http.HTTPFlow) -> None:
+        here = runtime(ctx.master)
+        response = flow.response
+        if response is None or desk(here).case(flow) or response.status_code != 200:
+            return
+        fields, body = fields_of(response), response.raw_content or b""
+        if not _worth_coding(fields, body, here.settings):
+            return
+        levels = _levels(here.settings)
+        available = [name for name in coding.CODINGS if levels[name]]
+        chosen = negotiation.choose_coding(flow.request.headers.get("accept-encoding"), [*available, "identity"])
+        if chosen is None or chosen == "identity":
+            response.headers = headers_of(vary_on_coding(fields))
+            return
+        coded = coding.encode(body, chosen, levels[chosen])
+        fields = vary_on_coding(fields.with_field("Content-Encoding", chosen)).without("etag", "content-md5")
+        response.headers = headers_of(fields.with_field("Content-Length", str(len(coded))))
+        response.raw_content = coded
+
+
+def _levels(options: Settings) -> dict[str, int]:
+    return {"gzip": options.gzip_level, "br": options.brotli_level, "zstd": options.zstd_level}
+
+
+def _worth_coding(fields: Fields, body: bytes, options: Settings) -> bool:
+    declared = (fields.get("content-type") or "").lower()
+    return (
+        WORTH_CODING <= len(body) <= options.buffer_max
+        and "content-encoding" not in fields
+        and any(word in declared for word in TEXT)
+        and not CacheControl.from_fields(fields).no_transform
+    )
+
+
+addons = [Coding()]

@@ -1,0 +1,93 @@
+"""Gateway, explicit proxy, reverse: which of the three ways in, and to what target?"""
+
+import fnmatch
+import logging
+
+from mitmproxy import connection, ctx, http
+from mitmproxy.addonmanager import Loader
+from mitmproxy.proxy import layer
+from mitmproxy.proxy.layers import TCPLayer
+
+from feedproxy import settings
+from feedproxy.errors import FeedproxyError, Forbidden, NotOurs
+from feedproxy.front import desk, passing
+from feedproxy.front.stream import FeedStream, install
+from feedproxy.runtime import runtime
+
+logger = logging.getLogger(__name__)
+
+
+class Stream(FeedStream):
+    """mitmproxy's stream, with our own words for what fails on the way upstream."""
+
+    error_page = staticmethod(passing.error_page)
+
+
+class Entrance:
+    """Finds the target of every request, and answers what is asked of feedproxy itself."""
+
+    def load(self, loader: Loader) -> None:
+        settings.declare(
+            loader,
+            "upstream",
+            "public_url",
+            "endpoint_prefix",
+            "intercept",
+            "trusted_proxies",
+            "connect_ports",
+            "max_connections",
+        )
+        # An eager mitmproxy connects upstream before anybody asked whether it may.
+        ctx.options.update_defer(connection_strategy="lazy", rawtcp=False, websocket=False)
+
+    def configure(self, _: set[str]) -> None:
+        here = runtime(ctx.master)
+        here.adopt(ctx.options)
+        here.whole = True
+
+    def client_connected(self, client: connection.Client) -> None:
+        here = runtime(ctx.master)
+        here.connections += 1
+        if here.draining or here.connections > here.settings.max_connections:
+            client.error = "feedproxy holds as many connections as it may"
+
+    def client_disconnected(self, client: connection.Client) -> None:
+        here = runtime(ctx.master)
+        here.connections -= 1
+        desk.desk(here).passes.forget(client.id)
+
+    def next_layer(self, chosen: layer.NextLayer) -> None:
+        tunnel = desk.desk(runtime(ctx.master)).passes.tunnels.get(chosen.context.client.id)
+        if tunnel is not None and not self._intercepted(tunnel[0]):
+            chosen.layer = TCPLayer(chosen.context, ignore=True)
+            return
+        if chosen.layer is None and (default := ctx.master.addons.get("nextlayer")):
+            default.next_layer(chosen)
+        install(chosen, Stream)
+
+    def _intercepted(self, host: str) -> bool:
+        patterns = runtime(ctx.master).settings.intercept
+        return any(fnmatch.fnmatchcase(host.lower(), pattern.lower()) for pattern in patterns)
+
+    async def http_connect(self, flow: http.HTTPFlow) -> None:
+        at = desk.desk(runtime(ctx.master))
+        try:
+            await at.connect(flow)
+        except FeedproxyError as error:
+            at.refuse(flow, error)
+        except Exception:
+            logger.exception("CONNECT failed")
+            at.refuse(flow, Forbidden("feedproxy could not decide whether that address may be reached"))
+
+    async def requestheaders(self, flow: http.HTTPFlow) -> None:
+        at = desk.desk(runtime(ctx.master))
+        try:
+            await at.arrive(flow)
+        except FeedproxyError as error:
+            at.refuse(flow, error)
+        except Exception:
+            logger.exception("a request could not be read")
+            at.refuse(flow, NotOurs("feedproxy could not make sense of this request"))
+
+
+addons = [Entrance()]

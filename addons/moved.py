@@ -1,0 +1,53 @@
+"""Feeds that move or end: 301 and 410, told by HTTP or by the document, remembered."""
+
+from mitmproxy import ctx, http
+from mitmproxy.addonmanager import Loader
+
+from feedproxy import settings
+from feedproxy.errors import FeedproxyError
+from feedproxy.feed import relocation
+from feedproxy.feed.relocation import Gone, Moved as MovedAway
+from feedproxy.front.desk import desk
+from feedproxy.http import uri
+from feedproxy.runtime import runtime
+
+CONTENT_MAX = 65_536
+"""No redirect document is longer; what is, is not looked into."""
+
+
+class Moved:
+    """In the product the service does this at store time; alone, redirect documents become HTTP here."""
+
+    def load(self, loader: Loader) -> None:
+        settings.declare(
+            loader,
+            "relocation_confirmations",
+            "relocation_spacing",
+            "gone_recheck",
+            "moved_to",
+            "gone",
+            "announce_as",
+        )
+
+    def configure(self, _: set[str]) -> None:
+        runtime(ctx.master).adopt(ctx.options)
+
+    def response(self, flow: http.HTTPFlow) -> None:
+        response = flow.response
+        if response is None or desk(runtime(ctx.master)).case(flow) or response.status_code != 200:
+            return
+        content = response.raw_content
+        if not content or len(content) > CONTENT_MAX or "content-encoding" in response.headers:
+            return
+        match relocation.read(content):
+            case MovedAway(location):
+                try:
+                    target = uri.resolve(flow.request.url, location)
+                except FeedproxyError:
+                    return
+                flow.response = http.Response.make(301, b"", {"Location": target})
+            case Gone():
+                flow.response = http.Response.make(410, b"")
+
+
+addons = [Moved()]

@@ -1,0 +1,60 @@
+"""The one path to the origin: what may be reached, how long it may take, and when it is left in peace."""
+
+import logging
+
+from mitmproxy import ctx, http
+from mitmproxy.addonmanager import Loader
+from mitmproxy.proxy.server_hooks import ServerConnectionHookData
+
+from feedproxy import settings
+from feedproxy.front import passing
+from feedproxy.front.desk import desk
+from feedproxy.runtime import runtime
+
+logger = logging.getLogger(__name__)
+
+
+class Origin:
+    """Declares the limits, and stands at the door when mitmproxy connects by itself."""
+
+    def load(self, loader: Loader) -> None:
+        settings.declare(
+            loader,
+            "allow_private",
+            "allow_networks",
+            "allow_ports",
+            "connect_timeout",
+            "first_byte_timeout",
+            "fetch_timeout",
+            "answer_timeout",
+            "buffer_max",
+            "decoded_max",
+            "header_max",
+            "redirects_max",
+            "feed_min_interval",
+            "site_interval",
+            "on_bad_update",
+            "stale_max",
+            "stale_max_refused",
+        )
+        ctx.options.update_defer(connection_strategy="lazy")
+
+    def configure(self, _: set[str]) -> None:
+        runtime(ctx.master).adopt(ctx.options)
+
+    async def server_connect(self, data: ServerConnectionHookData) -> None:
+        here = runtime(ctx.master)
+        if here.whole:
+            passing.check(data, desk(here).passes)
+        else:  # this script alone: mitmproxy finds its own targets, and only addresses are checked
+            await passing.check_address(data, here.policy)
+
+    async def responseheaders(self, flow: http.HTTPFlow) -> None:
+        try:
+            await desk(runtime(ctx.master)).returned(flow)
+        except Exception:
+            logger.exception("a streamed answer could not be made ready")
+            flow.kill()
+
+
+addons = [Origin()]

@@ -1,0 +1,29 @@
+"""Who reads, and for how many: told to the origin in the User-Agent."""
+
+from mitmproxy import ctx, http
+from mitmproxy.addonmanager import Loader
+
+from feedproxy import settings
+from feedproxy.front.desk import desk
+from feedproxy.runtime import runtime
+
+
+class Subscribers:
+    """In the product the service counts; alone, every request that passes is counted and speaks for all."""
+
+    def load(self, loader: Loader) -> None:
+        settings.declare(loader, "subscriber_window", "claim_max", "claim_jump", "contact_url")
+
+    def configure(self, _: set[str]) -> None:
+        runtime(ctx.master).adopt(ctx.options)
+
+    def requestheaders(self, flow: http.HTTPFlow) -> None:
+        here = runtime(ctx.master)
+        if flow.response or here.whole or flow.request.method != "GET" or desk(here).case(flow):
+            return
+        flow.request.headers["User-Agent"] = here.service.speaks_as(
+            flow.request.url, flow.client_conn.peername[0], flow.request.headers.get("user-agent", "")
+        )
+
+
+addons = [Subscribers()]

@@ -1,0 +1,49 @@
+"""One click subscribes: the right media type for every feed, and a self link in it (USM)."""
+
+from mitmproxy import ctx, http
+from mitmproxy.addonmanager import Loader
+
+from feedproxy import settings
+from feedproxy.errors import FeedproxyError
+from feedproxy.front.arrival import fields_of, headers_of
+from feedproxy.front.desk import desk
+from feedproxy.http import coding
+from feedproxy.http.message import Response
+from feedproxy.origin.prepare import prepare
+from feedproxy.runtime import runtime
+
+
+class Usm:
+    """In the product the service does this at store time; alone, it is done to every response that passes."""
+
+    def load(self, loader: Loader) -> None:
+        settings.declare(loader, "feed_usm", "rdf_media_type", "self_link", "self_link_text")
+
+    def configure(self, _: set[str]) -> None:
+        runtime(ctx.master).adopt(ctx.options)
+
+    def response(self, flow: http.HTTPFlow) -> None:
+        here = runtime(ctx.master)
+        response = flow.response
+        if response is None or desk(here).case(flow) or response.status_code != 200 or not response.raw_content:
+            return
+        options = here.settings
+        if len(response.raw_content) > options.buffer_max:
+            return
+        plain = Response(200, fields_of(response), response.raw_content)
+        prepared = prepare(plain, options, self_href=flow.request.url, now=here.clock.now())
+        content = prepared.content
+        if not content.feed or content.media_type is None:
+            return
+        label = response.headers.get("content-encoding", "identity").strip().lower()
+        fields = plain.fields.with_field("Content-Type", content.media_type)
+        if label != "identity":
+            fields = fields.without("content-encoding")
+        if prepared.changes:
+            fields = fields.without("content-md5", "content-digest", "repr-digest", "etag")
+        body = content.bodies["identity"]
+        response.headers = headers_of(fields.with_field("Content-Length", str(len(body))))
+        response.raw_content = body
+
+
+addons = [Usm()]

@@ -1,0 +1,28 @@
+"""feedproxy addons: the folder for `mitmdump -s`."""
+
+import argparse
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from feedproxy.errors import FeedproxyError
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser("addons", help="print the folder of the addon scripts, for mitmdump -s")
+    parser.set_defaults(run=run)
+
+
+def run(_: argparse.Namespace) -> int:
+    """Print it."""
+    print(folder())
+    return 0
+
+
+def folder() -> Path:
+    """Where the scripts are, in a wheel as in a source tree."""
+    found = importlib.util.find_spec("feedproxy.addons")
+    if found is None or not found.submodule_search_locations:
+        raise FeedproxyError("the addons are not installed")
+    return Path(found.submodule_search_locations[0])

@@ -1,0 +1,60 @@
+"""feedproxy serve: run the proxy."""
+
+import argparse
+import asyncio
+import re
+from typing import Any
+
+from feedproxy.errors import UsageError
+
+LISTEN = re.compile(r"(?:(?P<host>[^:\[\]]*|\[[0-9A-Fa-f:.]+\]):)?(?P<port>\d{1,5})")
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "serve", help="run the proxy", description="Run the proxy: gateway and explicit proxy, or reverse with --upstream."
+    )
+    parser.add_argument("--config", metavar="FILE", default="", help="configuration file (YAML)")
+    parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="set an option; may be repeated")
+    parser.add_argument("--listen", metavar="HOST:PORT", help="where readers connect (127.0.0.1:8080)")
+    parser.add_argument("--admin", metavar="HOST:PORT", help="where the operator connects (127.0.0.1:8081)")
+    parser.add_argument("--upstream", metavar="URL", help="stand in front of this origin (reverse)")
+    parser.add_argument("--public-url", metavar="URL", help="the address under which readers reach this proxy")
+    parser.add_argument("--store", metavar="DIR", help="folder of the store, or memory:")
+    parser.add_argument("--allow-private", action="store_true", help="let targets be at private addresses")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until told to stop."""
+    # Only this command pays for importing mitmproxy.
+    from feedproxy import serve  # noqa: PLC0415
+
+    given: dict[str, Any] = {}
+    if args.listen is not None:
+        given["listen_host"], given["listen_port"] = parse_listen(args.listen)
+    for name, value in (
+        ("admin", args.admin),
+        ("upstream", args.upstream),
+        ("public_url", args.public_url),
+        ("store", args.store),
+    ):
+        if value is not None:
+            given[name] = value
+    if args.allow_private:
+        given["allow_private"] = True
+    serve.log_to()
+    plan = serve.Plan(args.config, tuple(args.set), given)
+    return asyncio.run(serve.serve(plan, lambda address: print(f"feedproxy listens on {address}", flush=True)))
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """`HOST:PORT`, `:PORT` or `PORT`. Raises UsageError."""
+    found = LISTEN.fullmatch(text.strip())
+    if found is None or int(found["port"]) > 65535:
+        raise UsageError(f"--listen {text}: expected HOST:PORT, such as 127.0.0.1:8080")
+    host = found["host"]
+    if host is None:
+        return "127.0.0.1", int(found["port"])
+    return host.strip("[]"), int(found["port"])

@@ -1,0 +1,151 @@
+"""What a flow asks for: the entrance it came by, its target URI, and who is asking.
+
+Only from `trusted_proxies` are Forwarded (RFC 7239) and X-Forwarded-* believed; from anybody else they are what
+they are in the open: hearsay.
+"""
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from mitmproxy import http
+
+from feedproxy.errors import BadTarget
+from feedproxy.http import uri
+from feedproxy.http.message import Fields, Request
+from feedproxy.origin.entrance import Entrance, Visit
+from feedproxy.settings import Settings
+
+from feedproxy.front.stream import ABSOLUTE_FORM
+
+TUNNEL = "feedproxy.tunnel"
+"""Key in the client connection's metadata: `host:port` that CONNECT named."""
+
+HOST = re.compile(r"^(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """A path of our own: the landing page, an endpoint, or nothing at all."""
+
+    path: str
+    visit: Visit
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A request for a target."""
+
+    request: Request
+    visit: Visit
+
+
+def fields_of(message: http.Message) -> Fields:
+    """mitmproxy's headers as Fields; the bytes of the wire survive as ISO-8859-1."""
+    return Fields((name.decode("latin-1"), value.decode("latin-1")) for name, value in message.headers.fields)
+
+
+def headers_of(fields: Fields) -> http.Headers:
+    """The way back."""
+    return http.Headers([(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields])
+
+
+def arrive(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int] | None) -> Arrival | Ours:
+    """Where this request wants to go. Raises BadTarget and NotOurs (uri.gateway_target).
+
+    `tunnel` is the host and port of the CONNECT that this request came through, if it did.
+    """
+    fields = fields_of(flow.request)
+    path = flow.request.data.path.decode("latin-1")
+    if tunnel is not None:
+        host, port = tunnel
+        name = f"[{host}]" if ":" in host else host
+        target = uri.normalise(f"https://{name}:{port}{path}")
+        return Arrival(Request(flow.request.method, target, fields), visit_of(flow, fields, settings, Entrance.PROXY))
+    absolute = bool(flow.metadata.get(ABSOLUTE_FORM))
+    if settings.upstream:
+        return _reverse(flow, fields, settings, path, absolute=absolute)
+    if absolute:
+        target = uri.normalise(flow.request.url)
+        return Arrival(Request(flow.request.method, target, fields), visit_of(flow, fields, settings, Entrance.PROXY))
+    visit = visit_of(flow, fields, settings, Entrance.GATEWAY)
+    bare = path.partition("?")[0]
+    if bare in ("/", "/robots.txt", "/favicon.ico") or path.startswith(settings.endpoint_prefix):
+        return Ours(path, visit)
+    return Arrival(Request(flow.request.method, uri.gateway_target(path), fields), visit)
+
+
+def _reverse(
+    flow: http.HTTPFlow, fields: Fields, settings: Settings, path: str, *, absolute: bool
+) -> Arrival | Ours:
+    visit = visit_of(flow, fields, settings, Entrance.REVERSE)
+    if absolute:
+        asked = urlsplit(f"{flow.request.scheme}://{flow.request.data.authority.decode('latin-1')}")
+        named = (asked.netloc, fields.get("host") or "", urlsplit(visit.base).netloc)
+        if asked.netloc.lower() not in {each.lower() for each in named[1:]}:
+            raise BadTarget("this proxy stands in front of one origin, and is open to no other")
+    if not path.startswith("/"):
+        raise BadTarget("the request target is no path")
+    if path.startswith(settings.endpoint_prefix):
+        return Ours(path, visit)
+    base = settings.upstream.rstrip("/")
+    return Arrival(Request(flow.request.method, uri.normalise(base + path), fields), visit)
+
+
+def visit_of(flow: http.HTTPFlow, fields: Fields, settings: Settings, entrance: Entrance) -> Visit:
+    """Who comes, from where, and under which name of ours."""
+    peer = flow.client_conn.peername[0]
+    scheme = "https" if flow.client_conn.tls else "http"
+    host = fields.get("host") or ""
+    address = peer
+    if trusts(settings, peer):
+        address, scheme, host = _forwarded(fields, settings, peer, scheme, host)
+    if settings.public_url:
+        base = settings.public_url.rstrip("/")
+    elif HOST.match(host):
+        base = f"{scheme}://{host}"
+    else:
+        base = f"{scheme}://{flow.client_conn.sockname[0]}:{flow.client_conn.sockname[1]}"
+    return Visit(entrance, base, address)
+
+
+def trusts(settings: Settings, peer: str) -> bool:
+    """Whether this peer is a load balancer of ours."""
+    if not settings.trusted_proxies:
+        return False
+    try:
+        address = ipaddress.ip_address(peer.partition("%")[0])
+    except ValueError:
+        return False
+    return any(address in ipaddress.ip_network(each, strict=False) for each in settings.trusted_proxies)
+
+
+def _forwarded(
+    fields: Fields, settings: Settings, peer: str, scheme: str, host: str
+) -> tuple[str, str, str]:
+    hops, said_scheme, said_host = [], fields.get("x-forwarded-proto"), fields.get("x-forwarded-host")
+    forwarded = fields.combined("forwarded")
+    if forwarded is not None:
+        for element in forwarded.split(","):
+            pairs = dict(pair.strip().lower().split("=", 1) for pair in element.split(";") if "=" in pair)
+            hops.append(pairs.get("for", "").strip('"'))
+            said_scheme = pairs.get("proto", said_scheme or "") or said_scheme
+            said_host = pairs.get("host", "").strip('"') or said_host
+    else:
+        hops = [hop.strip() for hop in (fields.combined("x-forwarded-for") or "").split(",") if hop.strip()]
+    address = peer
+    for hop in reversed(hops):  # from the nearest on, as far as the chain is ours
+        bare = re.sub(r"^\[([^\]]+)\](?::\d+)?$|^([0-9.]+):\d+$", lambda found: found[1] or found[2], hop)
+        try:
+            ipaddress.ip_address(bare)
+        except ValueError:
+            break
+        address = bare
+        if not trusts(settings, bare):
+            break
+    if said_scheme and said_scheme.strip().lower() in ("http", "https"):
+        scheme = said_scheme.strip().lower()
+    if said_host and HOST.match(said_host.strip()):
+        host = said_host.strip()
+    return address, scheme, host

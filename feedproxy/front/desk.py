@@ -1,0 +1,168 @@
+"""The desk at the entrance: it knows every flow from its arrival until it has been answered.
+
+Addons are short because the desk does what they say: `connect` and `arrive` when a head is there, `serve` when the
+request is whole, `returned` when the head of a streamed answer is there, `leave` when all is over. One desk per
+Runtime. It refuses by raising FeedproxyError; the addon that called turns this into an answer with `refuse`.
+"""
+
+import logging
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from mitmproxy import http
+
+from feedproxy.cache.status import CacheStatus, Detail, Fwd, append
+from feedproxy.errors import FeedproxyError, Forbidden, Loop
+from feedproxy.front import passing
+from feedproxy.front.arrival import Arrival, Ours, arrive, fields_of, visit_of
+from feedproxy.front.passing import Passes
+from feedproxy.http.message import Request, Response
+from feedproxy.origin.entrance import Entrance, Visit
+from feedproxy.origin.problem import problem
+from feedproxy.origin.service import Answer, PassThrough
+from feedproxy.origin.upstream import passed_here_before
+from feedproxy.report.landing import landing_page
+from feedproxy.runtime import Runtime
+
+logger = logging.getLogger(__name__)
+
+CACHED = ("GET", "HEAD")
+"""The methods whose answers are stored and served; everything else streams through."""
+
+
+@dataclass(slots=True)
+class Case:
+    """One flow, as the desk sees it."""
+
+    visit: Visit
+    arrival: Arrival | None = None
+    status: CacheStatus | None = None
+    words: str = ""
+    passing: bool = False
+
+
+class Desk:
+    """The cases under way, by flow id; and what may pass."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self.passes = Passes()
+        self._cases: dict[str, Case] = {}
+
+    async def connect(self, flow: http.HTTPFlow) -> None:
+        """CONNECT: only to the ports and addresses that may be reached. Raises Forbidden, Unreachable."""
+        settings = self.runtime.settings
+        host, port = flow.request.host, flow.request.port
+        if settings.upstream:
+            raise Forbidden("this proxy stands in front of one origin, and tunnels to no other")
+        if str(port) not in settings.connect_ports:
+            raise Forbidden(f"CONNECT may not reach port {port}")
+        address = (await self.runtime.policy.resolve(host, port))[0]
+        self.passes.tunnels[flow.client_conn.id] = (host, port)
+        self.passes.approve(flow.client_conn.id, host, port, address)
+
+    async def arrive(self, flow: http.HTTPFlow) -> None:
+        """A request's head is there. What is asked of us is answered; what has no cache is sent on its way."""
+        if flow.response is not None or flow.error is not None:
+            return
+        flow.request.stream = False  # stream_large_bodies may have decided otherwise before
+        settings = self.runtime.settings
+        found = arrive(flow, settings, self.passes.tunnels.get(flow.client_conn.id))
+        if isinstance(found, Ours):
+            self._own(flow, found)
+            return
+        if passed_here_before(found.request.fields, self.runtime.service.pseudonym):
+            raise Loop("this request has passed this proxy already")
+        case = self._open(flow, Case(found.visit, found))
+        if found.request.method not in CACHED:
+            await self._forward(flow, case, CacheStatus(fwd=Fwd.METHOD, detail=Detail.PASS_THROUGH))
+            flow.request.stream = True
+
+    async def serve(self, flow: http.HTTPFlow) -> None:
+        """A GET or HEAD is whole: answer it, or let it stream."""
+        if flow.id not in self._cases:
+            await self.arrive(flow)
+        case = self._cases.get(flow.id)
+        if case is None or case.arrival is None or case.passing or flow.response is not None:
+            return
+        match await self.runtime.service.answer(case.arrival.request, case.visit):
+            case Answer(response, status, words):
+                self._put(flow, case, response, status, words)
+            case PassThrough(status):
+                await self._forward(flow, case, status)
+
+    async def returned(self, flow: http.HTTPFlow) -> None:
+        """The head of a streamed answer is there: what is stored is invalidated before the reader hears of it."""
+        case = self._cases.get(flow.id)
+        if case is None or not case.passing or case.arrival is None or case.status is None or flow.response is None:
+            return
+        response = Response(flow.response.status_code, fields_of(flow.response))
+        service = self.runtime.service
+        await service.passed(case.arrival.request, response)
+        settings = self.runtime.settings_for(case.arrival.request.target)
+        passing.answer(flow, case.arrival, case.status, settings, via=service.via)
+
+    def refuse(self, flow: http.HTTPFlow, error: FeedproxyError) -> None:
+        """Answer with what went wrong; nothing of it goes upstream."""
+        flow.request.stream = False
+        request = Request(flow.request.method, "", fields_of(flow.request))
+        status = CacheStatus(detail=error.detail)
+        response = problem(error.status_hint, error.detail, str(error), request=request)
+        response = response.with_fields(append(response.fields, status))
+        case = self._cases.get(flow.id)
+        if case is None:
+            visit = visit_of(flow, request.fields, self.runtime.settings, Entrance.PROXY)
+            case = self._open(flow, Case(visit))
+        case.passing = False
+        self._put(flow, case, response, status, str(error))
+
+    def case(self, flow: http.HTTPFlow) -> Case | None:
+        """What is known of a flow."""
+        return self._cases.get(flow.id)
+
+    def leave(self, flow: http.HTTPFlow) -> Case | None:
+        """The flow is over: what was known of it, for the last time."""
+        case = self._cases.pop(flow.id, None)
+        self.runtime.requests = len(self._cases)
+        return case
+
+    def _open(self, flow: http.HTTPFlow, case: Case) -> Case:
+        self._cases[flow.id] = case
+        self.runtime.requests = len(self._cases)
+        return case
+
+    def _own(self, flow: http.HTTPFlow, ours: Ours) -> None:
+        request = Request(flow.request.method, "", fields_of(flow.request))
+        case = self._open(flow, Case(ours.visit))
+        if ours.path.startswith(self.runtime.settings.endpoint_prefix):
+            status = CacheStatus(detail=Detail.NOT_FOUND)
+            response = problem(404, Detail.NOT_FOUND, "There is no such endpoint.", request=request)
+        else:
+            status = CacheStatus()
+            response = landing_page(ours.path, ours.visit.base)
+        self._put(flow, case, response.with_fields(append(response.fields, status)), status)
+
+    async def _forward(self, flow: http.HTTPFlow, case: Case, status: CacheStatus) -> None:
+        assert case.arrival is not None
+        target = case.arrival.request.target
+        settings = self.runtime.settings_for(target)
+        await passing.approve(self.passes, flow.client_conn.id, target, settings, self.runtime.policy)
+        passing.begin(flow, case.arrival, via=self.runtime.service.via)
+        case.status, case.passing = status, True
+
+    def _put(
+        self, flow: http.HTTPFlow, case: Case, response: Response, status: CacheStatus, words: str = ""
+    ) -> None:
+        flow.response = passing.make(response)
+        case.status, case.words = status, words
+
+
+_desks: "WeakKeyDictionary[Runtime, Desk]" = WeakKeyDictionary()
+
+
+def desk(runtime: Runtime) -> Desk:
+    """The desk of this Runtime."""
+    found = _desks.get(runtime)
+    if found is None:
+        found = _desks[runtime] = Desk(runtime)
+    return found

@@ -1,0 +1,146 @@
+"""What streams through mitmproxy's own upstream: requests that are no GET, bodies above the cap, tunnels.
+
+mitmproxy's hooks fail open: an exception in one of them, and the request goes upstream. So nothing goes upstream
+that was not approved before, host by host and connection by connection; and the check that is made when the
+connection is opened refuses by itself whatever it cannot decide.
+"""
+
+import logging
+from dataclasses import dataclass, field
+
+from mitmproxy import http
+from mitmproxy.proxy.server_hooks import ServerConnectionHookData
+
+from feedproxy.cache.status import CacheStatus, append
+from feedproxy.errors import Forbidden
+from feedproxy.front.arrival import Arrival, fields_of, headers_of
+from feedproxy.http import uri
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.net.address import AddressPolicy
+from feedproxy.origin.entrance import Entrance, dress
+from feedproxy.origin.problem import problem
+from feedproxy.origin.upstream import with_via
+from feedproxy.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+FRAMING = ("transfer-encoding", "content-length")
+
+
+@dataclass(slots=True)
+class Passes:
+    """Which servers each client connection may be connected to: (host, port) → checked address, or exempt."""
+
+    approved: dict[str, dict[tuple[str, int], str | None]] = field(default_factory=dict)
+    tunnels: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+    def approve(self, client: str, host: str, port: int, address: str | None) -> None:
+        """This client's connection may lead to host:port, at this address."""
+        self.approved.setdefault(client, {})[host.lower(), port] = address
+
+    def forget(self, client: str) -> None:
+        """The client has gone."""
+        self.approved.pop(client, None)
+        self.tunnels.pop(client, None)
+
+
+async def approve(
+    passes: Passes, client: str, target: str, settings: Settings, policy: AddressPolicy
+) -> None:
+    """Check a target's address and let this client pass to it. Raises Forbidden, Unreachable."""
+    host, port = uri.host_port(target)
+    if settings.upstream and uri.origin_of(target) == uri.origin_of(uri.normalise(settings.upstream)):
+        passes.approve(client, host, port, None)  # the operator's own word
+        return
+    policy.check_port(port)
+    passes.approve(client, host, port, (await policy.resolve(host, port))[0])
+
+
+def check(data: ServerConnectionHookData, passes: Passes) -> None:
+    """The veto, when mitmproxy is about to connect; and the pin: it connects to the address that was checked."""
+    try:
+        address = data.server.address
+        if address is None:
+            raise Forbidden("no address")
+        host, port, *_ = address
+        approved = passes.approved.get(data.client.id, {})
+        if (host.lower(), port) not in approved:
+            raise Forbidden(f"{host}:{port} was not approved")
+        pinned = approved[host.lower(), port]
+        if pinned is not None and pinned != host:
+            data.server.sni = data.server.sni or host
+            data.server.address = (pinned, port)
+            passes.approve(data.client.id, pinned, port, pinned)
+    except Exception as error:  # whatever it is: without a decision there is no connection
+        data.server.error = str(error) or "refused"
+
+
+def begin(flow: http.HTTPFlow, arrival: Arrival, *, via: str) -> None:
+    """Make a request ready to stream upstream."""
+    fields = arrival.request.fields
+    framing = [(name, value) for name, value in fields if name.lower() in FRAMING]
+    fields = fields.end_to_end().without(*FRAMING, "a-im")
+    if arrival.visit.entrance is Entrance.GATEWAY:
+        fields = fields.without("cookie", "cookie2", "referer", "origin")
+    if arrival.visit.entrance is Entrance.REVERSE:
+        fields = fields.with_field("X-Forwarded-For", arrival.visit.address)
+        fields = fields.with_field("X-Forwarded-Proto", arrival.visit.base.partition(":")[0])
+    else:
+        fields = fields.without("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
+    fields = with_via(Fields((*fields, *framing)), via)
+    flow.request.url = arrival.request.target
+    host, port = uri.host_port(arrival.request.target)
+    shown = f"[{host}]" if ":" in host else host
+    default = 443 if arrival.request.target.startswith("https:") else 80
+    flow.request.headers = headers_of(fields.with_field("Host", shown if port == default else f"{shown}:{port}"))
+
+
+def answer(flow: http.HTTPFlow, arrival: Arrival, status: CacheStatus, settings: Settings, *, via: str) -> None:
+    """Make the head of a streamed answer ready for the reader, whose body follows as it comes."""
+    assert flow.response is not None
+    fields = fields_of(flow.response)
+    framing = [(name, value) for name, value in fields if name.lower() in FRAMING]
+    if flow.request.http_version == "HTTP/1.0":
+        framing = [(name, value) for name, value in framing if name.lower() != "transfer-encoding"]
+    fields = fields.end_to_end().without(*FRAMING, "alt-svc")
+    fields = dress(fields, arrival.visit, target=arrival.request.target, upstream=settings.upstream)
+    fields = append(with_via(fields, via), status)
+    if not framing:
+        # The end of the connection is the end of the content (RFC 9112, 6.3).
+        fields = fields.with_field("Connection", "close")
+    flow.response.headers = headers_of(Fields((*fields, *framing)))
+    flow.response.http_version = "HTTP/1.1"
+    flow.response.stream = True
+
+
+def error_page(flow: http.HTTPFlow, words: str) -> http.Response:
+    """Our own words instead of mitmproxy's page, when the way upstream failed."""
+    error = Forbidden(words) if "refused" in words or "not approved" in words else None
+    code, detail = (error.status_hint, error.detail) if error else (502, "unreachable")
+    said = "That address may not be reached through this proxy." if error else "The origin cannot be reached."
+    logger.info("pass-through failed: %s", words)
+    response = problem(code, detail, said, request=Request("GET", flow.request.url, fields_of(flow.request)))
+    fields = append(response.fields, CacheStatus(detail=detail)).with_field("Connection", "close")
+    return make(Response(code, fields, response.body))
+
+
+def make(response: Response) -> http.Response:
+    """A Response as mitmproxy's."""
+    made = http.Response.make(response.status, response.body)
+    made.headers = headers_of(response.fields)
+    if response.reason:
+        made.reason = response.reason
+    return made
+
+
+async def check_address(data: ServerConnectionHookData, policy: AddressPolicy) -> None:
+    """The veto where nothing was approved before: any address that may be reached will do."""
+    try:
+        if data.server.address is None:
+            raise Forbidden("no address")
+        host, port, *_ = data.server.address
+        policy.check_port(port)
+        data.server.sni = data.server.sni or host
+        data.server.address = ((await policy.resolve(host, port))[0], port)
+    except Exception as error:  # whatever it is: without a decision there is no connection
+        data.server.error = str(error) or "refused"

@@ -1,0 +1,69 @@
+"""The line logged for each request: what was asked, what became of it (RFC 9211's words), and why.
+
+Secrets never get here: userinfo is refused before, and what looks like a token in a query is shown as `…`.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from urllib.parse import urlsplit, urlunsplit
+
+from feedproxy.clock import Instant, Seconds
+from feedproxy.http.date import format_http_date
+
+SECRET = re.compile(
+    r"(?i)((?:^|[&;])(?:[^=&;]*(?:token|secret|password|passwd|pwd|auth|signature|sig|session|api_?key|access_?key|key)"
+    r"[^=&;]*)=)[^&;]*"
+)
+LONG_SECRET = re.compile(r"(?<![0-9A-Za-z])(?=[0-9A-Za-z_-]*[0-9])(?=[0-9A-Za-z_-]*[A-Za-z])[0-9A-Za-z_-]{24,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One request, as it is logged. `reader` is a pseudonym."""
+
+    at: Instant
+    reader: str
+    entrance: str
+    method: str
+    target: str
+    status: int
+    size: int
+    cache: str
+    seconds: Seconds
+    agent: str
+    words: str = ""
+
+    def as_text(self) -> str:
+        """For people and for grep."""
+        return (
+            f"{self.reader} {self.entrance} {self.method} {without_secrets(self.target)} {self.status} {self.size} "
+            f"{self.seconds * 1000:.1f}ms [{self.cache}] {json.dumps(self.agent)} {self.words}"
+        ).rstrip()
+
+    def as_json(self) -> str:
+        """For programs: one object a line."""
+        return json.dumps(
+            {
+                "time": format_http_date(self.at),
+                "reader": self.reader,
+                "entrance": self.entrance,
+                "method": self.method,
+                "target": without_secrets(self.target),
+                "status": self.status,
+                "bytes": self.size,
+                "cache_status": self.cache,
+                "seconds": round(self.seconds, 6),
+                "user_agent": self.agent,
+                "reason": self.words,
+            },
+            ensure_ascii=False,
+        )
+
+
+def without_secrets(target: str) -> str:
+    """A target URI that may be shown: no userinfo, no values of parameters that sound secret, no long tokens."""
+    split = urlsplit(target)
+    host = split.netloc.rpartition("@")[2]
+    query = SECRET.sub(r"\1…", split.query)
+    return LONG_SECRET.sub("…", urlunsplit((split.scheme, host, split.path, query, "")))

@@ -1,0 +1,153 @@
+"""feedproxy serve: an own, lean mitmproxy master with the product's addons, drained on SIGTERM.
+
+Half of what mitmdump spends on a request goes to its default addons; only those that a proxy needs are here.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from mitmproxy import exceptions, master, options
+from mitmproxy.addons import core, disable_h2c, next_layer, proxyserver, tlsconfig
+
+from feedproxy.addons import default_addons
+from feedproxy.clock import Clock
+from feedproxy.config import Config, OptionSpec, load, parse_sets, spec_of
+from feedproxy.errors import FeedproxyError, UsageError
+from feedproxy.http import uri
+from feedproxy.rules import Rules
+from feedproxy.runtime import Runtime, runtime
+
+logger = logging.getLogger("feedproxy")
+
+MITMPROXY_DEFAULTS: dict[str, Any] = {
+    # Connecting before anybody asked would cost an upstream connection per hit, and fail when the origin is down.
+    "connection_strategy": "lazy",
+    "rawtcp": False,
+    "websocket": False,
+    "http3": False,
+    # The only time-out mitmproxy has on a connection; it must be longer than any hook takes (answer_timeout).
+    "tcp_timeout": 75,
+    "listen_host": "127.0.0.1",
+    "listen_port": 8080,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What `serve` was asked for on the command line."""
+
+    config: str = ""
+    sets: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options given by flags of their own: they win over --set, which wins over the file."""
+
+
+def make_master(plan: Plan, clock: Clock | None = None) -> tuple[master.Master, Runtime]:
+    """A master ready to run, configured. Inside a running event loop. Raises UsageError."""
+    made = master.Master(options.Options())
+    here = runtime(made)
+    if clock is not None:
+        here.clock = clock
+    made.addons.add(core.Core(), disable_h2c.DisableH2C(), proxyserver.Proxyserver())
+    made.addons.add(*default_addons(), next_layer.NextLayer(), tlsconfig.TlsConfig())
+    known = {name: spec_of(each.typespec, each.choices) for name, each in made.options.items()}
+    values, config = _values(plan, known)
+    here.set_rules(Rules(config.rules))
+    try:
+        made.options.update(**{**MITMPROXY_DEFAULTS, **values})
+    except exceptions.OptionsError as error:
+        raise UsageError(str(error)) from error
+    if upstream := here.settings.upstream:
+        made.options.update(mode=[_reverse_mode(upstream)], keep_host_header=True)
+    return made, here
+
+
+def _values(plan: Plan, known: Mapping[str, OptionSpec]) -> tuple[dict[str, Any], Config]:
+    config = load(plan.config, known) if plan.config else Config()
+    values = {**config.options, **parse_sets(plan.sets, known), **plan.options}
+    return values, config
+
+
+def _reverse_mode(upstream: str) -> str:
+    """mitmproxy's mode for this upstream. Its own connections are made by us, so the scheme here is always http."""
+    try:
+        host, port = uri.host_port(uri.normalise(upstream))
+    except FeedproxyError as error:
+        raise UsageError(f"upstream: {upstream}: {error}") from error
+    if urlsplit(upstream).query:
+        raise UsageError(f"upstream: {upstream}: an origin has no query")
+    return f"reverse:http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+class _Life:
+    """Listens for the moment when the listeners are up, and brings everything to a good end."""
+
+    def __init__(self, made: master.Master, here: Runtime, announce: Callable[[str], None]) -> None:
+        self._master = made
+        self._here = here
+        self._announce = announce
+        self.failure = ""
+
+    def running(self) -> None:
+        server: proxyserver.Proxyserver = self._master.addons.get("proxyserver")
+        addresses = server.listen_addrs()
+        failures = [instance.last_exception for instance in server.servers if instance.last_exception]
+        if failures or not addresses:
+            self.failure = str(failures[0]) if failures else "no listener"
+            self._master.shutdown()
+            return
+        self._here.ready = True
+        for host, port, *_ in addresses:
+            self._announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+
+    async def drain(self) -> None:
+        """No new connections; what is under way is answered, within `drain_timeout`; then the end."""
+        if self._here.draining:
+            return
+        self._here.draining = True
+        self._here.ready = False
+        logger.info("draining")
+        self._master.options.update(server=False)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._here.settings.drain_timeout
+        while self._here.requests > 0 and loop.time() < deadline:
+            await asyncio.sleep(0.05)
+        self._master.shutdown()
+
+
+async def serve(plan: Plan, announce: Callable[[str], None], clock: Clock | None = None) -> int:
+    """Run until SIGTERM or SIGINT; the exit code. `announce` is told each address that listens. Raises UsageError."""
+    made, here = make_master(plan, clock)
+    life = _Life(made, here, announce)
+    made.addons.add(life)
+    loop = asyncio.get_running_loop()
+    drains: set[asyncio.Task[None]] = set()
+
+    def stop() -> None:
+        drains.add(asyncio.ensure_future(life.drain()))
+
+    for name in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(name, stop)
+    _ = here.service  # a store that cannot be opened is told before anybody is let in
+    await made.run()
+    if life.failure:
+        raise UsageError(f"cannot listen: {life.failure}")
+    return 0
+
+
+def log_to(stream: Any = None) -> None:
+    """Feedproxy's lines and mitmproxy's warnings, one a line."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S%z"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    logging.getLogger("feedproxy").setLevel(logging.INFO)
