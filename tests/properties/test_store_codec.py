@@ -36,7 +36,7 @@ def of(hint: Any) -> st.SearchStrategy[Any]:
         return st.one_of([of(each) for each in get_args(hint)])
     if get_origin(hint) is tuple:
         return st.lists(of(get_args(hint)[0]), max_size=3).map(tuple)
-    if dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         hints = get_type_hints(hint)
         return st.builds(hint, **{member.name: of(hints[member.name]) for member in dataclasses.fields(hint)})
     return st.from_type(hint)

@@ -1,0 +1,185 @@
+"""Writing behind: what is put is there at once, and one thread writes it to the disk in its time.
+
+What waits is the truth about everything that is not on disk yet: a later value replaces an earlier one, so
+a feed put ten times is written once, and a delete wins over the put before it. An entry leaves only when
+exactly that value was written.
+
+What could not be written leaves its mark in `unwritten`: the disk may still have an older value there, which
+must not come back once memory has forgotten the newer one. (The mark does not outlive the process.)
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from feedproxy.clock import Seconds
+from feedproxy.errors import StoreError
+from feedproxy.store.base import OnFailure
+
+QUEUE_MAX = 64 * 1024 * 1024
+"""Bytes that wait: about half a second of a usual disk."""
+PATIENCE = 5.0
+"""Seconds that a `put` waits for room. A disk that hangs for longer must not hold up readers."""
+
+
+@dataclass(slots=True, eq=False)
+class Waiting[Value]:
+    """A value on its way; None is a delete. Compared by identity."""
+
+    value: Value | None
+    size: int
+
+
+class WriteQueue[Key, Value]:
+    """A bounded map from keys to values that wait for the writer thread."""
+
+    def __init__(
+        self,
+        write: Callable[[Key, Value | None], None],
+        *,
+        holds: Callable[[Key], bool],
+        idle: Callable[[], bool],
+        on_failure: OnFailure,
+        queue_max: int = QUEUE_MAX,
+        patience: Seconds = PATIENCE,
+    ) -> None:
+        """`write` and `holds` (is there an older value?) may raise StoreError.
+
+        `idle` does a slice of other work when nothing waits, and says whether there is more.
+        """
+        self._write, self._holds, self._idle, self._on_failure = write, holds, idle, on_failure
+        self._max, self._patience = queue_max, patience
+        self._waiting: dict[Key, Waiting[Value]] = {}
+        self._size = 0
+        self._lock = threading.Lock()
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="feedproxy-store")
+        self._run: Future[None] | None = None
+        self.unwritten: set[Key] = set()
+
+    def waiting(self, key: Key) -> Waiting[Value] | None:
+        """What waits to be written under this key."""
+        return self._waiting.get(key)
+
+    def names(self) -> list[tuple[Key, bool]]:
+        """What waits, and whether it is a value (not a delete)."""
+        with self._lock:
+            return [(key, entry.value is not None) for key, entry in self._waiting.items()]
+
+    async def add(self, key: Key, value: Value | None, size: int) -> None:
+        """Queue it. It counts from the beginning of this call, which waits only where too much is queued."""
+        entry = Waiting(value, size)
+        with self._lock:
+            old = self._waiting.get(key)
+            self._waiting[key] = entry
+            self._size += size - (old.size if old else 0)
+        self.wake()
+        while self._size > self._max and self._waiting.get(key) is entry:
+            if not await self._writer_done(self._patience):
+                # Not asked whether the disk has an older one: it does not answer.
+                if self._remove(key, entry, stale=True):
+                    self._tell(StoreError("the store's disk is too slow: a value was not written"))
+                return
+
+    def wake(self) -> None:
+        """Let the writer see to what waits and to its other work."""
+        with self._lock:
+            if self._run is None or self._run.done():
+                try:
+                    self._run = self._writer.submit(self._work)
+                except RuntimeError:  # no new work after the end
+                    self._waiting.clear()
+                    self._size = 0
+                    self._tell(StoreError("the store is closed: a value was not written"))
+
+    async def flush(self) -> None:
+        """Return when nothing waits any more."""
+        while self._waiting:
+            self.wake()
+            await self._writer_done(None)
+        await self._writer_done(None)
+
+    async def close(self, last: Callable[[], Any]) -> None:
+        """Flush, call `last` in the writer thread, and end the thread."""
+        await self.flush()
+        try:
+            await asyncio.wrap_future(self._writer.submit(last))
+        except RuntimeError:
+            return
+        self._writer.shutdown()
+
+    async def _writer_done(self, patience: Seconds | None) -> bool:
+        run = self._run
+        if run is None or run.done():
+            return True
+        # `wait` leaves it running when the one who waits is cancelled: everybody's writes depend on it.
+        done, _ = await asyncio.wait([asyncio.wrap_future(run)], timeout=patience)
+        return bool(done)
+
+    # -- in the writer thread
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                key, entry = next(iter(self._waiting.items()), (None, None))
+            if key is not None and entry is not None:
+                self._write_one(key, entry)
+                continue
+            more = False
+            try:
+                more = self._idle()
+            except Exception as error:  # the writer outlives whatever happens to it
+                self._tell(error)
+            with self._lock:
+                if not self._waiting and not more:
+                    self._run = None
+                    return
+
+    def _write_one(self, key: Key, entry: Waiting[Value]) -> None:
+        try:
+            self._write(key, entry.value)
+        except Exception as error:
+            self._remove(key, entry, stale=self._may_hold(key))
+            self._tell(error)
+        else:
+            self._remove(key, entry, stale=False)
+
+    # -- in both
+
+    def _remove(self, key: Key, entry: Waiting[Value], *, stale: bool) -> bool:
+        """Take out exactly this entry; False where a newer one has taken its place.
+
+        `stale`: the disk has, or may have, an older value.
+        """
+        with self._lock:
+            if self._waiting.get(key) is not entry:
+                # Behind those that have waited longer.
+                if key in self._waiting:
+                    self._waiting[key] = self._waiting.pop(key)
+                return False
+            # The mark is set before the entry goes: in between a reader would see the older value.
+            if stale:
+                self.unwritten.add(key)
+            else:
+                self.unwritten.discard(key)
+            del self._waiting[key]
+            self._size -= entry.size
+            return True
+
+    def _may_hold(self, key: Key) -> bool:
+        try:
+            return self._holds(key)
+        except Exception:
+            return True
+
+    def _tell(self, error: Exception) -> None:
+        failure = (
+            error if isinstance(error, StoreError) else StoreError(f"the store's writer failed: {error!r}")
+        )
+        try:
+            self._on_failure(failure)
+        except Exception:
+            # A metric that fails must not end the thread that writes.
+            return

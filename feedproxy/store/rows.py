@@ -1,0 +1,173 @@
+"""diskcache, told what it may do with our files: texts name bytes, and nothing else is believed.
+
+diskcache pickles what it has no other form for, and unpickles what a row says was pickled: whoever can
+write to the file could run code in the proxy. It also opens and removes any file that a row names.
+Both are refused here, on the way in and on the way out (tests/store/test_rows.py plants such rows).
+"""
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import diskcache
+from diskcache.core import DBNAME, MODE_BINARY, MODE_RAW, UNKNOWN
+
+from feedproxy.clock import Instant
+from feedproxy.errors import StoreError
+
+FILE_MIN = 256 * 1024
+"""Values of this size and more get a file of their own. With diskcache's 32 KiB a usual feed would, and
+writing it were 5 to 9 times dearer; far above, SQLite would have long chains of pages to copy."""
+PAGE_CACHE_KIB = 1024
+"""Per connection, and there are two for each of nine files: diskcache's 32 MiB could become 576 MiB. Reading
+is no slower without, for pages come from the memory map."""
+JOURNAL_MAX = 4 * 1024 * 1024
+"""A journal may come to this beside the bound; SQLite works it off at that size by itself."""
+MAP_MAX = 2 * 1024 * 1024 * 1024
+BUSY_TIMEOUT = 0.25
+"""Seconds. With a WAL readers wait for nobody, recovery apart; the writer tries again (shard.py)."""
+
+_OLDEST = "SELECT filename FROM Cache ORDER BY store_time LIMIT ?"
+_DELETE_OLDEST = "DELETE FROM Cache WHERE rowid IN (SELECT rowid FROM Cache ORDER BY store_time LIMIT ?)"
+_FILE_NAME = re.compile(r"[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{28}\.val", re.ASCII)
+
+
+class BytesOnly(diskcache.Disk):  # type: ignore[misc] # diskcache has no types
+    """Keys are str, values bytes. Raises StoreError for anything else, be it written or found."""
+
+    def put(self, key: object) -> tuple[str, bool]:
+        if type(key) is not str:
+            raise StoreError("the store's keys are texts")
+        return key, True
+
+    def get(self, key: object, raw: bool) -> object:
+        if type(key) is not str or not raw:
+            raise StoreError("the store holds a key that is not ours")
+        return key
+
+    def store(
+        self, value: object, read: bool, key: object = UNKNOWN
+    ) -> tuple[int, int, str | None, bytes | None]:
+        if type(value) is not bytes or read:
+            raise StoreError("the store's values are bytes")
+        if len(value) < self.min_file_size:
+            return 0, MODE_RAW, None, value
+        name, path = self.filename(key, value)
+        _write_file(Path(path), value)
+        return len(value), MODE_BINARY, name, None
+
+    def fetch(self, mode: int, filename: object, value: object, read: bool) -> bytes:
+        if mode == MODE_RAW and type(value) is bytes and not read:
+            return value
+        if mode == MODE_BINARY and value is None and not read and _is_ours(filename):
+            try:
+                return Path(self._directory, str(filename)).read_bytes()
+            except FileNotFoundError:
+                # Another process has just replaced it. To diskcache, a miss.
+                raise
+            except OSError as error:
+                raise StoreError(f"the store's file {filename} cannot be read: {error}") from error
+        raise StoreError("the store holds a value that is not ours")
+
+    def remove(self, file_path: object) -> None:
+        if _is_ours(file_path):
+            super().remove(file_path)
+
+
+def _is_ours(filename: object) -> bool:
+    return type(filename) is str and _FILE_NAME.fullmatch(filename) is not None
+
+
+def _write_file(path: Path, value: bytes) -> None:
+    for last_try in (False, False, True):
+        try:
+            path.parent.parent.mkdir(mode=0o700, exist_ok=True)
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            break
+        except FileNotFoundError:
+            # Another process has just removed the folder because it was empty.
+            if last_try:
+                raise
+    try:
+        with open(handle, "wb") as file:
+            file.write(value)
+    except OSError:
+        # A full disk is not to be filled with halves.
+        path.unlink(missing_ok=True)
+        raise
+
+
+class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
+    """One SQLite file and the files beside it. Raises what sqlite3, diskcache and the system raise.
+
+    Every thread that uses it has its own connection; `close` closes that of the thread that calls.
+    """
+
+    def __init__(self, folder: Path, *, size_max: int | None) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            # SQLite gives its journals the permissions of this file.
+            os.close(os.open(folder / DBNAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        self.size_max = size_max
+        super().__init__(
+            str(folder),
+            timeout=BUSY_TIMEOUT,
+            disk=BytesOnly,
+            cull_limit=0,
+            disk_min_file_size=FILE_MIN,
+            eviction_policy="least-recently-stored",
+            size_limit=size_max or 0,
+            sqlite_cache_size=-PAGE_CACHE_KIB,
+            sqlite_journal_size_limit=JOURNAL_MAX,
+            sqlite_mmap_size=MAP_MAX,
+            statistics=0,
+            tag_index=0,
+        )
+
+    def cull_slice(self, limit: int) -> int:
+        """Above the bound, remove the least recently stored: `limit` at most. Returns how many.
+
+        diskcache's own `cull` does not return before the bound is kept: seconds, with writes waiting.
+        """
+        if self.size_max is None or self.volume() <= self.size_max:
+            return 0
+        with self._transact() as (sql, cleanup):
+            names = [name for (name,) in sql(_OLDEST, (limit,)).fetchall()]
+            sql(_DELETE_OLDEST, (limit,))
+            for name in names:
+                cleanup(name)
+        return len(names)
+
+    def settle(self) -> None:
+        """Give space back to the system: what was removed lies in the journal until that is worked off."""
+        if self.size_max is None:
+            return
+        taken = sum(path.stat().st_size for path in Path(self.directory).glob(f"{DBNAME}*"))
+        if taken > self.size_max + JOURNAL_MAX:
+            # PASSIVE waits for nobody and is done again at the next occasion.
+            self._sql("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def texts(self) -> Iterator[str]:
+        """Every key of ours, by pages read from the index alone."""
+        last = ""
+        page = (
+            "SELECT key FROM Cache WHERE key > ? AND raw = 1 AND typeof(key) = 'text' ORDER BY key LIMIT 1000"
+        )
+        while keys := [key for (key,) in self._sql(page, (last,)).fetchall()]:
+            yield from keys
+            last = keys[-1]
+
+    def sweep(self, before: Instant) -> int:
+        """Remove files that no row names and that are older: a process was killed between file and row."""
+        root = Path(self.directory)
+        old = {path for path in root.glob("??/??/*.val") if path.stat().st_mtime < before}
+        if not old:
+            return 0
+        named = self._sql("SELECT filename FROM Cache WHERE filename IS NOT NULL").fetchall()
+        orphans = old - {root / name for (name,) in named}
+        for path in orphans:
+            self.disk.remove(path.relative_to(root).as_posix())
+        return len(orphans)

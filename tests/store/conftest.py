@@ -1,0 +1,31 @@
+"""What the store's tests share: feeds to keep, and an ear for failures."""
+
+from collections.abc import Callable
+
+import pytest
+
+from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.errors import StoreError
+from feedproxy.http.message import Fields
+from feedproxy.store.resource import Resource
+
+type MakeFeed = Callable[..., Resource]
+
+
+@pytest.fixture
+def a_feed() -> MakeFeed:
+    """A feed kept under this target, of this many bytes in all its codings."""
+
+    def make(target: str = "https://example.com/feed", *, size: int = 1000, says: str = "hello") -> Resource:
+        body = (says.encode() * (size // 2 // len(says) + 1))[: size // 2]
+        content = Content({"identity": body, "gzip": body[::-1]}, tag=says, feed=True)
+        fields = Fields([("Content-Type", "application/rss+xml"), ("ETag", f'"{says}"')])
+        return Resource(target, (StoredResponse(target, 200, fields, content, 1.0, 2.0),), fetched=2.0)
+
+    return make
+
+
+@pytest.fixture
+def failures() -> list[StoreError]:
+    """What was told to `on_failure`: pass `failures.append`."""
+    return []

@@ -1,0 +1,187 @@
+"""Whatever somebody writes into the store's files, nothing in them is run, opened or removed for him."""
+
+import os
+import pickle
+import sqlite3
+from pathlib import Path
+
+import pytest
+from diskcache.core import MODE_PICKLE, MODE_RAW, MODE_TEXT
+
+from feedproxy.errors import StoreError
+from feedproxy.store.rows import FILE_MIN, Rows
+
+
+class Trap:
+    """Unpickled, it makes a folder."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, (str(self.place),)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "000"
+
+
+@pytest.fixture
+def rows(folder: Path) -> Rows:
+    return Rows(folder, size_max=None)
+
+
+def plant(folder: Path, **columns: object) -> None:
+    """A row as nobody but an attacker writes it."""
+    row = {"key": "key", "raw": 1, "store_time": 1.0, "mode": MODE_RAW, "size": 0, **columns}
+    with sqlite3.connect(folder / "cache.db") as connection:
+        names, marks = ", ".join(row), ", ".join("?" * len(row))
+        connection.execute(f"INSERT INTO Cache ({names}) VALUES ({marks})", tuple(row.values()))
+    connection.close()
+
+
+@pytest.mark.parametrize("in_a_file", [False, True])
+def test_a_pickled_value_is_never_unpickled(
+    rows: Rows, folder: Path, tmp_path: Path, in_a_file: bool
+) -> None:
+    pickled = pickle.dumps(Trap(tmp_path / "sprung"))
+    if in_a_file:
+        name = f"ab/cd/{'0' * 28}.val"
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_bytes(pickled)
+        plant(folder, mode=MODE_PICKLE, filename=name)
+    else:
+        plant(folder, mode=MODE_PICKLE, value=pickled)
+
+    with pytest.raises(StoreError):
+        rows.get("key")
+    with pytest.raises(StoreError):
+        rows.pop("key")
+
+    assert not (tmp_path / "sprung").exists()
+    rows.close()
+
+
+def test_the_trap_would_spring_in_diskcache_itself(folder: Path, rows: Rows, tmp_path: Path) -> None:
+    """Or the test above would show nothing."""
+    import diskcache
+
+    plant(folder, mode=MODE_PICKLE, value=pickle.dumps(Trap(tmp_path / "sprung")))
+    rows.close()
+    plain = diskcache.Cache(str(folder))
+    plain.get("key")
+    plain.close()
+
+    assert (tmp_path / "sprung").exists()
+
+
+def test_a_pickled_key_is_never_unpickled(rows: Rows, folder: Path, tmp_path: Path) -> None:
+    plant(folder, key=pickle.dumps(Trap(tmp_path / "sprung")), raw=0, value=b"x")
+    rows.set("https://a.example/", b"y")
+
+    assert list(rows.texts()) == ["https://a.example/"]
+    with pytest.raises(StoreError):
+        list(rows.iterkeys())
+    assert not (tmp_path / "sprung").exists()
+    rows.close()
+
+
+@pytest.mark.parametrize("value", ["text", 1, 1.5, None])
+def test_a_value_that_is_not_bytes_is_refused(rows: Rows, folder: Path, value: object) -> None:
+    plant(folder, value=value)
+
+    with pytest.raises(StoreError):
+        rows.get("key")
+    rows.close()
+
+
+@pytest.mark.parametrize("mode", [MODE_TEXT, 2])
+@pytest.mark.parametrize("name", ["../secret", "absolute", "ab/../../secret", "ab/cd/x.val", 7])
+def test_a_row_cannot_name_a_file_that_is_not_ours(rows: Rows, folder: Path, mode: int, name: object) -> None:
+    secret = folder.parent / "secret"
+    secret.write_text("keep me")
+    plant(folder, mode=mode, filename=str(secret) if name == "absolute" else name)
+
+    with pytest.raises(StoreError):
+        rows.get("key")
+    rows.set("key", b"new")
+    rows.delete("key")
+
+    assert secret.read_text() == "keep me"
+    rows.close()
+
+
+@pytest.mark.parametrize("value", [None, "text", 1, ["list"], {"a": 1}, bytearray(b"x")])
+def test_only_bytes_are_written(rows: Rows, value: object) -> None:
+    with pytest.raises(StoreError):
+        rows.set("key", value)
+    rows.close()
+
+
+@pytest.mark.parametrize("key", [b"bytes", 1, None, ("tuple",)])
+def test_only_texts_are_keys(rows: Rows, key: object) -> None:
+    with pytest.raises(StoreError):
+        rows.set(key, b"value")
+    rows.close()
+
+
+def test_large_values_have_their_own_file_and_take_it_with_them(rows: Rows, folder: Path) -> None:
+    rows.set("key", b"a" * FILE_MIN)
+    rows.set("key", b"b" * FILE_MIN)
+
+    assert len(list(folder.glob("??/??/*.val"))) == 1
+    assert rows.get("key") == b"b" * FILE_MIN
+    rows.delete("key")
+    assert not list(folder.glob("??/??/*.val"))
+    rows.close()
+
+
+def test_everything_is_for_the_owner_only(rows: Rows, folder: Path) -> None:
+    before = os.umask(0)
+    try:
+        rows.set("small", b"a")
+        rows.set("large", b"a" * FILE_MIN)
+
+        made = [folder, *folder.rglob("*")]
+        assert {path.name for path in made} >= {"cache.db", "cache.db-wal", "cache.db-shm"}
+        for path in made:
+            assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+    finally:
+        os.umask(before)
+    rows.close()
+
+
+def test_files_that_no_row_names_are_removed_once_they_are_old(rows: Rows, folder: Path) -> None:
+    """A process was killed after it had written the file and before the row."""
+    rows.set("key", b"a" * FILE_MIN)
+    (named,) = folder.glob("??/??/*.val")
+    orphan, young = named.with_name(f"{'1' * 28}.val"), named.with_name(f"{'2' * 28}.val")
+    for path, age in ((orphan, 100.0), (young, 5000.0), (named, 100.0)):
+        path.touch()
+        os.utime(path, (age, age))
+
+    assert rows.sweep(before=1000.0) == 1
+
+    assert sorted(folder.glob("??/??/*.val")) == sorted([named, young])
+    assert rows.get("key") == b"a" * FILE_MIN
+    rows.close()
+
+
+def test_culling_takes_the_least_recently_stored_in_slices(folder: Path) -> None:
+    rows = Rows(folder, size_max=600_000)
+    for number in range(100):
+        rows.set(f"{number:03}", os.urandom(10_000))
+    rows.set("000", os.urandom(10_000))
+    assert rows.cull_slice(10) == 10
+
+    while rows.cull_slice(10):
+        assert len(rows) >= 10
+
+    kept = set(rows.texts())
+    assert rows.volume() <= 600_000
+    assert "000" in kept
+    assert "099" in kept
+    assert "001" not in kept
+    assert kept - {"000"} == {f"{number:03}" for number in range(101 - len(kept), 100)}
+    rows.close()

@@ -1,0 +1,259 @@
+"""A corrupt file is set aside and started anew; every failure is a StoreError."""
+
+import logging
+import os
+import shutil
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from feedproxy.errors import StoreError
+from feedproxy.store import shard as module
+from feedproxy.store.rows import FILE_MIN, Rows
+from feedproxy.store.shard import Shard
+
+type OpenShard = Callable[[], Shard]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "feeds" / "000"
+
+
+@pytest.fixture
+def open_shard(folder: Path, failures: list[StoreError]) -> Iterator[OpenShard]:
+    opened = []
+
+    def open_() -> Shard:
+        opened.append(Shard(folder, size_max=10_000_000, on_failure=failures.append))
+        return opened[-1]
+
+    yield open_
+    for each in opened:
+        each.close()
+
+
+def damage(path: Path, at: int, data: bytes = b"\xa5" * 4096) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(data)
+
+
+def filled(shard: Shard, folder: Path) -> None:
+    """Enough values for several pages, all of them in the file itself."""
+    for number in range(200):
+        shard.set(f"https://{number}.example/", b"value" * 300)
+    shard.close()
+    assert not (folder / "cache.db-wal").exists()
+
+
+def overwrite_everything(path: Path) -> None:
+    path.write_bytes(b"this is no database" * 1000)
+
+
+def overwrite_the_head(path: Path) -> None:
+    damage(path, 0)
+
+
+def cut_in_half(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def drop_the_table(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE Cache")
+        connection.execute("CREATE TABLE Cache (key, hello)")
+    connection.close()
+
+
+def spoil_the_settings(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("INSERT INTO Settings VALUES ('_disk', 'nonsense')")
+        connection.execute("INSERT INTO Settings VALUES ('_sql', 'nonsense')")
+        connection.execute("INSERT INTO Settings VALUES (x'00ff', 'nonsense')")
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "spoil", [overwrite_everything, overwrite_the_head, cut_in_half, drop_the_table, spoil_the_settings]
+)
+def test_a_file_that_is_corrupt_when_it_is_opened_is_set_aside_with_a_warning(
+    open_shard: OpenShard,
+    folder: Path,
+    failures: list[StoreError],
+    caplog: pytest.LogCaptureFixture,
+    spoil: Callable[[Path], None],
+) -> None:
+    filled(open_shard(), folder)
+    spoil(folder / "cache.db")
+    spoiled = (folder / "cache.db").read_bytes()
+
+    with caplog.at_level(logging.WARNING):
+        shard = open_shard()
+        use(shard)
+
+    assert (folder.parent / "000.corrupt" / "cache.db").read_bytes()[-100:] == spoiled[-100:]
+    assert "set aside" in caplog.text
+    assert any("set aside" in str(failure) for failure in failures)
+    shard.set("https://new.example/", b"new")
+    assert list(shard.keys()) == ["https://new.example/"]
+
+
+def use(shard: Shard) -> None:
+    """As the store does: whatever fails is passed over, and the writer mends."""
+    for number in range(200):
+        try:
+            shard.get(f"https://{number}.example/")
+        except StoreError:
+            shard.mend()
+
+
+def test_a_file_that_turns_out_corrupt_in_use_is_set_aside_by_the_next_write(
+    open_shard: OpenShard, folder: Path, failures: list[StoreError]
+) -> None:
+    filled(open_shard(), folder)
+    shard = open_shard()
+    for page in range(2, (folder / "cache.db").stat().st_size // 4096):
+        damage(folder / "cache.db", page * 4096)
+
+    with pytest.raises(StoreError):
+        shard.get("https://1.example/")
+    shard.set("https://new.example/", b"new")
+
+    assert shard.get("https://new.example/") == b"new"
+    assert shard.get("https://1.example/") is None
+    assert len(failures) == 1
+
+
+def test_only_one_corrupt_file_is_kept(open_shard: OpenShard, folder: Path) -> None:
+    for _ in range(3):
+        filled(open_shard(), folder)
+        overwrite_everything(folder / "cache.db")
+        open_shard().close()
+
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["000", "000.corrupt", "lock"]
+
+
+def test_a_connection_to_the_file_set_aside_does_no_harm_to_the_new_one(
+    open_shard: OpenShard, folder: Path
+) -> None:
+    """SQLite removes journals by name, and the new file has the old one's name."""
+    filled(open_shard(), folder)
+    other = Rows(folder, size_max=None)
+    other.set("https://1.example/", b"in the old one's journal")
+    shard = open_shard()
+    shard._corrupt = True
+
+    shard.set("https://2.example/", b"new")
+    other.get("https://1.example/")
+    other.close()
+
+    assert shard.get("https://2.example/") == b"new"
+    shard.close()
+    assert open_shard().get("https://2.example/") == b"new"
+
+
+def test_another_process_that_found_it_corrupt_too_takes_the_new_file(
+    open_shard: OpenShard, folder: Path, failures: list[StoreError]
+) -> None:
+    filled(open_shard(), folder)
+    one, other = open_shard(), open_shard()
+    one._corrupt = other._corrupt = True
+
+    one.set("https://one.example/", b"one")
+    other.set("https://other.example/", b"other")
+
+    assert sorted(one.keys()) == ["https://one.example/", "https://other.example/"]
+    assert len(failures) == 1
+
+
+def test_a_folder_removed_under_way_is_made_anew(open_shard: OpenShard, folder: Path) -> None:
+    shard = open_shard()
+    shard.set("https://1.example/", b"old")
+    shutil.rmtree(folder.parent)
+
+    shard.set("https://2.example/", b"new")
+
+    assert shard.get("https://2.example/") == b"new"
+    assert shard.get("https://1.example/") is None
+
+
+@pytest.mark.parametrize("size", [50_000, FILE_MIN])
+def test_a_full_disk_is_a_store_error_and_loses_nothing_that_was_there(
+    open_shard: OpenShard, folder: Path, failures: list[StoreError], size: int
+) -> None:
+    shard = open_shard()
+    shard.set("https://1.example/", b"old")
+    ((pages,),) = shard._rows._sql("PRAGMA page_count").fetchall()
+    shard._rows._sql(f"PRAGMA max_page_count = {pages}")
+
+    def fill() -> None:
+        for number in range(2, 300):
+            shard.set(f"https://{number}.example/", b"x" * size)
+
+    with pytest.raises(StoreError, match="full"):
+        fill()
+
+    assert shard.get("https://1.example/") == b"old"
+    assert failures == []
+    shard.set("https://1.example/", b"new, for there is room again")
+    assert shard.get("https://1.example/") == b"new, for there is room again"
+
+
+def test_a_file_locked_for_too_long_is_a_store_error_and_writable_again_later(
+    open_shard: OpenShard, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOCK_TRIES", 2)
+    shard = open_shard()
+    other = sqlite3.connect(folder / "cache.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    with pytest.raises(StoreError, match="locked"):
+        shard.set("https://1.example/", b"value")
+    other.execute("ROLLBACK")
+    other.close()
+    shard.set("https://1.example/", b"value")
+
+    assert shard.get("https://1.example/") == b"value"
+
+
+def test_a_reader_waits_for_no_writer(open_shard: OpenShard, folder: Path) -> None:
+    shard = open_shard()
+    shard.set("https://1.example/", b"value")
+    other = sqlite3.connect(folder / "cache.db", isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+
+    assert shard.get("https://1.example/") == b"value"
+
+    other.execute("ROLLBACK")
+    other.close()
+
+
+def test_a_key_that_sqlite_cannot_hold_is_a_store_error(open_shard: OpenShard) -> None:
+    with pytest.raises(StoreError):
+        open_shard().set("https://\udc00.example/", b"value")
+
+
+def test_reading_and_writing_may_be_in_two_threads(open_shard: OpenShard) -> None:
+    shard = open_shard()
+    shard.set("key", b"0" * 1000)
+    ended = threading.Event()
+
+    def write() -> None:
+        for number in range(100):
+            shard.set("key", str(number % 10).encode() * 1000)
+        shard.close()
+        ended.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    while not ended.is_set():
+        value = shard.get("key")
+        assert value is not None
+        assert len(set(value)) == 1
+    writer.join()
+
+    assert shard.get("key") == b"9" * 1000

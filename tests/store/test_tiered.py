@@ -1,0 +1,616 @@
+"""The store as the rest of feedproxy uses it: memory over disk, writing behind."""
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.errors import StoreError, UsageError
+from feedproxy.http.message import Fields
+from feedproxy.store import rows
+from feedproxy.store.base import Store
+from feedproxy.store.disk import DiskStore
+from feedproxy.store.memory import MemoryStore, weight
+from feedproxy.store.resource import Resource
+from feedproxy.store.tiered import TieredStore, open_store
+
+MakeFeed = Callable[..., Resource]
+FEED = "https://example.com/feed"
+OTHER = "https://example.com/other"
+
+
+class Gate:
+    """Holds up the writer before each write, and may let it fail."""
+
+    def __init__(self, disk: DiskStore) -> None:
+        self._write, self._delete = disk.write, disk.delete
+        disk.write = self.write  # type: ignore[method-assign]
+        disk.delete = self.delete  # type: ignore[method-assign]
+        self.open = threading.Event()
+        self.open.set()
+        self.arrived = threading.Event()
+        self.error: Exception | None = None
+        self.written: list[str] = []
+
+    def pass_(self, what: str) -> None:
+        self.arrived.set()
+        assert self.open.wait(30)
+        if self.error:
+            raise self.error
+        self.written.append(what)
+
+    def write(self, resource: Resource) -> None:
+        self.pass_(resource.variants[0].content.tag or "")
+        self._write(resource)
+
+    def delete(self, target: str) -> None:
+        self.pass_("delete")
+        self._delete(target)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture
+async def open_tiered(folder: Path, failures: list[StoreError]) -> AsyncIterator[Callable[..., TieredStore]]:
+    opened: list[TieredStore] = []
+    gates: list[Gate] = []
+
+    def open_(*, memory_max: int = 10_000_000, disk_max: int = 100_000_000) -> TieredStore:
+        disk = DiskStore(folder, size_max=disk_max, on_failure=failures.append)
+        gate = Gate(disk)
+        store = TieredStore(MemoryStore(memory_max), disk, on_failure=failures.append)
+        store.gate = gate  # type: ignore[attr-defined]
+        gates.append(gate)
+        opened.append(store)
+        return store
+
+    yield open_
+    for gate in gates:
+        gate.open.set()
+    for store in opened:
+        await store.close()
+
+
+Open = Callable[..., TieredStore]
+
+
+def gate_of(store: TieredStore) -> Gate:
+    gate: Gate = store.gate  # type: ignore[attr-defined]
+    return gate
+
+
+async def reached(event: threading.Event) -> None:
+    await asyncio.to_thread(event.wait, 30)
+    assert event.is_set()
+
+
+# -- what is kept
+
+
+async def test_a_feed_survives_closing_and_opening(folder: Path, a_feed: MakeFeed) -> None:
+    store = open_store(str(folder), memory_max=10_000_000, disk_max=100_000_000)
+    await store.put(a_feed(FEED))
+    await store.put(a_feed(OTHER, size=700_000))
+    await store.put_state("readers", b"\x00state")
+    await store.close()
+
+    again = open_store(str(folder), memory_max=10_000_000, disk_max=100_000_000)
+
+    assert again.get(FEED) == a_feed(FEED)
+    assert again.get(OTHER) == a_feed(OTHER, size=700_000)
+    assert again.get("https://unknown.example/") is None
+    assert again.get_state("readers") == b"\x00state"
+    assert again.get_state("unknown") is None
+    assert sorted(again.targets()) == [FEED, OTHER]
+    await again.close()
+
+
+async def test_a_read_from_disk_makes_the_feed_hot(open_tiered: Open, a_feed: MakeFeed) -> None:
+    first = open_tiered()
+    await first.put(a_feed(FEED))
+    await first.flush()
+    store = open_tiered()
+
+    assert store.get(FEED) is store.get(FEED)
+
+
+async def test_a_read_after_a_put_sees_the_new_value_while_the_write_still_waits(
+    open_tiered: Open, a_feed: MakeFeed
+) -> None:
+    store = open_tiered(memory_max=1)  # nothing stays in memory
+    await store.put(a_feed(FEED, says="old"))
+    await store.flush()
+    gate_of(store).open.clear()
+
+    await store.put(a_feed(FEED, says="new"))
+
+    assert store.get(FEED) == a_feed(FEED, says="new")
+    gate_of(store).open.set()
+    await store.flush()
+    assert store.get(FEED) == a_feed(FEED, says="new")
+
+
+async def test_a_put_does_not_wait_for_the_disk(open_tiered: Open, a_feed: MakeFeed) -> None:
+    store = open_tiered()
+    gate_of(store).open.clear()
+
+    for number in range(100):
+        await store.put(a_feed(f"https://{number}.example/"))
+
+    assert gate_of(store).written == []
+    assert len(list(store.targets())) == 100
+
+
+async def test_a_delete_wins_over_a_put_that_still_waits(open_tiered: Open, a_feed: MakeFeed) -> None:
+    store = open_tiered()
+    gate_of(store).open.clear()
+    await store.put(a_feed(OTHER, says="first"))
+    await reached(gate_of(store).arrived)
+    await store.put(a_feed(FEED, says="unwanted"))
+
+    await store.delete(FEED)
+
+    assert store.get(FEED) is None
+    assert list(store.targets()) == [OTHER]
+    gate_of(store).open.set()
+    await store.flush()
+    assert gate_of(store).written == ["first", "delete"]
+    assert store.get(FEED) is None
+
+
+async def test_a_delete_wins_over_a_put_that_is_just_being_written(
+    open_tiered: Open, a_feed: MakeFeed
+) -> None:
+    store = open_tiered()
+    gate_of(store).open.clear()
+    await store.put(a_feed(FEED, says="unwanted"))
+    await reached(gate_of(store).arrived)
+
+    await store.delete(FEED)
+
+    gate_of(store).open.set()
+    await store.flush()
+    assert gate_of(store).written == ["unwanted", "delete"]
+    assert store.get(FEED) is None
+    assert list(open_tiered().targets()) == []
+
+
+async def test_a_put_after_a_delete_wins(open_tiered: Open, a_feed: MakeFeed) -> None:
+    store = open_tiered()
+    await store.put(a_feed(FEED, says="old"))
+    await store.delete(FEED)
+    await store.put(a_feed(FEED, says="new"))
+    await store.flush()
+
+    assert store.get(FEED) == a_feed(FEED, says="new")
+    assert open_tiered().get(FEED) == a_feed(FEED, says="new")
+
+
+async def test_a_feed_put_many_times_is_written_for_the_last_of_them(
+    open_tiered: Open, a_feed: MakeFeed
+) -> None:
+    store = open_tiered()
+    gate_of(store).open.clear()
+    await store.put(a_feed(OTHER, says="holds the writer"))
+    await reached(gate_of(store).arrived)
+    for number in range(50):
+        await store.put(a_feed(FEED, says=str(number)))
+
+    gate_of(store).open.set()
+    await store.flush()
+
+    assert gate_of(store).written == ["holds the writer", "49"]
+
+
+async def test_targets_names_each_once_wherever_it_is(open_tiered: Open, a_feed: MakeFeed) -> None:
+    store = open_tiered()
+    for number in range(30):
+        await store.put(a_feed(f"https://{number}.example/"))
+    await store.flush()
+    gate_of(store).open.clear()
+    await store.put(a_feed("https://3.example/", says="again"))
+    await store.put(a_feed("https://30.example/"))
+    await store.delete("https://4.example/")
+
+    assert sorted(store.targets()) == sorted(
+        f"https://{number}.example/" for number in range(31) if number != 4
+    )
+
+
+async def test_concurrent_callers_leave_the_last_value(open_tiered: Open, a_feed: MakeFeed) -> None:
+    store = open_tiered(memory_max=1)
+    last: dict[str, str] = {}
+
+    async def change(number: int) -> None:
+        target, says = f"https://{number % 7}.example/", str(number)
+        last[target] = says
+        await store.put(a_feed(target, says=says))
+        await asyncio.sleep(0)
+        found = store.get(target)
+        assert found == a_feed(target, says=last[target])
+
+    await asyncio.gather(*(change(number) for number in range(300)))
+    await store.flush()
+
+    assert {target: store.get(target) for target in last} == {
+        target: a_feed(target, says=says) for target, says in last.items()
+    }
+
+
+# -- bounds
+
+
+async def test_memory_and_disk_are_bounded_by_bytes(open_tiered: Open, folder: Path) -> None:
+    store = open_tiered(memory_max=1_000_000, disk_max=8_000_000)
+    for number in range(600):
+        await store.put(an_incompressible_feed(f"https://{number}.example/", 40_000))
+    await store.flush()
+
+    assert store._memory.size <= 1_000_000
+    assert size_of(folder, ".db", ".val") <= 8_000_000
+    kept = set(store.targets())
+    assert 100 < len(kept) < 250
+    assert f"https://{599}.example/" in kept
+    assert "https://0.example/" not in kept
+
+
+def size_of(folder: Path, *suffixes: str) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.suffix in suffixes)
+
+
+def an_incompressible_feed(target: str, size: int) -> Resource:
+    return Resource(
+        target, (StoredResponse(target, 200, Fields(), Content({"identity": os.urandom(size)}), 1.0, 2.0),)
+    )
+
+
+async def test_a_bound_that_was_lowered_holds_soon_after_opening(
+    open_tiered: Open, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "JOURNAL_MAX", 0)
+    before = open_tiered()
+    for number in range(300):
+        await before.put(an_incompressible_feed(f"https://{number}.example/", 40_000))
+    await before.close()
+
+    store = open_tiered(disk_max=6_000_000)
+    await store.flush()
+
+    assert size_of(folder, ".db", ".val") <= 6_000_000
+
+
+async def test_a_feed_too_large_for_the_disks_bound_takes_nobodys_place(
+    open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError]
+) -> None:
+    store = open_tiered(disk_max=8_000_000)
+    await store.put(a_feed(FEED))
+    await store.put(a_feed(OTHER, says="old"))
+    await store.flush()
+
+    await store.put(a_feed(OTHER, size=2_000_000))
+    await store.flush()
+
+    assert store.get(OTHER) == a_feed(OTHER, size=2_000_000)
+    assert list(open_tiered().targets()) == [FEED]
+    assert failures == []
+
+
+async def test_a_put_waits_when_too_much_is_queued_and_goes_on_when_there_is_room(
+    open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError]
+) -> None:
+    store = open_tiered()
+    store._queue._max = 3 * weight(a_feed(size=10_000))
+    gate_of(store).open.clear()
+    for number in range(3):
+        await store.put(a_feed(f"https://{number}.example/", size=10_000))
+
+    fourth = asyncio.create_task(store.put(a_feed(FEED, size=10_000)))
+    await asyncio.sleep(0)
+
+    assert not fourth.done()
+    assert store.get(FEED) == a_feed(FEED, size=10_000)
+    gate_of(store).open.set()
+    await fourth
+    await store.flush()
+    assert len(list(open_tiered().targets())) == 4
+    assert failures == []
+
+
+async def test_a_disk_that_hangs_does_not_hold_up_readers_for_good(
+    open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError]
+) -> None:
+    store = open_tiered()
+    store._queue._max, store._queue._patience = 1, 0.01
+    gate_of(store).open.clear()
+
+    await store.put(a_feed(FEED))
+    await store.put(a_feed(OTHER))
+
+    assert [str(failure) for failure in failures] == 2 * [
+        "the store's disk is too slow: a value was not written"
+    ]
+    assert store.get(FEED) == a_feed(FEED)
+
+
+async def test_a_caller_who_leaves_does_not_take_the_write_with_him(
+    open_tiered: Open, a_feed: MakeFeed
+) -> None:
+    store = open_tiered()
+    store._queue._max = 1
+    gate_of(store).open.clear()
+    put = asyncio.create_task(store.put(a_feed(FEED)))
+    flush = asyncio.create_task(store.flush())
+    await asyncio.sleep(0)
+
+    put.cancel()
+    flush.cancel()
+    await asyncio.gather(put, flush, return_exceptions=True)
+    gate_of(store).open.set()
+    await store.flush()
+
+    assert open_tiered().get(FEED) == a_feed(FEED)
+
+
+# -- failures are misses
+
+
+async def test_a_write_that_fails_is_told_and_the_old_value_does_not_come_back(
+    open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError]
+) -> None:
+    store = open_tiered(memory_max=1)
+    await store.put(a_feed(FEED, says="old"))
+    await store.flush()
+    gate_of(store).error = StoreError("full")
+
+    await store.put(a_feed(FEED, says="new"))
+    await store.put(a_feed(OTHER))
+    await store.flush()
+
+    assert [str(failure) for failure in failures] == ["full", "full"]
+    assert store.get(FEED) is None
+    assert list(store.targets()) == []
+    assert len(store._queue.unwritten) == 1, "only what the disk has an older value of needs a mark"
+
+
+async def test_a_feed_that_can_be_written_again_is_read_again(open_tiered: Open, a_feed: MakeFeed) -> None:
+    store = open_tiered(memory_max=1)
+    await store.put(a_feed(FEED, says="old"))
+    await store.flush()
+    gate_of(store).error = OSError("no disk")
+    await store.put(a_feed(FEED, says="lost"))
+    await store.flush()
+    gate_of(store).error = None
+
+    await store.put(a_feed(FEED, says="new"))
+    await store.flush()
+
+    assert store.get(FEED) == a_feed(FEED, says="new")
+    assert list(store.targets()) == [FEED]
+
+
+async def test_a_delete_that_fails_is_a_delete_all_the_same(
+    open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError]
+) -> None:
+    store = open_tiered()
+    await store.put(a_feed(FEED))
+    await store.flush()
+    gate_of(store).error = StoreError("full")
+
+    await store.delete(FEED)
+    await store.flush()
+
+    assert store.get(FEED) is None
+    assert list(store.targets()) == []
+    assert len(failures) == 1
+
+
+async def test_the_writer_outlives_a_metric_that_fails(folder: Path, a_feed: MakeFeed) -> None:
+    def fail(error: StoreError) -> None:
+        raise ValueError("a metric gone wrong")
+
+    disk = DiskStore(folder, size_max=10_000_000, on_failure=fail)
+    gate = Gate(disk)
+    store = TieredStore(MemoryStore(1), disk, on_failure=fail)
+    gate.error = StoreError("full")
+    await store.put(a_feed(FEED))
+    await store.flush()
+    gate.error = None
+
+    await store.put(a_feed(OTHER))
+    await store.flush()
+
+    assert store.get(OTHER) == a_feed(OTHER)
+    await store.close()
+
+
+type Spoil = Callable[[bytes], bytes]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda data: data[:-1],
+        lambda data: b"",
+        lambda data: data[:20] + b"?" + data[21:],
+        lambda data: data[:4] + b"\x63" + data[5:],
+        lambda data: b"pickled, perhaps",
+    ],
+    ids=["truncated", "empty", "altered", "unknown version", "not ours"],
+)
+async def test_a_value_that_cannot_be_read_is_told_and_is_a_miss_until_it_is_put_again(
+    open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError], spoil: Spoil
+) -> None:
+    store = open_tiered(memory_max=1)
+    await store.put(a_feed(FEED))
+    await store.put_state("readers", b"state")
+    await store.flush()
+    for shard, key in ((store._disk._shard(FEED), FEED), (store._disk._state, "readers")):
+        shard.set(key, spoil(shard.get(key) or b""))
+
+    assert store.get(FEED) is None
+    assert store.get_state("readers") is None
+    assert len(failures) == 2
+    await store.put(a_feed(FEED))
+    await store.flush()
+    assert store.get(FEED) == a_feed(FEED)
+
+
+async def test_a_value_under_another_targets_key_is_a_miss(
+    open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError]
+) -> None:
+    store = open_tiered(memory_max=1)
+    await store.put(a_feed(FEED))
+    await store.flush()
+    disk = store._disk
+    disk._shard(OTHER).set(OTHER, disk._shard(FEED).get(FEED) or b"")
+
+    assert store.get(OTHER) is None
+    assert len(failures) == 1
+
+
+async def test_a_file_that_turns_out_corrupt_costs_one_shard_and_is_replaced(
+    open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError], folder: Path
+) -> None:
+    before = open_tiered()
+    for number in range(80):
+        await before.put(a_feed(f"https://{number}.example/", size=9000))
+    await before.close()
+    store = open_tiered(memory_max=1)
+    file = folder / "feeds" / "003" / "cache.db"
+    with file.open("r+b") as handle:
+        handle.seek(8192)
+        handle.write(b"\xa5" * (file.stat().st_size - 8192))
+
+    kept = [number for number in range(80) if store.get(f"https://{number}.example/")]
+    await store.flush()
+
+    assert 50 <= len(kept) < 80
+    assert (folder / "feeds" / "003.corrupt").is_dir()
+    assert failures
+    for number in range(80):
+        await store.put(a_feed(f"https://{number}.example/"))
+    await store.flush()
+    assert all(store.get(f"https://{number}.example/") for number in range(80))
+
+
+# -- opening and closing
+
+
+async def test_memory_keeps_nothing_on_disk(a_feed: MakeFeed) -> None:
+    store = open_store("memory:", memory_max=1_000_000, disk_max=0)
+
+    await store.put(a_feed(FEED))
+    await store.flush()
+
+    assert store.get(FEED) == a_feed(FEED)
+    await store.close()
+    assert store.get(FEED) is None
+
+
+async def test_the_folder_is_made_with_its_parents_for_the_owner_only(
+    tmp_path: Path, a_feed: MakeFeed
+) -> None:
+    folder = tmp_path / "not" / "yet" / "there"
+    before = os.umask(0o022)
+    try:
+        store = open_store(str(folder), memory_max=1_000_000, disk_max=50_000_000)
+        await store.put(a_feed(FEED))
+        await store.put(a_feed(OTHER, size=700_000))
+        await store.put_state("readers", b"")
+        await store.flush()
+    finally:
+        os.umask(before)
+
+    for path in (folder, *folder.rglob("*")):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+    await store.close()
+
+
+async def test_no_place_named_means_the_platforms_cache_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    store = open_store("", memory_max=1_000_000, disk_max=50_000_000)
+    await store.close()
+
+    assert (tmp_path / "feedproxy" / "feeds").is_dir()
+
+
+def a_file_in_the_way(tmp_path: Path) -> str:
+    (tmp_path / "file").write_text("")
+    return str(tmp_path / "file")
+
+
+def below_a_file(tmp_path: Path) -> str:
+    return a_file_in_the_way(tmp_path) + "/store"
+
+
+def a_name_that_is_too_long(tmp_path: Path) -> str:
+    return str(tmp_path / ("x" * 300))
+
+
+def a_redis_that_is_not_known_yet(tmp_path: Path) -> str:
+    return "redis://localhost/0"
+
+
+def a_folder_that_diskcache_would_take_for_another(tmp_path: Path) -> str:
+    return str(tmp_path / "$HOME")
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        a_file_in_the_way,
+        below_a_file,
+        a_name_that_is_too_long,
+        a_redis_that_is_not_known_yet,
+        a_folder_that_diskcache_would_take_for_another,
+    ],
+)
+def test_a_place_that_cannot_be_used_is_a_usage_error_in_one_line(
+    tmp_path: Path, place: Callable[[Path], str]
+) -> None:
+    location = place(tmp_path)
+
+    with pytest.raises(UsageError) as caught:
+        open_store(location, memory_max=1_000_000, disk_max=50_000_000)
+
+    assert location in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not bind root")
+def test_a_folder_that_is_not_writable_is_a_usage_error(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(UsageError, match="Permission denied"):
+            open_store(str(tmp_path), memory_max=1_000_000, disk_max=50_000_000)
+        with pytest.raises(UsageError, match="Permission denied"):
+            open_store(str(tmp_path / "store"), memory_max=1_000_000, disk_max=50_000_000)
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_a_disk_bound_that_is_too_small_to_work_is_a_usage_error(folder: Path) -> None:
+    with pytest.raises(UsageError, match="store_max"):
+        open_store(str(folder), memory_max=1_000_000, disk_max=1000)
+
+
+@pytest.mark.parametrize("location", ["memory:", "store"])
+async def test_a_store_may_be_closed_twice(tmp_path: Path, location: str, a_feed: MakeFeed) -> None:
+    place = location if location == "memory:" else str(tmp_path / location)
+    store: Store = open_store(place, memory_max=1_000_000, disk_max=50_000_000)
+    await store.put(a_feed(FEED))
+
+    await store.close()
+    closing: Awaitable[None] = store.close()
+
+    await closing
