@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import assert_never
 
 from feedproxy.cache.directives import Directives, governing
 from feedproxy.cache.stored import StoredResponse
@@ -61,7 +62,8 @@ class Freshness:
     """The state of one stored response at one moment. `age` and `lifetime` are seconds, never negative.
 
     `expires` is when the lifetime ends; `held` is until when, and why, the stale response may be used on.
-    `control` are the directives that govern the response, parsed once for all that ask.
+    `control` are the directives that govern the response, parsed once for all that ask; `reason` says where
+    the lifetime comes from when `source` alone does not.
     """
 
     age: Seconds
@@ -85,7 +87,7 @@ class Freshness:
     @property
     def words(self) -> str:
         """The state in a sentence for the operator; written when it is asked for: hits do not pay for it."""
-        since = f"{self.reason}, fetched {span(self.age)} ago"
+        since = f"{self.reason or _reason(self.source, self.lifetime)}, fetched {span(self.age)} ago"
         if self.ttl > 0:
             return f"fresh for {span(self.ttl)} more: {since}"
         if self.held is not None:
@@ -218,7 +220,7 @@ def assess(
             allowance = hint(stored, base, expires, now)
             if allowance is not None and allowance.until > max(expires, now):
                 held = allowance
-        return Freshness(age, lifetime, source, expires, held, control, _reason(stored, source, lifetime))
+        return Freshness(age, lifetime, source, expires, held, control)
     # "heuristics can only be used on responses without explicit freshness whose status codes are defined as
     # heuristically cacheable [...] and on responses without explicit freshness that have been marked as
     # explicitly cacheable (e.g., with a public response directive)."
@@ -232,7 +234,7 @@ def assess(
     lifetime, source = heuristic_lifetime(
         stored, learned=learned, default=default, minimum=minimum, maximum=maximum
     )
-    return Freshness(age, lifetime, source, base + lifetime, None, control, _reason(stored, source, lifetime))
+    return Freshness(age, lifetime, source, base + lifetime, None, control)
 
 
 def may_be_held(stored: StoredResponse, control: CacheControl) -> bool:
@@ -251,7 +253,7 @@ def may_be_held(stored: StoredResponse, control: CacheControl) -> bool:
     )
 
 
-def _reason(stored: StoredResponse, source: Source, lifetime: Seconds) -> str:
+def _reason(source: Source, lifetime: Seconds) -> str:
     match source:
         case Source.TARGETED:
             return f"CDN-Cache-Control gives it {span(lifetime)}"
@@ -259,11 +261,14 @@ def _reason(stored: StoredResponse, source: Source, lifetime: Seconds) -> str:
             return f"{source} of {span(lifetime)}"
         case Source.EXPIRES:
             return f"Expires gives it {span(lifetime)}"
+        case Source.HINT:
+            return f"the feed asks for {span(lifetime)}"
         case Source.LEARNED:
             return f"{span(lifetime)} learned from how often it changed"
         case Source.LAST_MODIFIED:
             return f"nothing is said, {span(lifetime)} guessed from its Last-Modified"
-        case _ if stored.content.feed:
+        case Source.DEFAULT if lifetime > 0:
             return f"nothing is said, {span(lifetime)} by default"
-        case _:
-            return "nothing is said, and nothing guessed of what is no feed"
+        case Source.DEFAULT:
+            return "nothing is said, and nothing is guessed"
+    assert_never(source)

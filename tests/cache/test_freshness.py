@@ -177,7 +177,7 @@ def test_lengths_of_time_are_said_as_people_say_them(seconds: float, words: str)
         (a_feed(("Cache-Control", "s-maxage=600")), "fresh for 10 min more: s-maxage of 10 min"),
         (a_feed(("Expires", format_http_date(NOW + 600))), "fresh for 10 min more: Expires gives it 10 min"),
         (a_feed(), "fresh for 30 min more: nothing is said, 30 min by default"),
-        (a_feed(feed=False), "stale for 0 s: nothing is said, and nothing guessed of what is no feed"),
+        (a_feed(feed=False), "stale for 0 s: nothing is said, and nothing is guessed"),
         (a_feed(status=599), "stale for 0 s: nothing is said, and nothing may be guessed of a 599"),
     ],
 )

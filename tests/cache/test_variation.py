@@ -1,0 +1,54 @@
+"""Which variants are kept when a new response comes."""
+
+from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.cache.variation import choose, request_fields_for, with_variant
+from feedproxy.http.message import Fields
+
+
+def answer(language: str | None, *, vary: str = "Accept-Language", time: float = 0) -> StoredResponse:
+    """The answer to a request in this language."""
+    fields = Fields([("Vary", vary)] if vary else [])
+    return StoredResponse(
+        "https://example.com/",
+        200,
+        fields,
+        Content({"identity": b""}),
+        time,
+        time,
+        vary_request=request_fields_for(fields, asking(language)),
+    )
+
+
+def asking(language: str | None) -> Fields:
+    return Fields() if language is None else Fields([("Accept-Language", language)])
+
+
+def kept(*variants: StoredResponse, new: StoredResponse, language: str | None) -> tuple[StoredResponse, ...]:
+    return with_variant(variants, new, asking(language), own_agent=False, limit=2)
+
+
+def test_the_answer_to_another_request_stands_beside_what_there_was() -> None:
+    german, french = answer("de"), answer("fr")
+
+    assert kept(german, new=french, language="fr") == (german, french)
+
+
+def test_the_answer_to_a_like_request_replaces_what_there_was() -> None:
+    old, new, french = answer("de, en"), answer("EN,de", time=1), answer("fr")
+
+    assert kept(old, french, new=new, language="EN,de") == (french, new)
+
+
+def test_an_answer_without_vary_replaces_the_variant_that_was_selected_before() -> None:
+    """Otherwise that variant, which comes first, would be chosen, and fetched in vain, for ever."""
+    german, plain = answer("de"), answer("de", vary="", time=1)
+
+    variants = kept(german, new=plain, language="de")
+
+    assert choose(variants, asking("de"), own_agent=False) is plain
+
+
+def test_of_too_many_the_oldest_goes() -> None:
+    first, second, third = answer("de"), answer("fr"), answer("pl")
+
+    assert kept(first, second, new=third, language="pl") == (second, third)
