@@ -1,0 +1,91 @@
+# What can be done here. `make` alone lists it.
+#
+#   make serve SERVE_ARGS="--listen 0.0.0.0:8080 --config conf/office.yaml"
+#   make test TEST_ARGS="tests/spec -k ttl"
+#   make test PYTHON=python3.12 VENV=.venv-3.12
+#
+# Every path is relative, so the folder may have any name, blanks included.
+
+VENV ?= .venv
+PYTHON ?=
+SERVE_ARGS ?=
+DEMO_ARGS ?=
+TEST_ARGS ?=
+
+py := $(VENV)/bin/python
+# Written last: as long as it is newer than what it depends on, everything is installed.
+stamp := $(VENV)/.installed
+
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+export PIP_NO_INPUT = 1
+# A tool's settings from an environment that happens to be active have no say in ours.
+unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install serve demo test spec live lint type format docs bench constraints dist clean
+
+help: ## this list
+	@echo "feedproxy: make TARGET"
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)$$/  \1~\2/p' Makefile | while IFS='~' read -r target text; \
+		do printf '%-15s %s\n' "  $$target" "$$text"; done
+
+install: $(stamp) ## a virtual environment with feedproxy (editable) and all that its tests need
+	@echo "$(VENV) is ready"
+
+$(stamp): pyproject.toml constraints.txt
+	@test -z "$(PYTHON)" && scripts/find-python "$(py)" >/dev/null 2>&1 || { \
+		found=$$(scripts/find-python "$(PYTHON)") && echo "Making $(VENV) with $$found" && \
+		"$$found" -m venv --clear "$(VENV)"; }
+	@echo "Installing what constraints.txt names into $(VENV) …"
+	@$(py) -m pip install --quiet --require-hashes --requirement constraints.txt
+	@$(py) -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+serve: $(stamp) ## run the proxy (SERVE_ARGS="--listen HOST:PORT …")
+	@exec $(VENV)/bin/feedproxy serve $(SERVE_ARGS)
+
+demo: $(stamp) ## a small recorded week and what was saved; needs no network
+	@exec $(VENV)/bin/feedproxy demo $(DEMO_ARGS)
+
+test: $(stamp) ## all tests (TEST_ARGS="tests/cache -k fresh")
+	$(py) -m pytest $(TEST_ARGS)
+
+spec: $(stamp) ## the tests that follow the texts: RFCs, RSS, USM, pings
+	$(py) -m pytest tests/spec $(TEST_ARGS)
+
+live: $(stamp) ## the tests with real readers and servers, as far as they are installed
+	$(py) -m pytest tests/live $(TEST_ARGS)
+
+lint: $(stamp) type ## ruff and mypy
+	$(py) -m ruff check .
+	$(py) -m ruff format --check .
+
+type: $(stamp) ## mypy alone
+	$(py) -m mypy --strict
+
+format: $(stamp) ## write code as ruff has it
+	$(py) -m ruff check --fix .
+	$(py) -m ruff format .
+
+docs: $(stamp) ## write the reference pages that are made from the code
+	$(py) scripts/reference.py
+
+bench: $(stamp) ## the benchmarks; each says its method
+	@for each in benchmarks/bench_*.py; do test -e "$$each" || { echo "There is no benchmark yet."; break; }; \
+		echo "== $$each"; $(py) "$$each" || exit; done
+
+# For all systems and versions at once; hashes, but no addresses, so that any mirror will do.
+constraints: $(stamp) ## renew constraints.txt from pyproject.toml
+	$(py) -m venv build/uv
+	build/uv/bin/python -m pip install --quiet uv
+	build/uv/bin/uv pip compile pyproject.toml --extra test --universal --python-version 3.12 --upgrade \
+		--generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links --quiet \
+		--custom-compile-command "make constraints" --output-file constraints.txt
+
+dist: $(stamp) ## a wheel and a source archive, in dist/
+	$(py) scripts/dist.py
+
+clean: ## remove what was made here
+	rm -rf build dist *.egg-info .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
