@@ -1,0 +1,88 @@
+"""The gateway's own page for people at `/`, and what browsers and crawlers ask for beside it.
+
+It names nothing that anybody reads here. A URL pasted into its field leads on to the gateway's form of it.
+"""
+
+import re
+from urllib.parse import parse_qs
+
+from feedproxy import __version__
+from feedproxy.errors import BadTarget, NotOurs
+from feedproxy.http import uri
+from feedproxy.http.message import Fields, Response
+from feedproxy.report import pages
+
+ROBOTS = "User-agent: *\nDisallow: /\n"
+"""The gateway shows other people's pages under its own name: nothing that a search engine should find."""
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?![0-9])")
+_FEED_SCHEME = re.compile(r"(?i)feed:(?://)?(?=https?:)")
+
+
+def landing_page(path: str, base: str) -> Response:
+    """The answer to `/` (with `?url=…`), `/robots.txt` and `/favicon.ico`; raises NotOurs for other paths.
+
+    `path` stands as in the request line, query included; `base` is our own address without a trailing slash.
+    """
+    bare, _, query = path.partition("?")
+    match bare:
+        case "/robots.txt":
+            return _answer(200, "text/plain; charset=utf-8", ROBOTS.encode(), "max-age=86400")
+        case "/favicon.ico":
+            return _answer(200, "image/svg+xml", pages.ICON.encode(), "max-age=604800")
+        case "/":
+            return _front(query, base)
+    raise NotOurs("there is no such page")
+
+
+def _front(query: str, base: str) -> Response:
+    given = parse_qs(query, keep_blank_values=True, max_num_fields=20).get("url") if query.count("&") < 20 else None
+    if given is None:
+        return _page(200, base)
+    value = given[0].strip()
+    if not value:
+        return _page(400, base, "Please put the address of a feed into the field.")
+    try:
+        target = read_address(value, base)
+    except BadTarget as error:
+        return _page(400, base, f"That is no address of a feed that can be fetched: {error}.", value)
+    fields = _fields("text/plain; charset=utf-8", "no-store", 0)
+    return Response(303, fields.with_added("Location", base + uri.gateway_path(target)))
+
+
+def read_address(value: str, base: str) -> str:
+    """What somebody pasted, as a target: without its scheme, with `feed:`, or in our own form. Raises BadTarget."""
+    text = value.removeprefix(base).lstrip("/") if value.startswith(base + "/http") else value
+    text = _FEED_SCHEME.sub("", text)
+    if text.lower().startswith("feed://"):
+        text = "http://" + text[len("feed://") :]
+    if re.match(r"(?i)https?:/[^/]", text):
+        return uri.gateway_target("/" + text)
+    if not _SCHEME.match(text):
+        # `example.com/feed` is an address to people; `feed` alone is none.
+        if "." not in re.split(r"[/?#]", text.lstrip("/"), maxsplit=1)[0]:
+            raise BadTarget("it begins with neither http:// nor https://")
+        text = "https://" + text.lstrip("/")
+    return uri.normalise(text)
+
+
+def _page(status: int, base: str, message: str = "", value: str = "") -> Response:
+    body = pages.page("landing.html", base=base, message=message, value=value[:2000], version=__version__)
+    return _answer(status, pages.HTML, body, "private, max-age=300" if status == 200 else "no-store", base)
+
+
+def _answer(status: int, media_type: str, body: bytes, cache_control: str, base: str = "") -> Response:
+    fields = _fields(media_type, cache_control, len(body))
+    return Response(status, fields.with_added("Content-Security-Policy", pages.policy(base)), body)
+
+
+def _fields(media_type: str, cache_control: str, length: int) -> Fields:
+    return Fields(
+        [
+            ("Content-Type", media_type),
+            ("Cache-Control", cache_control),
+            ("X-Content-Type-Options", "nosniff"),
+            ("Referrer-Policy", "no-referrer"),
+            ("Content-Length", str(length)),
+        ]
+    )
