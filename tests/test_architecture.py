@@ -1,0 +1,250 @@
+"""The arrows: who may import whom. Read from the source, so that a lazy import counts as much as one at the top."""
+
+import ast
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+LAYERS: tuple[frozenset[str], ...] = (
+    frozenset({"", "clock", "errors", "settings"}),
+    frozenset({"http"}),
+    frozenset({"rules"}),
+    frozenset({"config"}),
+    frozenset({"net", "cache", "feed"}),
+    frozenset({"store", "access", "readers", "check"}),
+    frozenset({"origin"}),
+    frozenset({"notify", "lab"}),
+    frozenset({"report"}),
+    frozenset({"runtime"}),
+    frozenset({"front"}),
+    frozenset({"addons"}),
+    frozenset({"serve"}),
+    frozenset({"commands", "cli", "__main__"}),
+)
+"""From what is used to who uses it. The empty name is feedproxy/__init__.py."""
+
+FRIENDS = frozenset({"clock", "errors", "settings", "", "commands", "cli", "__main__"})
+"""Of one layer, and still allowed to know one another. Other neighbours are not."""
+
+KNOW_MITMPROXY = frozenset({"front", "addons", "serve"})
+
+LINES_AT_MOST = 400
+
+
+@cache
+def _sources() -> dict[Path, ast.Module]:
+    files = sorted([*(ROOT / "feedproxy").rglob("*.py"), *(ROOT / "addons").rglob("*.py")])
+    return {path: ast.parse(path.read_text(encoding="utf-8"), str(path)) for path in files}
+
+
+def _dotted(path: Path) -> str:
+    """The module's name once installed, where the folder addons/ is feedproxy.addons."""
+    parts = list(path.relative_to(ROOT).with_suffix("").parts)
+    if parts[0] == "addons":
+        parts.insert(0, "feedproxy")
+    if parts[-1] == "__init__":
+        parts.pop()
+    return ".".join(parts)
+
+
+def _part(module: str) -> str:
+    """The part of the project that a module of ours belongs to: `feedproxy.http.uri` is of `http`."""
+    _, _, below = module.partition(".")
+    return below.partition(".")[0]
+
+
+def _layer(part: str) -> int:
+    for rank, layer in enumerate(LAYERS):
+        if part in layer:
+            return rank
+    raise AssertionError(f"feedproxy/{part} has no place in LAYERS: give it one")
+
+
+def _imports(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything imported, at any depth; `from a import b` is both a and, if ours, a.b."""
+    ours = {_dotted(each) for each in _sources()}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(path, node)
+            inner = [f"{base}.{alias.name}" for alias in node.names if f"{base}.{alias.name}" in ours]
+            # `from feedproxy import clock` uses feedproxy.clock, not what else stands in feedproxy/__init__.py.
+            if len(inner) < len(node.names):
+                yield node.lineno, base
+            for name in inner:
+                yield node.lineno, name
+
+
+def _absolute(path: Path, node: ast.ImportFrom) -> str:
+    if not node.level:
+        return node.module or ""
+    here = _dotted(path).split(".")
+    package = here if path.name == "__init__.py" else here[:-1]
+    kept = package[: len(package) - node.level + 1]
+    return ".".join([*kept, node.module] if node.module else kept)
+
+
+def _where(path: Path, line: int) -> str:
+    return f"{path.relative_to(ROOT)}:{line}"
+
+
+def _foreign(name: str) -> bool:
+    return name.partition(".")[0] not in {"feedproxy", "addons", *sys.stdlib_module_names}
+
+
+def test_imports_follow_the_arrows() -> None:
+    wrong = []
+    for path, tree in _sources().items():
+        mine = _part(_dotted(path))
+        for line, name in _imports(path, tree):
+            if name.partition(".")[0] != "feedproxy":
+                continue
+            theirs = _part(name)
+            if theirs == mine or (theirs in FRIENDS and mine in FRIENDS and _layer(theirs) == _layer(mine)):
+                continue
+            if _layer(theirs) >= _layer(mine):
+                wrong.append(f"{_where(path, line)}: {mine or 'feedproxy'} must not know {name}")
+    assert not wrong, "\n".join(["against the arrows:", *wrong])
+
+
+def test_the_cache_knows_no_feeds_and_feeds_know_no_cache() -> None:
+    wrong = [
+        f"{_where(path, line)}: {name}"
+        for path, tree in _sources().items()
+        for line, name in _imports(path, tree)
+        if {_part(_dotted(path)), _part(name)} == {"cache", "feed"} and name.startswith("feedproxy.")
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_only_front_serve_and_the_addons_know_mitmproxy() -> None:
+    wrong = [
+        f"{_where(path, line)}: {name}"
+        for path, tree in _sources().items()
+        for line, name in _imports(path, tree)
+        if name.partition(".")[0] == "mitmproxy" and _part(_dotted(path)) not in KNOW_MITMPROXY
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_addons_never_import_one_another() -> None:
+    wrong = [
+        f"{_where(path, line)}: {name}"
+        for path, tree in _sources().items()
+        if path.parent.name == "addons" and path.name not in {"__init__.py", "all.py"}
+        for line, name in _imports(path, tree)
+        if name.startswith(("feedproxy.addons", "addons"))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_imports_are_absolute() -> None:
+    """mitmproxy runs an addon by its path: a relative import would have nothing to be relative to."""
+    wrong = [
+        _where(path, node.lineno)
+        for path, tree in _sources().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.level
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_addon_is_named_like_a_module_or_holds_a_dataclass() -> None:
+    """A script's folder comes first on the search path; and a script run by path is in no sys.modules."""
+    declared = {name.replace("-", "_").lower() for name in _requirements()}
+    taken = {*sys.stdlib_module_names, *declared}
+    wrong = []
+    for path, tree in _sources().items():
+        if path.parent.name != "addons" or path.name == "__init__.py":
+            continue
+        if path.stem in taken:
+            wrong.append(f"{_where(path, 1)}: another module has this name")
+        wrong += [
+            f"{_where(path, line)}: {name}"
+            for line, name in _imports(path, tree)
+            if name.startswith("dataclasses")
+        ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    # A package's __init__.py may be empty where the modules in it speak for themselves.
+    wrong = [
+        _where(path, 1) for path, tree in _sources().items() if tree.body and not ast.get_docstring(tree)
+    ]
+    assert not wrong, "\n".join(["without a docstring:", *wrong])
+
+
+def test_files_are_short_enough_to_know_by_heart() -> None:
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in _sources()}
+    wrong = [_where(path, length) for path, length in lengths.items() if length > LINES_AT_MOST]
+    assert not wrong, "\n".join([f"above {LINES_AT_MOST} lines:", *wrong])
+
+
+def _requirements() -> list[str]:
+    """The distributions that the package needs to run, by pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return [_name_of(requirement) for requirement in project["dependencies"]]
+
+
+def _name_of(requirement: str) -> str:
+    end = next((at for at, each in enumerate(requirement) if not (each.isalnum() or each in "-_.")), None)
+    return requirement[:end]
+
+
+def _modules_of(distributions: list[str]) -> dict[str, str]:
+    from importlib.metadata import packages_distributions
+
+    def plain(name: str) -> str:
+        return name.replace("_", "-").replace(".", "-").lower()
+
+    wanted = {plain(name): name for name in distributions}
+    return {
+        module: wanted[plain(name)]
+        for module, names in packages_distributions().items()
+        for name in names
+        if plain(name) in wanted
+    }
+
+
+def test_whatever_is_imported_is_declared() -> None:
+    """A dependency of a dependency can go away with any release."""
+    declared = _modules_of(_requirements())
+    wrong = [
+        f"{_where(path, line)}: {name}"
+        for path, tree in _sources().items()
+        for line, name in _imports(path, tree)
+        if _foreign(name) and name.partition(".")[0] not in declared
+    ]
+    assert not wrong, "\n".join(["not among pyproject.toml's dependencies:", *wrong])
+
+
+def test_whatever_is_declared_is_imported() -> None:
+    used = {name.partition(".")[0] for path, tree in _sources().items() for _, name in _imports(path, tree)}
+    by_distribution: dict[str, set[str]] = {name: set() for name in _requirements()}
+    for module, name in _modules_of(_requirements()).items():
+        by_distribution[name].add(module)
+    idle = [name for name, modules in by_distribution.items() if not modules & used]
+    assert not idle, f"dependencies that nothing imports: {', '.join(idle)}"
+
+
+@pytest.mark.parametrize("package", ["cache", "feed", "http"])
+def test_the_pure_parts_touch_neither_network_nor_disk_nor_clock(package: str) -> None:
+    """Deciding is a pure function of what it is given; the time and the bytes are brought by the caller."""
+    edge = {"socket", "ssl", "asyncio", "aiohttp", "sqlite3", "diskcache", "subprocess", "tempfile"}
+    wrong = [
+        f"{_where(path, line)}: {name}"
+        for path, tree in _sources().items()
+        if _part(_dotted(path)) == package
+        for line, name in _imports(path, tree)
+        if name.partition(".")[0] in edge
+    ]
+    assert not wrong, "\n".join(wrong)
