@@ -89,7 +89,8 @@ def to_utf8(body: bytes, charset: str | None = None) -> Text:
     codec = _codec(label)
     if codec is None or codec.startswith(("utf-16", "utf-32")):
         # Unknown, or impossible: a declaration that could be read byte by byte is in no wide encoding.
-        return Text(_read(body, "utf-8").data, "utf-8", sound=codec is not None)
+        text = _read(body, "utf-8")
+        return Text(text.data, text.encoding, sound=codec is not None and text.sound)
     return _read(body, codec)
 
 

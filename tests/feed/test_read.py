@@ -1,0 +1,253 @@
+"""What is a feed and what is none; encodings; faults that feeds have."""
+
+import pytest
+
+from feedproxy.feed.channel import Channel, Kind
+from feedproxy.feed.detect import Nature, nature
+from feedproxy.feed.read import read
+
+RSS = """\
+<rss version="2.0"><channel><title>Čaj, 茶, чай</title><ttl>45</ttl>\
+<item><title>a</title></item></channel></rss>"""
+LATIN = '<rss version="2.0"><channel><title>Thé</title><ttl>45</ttl></channel></rss>'
+
+
+def channel_of(body: bytes, content_type: str | None = None) -> Channel:
+    channel = read(body, content_type)
+    assert channel is not None
+    return channel
+
+
+def declared(encoding: str, text: str) -> str:
+    return f'<?xml version="1.0" encoding="{encoding}"?>{text}'
+
+
+# what is no feed
+
+
+@pytest.mark.parametrize(
+    ("body", "sort"),
+    [
+        (b"", Nature.EMPTY),
+        (b" \r\n\t", Nature.EMPTY),
+        (b"\xef\xbb\xbf\n", Nature.EMPTY),
+        (b"<!DOCTYPE html><html><head><title>Sorry</title></head></html>", Nature.HTML),
+        (b"\n\n<!-- hello --><HTML><BODY>busy</BODY></HTML>", Nature.HTML),
+        (b'<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"><body/></html>', Nature.HTML),
+        (
+            b'<?xml version="1.0"?>\n<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN" ""><html/>',
+            Nature.HTML,
+        ),
+        (b"<h1>503</h1> come back later", Nature.HTML),
+        (b"<p>Checking your browser</p>", Nature.HTML),
+        (b"Warning<br><html><body>&lt;rss&gt; <rss></body></html>", Nature.HTML),
+        (b'{"error":"rate limited"}', Nature.JSON),
+        (b"[1, 2]", Nature.JSON),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", Nature.OTHER),
+        (b"not found", Nature.OTHER),
+        (b'<opml version="2.0"><body/></opml>', Nature.XML),
+        (b'<entry xmlns="http://www.w3.org/2005/Atom"><title/></entry>', Nature.XML),
+        (b"<redirect><newLocation/></redirect>", Nature.XML),
+        (b'<feed xmlns="http://example.com/animals"><oats/></feed>', Nature.XML),
+        (b'<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><a/></rdf:RDF>', Nature.XML),
+        (b"<channel><lineup/></channel>", Nature.XML),
+    ],
+)
+def test_what_is_no_feed_is_none_whatever_its_label(body: bytes, sort: Nature) -> None:
+    assert nature(body) is sort
+    assert read(body, "application/rss+xml") is None
+    assert read(body, None) is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"error": "rate limited"}',
+        b'{"title": "t", "items": [1, 2]}',
+        b'{"title": {"content": "t"}, "items": [{"id": 1}]}',
+        b'{"version": "1.1", "data": []}',
+        b'{"version": "https://jsonfeed.org/version/1.1", "title": "t", "items": [',
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b"{" + b"9" * 10_000,
+        b'{"version": ' + b"9" * 10_000 + b"}",
+        b"{\xff\xfe}",
+    ],
+)
+def test_json_that_is_no_feed_is_none(body: bytes) -> None:
+    assert read(body, "application/feed+json") is None
+
+
+# what is one nevertheless
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "version"),
+    [
+        ("<rss><channel><title>t</title></channel></rss>", Kind.RSS, ""),
+        ("<rss/>", Kind.RSS, ""),
+        ('<rss version="0.91"><title>t</title></rss>', Kind.RSS, "0.91"),
+        ('<r:rss xmlns:r="http://backend.userland.com/rss2"><r:channel/></r:rss>', Kind.RSS, ""),
+        ("<!DOCTYPE html><rss><channel/></rss>", Kind.RSS, ""),
+        ("<feed><title>t</title><entry/></feed>", Kind.ATOM, ""),
+        ('<feed version="0.3" xmlns="http://purl.org/atom/ns#"/>', Kind.ATOM, "0.3"),
+        ('<feed xmlns="https://www.w3.org/2005/Atom/"/>', Kind.ATOM, ""),
+        ('<RDF xmlns="http://my.netscape.com/rdf/simple/0.9/"><channel/></RDF>', Kind.RDF, "0.90"),
+        ('<Channel href="http://example.com/"><Title>t</Title></Channel>', Kind.CDF, ""),
+        ('{"version": "http://jsonfeed.org/version/1", "items": []}', Kind.JSON, "1"),
+        ('{"title": "t", "items": [{"id": "1"}]}', Kind.JSON, ""),
+        ('\ufeff {"title": "t", "items": []}', Kind.JSON, ""),
+    ],
+)
+def test_feeds_are_known_by_their_shape(body: str, kind: Kind, version: str) -> None:
+    channel = channel_of(body.encode(), "text/html")
+
+    assert (channel.kind, channel.version) == (kind, version)
+
+
+def test_the_title_is_that_of_rss_itself_also_where_rss_has_a_namespace() -> None:
+    channel = channel_of(
+        b'<rss xmlns="http://backend.userland.com/rss2" xmlns:m="http://example.com/media">'
+        b"<channel><m:title>no</m:title><title>yes</title><ttl>5</ttl></channel></rss>"
+    )
+
+    assert (channel.title, channel.schedule.ttl) == ("yes", 5)
+
+
+def test_json_behind_which_something_follows_is_a_feed_and_not_well_formed() -> None:
+    channel = channel_of(b'{"title": "t", "items": [], "version": "https://jsonfeed.org/version/1.1"} tail')
+
+    assert not channel.well_formed
+
+
+def test_half_a_surrogate_pair_does_no_harm() -> None:
+    channel = channel_of(b'{"title": "\\ud83d", "items": []}')
+
+    assert channel.title.encode() == b"?"
+
+
+# encodings
+
+
+@pytest.mark.parametrize(
+    ("encoding", "codec"),
+    [
+        ("utf-8", "utf-8"),
+        ("utf-8", "utf-8-sig"),
+        ("utf-16", "utf-16"),
+        ("utf-16", "utf-16-le"),
+        ("utf-16", "utf-16-be"),
+        ("utf-32", "utf-32"),
+        ("utf-32", "utf-32-be"),
+        ("utf-32", "utf-32-le"),
+        ("utf-8", "utf-16"),  # a mark outweighs the declaration
+        ("gb18030", "gb18030"),
+    ],
+)
+def test_hints_and_titles_are_read_in_every_unicode_encoding(encoding: str, codec: str) -> None:
+    channel = channel_of(declared(encoding, RSS).encode(codec))
+
+    assert (channel.title, channel.schedule.ttl, channel.well_formed) == ("Čaj, 茶, чай", 45, True)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "title"),
+    [
+        ("iso-8859-1", "Thé"),
+        ("windows-1252", "Thé – €"),
+        ("windows-1251", "Чай"),
+        ("KOI8-R", "Чай"),
+        ("ISO-8859-7", "Τσάι"),
+        ("Shift_JIS", "お茶"),
+        ("EUC-JP", "お茶"),
+        ("ISO-2022-JP", "お茶"),
+        ("Big5", "茶"),
+        ("GB2312", "茶"),
+        ("EUC-KR", "차"),
+        ("us-ascii", "tea"),
+    ],
+)
+def test_hints_and_titles_are_read_in_older_encodings(encoding: str, title: str) -> None:
+    channel = channel_of(declared(encoding, LATIN.replace("Thé", title)).encode(encoding))
+
+    assert (channel.title, channel.schedule.ttl, channel.well_formed) == (title, 45, True)
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "us-ascii", "EUC-KR", "x-unknown-8", "utf-16", "punycode", "rot13", "hex"]
+)
+def test_hints_are_read_under_a_wrong_declaration(encoding: str) -> None:
+    channel = channel_of(declared(encoding, LATIN).encode("iso-8859-1"))
+
+    assert channel.schedule.ttl == 45
+    assert not channel.well_formed
+
+
+def test_the_charset_of_content_type_counts_where_the_document_says_nothing() -> None:
+    body = LATIN.replace("Thé", "Чай")
+
+    assert channel_of(body.encode("koi8-r"), "text/xml; charset=KOI8-R").title == "Чай"
+    assert channel_of(body.encode(), 'text/xml; charset="utf-9"').title == "Чай"
+    assert channel_of(declared("koi8-r", body).encode("koi8-r"), "text/xml; charset=utf-8").title == "Чай"
+
+
+# faults
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "\n\n" + declared("utf-8", RSS),
+        "<br />\n<b>Warning</b>: include() failed in <b>x.php</b><br />\n" + declared("utf-8", RSS),
+        "Notice: undefined index\n" + RSS,
+        RSS + "<!-- ok --> and then text",
+        RSS + RSS,
+        RSS.replace("</channel>", "<itunes:author>x</itunes:author></channel>"),
+        RSS.replace("</title>", " &nbsp; & ©</title>", 1),
+        RSS.replace("</title>", "\x01\x02</title>", 1),
+        RSS.replace("<item>", "<item><b>", 1),
+        RSS[: RSS.index("</item>")],
+    ],
+)
+def test_hints_are_read_from_what_is_nearly_well_formed(body: str) -> None:
+    channel = channel_of(body.encode())
+
+    assert channel.schedule.ttl == 45
+    assert channel.items == 1
+    assert not channel.well_formed
+
+
+def test_white_space_before_a_document_without_declaration_is_no_fault() -> None:
+    assert channel_of(b"\n \n" + RSS.encode()).well_formed
+
+
+def test_a_customary_prefix_means_what_it_means_without_its_declaration() -> None:
+    channel = channel_of(
+        b"<rss version='2.0'><channel><sy:updatePeriod>daily</sy:updatePeriod>"
+        b"<atom:link rel='self' href='http://example.com/f'/></channel></rss>"
+    )
+
+    assert channel.schedule.period == "daily"
+    assert channel.self_links[0].href == "http://example.com/f"
+
+
+def test_a_prefix_that_is_declared_as_something_else_means_that() -> None:
+    channel = channel_of(
+        b"<rss version='2.0' xmlns:atom='http://example.com/physics'><channel>"
+        b"<atom:link rel='self' href='http://example.com/f'/></channel></rss>"
+    )
+
+    assert channel.self_links == ()
+
+
+def test_the_older_start_link_is_a_self_link() -> None:
+    channel = channel_of(
+        b"<rss version='2.0' xmlns:a='http://purl.org/atom/ns#'><channel>"
+        b"<a:link rel='start' type='application/rss+xml' href='http://example.com/f'/></channel></rss>"
+    )
+
+    assert channel.self_links[0].rel == "start"
+
+
+def test_an_item_within_an_item_is_part_of_it() -> None:
+    assert channel_of(b"<rss><channel><item><item/></item><item/></channel></rss>").items == 2
