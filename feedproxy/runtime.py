@@ -23,7 +23,7 @@ from feedproxy.readers.count import SubscriberCounts
 from feedproxy.readers.identify import Identifier
 from feedproxy.report.metrics import Metrics
 from feedproxy.rules import Rules
-from feedproxy.settings import Settings, from_options, option_names
+from feedproxy.settings import Settings, from_options, option_names, ports
 from feedproxy.store.base import Store
 from feedproxy.store.tiered import open_store
 
@@ -91,6 +91,13 @@ class Runtime:
         return self._opened.service
 
     @property
+    def connect_policy(self) -> AddressPolicy:
+        """Which addresses and ports CONNECT may reach."""
+        _ = self.service
+        assert self._opened is not None
+        return self._opened.connect_policy
+
+    @property
     def policy(self) -> AddressPolicy:
         """Which addresses may be reached."""
         _ = self.service
@@ -116,7 +123,10 @@ class _Opened:
             disk_max=settings.store_max,
             on_failure=runtime.metrics.store_failed,
         )
-        self.policy = AddressPolicy(settings.allow_private, settings.allow_networks, settings.allow_ports)
+        self.policy = AddressPolicy(settings.allow_private, settings.allow_networks, ports(settings, settings.allow_ports))
+        self.connect_policy = AddressPolicy(
+            settings.allow_private, settings.allow_networks, ports(settings, settings.connect_ports)
+        )
         self.fetcher = Fetcher(
             self.policy,
             FetchLimits.from_settings(settings),

@@ -31,7 +31,7 @@ class Settings:
         (), "Addresses or networks of load balancers in front, whose Forwarded and X-Forwarded-* are believed."
     )
     connect_ports: tuple[str, ...] = option(("443",), "Ports that CONNECT may reach.")
-    allow_private: bool = option(False, "Let targets be at private, loopback and link-local addresses.")
+    allow_private: bool = option(False, "Let targets be at private, loopback and link-local addresses, and on any port above 1024.")
     allow_networks: tuple[str, ...] = option((), "Private networks that targets may be in all the same.")
     allow_ports: tuple[str, ...] = option(
         ("80", "443", "8080", "8443"), "Ports a target may have; `1025-65535` adds a range."
@@ -106,7 +106,7 @@ class Settings:
     )
     gzip_level: int = option(6, "Effort of gzip, 1 to 9; 0 switches it off.")
     brotli_level: int = option(5, "Effort of br, 1 to 11; 0 switches it off.")
-    zstd_level: int = option(3, "Effort of zstd, 1 to 19; 0 switches it off.")
+    zstd_level: int = option(6, "Effort of zstd, 1 to 19; 0 switches it off.")
 
     # -- subscribers
     subscriber_window: int = option(86_400, "Seconds within which a reader counts as a subscriber.")
@@ -173,6 +173,11 @@ def from_options(values: Mapping[str, Any]) -> Settings:
             value = values[each.name]
             known[each.name] = tuple(value) if isinstance(each.default, tuple) else value
     return Settings(**known)
+
+
+def ports(settings: Settings, listed: tuple[str, ...]) -> tuple[str, ...]:
+    """The ports listed, and with `allow_private` all above 1024: what runs on one's own network runs anywhere."""
+    return (*listed, "1025-65535") if settings.allow_private else listed
 
 
 def override(settings: Settings, rules: Iterable[Mapping[str, Any]]) -> Settings:

@@ -55,9 +55,9 @@ class Desk:
         host, port = flow.request.host, flow.request.port
         if settings.upstream:
             raise Forbidden("this proxy stands in front of one origin, and tunnels to no other")
-        if str(port) not in settings.connect_ports:
-            raise Forbidden(f"CONNECT may not reach port {port}")
-        address = (await self.runtime.policy.resolve(host, port))[0]
+        policy = self.runtime.connect_policy
+        policy.check_port(port)
+        address = (await policy.resolve(host, port))[0]
         self.passes.tunnels[flow.client_conn.id] = (host, port)
         self.passes.approve(flow.client_conn.id, host, port, address)
 

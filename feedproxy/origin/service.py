@@ -211,7 +211,8 @@ class Service:
 
     def _agent(self, target: str, settings: Settings) -> str:
         subscribers = self.counts.total(target, self._clock.now())
-        return user_agent.compose(self._version, settings.contact_url, subscribers, feed_id(target))
+        name = feed_id(target, self.pseudonym)
+        return user_agent.compose(self._version, settings.contact_url, subscribers, name)
 
     def _select(
         self, ask: Ask, resource: Resource | None, now: Instant

@@ -81,6 +81,10 @@ def passed_here_before(fields: Fields, pseudonym: str) -> bool:
     )
 
 
-def feed_id(target: str) -> str:
-    """The hexadecimal feed-id that publishers see in our User-Agent, and operators in addresses."""
-    return hashlib.blake2b(target.encode(), digest_size=8).hexdigest()
+def feed_id(target: str, installation: str = "") -> str:
+    """A hexadecimal name for a target: in the operator's addresses, and as feed-id in our User-Agent.
+
+    There the `installation` is mixed in: two feedproxies in front of one origin each claim subscribers of their
+    own, and one who counts by feed-id must not take them for the same.
+    """
+    return hashlib.blake2b(target.encode(), digest_size=8, key=installation.encode()).hexdigest()

@@ -1,0 +1,32 @@
+"""Every scenario is played on each stage; all of them have to give the same."""
+
+import calendar
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from feedproxy.clock import ManualClock
+from tests.stages.origin import Origin
+from tests.stages.play import OnProxy, OnService, Proxy
+
+NOON: float = calendar.timegm((2026, 11, 20, 12, 0, 0))
+"""A Friday."""
+
+type Opened = Callable[..., Awaitable[tuple[Proxy, Origin, ManualClock]]]
+
+
+@pytest.fixture(params=[OnService, OnProxy], ids=["service", "proxy"])
+async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Opened]:
+    """Open the stage with these settings: `proxy, origin, clock = await stage(feed_hints="off")`."""
+    opened: list[Any] = []
+
+    async def open_with(**settings: Any) -> tuple[Proxy, Origin, ManualClock]:
+        made = request.param(ManualClock(NOON), settings)
+        await made.open()
+        opened.append(made)
+        return Proxy(made), made.origin, made.clock
+
+    yield open_with
+    for each in opened:
+        await each.close()

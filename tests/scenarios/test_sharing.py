@@ -1,0 +1,66 @@
+"""One copy, many readers: "the feed is the same for all of us, so ask for it once"."""
+
+import asyncio
+
+from tests.stages.origin import a_feed
+
+
+async def test_a_second_reader_within_the_ttl_costs_the_origin_nothing(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed(ttl=60))
+
+    (await proxy.get("/feed.rss")).expect(200, cache="fwd=uri-miss; stored")
+    clock.advance(minutes=59)
+
+    (await proxy.get("/feed.rss")).expect(200, cache="hit", age=59 * 60)
+    assert origin.requests == 1
+
+
+async def test_two_hundred_readers_at_once_cost_the_origin_one_request(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/feed.rss", a_feed("one"))
+    origin.gate = asyncio.Event()
+
+    readers = [asyncio.ensure_future(proxy.get("/feed.rss")) for _ in range(200)]
+    while not origin.requests:
+        await asyncio.sleep(0)
+    origin.gate.set()
+    seen = await asyncio.gather(*readers)
+
+    assert {each.status for each in seen} == {200}
+    assert origin.requests == 1
+
+
+async def test_a_reader_that_has_the_current_copy_gets_304_in_every_coding(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/feed.rss", a_feed(*map(str, range(40))), validators=False)
+    plain = await proxy.get("/feed.rss")
+    packed = await proxy.get("/feed.rss", accept_encoding="gzip")
+
+    assert plain.tag != packed.tag
+    for tag in (plain.tag, packed.tag, f"W/{packed.tag}", packed.tag.strip('"')):
+        (await proxy.get("/feed.rss", if_none_match=tag)).expect(304, body=b"")
+    assert origin.requests == 1
+
+
+async def test_a_stale_copy_is_confirmed_by_the_origin_without_its_content(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed(), cache_control="max-age=600")
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=11)
+
+    (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale; fwd-status=304; stored", age=0)
+
+    assert "if-none-match" in origin.log[-1].fields
+
+
+async def test_the_origin_hears_how_many_read(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed(), cache_control="max-age=600")
+    await proxy.get("/feed.rss", user_agent="Feedly/1.0 (+http://www.feedly.com/fetcher.html; 41 subscribers)")
+    await proxy.get("/feed.rss", user_agent="NetNewsWire (RSS Reader; https://netnewswire.com/)")
+    clock.advance(minutes=11)
+
+    await proxy.get("/feed.rss", user_agent="NetNewsWire (RSS Reader; https://netnewswire.com/)")
+
+    assert "42 subscribers" in (origin.log[-1].fields.get("user-agent") or "")

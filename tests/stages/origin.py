@@ -1,0 +1,141 @@
+"""An origin one can talk to: publish, break down, ask what it was asked."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from feedproxy.clock import Clock
+from feedproxy.errors import FeedproxyError, Unreachable
+from feedproxy.http.date import format_http_date, parse_http_date
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.net.fetch import Fetched, Oversized
+
+
+def a_feed(*titles: str, ttl: int | None = None, extra: str = "") -> bytes:
+    """A small RSS 2.0 feed with these items."""
+    items = "".join(f"<item><title>{title}</title><guid>tag:{title}</guid></item>" for title in titles or ("one",))
+    hint = f"<ttl>{ttl}</ttl>" if ttl is not None else ""
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n'
+        f"<rss version='2.0'><channel><title>News</title><link>http://example.com/</link>{hint}{extra}{items}</channel></rss>"
+    ).encode()
+
+
+@dataclass
+class Page:
+    """What stands at a path."""
+
+    body: bytes = b""
+    fields: dict[str, str] = field(default_factory=dict)
+    status: int = 200
+    validators: bool = True
+
+
+class Origin:
+    """Serves pages with validators, keeps a log, and breaks down on demand."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.pages: dict[str, Page] = {}
+        self.log: list[Request] = []
+        self.gate: asyncio.Event | None = None
+        self.broken: Callable[[Request], Response] | FeedproxyError | None = None
+        self.base = "http://origin.example"
+
+    @property
+    def requests(self) -> int:
+        """How often it was asked."""
+        return len(self.log)
+
+    def url(self, path: str) -> str:
+        """The target URI of a path."""
+        return self.base + path
+
+    def publish(self, path: str, body: bytes, *, status: int = 200, validators: bool = True, **fields: str) -> None:
+        """Put a page there; field names with underscores for hyphens."""
+        named = {name.replace("_", "-").title(): value for name, value in fields.items()}
+        named.setdefault("Content-Type", "application/rss+xml")
+        self.pages[path] = Page(body, named, status, validators)
+
+    def break_down(self, answer: Callable[[Request], Response] | FeedproxyError | int | None = None) -> None:
+        """From now on: an error status, an answer made by a function, or no connection at all."""
+        if isinstance(answer, int):
+            status = answer
+            self.broken = lambda _: Response(status, Fields([("Content-Type", "text/plain")]), b"broken")
+        else:
+            self.broken = answer or Unreachable("no route")
+
+    def recover(self) -> None:
+        """All is well again."""
+        self.broken = None
+
+    async def answer(self, request: Request) -> Response:
+        """The answer to one request; raises what `break_down` was given."""
+        self.log.append(request)
+        if self.gate is not None:
+            await self.gate.wait()
+        if isinstance(self.broken, FeedproxyError):
+            raise self.broken
+        if self.broken is not None:
+            return self.broken(request)
+        path = "/" + request.target.split("/", 3)[3]
+        page = self.pages.get(path)
+        if page is None:
+            return Response(404, Fields([("Content-Type", "text/plain")]), b"not here")
+        lines = [("Date", format_http_date(self.clock.now())), *page.fields.items()]
+        if page.validators and "Etag" not in page.fields:
+            lines.append(("ETag", f'"{hash(page.body) & 0xFFFFFF:x}"'))
+        fields = Fields((("ETag" if name == "Etag" else name), value) for name, value in lines)
+        if page.status == 200 and self._unchanged(request, fields):
+            return Response(304, Fields(line for line in fields if line[0] not in ("Content-Type",)))
+        return Response(page.status, fields, b"" if request.method == "HEAD" else page.body)
+
+    def _unchanged(self, request: Request, fields: Fields) -> bool:
+        if (tags := request.fields.get("if-none-match")) is not None:
+            return fields.get("etag") in [tag.strip() for tag in tags.split(",")]
+        since, modified = request.fields.get("if-modified-since"), fields.get("last-modified")
+        if since is None or modified is None:
+            return False
+        return (parse_http_date(modified) or 0) <= (parse_http_date(since) or 0)
+
+
+class OriginFetcher:
+    """The origin without a network: stands in for net.fetch.Fetcher."""
+
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+
+    async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized:
+        now = self._origin.clock.now()
+        response = await self._origin.answer(request)
+        return Fetched(Response(response.status, response.fields.end_to_end(), response.body), now, self._origin.clock.now())
+
+
+async def on_loopback(origin: Origin) -> web.AppRunner:
+    """The same origin behind a real socket; `origin.base` is set to its address."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        fields = Fields((name.decode("latin-1"), value.decode("latin-1")) for name, value in request.raw_headers)
+        try:
+            answer = await origin.answer(Request(request.method, origin.base + request.raw_path, fields))
+        except FeedproxyError:
+            assert request.transport is not None
+            request.transport.abort()
+            return web.Response()
+        response = web.Response(status=answer.status, body=answer.body or None)
+        response.headers.clear()
+        for name, value in answer.fields:
+            response.headers.add(name, value)
+        return response
+
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", handle)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    origin.base = f"http://127.0.0.1:{port}"
+    return runner
