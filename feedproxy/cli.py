@@ -5,15 +5,12 @@ Exit codes: 0 done, 1 findings or failure of the thing asked, 2 wrong usage or c
 
 import argparse
 import importlib
+import pkgutil
 import sys
 from collections.abc import Sequence
 
-from feedproxy import __version__
+from feedproxy import __version__, commands
 from feedproxy.errors import FeedproxyError, UsageError
-
-COMMANDS = ("serve", "demo", "status", "refresh", "purge", "undo", "options", "addons")
-"""Each is a module of feedproxy.commands with `register(subparsers)`; in the order of `--help`."""
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
@@ -22,8 +19,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"feedproxy {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name in COMMANDS:
-        importlib.import_module(f"feedproxy.commands.{name}").register(subparsers)
+    for each in pkgutil.iter_modules(commands.__path__):
+        importlib.import_module(f"feedproxy.commands.{each.name}").register(subparsers)
     args = parser.parse_args(argv)
     try:
         code: int = args.run(args)

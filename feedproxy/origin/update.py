@@ -162,7 +162,7 @@ class Updates:
         sighting = _sighted(before, walked, Outcome(304, channel=before.channel), now, errand.settings)
         resource = replace(before, failures=Failures(), sighting=sighting)
         # The 304 may say that what it confirms is not to be stored any more.
-        stores = isinstance(self._may_store(errand, Response(200, freshened.fields)), storing.Store)
+        stores = isinstance(self._may_store(errand, Response(freshened.status, freshened.fields)), storing.Store)
         resource = _with(resource, freshened, errand) if stores else _without(resource, errand)
         return Landed(resource, freshened, stores, fwd_status=304, words="the origin confirmed the copy")
 
