@@ -84,7 +84,7 @@ constraints: $(stamp) ## renew constraints.txt from pyproject.toml
 		--custom-compile-command "make constraints" --output-file constraints.txt
 
 dist: $(stamp) ## a wheel and a source archive, in dist/
-	$(py) scripts/dist.py
+	$(py) -c 'from setuptools import build_meta; build_meta.build_sdist("dist"); build_meta.build_wheel("dist")'
 
 clean: ## remove what was made here
 	rm -rf build dist *.egg-info .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""The arrows: who may import whom. Read from the source, so that a lazy import counts as much as one at the top."""
+"""The arrows: who may import whom. Read from the source, so that a lazy import counts like any other."""
 
 import ast
 import sys
@@ -67,7 +67,7 @@ def _layer(part: str) -> int:
 
 
 def _imports(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and full name of everything imported, at any depth; `from a import b` is both a and, if ours, a.b."""
+    """Line and full name of all that is imported, at any depth; `from a import b` is a.b where that is ours."""
     ours = {_dotted(each) for each in _sources()}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -76,7 +76,7 @@ def _imports(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom):
             base = _absolute(path, node)
             inner = [f"{base}.{alias.name}" for alias in node.names if f"{base}.{alias.name}" in ours]
-            # `from feedproxy import clock` uses feedproxy.clock, not what else stands in feedproxy/__init__.py.
+            # `from feedproxy import clock` uses feedproxy.clock, not what else feedproxy/__init__.py holds.
             if len(inner) < len(node.names):
                 yield node.lineno, base
             for name in inner:
