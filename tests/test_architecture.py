@@ -67,7 +67,7 @@ def _layer(part: str) -> int:
 
 
 def _imports(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and full name of all that is imported, at any depth; `from a import b` is a.b where that is ours."""
+    """Line and full name of all imports, at any depth; `from a import b` is a.b where that is ours."""
     ours = {_dotted(each) for each in _sources()}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
