@@ -57,6 +57,7 @@ class WriteQueue[Key, Value]:
         self._lock = threading.Lock()
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="feedproxy-store")
         self._run: Future[None] | None = None
+        self._woken = False
         self.unwritten: set[Key] = set()
 
     def waiting(self, key: Key) -> Waiting[Value] | None:
@@ -86,6 +87,7 @@ class WriteQueue[Key, Value]:
     def wake(self) -> None:
         """Let the writer see to what waits and to its other work."""
         with self._lock:
+            self._woken = True
             if self._run is None or self._run.done():
                 try:
                     self._run = self._writer.submit(self._work)
@@ -124,6 +126,7 @@ class WriteQueue[Key, Value]:
         while True:
             with self._lock:
                 key, entry = next(iter(self._waiting.items()), (None, None))
+                self._woken = False
             if key is not None and entry is not None:
                 self._write_one(key, entry)
                 continue
@@ -133,7 +136,8 @@ class WriteQueue[Key, Value]:
             except Exception as error:  # the writer outlives whatever happens to it
                 self._tell(error)
             with self._lock:
-                if not self._waiting and not more:
+                # Woken meanwhile: what that was about may have come after `idle` had looked.
+                if not self._waiting and not more and not self._woken:
                     self._run = None
                     return
 

@@ -46,7 +46,7 @@ class Shard:
         self._size_max = size_max
         self._on_failure = on_failure
         self._corrupt = False
-        with self._locked():
+        with self._translated(), self._locked():
             self._rows, self._inode = self._open()
 
     # -- reading

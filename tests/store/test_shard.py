@@ -232,6 +232,17 @@ def test_a_reader_waits_for_no_writer(open_shard: OpenShard, folder: Path) -> No
     other.close()
 
 
+@pytest.mark.parametrize("obstacle", ["feeds", "feeds/lock/x", "feeds/000", "feeds/000/cache.db/x"])
+def test_a_shard_that_cannot_be_opened_is_a_store_error(
+    open_shard: OpenShard, tmp_path: Path, obstacle: str
+) -> None:
+    (tmp_path / obstacle).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / obstacle).write_text("in the way")
+
+    with pytest.raises(StoreError, match="store's"):
+        open_shard()
+
+
 def test_a_key_that_sqlite_cannot_hold_is_a_store_error(open_shard: OpenShard) -> None:
     with pytest.raises(StoreError):
         open_shard().set("https://\udc00.example/", b"value")
