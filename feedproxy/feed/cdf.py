@@ -18,11 +18,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 def read(document: Document, items: int) -> Channel | None:
     """The channel; None where nothing of CDF is in it."""
     root = document.root
-    if (
-        not items
-        and not _attribute(root, "href")
-        and not any(local.lower() in _OWN for _, local, _ in children(root))
-    ):
+    if not items and not _attribute(root, "href") and not any(local.lower() in _OWN for _, local, _ in children(root)):
         return None
     return Channel(
         kind=Kind.CDF,

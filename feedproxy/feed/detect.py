@@ -13,9 +13,7 @@ _HEAD = 64 * 1024
 """Bytes that are looked at. What stands before the root (licences, greetings) is shorter in known feeds."""
 
 _SPACE = re.compile(rb"\s*")
-_PROLOG = re.compile(
-    rb"(?:\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>)*", re.DOTALL | re.IGNORECASE
-)
+_PROLOG = re.compile(rb"(?:\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>)*", re.DOTALL | re.IGNORECASE)
 _HTML_DOCTYPE = re.compile(rb"<!doctype\s+html\b", re.IGNORECASE)
 _HTML_ROOT = re.compile(rb"<(?:html|head|body|script|meta|title|frameset)[\s/>]", re.IGNORECASE)
 _HTML_PIECE = re.compile(rb"</?(?:html|body|div|p|br|b|h1|center|table|span)[\s/>]", re.IGNORECASE)

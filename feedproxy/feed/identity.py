@@ -30,7 +30,7 @@ _SIZE = 16
 """Bytes of the digest: nobody gains by a collision but a publisher who hides his own news."""
 
 _PATIENCE = 2 * 1024 * 1024
-"""Bytes of ill-formed text that are searched by pattern. The largest known feeds of that sort have 1 MB."""
+"""Bytes of ill-formed text that are searched by pattern. The largest such feed of the corpus has 0.4 MB."""
 
 _PIECE = 256 * 1024
 """Characters encoded at once, so that a text of 12 MB is not held three times over."""
@@ -38,13 +38,10 @@ _PIECE = 256 * 1024
 # Characters that cannot occur in XML keep the parts of the digested text apart.
 _START, _ATTRIBUTE, _VALUE, _TEXT, _END, _REFERENCE = "\0\1", "\0\2", "\0\3", "\0\4", "\0\5", "\0\6"
 
-_COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 _BETWEEN = re.compile(rb">\s+<")
 _FIRST_ITEM = re.compile(rb"<(?:[\w.\-]+:)?(?:item|entry)[\s/>]", re.IGNORECASE)
 _VOLATILE_TEXT = re.compile(
-    rb"<((?:[\w.\-]+:)?(?:"
-    + "|".join(sorted(_VOLATILE)).encode()
-    + rb"))(?:\s[^>]*)?(?:/>|>[^<]*(?:</\1\s*>)?)"
+    rb"<((?:[\w.\-]+:)?(?:" + "|".join(sorted(_VOLATILE)).encode() + rb"))(?:\s[^<>]*)?(?:/>|>[^<]*(?:</\1\s*>)?)"
 )
 
 
@@ -81,11 +78,20 @@ def digest_of_text(data: bytes) -> str:
     """The digest of an ill-formed document; `data` is in UTF-8. A huge one is digested as it is."""
     if len(data) > _PATIENCE:
         return hashlib.blake2b(data, digest_size=_SIZE).hexdigest()
+    data = _without_comments(data)
     first = _FIRST_ITEM.search(data)
     head, rest = (data[: first.start()], data[first.start() :]) if first else (data, b"")
-    head = _VOLATILE_TEXT.sub(b"", _COMMENT.sub(b"", head))
-    said = _BETWEEN.sub(b"><", head + _COMMENT.sub(b"", rest))
+    said = _BETWEEN.sub(b"><", _VOLATILE_TEXT.sub(b"", head) + rest)
     return hashlib.blake2b(said.strip(), digest_size=_SIZE).hexdigest()
+
+
+def _without_comments(data: bytes) -> bytes:
+    kept, at = [], 0
+    # By hand, since a pattern would look for the end of each of a million comments that have none.
+    while (start := data.find(b"<!--", at)) >= 0 and (end := data.find(b"-->", start + 4)) >= 0:
+        kept.append(data[at:start])
+        at = end + 3
+    return b"".join((*kept, data[at:]))
 
 
 def digest_of_json(feed: dict[str, object]) -> str:

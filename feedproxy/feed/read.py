@@ -13,8 +13,6 @@ from feedproxy.feed.detect import Nature, nature_of_text
 from feedproxy.feed.identity import ContentDigest, digest_of_text
 from feedproxy.http.field import parse_parameters
 
-_ITEMS = ("item", "entry", "ITEM", "Item")
-
 
 def read(body: bytes, content_type: str | None) -> Channel | None:
     """What the feed in `body` (content codings removed) says of itself; None where `body` is no feed.
@@ -40,7 +38,7 @@ def _read_xml(text: Text) -> Channel | None:
         counted[xml.name(item)[1].lower()] += 1
         digest.add_item(item)
 
-    document = xml.pass_over(text, _ITEMS, seen)
+    document = xml.pass_over(text, seen)
     if document is None:
         return None
     channel = _channel(document, counted["item"])

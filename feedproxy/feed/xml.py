@@ -7,19 +7,18 @@ What makes hostile documents harmless:
   attribute values libxml2 expands entities nevertheless; its own limit of amplification holds as long as
   huge_tree is off. The same switch bounds depth (256 elements) and single texts (10 MB).
 - documents are read in pieces, and `pass_over` lets go of every item once it was seen, so that the tree in
-  memory is that of the channel without items.
+  memory is that of the channel without items. Where that grows beyond reason, reading ends.
 """
 
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from html import unescape
-from typing import cast
 
 from lxml import etree
 
-from feedproxy.feed.charset import Text, to_utf8
-from feedproxy.feed.detect import Nature, beginning, nature_of_text
+from feedproxy.feed.charset import Text
+from feedproxy.feed.detect import beginning
 
 ATOM = "http://www.w3.org/2005/Atom"
 ATOM03 = "http://purl.org/atom/ns#"
@@ -34,10 +33,22 @@ _CUSTOMARY = {"atom": ATOM, "atom10": ATOM, "a10": ATOM, "rdf": RDF, "sy": SY}
 _PIECE = 64 * 1024
 """Bytes handed to the parser at once: most feeds are one piece, and items are let go of by the piece."""
 
-_LONGEST_TAG = 1024 * 1024
-"""Bytes. An attribute exists four times over while it is read, in libxml2 and in Python."""
+_LONG = 256 * 1024
+"""Bytes without a `>`: from here on a tag is looked at more closely."""
 
-_TOO_LONG = re.compile(rb"<[^<>]{%d}" % _LONGEST_TAG)
+_LONGEST_TAG = 4 * 1024 * 1024
+"""Bytes. Pictures are embedded in attributes; and an attribute exists four times over while it is read."""
+
+_MOST_TAGS = 10_000
+"""Tags that may begin before one ends: in sound XML a second `<` is in CDATA or a comment only."""
+
+_LARGEST_TREE = 100_000
+"""Nodes and attributes that are kept, items not counted. The largest known channel has a few hundred."""
+
+_SIZE = etree.XPath("count(//node()) + count(//@*)")
+
+ROOTS = ("rss", "RSS", "rdf", "RDF", "feed", "channel", "Channel", "CHANNEL", "rdf:RDF")
+ITEMS = ("item", "entry", "Item", "ITEM")
 
 _REFERENCE = re.compile(r"&\w+;")
 
@@ -47,98 +58,113 @@ _ERROR = 2
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document as a tree."""
+    """A document as a tree, without its items."""
 
     root: Element
     well_formed: bool
 
 
-def parse(body: bytes, charset: str | None = None) -> Document | None:
-    """The whole tree, comments included; None where `body` is no XML (nothing, HTML, JSON, a picture)."""
-    text = to_utf8(body, charset)
-    if nature_of_text(text.data) is not Nature.XML:
-        return None
-    return _parse(text, _parser(()), None)
-
-
-def pass_over(text: Text, items: tuple[str, ...], seen: Callable[[Element], None]) -> Document | None:
+def pass_over(text: Text, seen: Callable[[Element], None]) -> Document | None:
     """Call `seen` for every item once complete, then drop it; returns the tree without items.
 
-    `items` are local names. An item must be read within the call: afterwards it is taken from the tree.
-    An item within an item is part of it. Comments are left out. None where nothing could be made of `text`.
+    An item must be read within the call: afterwards it is taken from the tree. An item within an item is part
+    of it. Comments are left out. None where the root element is that of no feed.
     """
-    return _parse(text, _parser(items), seen)
-
-
-def _parser(items: tuple[str, ...]) -> etree.XMLPullParser:
-    return etree.XMLPullParser(
-        events=("end",) if items else (),
-        tag=[f"{{*}}{item}" for item in items] or None,
-        encoding="utf-8",  # which overrules the declaration
-        recover=True,
-        resolve_entities=False,
-        no_network=True,
-        load_dtd=False,
-        dtd_validation=False,
-        attribute_defaults=False,
-        huge_tree=False,
-        remove_comments=bool(items),
-    )
-
-
-def _parse(
-    text: Text, parser: etree.XMLPullParser, seen: Callable[[Element], None] | None
-) -> Document | None:
     start = beginning(text.data) or 0
     end = _endurable(text.data)
-    last: Element | None = None
-    try:
-        for piece in _pieces(text.data[:end], start):
-            parser.feed(piece)
-            last = _consume(parser, seen, last)
-        root = cast("Element | None", parser.close())
-        _consume(parser, seen, last)
-    except etree.LxmlError:
+    passage = _Passage(seen)
+    view = memoryview(text.data)[:end]
+    for at in range(start, end, _PIECE):
+        if not passage.feed(bytes(view[at : at + _PIECE])):
+            break
+    faultless = passage.close()
+    if passage.root is None:
         return None
-    if root is None:
-        return None
-    faultless = all(entry.level < _ERROR for entry in parser.feed_error_log)
-    well_formed = faultless and text.sound and end == len(text.data) and not _displaced(text.data, start)
-    return Document(root, well_formed)
+    whole = end == len(text.data) and text.sound and not _displaced(text.data, start)
+    return Document(passage.root, well_formed=faultless and whole)
 
 
-def _pieces(data: bytes, start: int) -> Iterator[bytes]:
-    view = memoryview(data)
-    for at in range(start, len(data), _PIECE):
-        yield bytes(view[at : at + _PIECE])
+class _Passage:
+    """One document on its way through the parser."""
 
+    def __init__(self, seen: Callable[[Element], None]) -> None:
+        self.root: Element | None = None
+        self._seen = seen
+        self._last: Element | None = None
+        self._complete = False
+        self._parser = etree.XMLPullParser(
+            events=("start", "end"),
+            tag=[f"{{*}}{name}" for name in (*ROOTS, *ITEMS)],
+            encoding="utf-8",  # which overrules the declaration
+            recover=True,
+            resolve_entities=False,
+            no_network=True,
+            load_dtd=False,
+            dtd_validation=False,
+            attribute_defaults=False,
+            huge_tree=False,
+            remove_comments=True,
+        )
 
-def _endurable(data: bytes) -> int:
-    """Where reading ends: before a tag so long that only an attack has it, else at the end."""
-    if len(data) <= _LONGEST_TAG:
-        return len(data)
-    found = _TOO_LONG.search(data)
-    return found.start() if found else len(data)
+    def feed(self, piece: bytes) -> bool:
+        """Take the next piece; False when no more is wanted."""
+        self._parser.feed(piece)
+        self._consume()
+        if self.root is None:
+            # Prologs longer than a piece are possible, but the prologs of feeds are not (feed/detect.py).
+            return False
+        return len(piece) < _PIECE or float(str(_SIZE(self.root))) <= _LARGEST_TREE
 
+    def close(self) -> bool:
+        """The end of the document; whether there was no fault in it."""
+        try:
+            self._parser.close()
+        except etree.LxmlError:
+            return False
+        self._consume()
+        return all(entry.level < _ERROR for entry in self._parser.feed_error_log)
 
-def _consume(
-    parser: etree.XMLPullParser, seen: Callable[[Element], None] | None, last: Element | None
-) -> Element | None:
-    if seen is None:
-        return None
-    for _, element in parser.read_events():
-        if not isinstance(element, etree._Element) or _is_within_another(element):
-            continue
-        seen(element)
+    def _consume(self) -> None:
+        for event, element in self._parser.read_events():
+            if not isinstance(element, etree._Element):
+                continue
+            if self.root is None:
+                if element.getparent() is not None:
+                    continue
+                self.root = element
+            if event == "end" and name(element)[1] in ITEMS and not _is_within_another(element):
+                self._seen(element)
+                self._drop(element)
+
+    def _drop(self, item: Element) -> None:
         # The parser may still need the item itself; the one before it is free to go.
-        if last is not None and (parent := last.getparent()) is not None:
-            parent.remove(last)
-        last = element
-    return last
+        if self._last is not None and (parent := self._last.getparent()) is not None:
+            parent.remove(self._last)
+        self._last = item
 
 
 def _is_within_another(element: Element) -> bool:
     return next(element.iterancestors(element.tag), None) is not None
+
+
+def _endurable(data: bytes) -> int:
+    """Where reading ends: before a tag that only an attack has, else at the end.
+
+    A parser waits for the `>` of a tag, holds everything up to there, and then does all at once what it was
+    to do piece by piece.
+    """
+    at = 0
+    while at + _LONG <= len(data):
+        behind = data.rfind(b">", at, at + _LONG) + 1
+        if behind:
+            at = behind
+            continue
+        end = data.find(b">", at + _LONG)
+        end = len(data) if end < 0 else end
+        if end - at > _LONGEST_TAG or data.count(b"<", at, end) > _MOST_TAGS:
+            return at
+        at = end + 1
+    return len(data)
 
 
 def _displaced(data: bytes, start: int) -> bool:

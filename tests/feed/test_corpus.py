@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from feedproxy.feed import xml
 from feedproxy.feed.channel import Channel, Period, Schedule
 from feedproxy.feed.detect import nature
 from feedproxy.feed.read import read
@@ -153,7 +152,6 @@ def test_nothing_hostile_raises_or_takes_long(corpus: Path) -> None:
         # The bound of the hostile suite is 2 s for a whole answer.
         assert time.process_time() - began < 2, name
         nature(body)
-        xml.parse(body)
 
 
 @pytest.mark.parametrize("half", [0.3, 0.6, 0.9])

@@ -1,0 +1,87 @@
+"""What hostile XML may cost: little time, little memory, never an exception."""
+
+import time
+import tracemalloc
+
+import pytest
+
+from feedproxy.feed.read import read
+
+MB = 1024 * 1024
+HEAD = b"<rss><channel><ttl>5</ttl>"
+ATTACKS = {
+    "elements": HEAD + b"<x/>" * MB,
+    "items within an item": HEAD + b"<item>" + b"<item/>" * (MB // 2),
+    "hours": HEAD + b"<skipHours>" + b"<hour>x</hour>" * (MB // 4),
+    "depth": HEAD + b"<a>" * MB,
+    "one attribute": HEAD + b'<a b="' + b"x" * (8 * MB) + b'"/>',
+    "attributes": HEAD + b"<a " + b" ".join(b'a%d=""' % number for number in range(MB // 4)) + b"/>",
+    "tags without end": HEAD + b"<date " * MB,
+    "comments without end": HEAD + b"&" + b"<!--" * MB,
+    "ampersands": HEAD + b"& " * MB,
+    "references": HEAD + b"&x;" * MB,
+    "instructions": HEAD + b"<?a?>" * MB,
+    "CDATA without end": HEAD + b"<![CDATA[" * (MB // 4),
+    "prolog": b"<?a?>" * MB,
+    "document type": b"<!DOCTYPE x [" + b"] " * MB,
+    "declaration": b"<?xml version='1.0' " + b"encoding " * MB,
+    "space": b" " * (4 * MB),
+    "entities": b"<!DOCTYPE r [" + b"".join(b'<!ENTITY e%d "x">' % number for number in range(MB // 8)) + b"]>" + HEAD,
+    "entities in an attribute": b'<!DOCTYPE r [<!ENTITY e "'
+    + b"x" * 50_000
+    + b'">]><rss a="'
+    + b"&e;" * 2_000
+    + b'"/>',
+    "JSON": b'{"title":"t","items":' + b"[" * MB,
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_an_attack_costs_little(attack: str) -> None:
+    body = ATTACKS[attack]
+    tracemalloc.start()
+    began = time.process_time()
+
+    read(body, "application/rss+xml")
+
+    spent, (_, peak) = time.process_time() - began, tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert spent < 4  # the bound is 2 s; measuring memory doubles the time
+    assert peak < 3 * len(body) + 16 * MB
+
+
+@pytest.mark.parametrize("attack", ["elements", "hours", "depth", "one attribute", "tags without end", "ampersands"])
+def test_a_hint_before_an_attack_is_still_read(attack: str) -> None:
+    channel = read(ATTACKS[attack], None)
+
+    assert channel is not None
+    assert channel.schedule.ttl == 5
+    assert not channel.well_formed
+
+
+def test_an_embedded_picture_is_no_attack() -> None:
+    picture = b"A" * (2 * MB)
+    channel = read(HEAD + b'<item><a b="data:' + picture + b'"/></item></channel></rss>', None)
+
+    assert channel is not None
+    assert channel.well_formed
+
+
+def test_items_in_great_number_leave_the_channel_whole() -> None:
+    body = b"<rss><channel>" + b"<item><title>t</title></item>\n" * 20_000 + b"<ttl>7</ttl></channel></rss>"
+    channel = read(body, None)
+
+    assert channel is not None
+    assert (channel.items, channel.schedule.ttl, channel.well_formed) == (20_000, 7, True)
+
+
+def test_where_the_pieces_end_makes_no_difference() -> None:
+    item = "<item><title>é</title>\n<x:y xmlns:x='u'>&amp;</x:y></item>"
+    digests = set()
+    for spaces in range(0, 70_000, 6_997):
+        body = f"<rss>{' ' * spaces}<channel>{item * 2_000}<ttl>7</ttl></channel></rss>"
+        channel = read(body.encode(), None)
+        assert channel is not None
+        assert (channel.items, channel.schedule.ttl, channel.well_formed) == (2_000, 7, True)
+        digests.add(channel.content_digest)
+    assert len(digests) == 1
