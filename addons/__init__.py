@@ -2,7 +2,18 @@
 
 from collections.abc import Sequence
 
-from feedproxy.addons import accesslog, admin, cache, coding, entrance, finish, moved, origin, subscribers, usm
+from feedproxy.addons import (
+    accesslog,
+    admin,
+    cache,
+    coding,
+    entrance,
+    finish,
+    moved,
+    origin,
+    subscribers,
+    usm,
+)
 
 
 def default_addons() -> Sequence[object]:

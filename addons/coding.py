@@ -4,7 +4,6 @@ from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.errors import FeedproxyError
 from feedproxy.front.arrival import fields_of, headers_of
 from feedproxy.front.desk import desk
 from feedproxy.http import coding, negotiation

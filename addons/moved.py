@@ -6,7 +6,8 @@ from mitmproxy.addonmanager import Loader
 from feedproxy import settings
 from feedproxy.errors import FeedproxyError
 from feedproxy.feed import relocation
-from feedproxy.feed.relocation import Gone, Moved as MovedAway
+from feedproxy.feed.relocation import Gone
+from feedproxy.feed.relocation import Moved as MovedAway
 from feedproxy.front.desk import desk
 from feedproxy.http import uri
 from feedproxy.runtime import runtime

@@ -4,10 +4,8 @@ from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.errors import FeedproxyError
 from feedproxy.front.arrival import fields_of, headers_of
 from feedproxy.front.desk import desk
-from feedproxy.http import coding
 from feedproxy.http.message import Response
 from feedproxy.origin.prepare import prepare
 from feedproxy.runtime import runtime

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from feedproxy import __version__, commands
 from feedproxy.errors import FeedproxyError, UsageError
 
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     parser = argparse.ArgumentParser(

@@ -123,7 +123,9 @@ class _Opened:
             disk_max=settings.store_max,
             on_failure=runtime.metrics.store_failed,
         )
-        self.policy = AddressPolicy(settings.allow_private, settings.allow_networks, ports(settings, settings.allow_ports))
+        self.policy = AddressPolicy(
+            settings.allow_private, settings.allow_networks, ports(settings, settings.allow_ports)
+        )
         self.connect_policy = AddressPolicy(
             settings.allow_private, settings.allow_networks, ports(settings, settings.connect_ports)
         )
@@ -138,7 +140,7 @@ class _Opened:
         )
         with contextlib.suppress(StoreError, ValueError):
             self.counts.load(self.store.get_state("counts") or b"", runtime.clock.now())
-        pseudonym = self._remembered("pseudonym", lambda: f"feedproxy-{secrets.token_hex(4)}".encode()).decode()
+        pseudonym = self._remembered("pseudonym", _new_pseudonym).decode()
         secret = self._remembered("reader-secret", lambda: secrets.token_bytes(32))
         self.service = Service(
             settings_for=runtime.settings_for,
@@ -180,6 +182,10 @@ class _Opened:
         await self._save()
         await self.fetcher.close()
         await self.store.close()
+
+
+def _new_pseudonym() -> bytes:
+    return f"feedproxy-{secrets.token_hex(4)}".encode()
 
 
 def _ssl_context(trusted_ca: str | None, *, insecure: bool) -> ssl.SSLContext:

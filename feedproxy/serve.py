@@ -117,7 +117,7 @@ class _Life:
         self._master.options.update(server=False)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._here.settings.drain_timeout
-        while self._here.requests > 0 and loop.time() < deadline:
+        while self._here.requests > 0 and loop.time() < deadline:  # noqa: ASYNC110 (it happens once)
             await asyncio.sleep(0.05)
         self._master.shutdown()
 

@@ -5,7 +5,7 @@ An addon declares the options it uses to mitmproxy (`declare`), the library read
 it matches. Durations are whole seconds, sizes bytes: mitmproxy knows no other numbers.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
@@ -31,7 +31,9 @@ class Settings:
         (), "Addresses or networks of load balancers in front, whose Forwarded and X-Forwarded-* are believed."
     )
     connect_ports: tuple[str, ...] = option(("443",), "Ports that CONNECT may reach.")
-    allow_private: bool = option(False, "Let targets be at private, loopback and link-local addresses, and on any port above 1024.")
+    allow_private: bool = option(
+        False, "Let targets be at private, loopback and link-local addresses, and on any port above 1024."
+    )
     allow_networks: tuple[str, ...] = option((), "Private networks that targets may be in all the same.")
     allow_ports: tuple[str, ...] = option(
         ("80", "443", "8080", "8443"), "Ports a target may have; `1025-65535` adds a range."
@@ -57,7 +59,9 @@ class Settings:
         per_feed=True,
     )
     hint_max: int = option(86_400, "Seconds a single hint can hold a feed at most.", per_feed=True)
-    skip_max: int = option(259_200, "Seconds a stretch of skipped hours and days can hold a feed at most.", per_feed=True)
+    skip_max: int = option(
+        259_200, "Seconds a stretch of skipped hours and days can hold a feed at most.", per_feed=True
+    )
     default_lifetime: int = option(1_800, "Seconds a response is fresh when nobody says anything.", per_feed=True)
     lifetime_min: int = option(300, "Least seconds of a learned or guessed lifetime.", per_feed=True)
     lifetime_max: int = option(86_400, "Most seconds of a learned or guessed lifetime.", per_feed=True)
@@ -74,10 +78,14 @@ class Settings:
     )
     stale_max: int = option(604_800, "Seconds a good copy may stand in for an origin that fails.", per_feed=True)
     stale_max_refused: int = option(86_400, "The same for 403 and 404.", per_feed=True)
-    relocation_confirmations: int = option(2, "Times a permanent move or end is seen before readers are told.", per_feed=True)
+    relocation_confirmations: int = option(
+        2, "Times a permanent move or end is seen before readers are told.", per_feed=True
+    )
     relocation_spacing: int = option(3_600, "Seconds between two sightings that count.", per_feed=True)
     gone_recheck: int = option(604_800, "Seconds after which a feed that is gone is asked for again.", per_feed=True)
-    moved_to: str = option("", "In a rule: the feed's new address; readers get 301 (and may ask for the XML form).", per_feed=True)
+    moved_to: str = option(
+        "", "In a rule: the feed's new address; readers get 301 (and may ask for the XML form).", per_feed=True
+    )
     gone: bool = option(False, "In a rule: the feed has ended; readers get 410.", per_feed=True)
     announce_as: str = option(
         "http",
@@ -97,7 +105,7 @@ class Settings:
     )
     self_link: str = option(
         "",
-        "add (a missing atom:link rel=self), correct (also mend a wrong one), off; empty: correct in reverse, else add.",
+        "add (a missing self link), correct (also mend a wrong one), off; empty: correct in reverse, add else.",
         choices=("", "add", "correct", "off"),
         per_feed=True,
     )
@@ -142,17 +150,11 @@ def declare(loader: Loader, *names: str) -> None:
             default = each.default
             kind: Any = type(default)
             if isinstance(default, tuple):
-                kind, default = _sequence_of_str(), list(default)
+                kind, default = Sequence[str], list(default)
             loader.add_option(each.name, kind, default, each.metadata["text"], each.metadata["choices"] or None)
             wanted.discard(each.name)
     if wanted:
         raise LookupError(f"no such option: {', '.join(sorted(wanted))}")
-
-
-def _sequence_of_str() -> Any:
-    from collections.abc import Sequence
-
-    return Sequence[str]
 
 
 def option_names() -> list[str]:

@@ -10,6 +10,7 @@ mark that their content bears. Where HTTP's lifetime is explicit and ends earlie
 permission to use the stale response on (4.2.4): the response is *held*.
 """
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -115,7 +116,8 @@ def _two(whole: int, size: int, unit: str, smaller: int, smaller_unit: str) -> s
 
 def current_age(stored: StoredResponse, now: Instant) -> Seconds:
     """Seconds since the response was generated or validated at the origin (section 4.2.3); never negative."""
-    apparent_age = max(0.0, stored.response_time - _date(stored))
+    # Date has whole seconds: a response that came within the second it names is not older for that.
+    apparent_age = max(0.0, math.floor(stored.response_time) - _date(stored))
     response_delay = max(0.0, stored.response_time - stored.request_time)
     corrected_age_value = _age_value(stored.fields) + response_delay
     # "corrected_initial_age = max(apparent_age, corrected_age_value);"
@@ -231,9 +233,7 @@ def assess(
     if allowance is not None:
         lifetime = max(0.0, allowance.until - base)
         return Freshness(age, lifetime, Source.HINT, base + lifetime, None, control, allowance.words)
-    lifetime, source = heuristic_lifetime(
-        stored, learned=learned, default=default, minimum=minimum, maximum=maximum
-    )
+    lifetime, source = heuristic_lifetime(stored, learned=learned, default=default, minimum=minimum, maximum=maximum)
     return Freshness(age, lifetime, source, base + lifetime, None, control)
 
 

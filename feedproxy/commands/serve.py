@@ -13,10 +13,14 @@ LISTEN = re.compile(r"(?:(?P<host>[^:\[\]]*|\[[0-9A-Fa-f:.]+\]):)?(?P<port>\d{1,
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
-        "serve", help="run the proxy", description="Run the proxy: gateway and explicit proxy, or reverse with --upstream."
+        "serve",
+        help="run the proxy",
+        description="Run the proxy: gateway and explicit proxy, or reverse with --upstream.",
     )
     parser.add_argument("--config", metavar="FILE", default="", help="configuration file (YAML)")
-    parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="set an option; may be repeated")
+    parser.add_argument(
+        "--set", metavar="NAME=VALUE", action="append", default=[], help="set an option; may be repeated"
+    )
     parser.add_argument("--listen", metavar="HOST:PORT", help="where readers connect (127.0.0.1:8080)")
     parser.add_argument("--admin", metavar="HOST:PORT", help="where the operator connects (127.0.0.1:8081)")
     parser.add_argument("--upstream", metavar="URL", help="stand in front of this origin (reverse)")

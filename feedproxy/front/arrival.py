@@ -12,12 +12,11 @@ from urllib.parse import urlsplit
 from mitmproxy import http
 
 from feedproxy.errors import BadTarget
+from feedproxy.front.stream import ABSOLUTE_FORM
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
 from feedproxy.origin.entrance import Entrance, Visit
 from feedproxy.settings import Settings
-
-from feedproxy.front.stream import ABSOLUTE_FORM
 
 TUNNEL = "feedproxy.tunnel"
 """Key in the client connection's metadata: `host:port` that CONNECT named."""
@@ -76,9 +75,7 @@ def arrive(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int] | No
     return Arrival(Request(flow.request.method, uri.gateway_target(path), fields), visit)
 
 
-def _reverse(
-    flow: http.HTTPFlow, fields: Fields, settings: Settings, path: str, *, absolute: bool
-) -> Arrival | Ours:
+def _reverse(flow: http.HTTPFlow, fields: Fields, settings: Settings, path: str, *, absolute: bool) -> Arrival | Ours:
     visit = visit_of(flow, fields, settings, Entrance.REVERSE)
     if absolute:
         asked = urlsplit(f"{flow.request.scheme}://{flow.request.data.authority.decode('latin-1')}")
@@ -121,9 +118,7 @@ def trusts(settings: Settings, peer: str) -> bool:
     return any(address in ipaddress.ip_network(each, strict=False) for each in settings.trusted_proxies)
 
 
-def _forwarded(
-    fields: Fields, settings: Settings, peer: str, scheme: str, host: str
-) -> tuple[str, str, str]:
+def _forwarded(fields: Fields, settings: Settings, peer: str, scheme: str, host: str) -> tuple[str, str, str]:
     hops, said_scheme, said_host = [], fields.get("x-forwarded-proto"), fields.get("x-forwarded-host")
     forwarded = fields.combined("forwarded")
     if forwarded is not None:

@@ -150,9 +150,7 @@ class Desk:
         passing.begin(flow, case.arrival, via=self.runtime.service.via)
         case.status, case.passing = status, True
 
-    def _put(
-        self, flow: http.HTTPFlow, case: Case, response: Response, status: CacheStatus, words: str = ""
-    ) -> None:
+    def _put(self, flow: http.HTTPFlow, case: Case, response: Response, status: CacheStatus, words: str = "") -> None:
         flow.response = passing.make(response)
         case.status, case.words = status, words
 

@@ -44,9 +44,7 @@ class Passes:
         self.tunnels.pop(client, None)
 
 
-async def approve(
-    passes: Passes, client: str, target: str, settings: Settings, policy: AddressPolicy
-) -> None:
+async def approve(passes: Passes, client: str, target: str, settings: Settings, policy: AddressPolicy) -> None:
     """Check a target's address and let this client pass to it. Raises Forbidden, Unreachable."""
     host, port = uri.host_port(target)
     if settings.upstream and uri.origin_of(target) == uri.origin_of(uri.normalise(settings.upstream)):

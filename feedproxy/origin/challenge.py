@@ -37,9 +37,7 @@ def recognise(fields: Fields, page: bytes = b"") -> str | None:
         if said is not None and value in said.lower():
             return whose
     start = page[:PAGE_BYTES].lower()
-    if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(
-        (b"<!doctype html", b"<html", b"<head", b"<body", b"<script")
-    ):
+    if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"<!doctype html", b"<html", b"<head", b"<body", b"<script")):
         for mark, whose in _BY_MARK:
             if mark in start:
                 return whose

@@ -55,9 +55,7 @@ class Wait:
 type Permission = Go | Wait
 
 
-def may_fetch(
-    resource: Resource | None, now: Instant, settings: Settings, *, site_free: Instant
-) -> Permission:
+def may_fetch(resource: Resource | None, now: Instant, settings: Settings, *, site_free: Instant) -> Permission:
     """May the target be fetched now? `site_free` is when its site may be asked again (SiteTimes.free).
 
     Instants too far ahead, as a clock put right leaves them behind, count as if they had been noted just now.
@@ -121,9 +119,7 @@ def retry_after(fields: Fields, now: Instant) -> Instant | None:
     counts. At most WAIT_MAX from now. None where nothing is said, or nothing that makes sense.
     """
     wanted = [_retry_instant(value.strip(), now) for value in fields.get_all("retry-after")]
-    latest = max(
-        (at for at in (*wanted, limit_reset(fields, now)) if at is not None and at > now), default=None
-    )
+    latest = max((at for at in (*wanted, limit_reset(fields, now)) if at is not None and at > now), default=None)
     return min(latest, now + WAIT_MAX) if latest is not None else None
 
 

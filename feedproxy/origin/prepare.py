@@ -106,7 +106,11 @@ def prepare(response: Response, settings: Settings, *, self_href: str, now: Inst
 def codings_of(identity: bytes, settings: Settings) -> dict[str, bytes]:
     """The content in every coding that is switched on and makes it smaller."""
     bodies = {"identity": identity}
-    for name, level in (("gzip", settings.gzip_level), ("br", settings.brotli_level), ("zstd", settings.zstd_level)):
+    for name, level in (
+        ("gzip", settings.gzip_level),
+        ("br", settings.brotli_level),
+        ("zstd", settings.zstd_level),
+    ):
         if level:
             coded = coding.encode(identity, name, level)
             if len(coded) < len(identity):

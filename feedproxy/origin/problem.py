@@ -29,7 +29,12 @@ max-width:40rem;margin:4rem auto;padding:0 1rem}}code{{overflow-wrap:anywhere}}<
 
 
 def problem(
-    status: int, detail: str, words: str, *, request: Request | None = None, extra: tuple[tuple[str, str], ...] = ()
+    status: int,
+    detail: str,
+    words: str,
+    *,
+    request: Request | None = None,
+    extra: tuple[tuple[str, str], ...] = (),
 ) -> Response:
     """The answer that says what went wrong: status, a `detail` token of the closed list, and one sentence.
 
@@ -43,7 +48,11 @@ def problem(
     if chosen == "text/html" and accept is not None and "html" in accept:
         shown = f"<p><code>{html.escape(target)}</code></p>" if target else ""
         body = PAGE.format(
-            title=html.escape(title), words=html.escape(words), target=shown, status=status, detail=html.escape(detail)
+            title=html.escape(title),
+            words=html.escape(words),
+            target=shown,
+            status=status,
+            detail=html.escape(detail),
         ).encode()
         media_type = "text/html; charset=utf-8"
     else:

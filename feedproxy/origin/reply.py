@@ -21,8 +21,21 @@ DIGESTS = ("content-digest", "repr-digest", "digest", "want-content-digest", "co
 
 IN_A_304 = frozenset(
     # RFC 9110, section 15.4.5, and what tells the copy's story.
-    ("cache-control", "content-location", "date", "etag", "expires", "vary", "age", "via", "cache-status")
-    + ("last-modified", "cdn-cache-control", "surrogate-key", "set-cookie")
+    [
+        "cache-control",
+        "content-location",
+        "date",
+        "etag",
+        "expires",
+        "vary",
+        "age",
+        "via",
+        "cache-status",
+        "last-modified",
+        "cdn-cache-control",
+        "surrogate-key",
+        "set-cookie",
+    ]
 )
 
 
@@ -65,7 +78,9 @@ def reply(
             case NotModified():
                 return Response(304, _only_in_304(fields))
             case PreconditionFailed():
-                return Response(412, fields.without("content-type", "content-encoding").with_field("Content-Length", "0"))
+                return Response(
+                    412, fields.without("content-type", "content-encoding").with_field("Content-Length", "0")
+                )
             case _:
                 pass
         if ranged := _range(stored, request, selected, fields):
@@ -137,7 +152,12 @@ def vary_on_coding(fields: Fields) -> Fields:
 
 
 def _state(
-    fields: Fields, stored: StoredResponse, freshness: Freshness, *, over_origin: bool, surrogate_key: str | None
+    fields: Fields,
+    stored: StoredResponse,
+    freshness: Freshness,
+    *,
+    over_origin: bool,
+    surrogate_key: str | None,
 ) -> Fields:
     """Say what remains of the hint where the origin said nothing, and in reverse mode where the option asks."""
     # max-age counts from the origin's answer, so that max-age less Age is what remains.

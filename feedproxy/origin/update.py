@@ -14,20 +14,21 @@ from feedproxy.clock import Clock, Instant
 from feedproxy.errors import BrokenMessage, FeedproxyError, TooLarge
 from feedproxy.feed.relocation import Gone, Moved
 from feedproxy.http import uri
-from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.message import Fields, Response
 from feedproxy.net.fetch import Fetched, Oversized
 from feedproxy.origin import guard, moves, planner, trail
 from feedproxy.origin.guard import Accept, Keep, Outcome, Pass
+from feedproxy.origin.keeping import (
+    CHANGES_MAX,
+    Errand,
+    sighted,
+    with_variant,
+    without_variant,
+    worth_keeping,
+)
 from feedproxy.origin.prepare import Prepared, prepare
-from feedproxy.settings import Settings
 from feedproxy.store.base import Store
-from feedproxy.store.resource import Ending, Failures, Resource, Sighting
-
-VARIANTS_MAX = 8
-"""Variants kept of one target: enough for languages and formats, too few to flood the store with."""
-
-CHANGES_MAX = 32
-"""Content changes remembered of a feed: a month of a daily one."""
+from feedproxy.store.resource import Ending, Failures, Resource
 
 
 class Observer(Protocol):
@@ -57,23 +58,6 @@ class Landed:
     set_cookie: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Errand:
-    """What to fetch, and how.
-
-    `validate` is the stored variant that conditions are made from; `follow` whether redirects are followed;
-    `exempt` that the address is the operator's own word; `own_agent` that the request speaks as feedproxy.
-    """
-
-    request: Request
-    settings: Settings
-    self_href: str
-    validate: StoredResponse | None = None
-    own_agent: bool = True
-    follow: bool = True
-    exempt: bool = False
-
-
 class Updates:
     """Carries out errands. Errors of the origin come back as values in `Landed`, never as exceptions."""
 
@@ -100,7 +84,7 @@ class Updates:
         started = self._clock.now()
         landed = await self._attempt(errand, before)
         landed = replace(landed, resource=replace(landed.resource, fetched=started))
-        if still_wanted() and landed.resource != before and _worth_keeping(landed.resource):
+        if still_wanted() and landed.resource != before and worth_keeping(landed.resource):
             await self._store.put(landed.resource)
         size = landed.response.content.size() if landed.response is not None else 0
         self._observer.fetched(target, landed.fwd_status, landed.detail or "", size, self._clock.now() - started)
@@ -139,9 +123,7 @@ class Updates:
             return trail.Trail(answer, answer)
         return await trail.walk(self._fetcher, request, limit=limit, exempt=errand.exempt)
 
-    async def _not_modified(
-        self, errand: Errand, before: Resource, walked: trail.Trail, fetched: Fetched
-    ) -> Landed:
+    async def _not_modified(self, errand: Errand, before: Resource, walked: trail.Trail, fetched: Fetched) -> Landed:
         if errand.validate is None:
             # RFC 9110, 15.4.5: a 304 answers a conditional request; unasked it says nothing.
             error = BrokenMessage("the origin answered 304 to a request without conditions")
@@ -159,11 +141,11 @@ class Updates:
             # RFC 9111, 4.3.4: the validator is not the stored one's, so nothing here can be freshened.
             return await self._attempt(replace(errand, validate=None), before)
         now = self._clock.now()
-        sighting = _sighted(before, walked, Outcome(304, channel=before.channel), now, errand.settings)
+        sighting = sighted(before, walked, Outcome(304, channel=before.channel), now, errand.settings)
         resource = replace(before, failures=Failures(), sighting=sighting)
         # The 304 may say that what it confirms is not to be stored any more.
         stores = isinstance(self._may_store(errand, Response(freshened.status, freshened.fields)), storing.Store)
-        resource = _with(resource, freshened, errand) if stores else _without(resource, errand)
+        resource = with_variant(resource, freshened, errand) if stores else without_variant(resource, errand)
         return Landed(resource, freshened, stores, fwd_status=304, words="the origin confirmed the copy")
 
     def _may_store(self, errand: Errand, response: Response) -> storing.Storing:
@@ -184,7 +166,7 @@ class Updates:
                 request=errand.request.fields,
                 targeted=bool(errand.settings.upstream),
             )
-            resource = _with(before, updated or replace(selected, invalid=True), errand)
+            resource = with_variant(before, updated or replace(selected, invalid=True), errand)
         return Landed(resource, answer, fwd_status=fetched.response.status)
 
     def _oversized(self, errand: Errand, before: Resource, answer: Oversized) -> Landed:
@@ -217,7 +199,7 @@ class Updates:
         )
         landed = self._judged(errand, before, outcome, self._stored(errand, fetched, prepared))
         if landed.kept is None:
-            sighting = _sighted(before, walked, outcome, now, errand.settings)
+            sighting = sighted(before, walked, outcome, now, errand.settings)
             landed = replace(landed, resource=replace(landed.resource, sighting=sighting))
         return replace(landed, set_cookie=tuple(response.fields.get_all("set-cookie")))
 
@@ -276,11 +258,11 @@ class Updates:
         fwd_status = outcome.status
         match verdict:
             case Keep(detail, _, words, new_shape):
-                failures = planner.after_failure(before.failures, detail, now, not_before=not_before, jitter=self._jitter())
-                resource = replace(before, failures=failures, new_shape=new_shape)
-                return Landed(
-                    resource, response, False, fwd_status, verdict, detail, words, outcome.error
+                failures = planner.after_failure(
+                    before.failures, detail, now, not_before=not_before, jitter=self._jitter()
                 )
+                resource = replace(before, failures=failures, new_shape=new_shape)
+                return Landed(resource, response, False, fwd_status, verdict, detail, words, outcome.error)
             case Pass(words, fault, new_shape):
                 resource = replace(before, new_shape=new_shape)
                 if outcome.status in (401, 451):
@@ -329,10 +311,10 @@ class Updates:
                 changes = (*changes, self._clock.now())[-CHANGES_MAX:]
             resource = replace(resource, channel=outcome.channel, changes=changes)
         if stores:
-            resource = _with(resource, response, errand)
+            resource = with_variant(resource, response, errand)
         elif detail is None:
             # The origin replaced what is stored by something that may not be: the old is nobody's any more.
-            resource = _without(resource, errand)
+            resource = without_variant(resource, errand)
         return Landed(resource, response, stores, outcome.status, None, detail, words, None, changed=changed)
 
     def _stored(self, errand: Errand, fetched: Fetched, prepared: Prepared) -> StoredResponse:
@@ -352,56 +334,3 @@ class Updates:
 
 def _content(response: Response) -> Content:
     return Content({response.fields.combined("content-encoding") or "identity": response.body})
-
-
-def _sighted(
-    before: Resource, walked: trail.Trail, outcome: Outcome, now: Instant, settings: Settings
-) -> Sighting | None:
-    """What this answer says of the address for good."""
-    ending, location = None, ""
-    if outcome.status == 410:
-        ending = Ending.GONE
-    elif walked.moved_to and outcome.channel is not None:
-        ending, location = Ending.MOVED, walked.moved_to
-    if ending is None:
-        # Only a good answer from the address itself takes a sighting back; a failure says nothing.
-        by_itself = outcome.status in (200, 304) and walked.followed == 0
-        return moves.taken_back(before.sighting, now, feed=outcome.channel is not None) if by_itself else before.sighting
-    return moves.seen(
-        before.sighting,
-        ending,
-        location,
-        now,
-        confirmations=settings.relocation_confirmations,
-        spacing=settings.relocation_spacing,
-        at_once=False,
-    )
-
-
-def _with(resource: Resource, new: StoredResponse, errand: Errand) -> Resource:
-    """The resource with this variant in the place of what the same request selected before."""
-    variants = variation.with_variant(
-        resource.variants, new, errand.request.fields, own_agent=errand.own_agent, limit=VARIANTS_MAX
-    )
-    return replace(resource, variants=variants)
-
-
-def _without(resource: Resource, errand: Errand) -> Resource:
-    """The resource without what this request selects."""
-    remaining = tuple(
-        each
-        for each in resource.variants
-        if not variation.selects(each, errand.request.fields, own_agent=errand.own_agent)
-    )
-    return replace(resource, variants=remaining)
-
-
-def _worth_keeping(resource: Resource) -> bool:
-    """Nothing is kept of a target of which there is nothing to remember: strangers name many."""
-    return bool(
-        resource.variants
-        or resource.channel
-        or resource.sighting
-        or resource.oversized
-        or resource.failures.next_try
-    )

@@ -22,8 +22,7 @@ async def test_two_hundred_readers_at_once_cost_the_origin_one_request(stage):
     origin.gate = asyncio.Event()
 
     readers = [asyncio.ensure_future(proxy.get("/feed.rss")) for _ in range(200)]
-    while not origin.requests:
-        await asyncio.sleep(0)
+    await origin.asked()
     origin.gate.set()
     seen = await asyncio.gather(*readers)
 

@@ -43,6 +43,7 @@ class Origin:
         self.gate: asyncio.Event | None = None
         self.broken: Callable[[Request], Response] | FeedproxyError | None = None
         self.base = "http://origin.example"
+        self._first = asyncio.Event()
 
     @property
     def requests(self) -> int:
@@ -71,9 +72,14 @@ class Origin:
         """All is well again."""
         self.broken = None
 
+    async def asked(self) -> None:
+        """Wait until the first request has come."""
+        await self._first.wait()
+
     async def answer(self, request: Request) -> Response:
         """The answer to one request; raises what `break_down` was given."""
         self.log.append(request)
+        self._first.set()
         if self.gate is not None:
             await self.gate.wait()
         if isinstance(self.broken, FeedproxyError):
@@ -110,7 +116,11 @@ class OriginFetcher:
     async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized:
         now = self._origin.clock.now()
         response = await self._origin.answer(request)
-        return Fetched(Response(response.status, response.fields.end_to_end(), response.body), now, self._origin.clock.now())
+        return Fetched(
+            Response(response.status, response.fields.end_to_end(), response.body),
+            now,
+            self._origin.clock.now(),
+        )
 
 
 async def on_loopback(origin: Origin) -> web.AppRunner:

@@ -17,7 +17,6 @@ from feedproxy.report.metrics import Metrics
 from feedproxy.rules import Rules
 from feedproxy.settings import Settings
 from feedproxy.store.memory import MemoryStore
-
 from tests.stages.origin import Origin, OriginFetcher, on_loopback
 
 
@@ -29,7 +28,9 @@ class Seen:
     fields: Fields
     body: bytes
 
-    def expect(self, status: int, *, cache: str | None = None, age: int | None = None, body: bytes | None = None) -> Self:
+    def expect(
+        self, status: int, *, cache: str | None = None, age: int | None = None, body: bytes | None = None
+    ) -> Self:
         """Check what is usually checked; `cache` are words that Cache-Status has to hold."""
         assert self.status == status, (self.status, self.cache, self.body[:200])
         if cache is not None:
@@ -121,14 +122,20 @@ class OnProxy:
         from feedproxy.serve import Plan, make_master
 
         self._runner = await on_loopback(self.origin)
-        given = {"allow_private": True, "listen_port": 0, "admin": "", "store": "memory:", "log_format": "off"}
+        given = {
+            "allow_private": True,
+            "listen_port": 0,
+            "admin": "",
+            "store": "memory:",
+            "log_format": "off",
+        }
         self._master, self.runtime = make_master(Plan(options={**given, **self.settings}), self.clock)
         self._running = asyncio.ensure_future(self._master.run())
         server = self._master.addons.get("proxyserver")
         while not server.listen_addrs():
             assert not self._running.done(), self._running
             await asyncio.sleep(0)
-        self.base = "http://127.0.0.1:{}".format(server.listen_addrs()[0][1])
+        self.base = f"http://127.0.0.1:{server.listen_addrs()[0][1]}"
         self._session = aiohttp.ClientSession(auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar())
 
     async def close(self) -> None:

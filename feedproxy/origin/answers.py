@@ -1,0 +1,116 @@
+"""The answers of our own: moved, gone, later, refused. And the two things a request can come to."""
+
+from dataclasses import dataclass, replace
+
+from feedproxy.cache.status import CacheStatus, Detail, append
+from feedproxy.clock import Clock, Instant, Seconds
+from feedproxy.errors import FeedproxyError
+from feedproxy.feed import relocation
+from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.date import format_http_date
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.origin.entrance import Visit, location_inside
+from feedproxy.origin.problem import problem
+from feedproxy.origin.upstream import with_via
+from feedproxy.settings import Settings
+
+type Extra = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A complete answer for one reader, and what became of the request."""
+
+    response: Response
+    status: CacheStatus
+    words: str = ""
+    feed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PassThrough:
+    """The request streams through mitmproxy's own upstream; `status` is what is said of it."""
+
+    status: CacheStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One reader's request, with everything that is looked up for it once.
+
+    `upstream` is the request as it would go to the origin, `own_agent` whether as feedproxy; `shareable` that others
+    may wait for the same answer, since nothing in the request makes it this reader's own.
+    """
+
+    request: Request
+    visit: Visit
+    settings: Settings
+    directives: CacheControl
+    upstream: Request
+    own_agent: bool
+    shareable: bool
+
+
+class OwnAnswers:
+    """Makes answers that are nobody's but ours."""
+
+    def __init__(self, clock: Clock, via: str) -> None:
+        self._clock = clock
+        self._via = via
+
+    def refusal(self, request: Request, error: FeedproxyError, status: CacheStatus | None = None) -> Answer:
+        """What went wrong, as the error suggests it."""
+        words = str(error) or "feedproxy refused this request."
+        status = replace(status or CacheStatus(), detail=error.detail)
+        return self.problem(request, error.status_hint, error.detail, words, status)
+
+    def later(self, request: Request, until: Instant, detail: Detail, words: str) -> Answer:
+        """503: the origin wants to be left in peace, and there is no copy to serve."""
+        seconds = max(1, round(until - self._clock.now()))
+        return self.problem(request, 503, detail, words, CacheStatus(detail=detail), (("Retry-After", str(seconds)),))
+
+    def moved(self, ask: Ask, location: str, status: CacheStatus) -> Answer:
+        """301, or the document that says the same."""
+        settings = ask.settings
+        if settings.moved_to and settings.announce_as == "xml":
+            inside = location_inside(location, ask.visit, target=ask.request.target, upstream=settings.upstream)
+            return self._document(ask, relocation.document(inside), status, f"the feed has moved to {location}")
+        words, extra = f"The feed has moved to {location}.", (("Location", location),)
+        return self.problem(ask.request, 301, Detail.MOVED, words, status, extra, settings.relocation_spacing)
+
+    def gone(self, ask: Ask, status: CacheStatus) -> Answer:
+        """410, or the document that says the same."""
+        settings = ask.settings
+        if settings.gone and settings.announce_as == "xml":
+            return self._document(ask, relocation.document(None), status, "the feed has ended")
+        words = "This feed has ended; please unsubscribe."
+        return self.problem(ask.request, 410, Detail.GONE, words, status, (), settings.relocation_spacing)
+
+    def problem(
+        self,
+        request: Request,
+        code: int,
+        detail: str,
+        words: str,
+        status: CacheStatus,
+        extra: Extra = (),
+        lifetime: Seconds = 0,
+    ) -> Answer:
+        """An error document, with what Cache-Status says of it; `lifetime` seconds it may be kept by others."""
+        response = problem(code, detail, words, request=request, extra=extra)
+        fields = response.fields
+        if lifetime:
+            fields = fields.with_field("Cache-Control", f"max-age={int(lifetime)}")
+        return Answer(response.with_fields(self._told(fields, status)), status, words)
+
+    def _document(self, ask: Ask, body: bytes, status: CacheStatus, words: str) -> Answer:
+        lines = [
+            ("Content-Type", "application/xml"),
+            ("Cache-Control", f"max-age={ask.settings.relocation_spacing}"),
+            ("Content-Length", str(len(body))),
+        ]
+        return Answer(Response(200, self._told(Fields(lines), status), body), status, words)
+
+    def _told(self, fields: Fields, status: CacheStatus) -> Fields:
+        fields = fields.with_field("Date", format_http_date(self._clock.now()))
+        return append(with_via(fields, self._via), status)

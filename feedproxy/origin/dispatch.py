@@ -1,0 +1,227 @@
+"""Who wants something of an origin comes here, reader, schedule and operator alike: one flight a target.
+
+It waits for the site's turn, joins what is under way, and knows which targets redirect in vain.
+"""
+
+import asyncio
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from feedproxy.cache import variation
+from feedproxy.cache.stored import StoredResponse
+from feedproxy.clock import Clock, Instant, Seconds
+from feedproxy.http import negotiation, uri
+from feedproxy.http.message import Fields
+from feedproxy.origin import planner
+from feedproxy.origin.answers import Ask
+from feedproxy.origin.flight import Flights
+from feedproxy.origin.keeping import Errand
+from feedproxy.origin.trail import Fetching
+from feedproxy.origin.update import Landed, Observer, Updates
+from feedproxy.origin.upstream import background_request
+from feedproxy.settings import Settings
+from feedproxy.store.base import Store
+from feedproxy.store.resource import Resource
+
+PLAIN_MAX = 10_000
+"""Targets remembered as redirecting to something that is no feed, so that these are not walked again."""
+
+FEED_TYPES = (
+    "application/rss+xml",
+    "application/atom+xml",
+    "application/xml",
+    "text/xml",
+    "application/json",
+)
+
+
+class Dispatch:
+    """Owns the updates under way."""
+
+    def __init__(
+        self,
+        *,
+        settings_for: Callable[[str], Settings],
+        store: Store,
+        fetcher: Fetching,
+        clock: Clock,
+        observer: Observer,
+        via: str,
+        agent: Callable[[str], str],
+    ) -> None:
+        self._settings_for = settings_for
+        self._store = store
+        self._clock = clock
+        self._via = via
+        self._agent = agent
+        self._workers = ThreadPoolExecutor(2, thread_name_prefix="feedproxy-prepare")
+        self._updates = Updates(fetcher, store, clock, observer, self._workers)
+        self._flights: Flights[object, Landed] = Flights()
+        self._alone = itertools.count()
+        self._sites = planner.SiteTimes()
+        self._plain: OrderedDict[str, None] = OrderedDict()
+        self._scheduled: dict[str, asyncio.Task[None]] = {}
+        self._generation = 0
+
+    def __len__(self) -> int:
+        return len(self._flights)
+
+    def permission(self, resource: Resource | None, target: str, settings: Settings) -> planner.Permission:
+        """May the target be asked for now?"""
+        # A publisher's own origin is no stranger's site: nothing is spaced there.
+        free = 0.0
+        if not is_upstream(target, settings):
+            free = self._sites.free(uri.site_of(target), settings.site_interval)
+        return planner.may_fetch(resource, self._clock.now(), settings, site_free=free)
+
+    async def for_reader(
+        self, ask: Ask, resource: Resource | None, variant: StoredResponse | None
+    ) -> tuple[Landed | None, bool]:
+        """What the update brought, and whether it was shared with others; None after `answer_timeout`."""
+        target = ask.request.target
+        key: object = target if ask.shareable else next(self._alone)
+        for _ in range(2):
+            task, joined = self._flights.join(key, lambda: self._for_reader(ask, resource, variant))
+            try:
+                landed = await asyncio.wait_for(asyncio.shield(task), ask.settings.answer_timeout)
+            except TimeoutError:
+                return None, joined
+            if not joined or _may_be_shared(ask, landed):
+                return landed, joined
+            # What came is not for this request (RFC 9111, section 4): it goes alone.
+            key = next(self._alone)
+        raise AssertionError("unreachable: a flight of one's own is never joined")
+
+    async def in_background(self, target: str) -> Landed:
+        """Update a target that no reader waits for; joins what is under way."""
+        return await asyncio.shield(self.begin(target))
+
+    def begin(self, target: str) -> asyncio.Task[Landed]:
+        """Begin to update a target, or join; nobody has to wait."""
+        task, _ = self._flights.join(target, lambda: self._in_background(target))
+        return task
+
+    def schedule(self, target: str, seconds: Seconds) -> None:
+        """Update a target later; once, however often this is asked."""
+        if target in self._scheduled:
+            return
+
+        async def wait() -> None:
+            try:
+                await self._clock.sleep(seconds)
+                await self.in_background(target)
+            finally:
+                self._scheduled.pop(target, None)
+
+        self._scheduled[target] = asyncio.ensure_future(wait())
+
+    def outdate(self, target: str) -> None:
+        """Something was purged or invalidated: what is under way was asked before, and is not stored any more."""
+        self._generation += 1
+        self._plain.pop(target, None)
+
+    async def close(self, timeout: Seconds) -> None:
+        """Let what is under way land, `timeout` seconds at most, and end."""
+        for task in list(self._scheduled.values()):
+            task.cancel()
+        await self._flights.land_all(timeout)
+        self._workers.shutdown(wait=True, cancel_futures=True)
+
+    async def _for_reader(self, ask: Ask, resource: Resource | None, variant: StoredResponse | None) -> Landed:
+        target, settings = ask.request.target, ask.settings
+        known = resource is not None and resource.channel is not None
+        if known:
+            await self._turn(target, settings)
+        upstream = ask.upstream
+        if known and upstream.method == "HEAD":
+            upstream = replace(upstream, method="GET")  # the copy of a feed is renewed, whoever asks
+        follow = known or self._may_lead_to_a_feed(ask)
+        landed = await self._run(
+            Errand(
+                upstream,
+                settings,
+                self_href=_self_href(target, settings),
+                validate=variant,
+                own_agent=ask.own_agent,
+                follow=follow,
+                exempt=is_upstream(target, settings),
+            )
+        )
+        if follow and landed.response is not None and 300 <= landed.response.status < 400:
+            self._plain[target] = None
+            if len(self._plain) > PLAIN_MAX:
+                self._plain.popitem(last=False)
+        return landed
+
+    async def _in_background(self, target: str) -> Landed:
+        settings = self._settings_for(target)
+        resource = self._store.get(target)
+        request = background_request(target, via=self._via, agent=self._agent(target))
+        variant = None
+        if resource is not None and resource.variants:
+            variant = variation.choose(resource.variants, request.fields, own_agent=True) or resource.variants[-1]
+            request = replace(request, fields=_as_stored(request.fields, variant))
+        if resource is not None and resource.channel is not None:
+            await self._turn(target, settings)
+        own_agent = variant.own_agent if variant is not None else True
+        return await self._run(
+            Errand(
+                request,
+                settings,
+                self_href=_self_href(target, settings),
+                validate=variant,
+                own_agent=own_agent,
+                exempt=is_upstream(target, settings),
+            )
+        )
+
+    async def _run(self, errand: Errand) -> Landed:
+        generation = self._generation
+        return await self._updates.run(errand, lambda: self._generation == generation)
+
+    async def _turn(self, target: str, settings: Settings) -> None:
+        """Wait for the site's next turn, `answer_timeout` at most."""
+        if is_upstream(target, settings):
+            return
+        now = self._clock.now()
+        turn: Instant = self._sites.book(uri.site_of(target), now, settings.site_interval)
+        if turn > now:
+            await self._clock.sleep(min(turn - now, settings.answer_timeout))
+
+    def _may_lead_to_a_feed(self, ask: Ask) -> bool:
+        """Are the redirects of an unknown target worth following? Not for one who browses; not twice in vain."""
+        accept = ask.request.fields.combined("accept")
+        browsing = negotiation.best_type(accept, (*FEED_TYPES, "text/html")) == "text/html" if accept else False
+        return not browsing and ask.request.target not in self._plain and "range" not in ask.upstream.fields
+
+
+def is_upstream(target: str, settings: Settings) -> bool:
+    """Whether this is the configured upstream: the operator's own word, exempt from the address check."""
+    return bool(settings.upstream) and uri.origin_of(target) == uri.origin_of(uri.normalise(settings.upstream))
+
+
+def _self_href(target: str, settings: Settings) -> str:
+    """The subscription address: the public one in reverse mode, the origin's in the office."""
+    if settings.upstream and settings.public_url and is_upstream(target, settings):
+        behind = uri.normalise(settings.upstream).rstrip("/")
+        path = target.removeprefix(behind) if target.startswith(behind) else target[len(uri.origin_of(target)) :]
+        return settings.public_url.rstrip("/") + path
+    return target
+
+
+def _may_be_shared(ask: Ask, landed: Landed) -> bool:
+    """May one who waited have what another's request brought?"""
+    if landed.response is None or landed.kept is not None:
+        return True  # a failure, a move or an end is the same for all
+    return landed.stored and variation.selects(landed.response, ask.upstream.fields, own_agent=ask.own_agent)
+
+
+def _as_stored(fields: Fields, variant: StoredResponse) -> Fields:
+    """A background request asks for the variant that is held."""
+    for name, value in variant.vary_request:
+        if name.lower() not in ("user-agent", "accept-encoding"):
+            fields = fields.with_field(name, value)
+    return fields

@@ -1,0 +1,86 @@
+"""What is kept of a resource after an update: pure functions from the old value to the new one."""
+
+from dataclasses import dataclass, replace
+
+from feedproxy.cache import variation
+from feedproxy.cache.stored import StoredResponse
+from feedproxy.clock import Instant
+from feedproxy.http.message import Request
+from feedproxy.origin import moves, trail
+from feedproxy.origin.guard import Outcome
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Ending, Resource, Sighting
+
+VARIANTS_MAX = 8
+"""Variants kept of one target: enough for languages and formats, too few to flood the store with."""
+
+CHANGES_MAX = 32
+"""Content changes remembered of a feed: a month of a daily one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """What to fetch, and how.
+
+    `validate` is the stored variant that conditions are made from; `follow` whether redirects are followed;
+    `exempt` that the address is the operator's own word; `own_agent` that the request speaks as feedproxy.
+    """
+
+    request: Request
+    settings: Settings
+    self_href: str
+    validate: StoredResponse | None = None
+    own_agent: bool = True
+    follow: bool = True
+    exempt: bool = False
+
+
+def sighted(
+    before: Resource, walked: trail.Trail, outcome: Outcome, now: Instant, settings: Settings
+) -> Sighting | None:
+    """What this answer says of the address for good."""
+    ending, location = None, ""
+    if outcome.status == 410:
+        ending = Ending.GONE
+    elif walked.moved_to and outcome.channel is not None:
+        ending, location = Ending.MOVED, walked.moved_to
+    if ending is None:
+        # Only a good answer from the address itself takes a sighting back; a failure says nothing.
+        by_itself = outcome.status in (200, 304) and walked.followed == 0
+        return (
+            moves.taken_back(before.sighting, now, feed=outcome.channel is not None) if by_itself else before.sighting
+        )
+    return moves.seen(
+        before.sighting,
+        ending,
+        location,
+        now,
+        confirmations=settings.relocation_confirmations,
+        spacing=settings.relocation_spacing,
+        at_once=False,
+    )
+
+
+def with_variant(resource: Resource, new: StoredResponse, errand: Errand) -> Resource:
+    """The resource with this variant in the place of what the same request selected before."""
+    variants = variation.with_variant(
+        resource.variants, new, errand.request.fields, own_agent=errand.own_agent, limit=VARIANTS_MAX
+    )
+    return replace(resource, variants=variants)
+
+
+def without_variant(resource: Resource, errand: Errand) -> Resource:
+    """The resource without what this request selects."""
+    remaining = tuple(
+        each
+        for each in resource.variants
+        if not variation.selects(each, errand.request.fields, own_agent=errand.own_agent)
+    )
+    return replace(resource, variants=remaining)
+
+
+def worth_keeping(resource: Resource) -> bool:
+    """Nothing is kept of a target of which there is nothing to remember: strangers name many."""
+    return bool(
+        resource.variants or resource.channel or resource.sighting or resource.oversized or resource.failures.next_try
+    )
