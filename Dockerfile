@@ -1,0 +1,42 @@
+# feedproxy in a container, in two stages: the first builds, the second has only what runs.
+#
+#   docker build -t feedproxy .
+#   docker run -p 8080:8080 -v feedproxy-store:/var/cache/feedproxy -v feedproxy-ca:/var/lib/feedproxy feedproxy
+#
+# The admin listener is on the container's own loopback: `docker exec NAME feedproxy status`. To have it from
+# outside, append: serve --listen 0.0.0.0:8080 --admin 0.0.0.0:8081 --set admin_token=SECRET
+
+FROM python:3.13-slim AS build
+WORKDIR /src
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+
+# Every file is checked against its hash here; what is installed below can come from nowhere else.
+COPY constraints.txt ./
+RUN python -m venv /build && /build/bin/pip wheel --quiet --require-hashes -r constraints.txt -w /wheels \
+ && /build/bin/pip install --quiet --no-index --find-links /wheels setuptools
+
+COPY pyproject.toml MANIFEST.in README.md LICENSE ./
+COPY feedproxy feedproxy
+COPY addons addons
+RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation -w /dist . \
+ && python -m venv /opt/feedproxy \
+ && /opt/feedproxy/bin/pip install --quiet --no-index --find-links /wheels /dist/*.whl \
+ && /opt/feedproxy/bin/python -m compileall -q /opt/feedproxy/lib \
+ && /opt/feedproxy/bin/pip uninstall --quiet --yes pip
+
+
+FROM python:3.13-slim
+COPY --from=build /opt/feedproxy /opt/feedproxy
+# The second folder holds mitmproxy's CA, which is made at the first start and must outlive the container.
+RUN useradd --system --uid 10001 --home-dir /var/lib/feedproxy --shell /usr/sbin/nologin feedproxy \
+ && install -d -o feedproxy -g feedproxy -m 0750 /var/cache/feedproxy /var/lib/feedproxy
+ENV PATH=/opt/feedproxy/bin:$PATH HOME=/var/lib/feedproxy PYTHONUNBUFFERED=1
+USER feedproxy
+WORKDIR /var/lib/feedproxy
+VOLUME ["/var/cache/feedproxy", "/var/lib/feedproxy"]
+EXPOSE 8080 8081
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=30s --timeout=5s --start-period=15s \
+    CMD ["python", "-c", "import urllib.request as u; u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:8081/readyz', timeout=4)"]
+ENTRYPOINT ["feedproxy"]
+CMD ["serve", "--listen", "0.0.0.0:8080", "--admin", "127.0.0.1:8081", "--store", "/var/cache/feedproxy", "--set", "confdir=/var/lib/feedproxy"]
