@@ -1,20 +1,50 @@
 """Prometheus metrics, in the words of Cache-Status. They carry no URLs and no readers.
 
-One registry per Runtime: several can live in one process, as in tests.
+One registry per Runtime: several can live in one process, as in tests. Counters move as things happen; gauges
+are set when somebody looks (`observe`).
 """
 
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
-from feedproxy.cache.status import CacheStatus
+from feedproxy import __version__
+from feedproxy.cache.status import CacheStatus, Detail
 from feedproxy.clock import Seconds
 
 logger = logging.getLogger(__name__)
 
 SECONDS = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
 
+NO_FAILURE = frozenset({"", Detail.MOVED, Detail.GONE, Detail.OVERSIZED})
+"""Details of an update that came to a good end all the same."""
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What has happened since the start. Answers of our own, such as refusals, are among `answered` only."""
+
+    answered: int
+    hits: int
+    forwarded: int
+    origin_requests: int
+    origin_failures: int
+    bytes_sent: int
+
+    @property
+    def hit_share(self) -> float | None:
+        """Of the requests for targets, the part that the store answered; None before the first."""
+        asked = self.hits + self.forwarded
+        return self.hits / asked if asked else None
+
+    @property
+    def saved(self) -> int:
+        """Requests that origins did not get: those of readers, less those that went out for whatever reason."""
+        return max(0, self.hits + self.forwarded - self.origin_requests)
 
 
 class Metrics:
@@ -22,6 +52,11 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._watchers: list[Callable[[str], None]] = []
+        # Memory, processor time and open files of this process, by Prometheus's own names.
+        ProcessCollector(registry=self.registry)
+        info = Gauge("feedproxy_info", "Always 1; which version this is.", ("version",), registry=self.registry)
+        info.labels(__version__).set(1)
         self._requests = Counter(
             "feedproxy_requests",
             "Requests answered, by entrance, what became of them (RFC 9211), and status.",
@@ -56,6 +91,13 @@ class Metrics:
         self.stored = Gauge("feedproxy_stored_resources", "Targets held in the store.", registry=self.registry)
         self.under_way = Gauge("feedproxy_updates_under_way", "Updates under way.", registry=self.registry)
         self.connections = Gauge("feedproxy_connections", "Connections from readers.", registry=self.registry)
+        self.subscribers = Gauge(
+            "feedproxy_subscribers", "Subscribers of all feeds together, claims included.", registry=self.registry
+        )
+        self.feeds_read = Gauge(
+            "feedproxy_feeds_read", "Feeds somebody asked for within subscriber_window.", registry=self.registry
+        )
+        self.draining = Gauge("feedproxy_draining", "1 while the proxy is shutting down.", registry=self.registry)
 
     def answered(self, entrance: str, status: int, cache: CacheStatus, size: int, seconds: Seconds) -> None:
         """A reader was answered."""
@@ -69,6 +111,45 @@ class Metrics:
         self._origin.labels(str(status or 0), detail).inc()
         self._origin_bytes.inc(sent)
         self._origin_seconds.observe(max(0.0, seconds))
+        for watcher in self._watchers:
+            watcher(target)
+
+    def watch(self, watcher: Callable[[str], None]) -> None:
+        """Let somebody know the target of every update that is over. He must be quick."""
+        self._watchers.append(watcher)
+
+    def observe(
+        self, *, stored: int, under_way: int, connections: int, subscribers: int, feeds_read: int, draining: bool
+    ) -> None:
+        """Set the gauges to what is so now."""
+        self.stored.set(stored)
+        self.under_way.set(under_way)
+        self.connections.set(connections)
+        self.subscribers.set(subscribers)
+        self.feeds_read.set(feeds_read)
+        self.draining.set(draining)
+
+    def resident_memory(self) -> int | None:
+        """Bytes of memory that this process holds; None where the system does not tell."""
+        value = self.registry.get_sample_value("process_resident_memory_bytes")
+        return int(value) if value is not None else None
+
+    def totals(self) -> Totals:
+        """The counters, summed up for people."""
+        answered = hits = forwarded = 0
+        for labels, count in _samples(self._requests):
+            answered += count
+            hits += count if labels["outcome"] == "hit" else 0
+            forwarded += count if labels["outcome"].startswith("fwd=") else 0
+        updates = list(_samples(self._origin))
+        return Totals(
+            answered,
+            hits,
+            forwarded,
+            sum(count for _, count in updates),
+            sum(count for labels, count in updates if labels["detail"] not in NO_FAILURE),
+            sum(count for _, count in _samples(self._bytes)),
+        )
 
     def store_failed(self, error: Exception) -> None:
         """The store failed: a miss to the reader, a line and a count to the operator."""
@@ -78,3 +159,13 @@ class Metrics:
     def exposition(self) -> bytes:
         """Everything, as Prometheus reads it."""
         return generate_latest(self.registry)
+
+
+def _samples(counter: Counter) -> list[tuple[dict[str, str], int]]:
+    """Labels and count of each child, without the instants of creation."""
+    return [
+        (sample.labels, int(sample.value))
+        for metric in counter.collect()
+        for sample in metric.samples
+        if sample.name.endswith("_total")
+    ]

@@ -68,8 +68,13 @@ def when(text: str | None, now: Instant) -> Markup | str:
         words = "now"
     else:
         words = f"in {short(seconds)}" if seconds > 0 else f"{short(-seconds)} ago"
-    absolute = text.replace("T", " ").replace("Z", " UTC")
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(text, absolute, words)
+    title = text.replace("T", " ").replace("Z", " UTC")
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(text, title, words)
+
+
+def absolute(instant: Instant) -> str:
+    """`2026-01-31 12:00:00 UTC`."""
+    return iso(instant).replace("T", " ").replace("Z", " UTC")
 
 
 def short(seconds: float) -> str:
@@ -113,6 +118,6 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(when=when, span=span, bytes=size, number=number)
+    environment.filters.update(when=when, span=span, bytes=size, number=number, absolute=absolute)
     environment.globals["style"] = Markup(_style())  # noqa: S704 -- our own file
     return environment

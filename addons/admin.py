@@ -1,0 +1,67 @@
+"""The operator's view: status page, metrics, probes, refresh and purge, on a listener of their own."""
+
+import logging
+
+from mitmproxy import ctx, exceptions
+from mitmproxy.addonmanager import Loader
+from mitmproxy.master import Master
+
+from feedproxy import settings
+from feedproxy.errors import UsageError
+from feedproxy.report.admin import AdminServer
+from feedproxy.report.door import listen_address
+from feedproxy.runtime import runtime
+
+logger = logging.getLogger("feedproxy.admin")
+
+
+class Admin:
+    """Starts the admin listener once the proxy runs, and closes it before the store is closed."""
+
+    def __init__(self) -> None:
+        self.server: AdminServer | None = None
+        self.failure = ""
+        """Why the listener could not be had; the proxy does not run without it."""
+
+    def load(self, loader: Loader) -> None:
+        settings.declare(loader, "admin", "admin_token", "admin_hosts")
+
+    def configure(self, updated: set[str]) -> None:
+        here = runtime(ctx.master)
+        here.adopt(ctx.options)
+        if here.settings.admin and updated & {"admin", "admin_token"}:
+            try:
+                listen_address(here.settings.admin, here.settings.admin_token)
+            except UsageError as error:
+                raise exceptions.OptionsError(str(error)) from error
+
+    async def running(self) -> None:
+        here, master = runtime(ctx.master), ctx.master
+        if not here.settings.admin:
+            return
+        server = AdminServer(here, lambda: here.ready or _listens(master))
+        try:
+            await server.start()
+        except UsageError as error:
+            self.failure = str(error)
+            logger.error("%s", error)
+            master.shutdown()
+            return
+        self.server = server
+        logger.info("the admin listener is at %s", server.url)
+
+    async def done(self) -> None:
+        server, self.server = self.server, None
+        if server is not None:
+            await server.stop()
+        # Loaded alone, this is all that has opened it; closing twice is allowed.
+        await runtime(ctx.master).close()
+
+
+def _listens(master: Master) -> bool:
+    """Whether mitmproxy lets readers in, where no `feedproxy serve` says so."""
+    proxy = master.addons.get("proxyserver")
+    return proxy is not None and any(instance.is_running for instance in proxy.servers)
+
+
+addons = [Admin()]

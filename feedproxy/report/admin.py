@@ -1,0 +1,123 @@
+"""The admin listener: the operator's pages, the same as JSON under /api/, metrics, probes, and three deeds.
+
+It runs in the proxy's own event loop, apart from what readers see. GET never changes anything; a POST comes from
+our own pages, from the command line or from a program (report/door.py). Nothing of it may be stored or framed.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+
+from aiohttp import web
+
+from feedproxy.errors import FeedproxyError, UsageError
+from feedproxy.report import pages
+from feedproxy.report.answers import Answers, Watched
+from feedproxy.report.deeds import Deeds
+from feedproxy.report.door import CHALLENGE, Door, listen_address
+from feedproxy.report.roll import Clerk
+
+logger = logging.getLogger(__name__)
+
+BODY_MAX = 65_536
+"""Bytes of a form: a URL or two."""
+
+STOP_TIMEOUT = 2.0
+"""Seconds that answers under way have when the listener is closed."""
+
+HEADERS: Mapping[str, str] = MappingProxyType(
+    {
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "DENY",
+        # Not no-referrer: then browsers would say `Origin: null`, even to ourselves.
+        "Referrer-Policy": "same-origin",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Server": "feedproxy",
+    }
+)
+
+type Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class AdminServer:
+    """The listener. `listening` tells whether readers are let in, where the runtime does not know it."""
+
+    def __init__(self, runtime: Watched, listening: Callable[[], bool] | None = None) -> None:
+        self._runtime = runtime
+        self._listening = listening or (lambda: runtime.ready)
+        self._runner: web.AppRunner | None = None
+        self._door: Door | None = None
+        self.url = ""
+        """Where it listens, once started: `http://127.0.0.1:8081`."""
+
+    async def start(self) -> None:
+        """Listen. Raises UsageError where the options do not allow it, or the address cannot be had."""
+        settings = self._runtime.settings
+        host, port = listen_address(settings.admin, settings.admin_token)
+        self._door = Door(host, settings.admin_token, settings.admin_hosts)
+        runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=STOP_TIMEOUT)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as error:
+            await runner.cleanup()
+            raise UsageError(f"admin: cannot listen on {settings.admin}: {error.strerror or error}") from error
+        self._runner = runner
+        bound = runner.addresses[0]
+        self.url = f"http://{f'[{bound[0]}]' if ':' in bound[0] else bound[0]}:{bound[1]}"
+
+    async def stop(self) -> None:
+        """Close. Stopping what does not run is allowed."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+
+    def _application(self) -> web.Application:
+        clerk = Clerk()
+        self._runtime.metrics.watch(clerk.touch)
+        answers = Answers(self._runtime, clerk, self._listening)
+        deeds = Deeds(self._runtime, clerk, answers)
+        application = web.Application(middlewares=[self._guarded], client_max_size=BODY_MAX)
+        for path, handler in (
+            ("/", answers.status),
+            ("/feeds", answers.feeds),
+            ("/feeds/{id}", answers.feed),
+            ("/api/status", answers.status),
+            ("/api/feeds", answers.feeds),
+            ("/api/feeds/{id}", answers.feed),
+            ("/metrics", answers.metrics),
+            ("/healthz", answers.healthz),
+            ("/readyz", answers.readyz),
+            ("/favicon.ico", answers.icon),
+        ):
+            application.router.add_get(path, handler)
+        for name, deed in (("refresh", deeds.refresh), ("purge", deeds.purge), ("undo", deeds.undo)):
+            application.router.add_post(f"/{name}", deed)
+            application.router.add_post(f"/api/{name}", deed)
+        application.on_response_prepare.append(_sign)
+        return application
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Every request passes the door, and every failure is told in the form that was asked for."""
+        assert self._door is not None
+        if refusal := self._door.refuse(request.method, request.path, request.headers):
+            extra = {"WWW-Authenticate": CHALLENGE} if refusal.status == 401 else {}
+            return Answers.failure(request, refusal.status, refusal.detail, refusal.words, extra)
+        try:
+            return await handler(request)
+        except FeedproxyError as error:
+            return Answers.failure(request, error.status_hint, error.detail, str(error))
+        except web.HTTPException as error:
+            kept = {name: error.headers[name] for name in ("Allow",) if name in error.headers}
+            return Answers.failure(request, error.status, "admin", f"{error.reason}.", kept)
+        except Exception:
+            logger.exception("the admin listener failed at %s", request.path)
+            return Answers.failure(request, 500, "internal-error", "feedproxy failed; its log says more.")
+
+
+async def _sign(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(HEADERS)
+    response.headers.setdefault("Content-Security-Policy", pages.policy())

@@ -1,0 +1,299 @@
+"""What the admin listener tells: each thing as a page for people, or as JSON for who asks for it."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+from urllib.parse import urlencode
+
+from aiohttp import web
+
+from feedproxy import __version__
+from feedproxy.clock import Clock
+from feedproxy.errors import FeedproxyError, NotOurs
+from feedproxy.http.negotiation import best_type
+from feedproxy.origin.service import Service
+from feedproxy.report import pages
+from feedproxy.report.condition import MEANING, State
+from feedproxy.report.metrics import CONTENT_TYPE, Metrics
+from feedproxy.report.roll import Clerk, Roll, unhurried
+from feedproxy.report.views import View, detail, look
+from feedproxy.settings import Settings
+
+PER_PAGE = 50
+PER_PAGE_MAX = 1000
+
+NOTICES_MAX = 64
+"""Outcomes of deeds kept for the page that one comes back to."""
+
+ATTENTION_MAX = 12
+"""Feeds in trouble that the first page names; the table has all of them."""
+
+SORTS: Mapping[str, tuple[str, Callable[[View], Any]]] = {
+    "subscribers": ("Subscribers", lambda row: -row["subscribers"]),
+    "title": ("Title", lambda row: row["title"].casefold()),
+    "state": ("State", lambda row: list(State).index(State(row["state"]))),
+    "next": ("Next fetch", lambda row: row["next_fetch"]["at"] or ""),
+    "fetched": ("Fetched", lambda row: row["fetched"] or ""),
+}
+
+
+class Watched(Protocol):
+    """What is shown: a Runtime."""
+
+    settings: Settings
+    clock: Clock
+    metrics: Metrics
+    draining: bool
+    ready: bool
+    connections: int
+
+    @property
+    def opened(self) -> bool: ...
+
+    @property
+    def service(self) -> Service: ...
+
+    def settings_for(self, target: str) -> Settings: ...
+
+
+class Closed(FeedproxyError):
+    """The proxy is closing its store."""
+
+    status_hint = 503
+    detail = "drain"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """The outcome of a deed."""
+
+    ok: bool
+    words: str
+
+
+class Answers:
+    """The handlers that only look."""
+
+    def __init__(self, runtime: Watched, clerk: Clerk, listening: Callable[[], bool]) -> None:
+        self._runtime = runtime
+        self._clerk = clerk
+        self._listening = listening
+        self._was_open = False
+        self._started = runtime.clock.now()
+        self._notices: dict[str, Notice] = {}
+
+    # -- pages, and the same as JSON
+
+    async def status(self, request: web.Request) -> web.Response:
+        """The totals, what needs attention, and the feeds read most."""
+        roll = await self.roll()
+        view = await self._status_view(roll)
+        if wants_json(request):
+            return as_json(view)
+        troubled = [row for row in roll.rows if row["state"] in (State.FAILING, State.MOVED, State.GONE)]
+        troubled.sort(key=SORTS["subscribers"][1])
+        return self._page(
+            request,
+            "status.html",
+            status=view,
+            troubled=troubled[:ATTENTION_MAX],
+            more_troubled=max(0, len(troubled) - ATTENTION_MAX),
+            popular=sorted(roll.rows, key=SORTS["subscribers"][1])[:10],
+        )
+
+    async def feeds(self, request: web.Request) -> web.Response:
+        """The table of feeds: `q` (part of title or address), `state`, `sort`, `page`, `per_page`."""
+        roll = await self.roll()
+        query, state = request.query.get("q", "").strip(), request.query.get("state", "")
+        sort = request.query.get("sort", "subscribers")
+        sort = sort if sort in SORTS else "subscribers"
+        found = select(roll.rows, query, state)
+        found.sort(key=lambda row: (SORTS[sort][1](row), row["title"].casefold()))
+        per_page = _whole(request.query.get("per_page"), PER_PAGE, PER_PAGE_MAX)
+        count = max(1, -(-len(found) // per_page))
+        number = _whole(request.query.get("page"), 1, count)
+        shown = found[(number - 1) * per_page : number * per_page]
+        if wants_json(request):
+            return as_json({"total": len(found), "page": number, "pages": count, "feeds": shown})
+
+        def link(**changes: Any) -> str:
+            asked = {"q": query, "state": state, "sort": sort, "per_page": per_page, "page": 1} | changes
+            usual = {"q": "", "state": "", "sort": "subscribers", "per_page": PER_PAGE, "page": 1}
+            return "/feeds?" + urlencode({name: value for name, value in asked.items() if value != usual[name]})
+
+        return self._page(
+            request,
+            "feeds.html",
+            rows=shown,
+            total=len(found),
+            held=len(roll.rows),
+            complete=roll.complete,
+            states=_by_state(select(roll.rows, query, "")),
+            meaning=MEANING,
+            sorts={name: title for name, (title, _) in SORTS.items()},
+            query=query,
+            state=state,
+            sort=sort,
+            page=number,
+            pages=count,
+            link=link,
+        )
+
+    async def feed(self, request: web.Request) -> web.Response:
+        """Everything about one feed. Raises NotOurs for an id of none."""
+        service, target = self.service(), await self.target(request.match_info["id"])
+        resource = service.store.get(target)
+        if resource is None:
+            raise NotOurs("That feed is not held any more.")
+        now = self._runtime.clock.now()
+        seen = look(resource, service.freshness_of, self._runtime.settings_for(target), now)
+        view = detail(seen, service.counts.view(target, now))
+        if wants_json(request):
+            return as_json(view)
+        return self._page(request, "feed.html", feed=view, meaning=MEANING)
+
+    # -- programs
+
+    async def metrics(self, _: web.Request) -> web.Response:
+        """Prometheus's exposition; the gauges are set now."""
+        service, now = self.service(), self._runtime.clock.now()
+        counts = service.counts
+        read = counts.targets()
+        subscribers = sum([counts.total(target, now) async for target in unhurried(read)])
+        self._runtime.metrics.observe(
+            stored=await self._clerk.count(service),
+            under_way=service.under_way,
+            connections=self._runtime.connections,
+            subscribers=subscribers,
+            feeds_read=len(read),
+            draining=self._runtime.draining,
+        )
+        body = self._runtime.metrics.exposition()
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+
+    async def healthz(self, _: web.Request) -> web.Response:
+        """The process serves."""
+        return web.Response(text="ok\n")
+
+    async def readyz(self, _: web.Request) -> web.Response:
+        """Readers are let in."""
+        if self._runtime.draining:
+            return web.Response(status=503, text="draining\n")
+        if not self._listening():
+            return web.Response(status=503, text="not listening yet\n")
+        return web.Response(text="ready\n")
+
+    async def icon(self, _: web.Request) -> web.Response:
+        """What browsers ask for unasked."""
+        return web.Response(text=pages.ICON, content_type="image/svg+xml")
+
+    # -- for those beside
+
+    def service(self) -> Service:
+        """The service. Raises Closed once it has been closed: looking must not open it again."""
+        if self._was_open and not self._runtime.opened:
+            raise Closed("The proxy is shutting down.")
+        service = self._runtime.service
+        self._was_open = True
+        return service
+
+    async def roll(self) -> Roll:
+        """The table of feeds."""
+        return await self._clerk.roll(self.service(), self._runtime.settings_for, self._runtime.clock.now())
+
+    async def target(self, identifier: str) -> str:
+        """The target with this id. Raises NotOurs."""
+        found = self._clerk.target_of(identifier)
+        if found is None:
+            await self.roll()
+            found = self._clerk.target_of(identifier)
+        if found is None:
+            raise NotOurs("No feed has that id.")
+        return found
+
+    def remember(self, token: str, notice: Notice) -> None:
+        """Keep an outcome for the page that one comes back to."""
+        self._notices[token] = notice
+        if len(self._notices) > NOTICES_MAX:
+            del self._notices[next(iter(self._notices))]
+
+    @staticmethod
+    def failure(
+        request: web.Request, status: int, code: str, words: str, extra: Mapping[str, str] | None = None
+    ) -> web.Response:
+        """What went wrong, in the form that was asked for."""
+        if wants_json(request):
+            return as_json({"error": code, "status": status, "words": words}, status, extra)
+        body = pages.page("error.html", status=status, code=code, words=words)
+        return web.Response(status=status, body=body, headers={"Content-Type": pages.HTML, **(extra or {})})
+
+    async def _status_view(self, roll: Roll) -> View:
+        now, service = self._runtime.clock.now(), self.service()
+        totals = self._runtime.metrics.totals()
+        return {
+            "version": __version__,
+            "started": pages.iso(self._started),
+            "uptime": round(now - self._started),
+            "as_of": pages.iso(roll.at),
+            "ready": self._listening() and not self._runtime.draining,
+            "draining": self._runtime.draining,
+            "feeds": len(roll.rows),
+            "states": _by_state(roll.rows),
+            "others": roll.others,
+            "complete": roll.complete,
+            "subscribers": sum(row["subscribers"] for row in roll.rows),
+            "feeds_read": sum(1 for row in roll.rows if row["subscribers"]),
+            "requests": {**asdict(totals), "hit_share": totals.hit_share, "saved": totals.saved},
+            "under_way": service.under_way,
+            "connections": self._runtime.connections,
+            "memory": self._runtime.metrics.resident_memory(),
+        }
+
+    def _page(self, request: web.Request, template: str, **values: Any) -> web.Response:
+        now = self._runtime.clock.now()
+        notice = self._notices.get(request.query.get("done", ""))
+        body = pages.page(template, now=now, notice=notice, path=request.path, version=__version__, **values)
+        return web.Response(body=body, headers={"Content-Type": pages.HTML})
+
+
+def wants_json(request: web.Request) -> bool:
+    """JSON under /api/, else whichever Accept weighs more; a program that does not say posts for JSON."""
+    if request.path.startswith("/api/"):
+        return True
+    offers = ["text/html", "application/json"]
+    if request.method == "POST":
+        offers.reverse()
+    accept = ", ".join(request.headers.getall("Accept", [])) or None
+    return best_type(accept, offers) == "application/json"
+
+
+def as_json(value: Any, status: int = 200, extra: Mapping[str, str] | None = None) -> web.Response:
+    """JSON for programs and, indented, for people at a terminal."""
+    text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
+    return web.Response(status=status, text=text, content_type="application/json", headers=extra)
+
+
+def select(rows: Sequence[View], query: str, state: str) -> list[View]:
+    """The rows whose title or address contains `query`, in that state; empty ones match all."""
+    wanted = query.casefold()
+    return [
+        row
+        for row in rows
+        if (not state or row["state"] == state)
+        and (not wanted or wanted in row["title"].casefold() or wanted in row["target"].casefold())
+    ]
+
+
+def _by_state(rows: Sequence[View]) -> dict[str, int]:
+    counts = dict.fromkeys((str(state) for state in State), 0)
+    for row in rows:
+        counts[row["state"]] += 1
+    return counts
+
+
+def _whole(text: str | None, default: int, most: int) -> int:
+    """A number from a query: nonsense is the default, and none is beyond its bounds."""
+    if text is None or not (text.isascii() and text.isdigit()) or len(text) > 9:
+        return min(default, most)
+    return max(1, min(int(text), most))

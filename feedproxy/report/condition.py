@@ -1,0 +1,116 @@
+"""In what condition is a feed, why, and when will its origin be asked next?"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from feedproxy.cache.freshness import Freshness, span
+from feedproxy.cache.status import Detail
+from feedproxy.clock import Instant
+from feedproxy.origin import moves, planner
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Resource
+
+
+class State(StrEnum):
+    """The conditions, the one that wants most attention first."""
+
+    FAILING = "failing"  # the last try brought nothing usable
+    GONE = "gone"  # the feed has ended, or its rule says so
+    MOVED = "moved"  # readers are told a new address
+    STALE = "stale"  # to be validated before it is used again
+    UNSTORED = "unstored"  # HTTP forbids to keep it
+    HELD = "held"  # past HTTP's lifetime, within the feed's own schedule
+    FRESH = "fresh"
+
+
+MEANING = {
+    State.FAILING: "The last try brought nothing usable.",
+    State.GONE: "The feed has ended: readers are told so.",
+    State.MOVED: "The feed has a new address: readers are sent there.",
+    State.STALE: "The next reader makes us ask the origin.",
+    State.UNSTORED: "HTTP does not let us keep a copy.",
+    State.HELD: "HTTP's lifetime is over; the feed's own schedule says there is no hurry.",
+    State.FRESH: "The copy answers.",
+}
+
+_SENTENCES = {str(each): each.sentence for each in Detail}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A feed's state and the reason in words; `next_at` is when its origin may be asked again, and why then.
+
+    Nothing is asked for that nobody reads: the origin is asked by the first reader after `next_at`.
+    """
+
+    state: State
+    words: str
+    next_at: Instant
+    next_words: str
+
+
+def condition(resource: Resource, freshness: Freshness | None, settings: Settings, now: Instant) -> Condition:
+    """What the operator is told. `freshness` is that of the newest stored response, None where there is none."""
+    next_at, next_words = _next(resource, freshness, settings, now)
+    standing = moves.standing(resource.sighting, now, settings, target=resource.target)
+    sighting = resource.sighting
+    if standing is not None:
+        if isinstance(standing, moves.Redirect):
+            words = f"readers are sent to {standing.location}"
+            state = State.MOVED
+        else:
+            words = "readers are told that it has ended"
+            state = State.GONE
+        if settings.moved_to or settings.gone:
+            return Condition(state, f"{words}, by a rule", next_at, next_words)
+        if sighting is not None and sighting.confirmed:
+            recheck = sighting.last + settings.gone_recheck
+            if recheck > next_at:
+                next_at, next_words = recheck, "what has moved or ended is looked at again now and then"
+        return Condition(state, f"{words}: {_seen(resource)}", next_at, next_words)
+    failures = resource.failures
+    if failures.count:
+        tries = _times(failures.count, "failure")
+        words = f"{tries} in a row for {span(now - failures.since)}: {sentence(failures.detail)}"
+        if freshness is not None:
+            words += f" The copy is {freshness.words}"
+        return Condition(State.FAILING, words, next_at, next_words)
+    if freshness is None:
+        words = "its body is larger than what is stored" if resource.oversized else "no copy is kept"
+        return Condition(State.UNSTORED, words, next_at, next_words)
+    if resource.variants[-1].invalid:
+        return Condition(State.STALE, sentence(Detail.INVALIDATED), now, next_words)
+    if freshness.fresh(now):
+        return Condition(State.FRESH, freshness.words, next_at, next_words)
+    if freshness.held is not None:
+        return Condition(State.HELD, freshness.words, next_at, next_words)
+    return Condition(State.STALE, freshness.words, next_at, next_words)
+
+
+def sentence(detail: str) -> str:
+    """What a detail of Cache-Status means; the token itself where it is none of them."""
+    return _SENTENCES.get(detail, detail)
+
+
+def _next(resource: Resource, freshness: Freshness | None, settings: Settings, now: Instant) -> tuple[Instant, str]:
+    reasons: list[tuple[Instant, str]] = [(now, "the next reader's request")]
+    if freshness is not None and not resource.variants[-1].invalid:
+        if freshness.held is not None:
+            reasons.append((freshness.held.until, freshness.held.words))
+        else:
+            reasons.append((freshness.expires, freshness.reason))
+    permission = planner.may_fetch(resource, now, settings, site_free=0.0)
+    if isinstance(permission, planner.Wait):
+        reasons.append((permission.until, permission.words.partition("; next in")[0]))
+    return max(reasons, key=lambda reason: reason[0])
+
+
+def _seen(resource: Resource) -> str:
+    sighting = resource.sighting
+    if sighting is None:
+        return ""
+    return f"told {_times(sighting.count, 'time')}, {'believed' if sighting.confirmed else 'not believed yet'}"
+
+
+def _times(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

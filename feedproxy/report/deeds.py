@@ -1,0 +1,132 @@
+"""What the operator can do: ask an origin now, forget copies, undo a remembered move or end.
+
+Each answers when it is done: with JSON, or, to a form of our own pages, by leading back to the page that tells
+the outcome. A target comes as `url`, as `id` (so that no page has to name an address with a secret in it), or,
+where several are meant, as `pattern`.
+"""
+
+import asyncio
+import fnmatch
+import secrets
+
+from aiohttp import web
+
+from feedproxy.errors import FeedproxyError
+from feedproxy.http import uri
+from feedproxy.origin.service import Refreshed, Service
+from feedproxy.origin.upstream import feed_id
+from feedproxy.report.answers import Answers, Notice, Watched, as_json, wants_json
+from feedproxy.report.pages import iso
+from feedproxy.report.roll import Clerk, unhurried
+from feedproxy.report.views import View, masked, public
+
+TOLD_MAX = 1000
+"""Targets named in an answer; the rest is counted."""
+
+AT_ONCE = 8
+"""Origins asked at the same time when a pattern names many feeds."""
+
+SENTENCES = {
+    "updated": "The origin has sent a new version.",
+    "unchanged": "The origin has sent the same again.",
+    "confirmed": "The origin says that the copy is still good.",
+    "later": "It is not the feed's turn yet; it will be asked then.",
+    "failed": "The origin gave nothing usable.",
+    "not-stored": "The origin answered, but HTTP does not let us keep it.",
+}
+
+
+class WrongRequest(FeedproxyError):
+    """A parameter is missing or wrong."""
+
+    status_hint = 400
+    detail = "bad-request"
+
+
+class Deeds:
+    """The handlers that change something."""
+
+    def __init__(self, runtime: Watched, clerk: Clerk, answers: Answers) -> None:
+        self._runtime = runtime
+        self._clerk = clerk
+        self._answers = answers
+
+    async def refresh(self, request: web.Request) -> web.Response:
+        """Ask the origin of this target, or of all feeds that match, now or as soon as may be."""
+        service = self._answers.service()
+        target, pattern = await self._asked(request)
+        if target:
+            done = _refreshed(await service.refresh(target))
+            self._clerk.forget([target])
+            words = " ".join(part for part in (done["sentence"], done["words"]) if part)
+            return self._outcome(request, target, done, Notice(done["ok"], words))
+        targets = [each async for each in unhurried(service.store.targets()) if fnmatch.fnmatchcase(each, pattern)]
+        told = await self._refresh_all(service, targets)
+        self._clerk.forget(targets)
+        good = sum(1 for each in told if each["ok"])
+        view = {"pattern": pattern, "matched": len(told), "ok": good == len(told), "refreshed": told[:TOLD_MAX]}
+        return self._outcome(request, "", view, Notice(view["ok"], f"{good} of {len(told)} feeds asked for."))
+
+    async def purge(self, request: web.Request) -> web.Response:
+        """Forget this target, or all that match: copy, history and moves. Subscribers are still counted."""
+        service = self._answers.service()
+        target, pattern = await self._asked(request)
+        gone = await service.purge(target, pattern=pattern)
+        self._clerk.forget(gone)
+        view = {"ok": True, "purged": len(gone), "targets": [public(each) for each in gone[:TOLD_MAX]]}
+        words = {0: "Nothing of that was held.", 1: "Forgotten: the next reader gets a new copy."}
+        notice = Notice(bool(gone), words.get(len(gone), f"{len(gone)} copies forgotten."))
+        return self._outcome(request, target, view, notice)
+
+    async def undo(self, request: web.Request) -> web.Response:
+        """Forget a remembered move or end of this target."""
+        target, pattern = await self._asked(request)
+        if pattern:
+            raise WrongRequest("A move is undone for one feed at a time: url, not pattern.")
+        undone = await self._answers.service().undo(target)
+        self._clerk.forget([target])
+        view = {"ok": undone, "target": public(target), "undone": undone}
+        words = "The remembered move or end is forgotten." if undone else "No move or end was remembered."
+        return self._outcome(request, target, view, Notice(undone, words))
+
+    async def _refresh_all(self, service: Service, targets: list[str]) -> list[View]:
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def one(target: str) -> View:
+            async with gate:
+                return _refreshed(await service.refresh(target))
+
+        return await asyncio.gather(*(one(target) for target in targets))
+
+    async def _asked(self, request: web.Request) -> tuple[str, str]:
+        """Target and pattern, one of them empty. Raises BadTarget, NotOurs, WrongRequest."""
+        given = {**request.query, **{name: str(value) for name, value in (await request.post()).items()}}
+        url, identifier, pattern = (given.get(name, "").strip() for name in ("url", "id", "pattern"))
+        if sum(map(bool, (url, identifier, pattern))) != 1:
+            raise WrongRequest("One of url, pattern and id is needed.")
+        if url:
+            return uri.normalise(url), ""
+        if identifier:
+            return await self._answers.target(identifier), ""
+        return "", pattern
+
+    def _outcome(self, request: web.Request, target: str, view: View, notice: Notice) -> web.Response:
+        if wants_json(request):
+            return as_json(view, 202 if view.get("outcome") == "later" else 200)
+        token = secrets.token_urlsafe(8)
+        self._answers.remember(token, notice)
+        held = bool(target) and self._answers.service().store.get(target) is not None
+        back = f"/feeds/{feed_id(target)}" if held else "/"
+        return web.Response(status=303, headers={"Location": f"{back}?done={token}"})
+
+
+def _refreshed(done: Refreshed) -> View:
+    return {
+        "ok": done.outcome != "failed",
+        "target": public(done.target),
+        "outcome": done.outcome,
+        "sentence": SENTENCES.get(done.outcome, ""),
+        "words": masked(done.words),
+        "status": done.status,
+        "at": iso(done.at) if done.at is not None else None,
+    }
