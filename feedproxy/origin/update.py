@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from feedproxy.cache import storing, validation, variation
+from feedproxy.cache import freshness, storing, validation, variation
 from feedproxy.cache.status import Detail
 from feedproxy.cache.stored import Content, StoredResponse
 from feedproxy.clock import Clock, Instant
@@ -300,6 +300,7 @@ class Updates:
     ) -> Landed:
         """Store what HTTP lets us store."""
         stores = isinstance(self._may_store(errand, Response(response.status, response.fields)), storing.Store)
+        stores = stores and self._worth_storing(response, errand)
         if detail is not None and resource.channel is not None:
             stores = False  # it passes, and the copy of the feed is kept all the same
         changed = False
@@ -316,6 +317,15 @@ class Updates:
             # The origin replaced what is stored by something that may not be: the old is nobody's any more.
             resource = without_variant(resource, errand)
         return Landed(resource, response, stores, outcome.status, None, detail, words, None, changed=changed)
+
+    def _worth_storing(self, response: StoredResponse, errand: Errand) -> bool:
+        """What is never fresh and cannot be validated would never be used; a feed may still stand in."""
+        explicit = freshness.explicit_lifetime(response, targeted=bool(errand.settings.upstream))
+        return (
+            response.content.feed
+            or bool(validation.conditional_fields(response))
+            or (explicit is not None and explicit[0] > 0)
+        )
 
     def _stored(self, errand: Errand, fetched: Fetched, prepared: Prepared) -> StoredResponse:
         fields = storing.storable_fields(fetched.response.fields, targeted=bool(errand.settings.upstream))

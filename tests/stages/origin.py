@@ -43,7 +43,7 @@ class Origin:
         self.gate: asyncio.Event | None = None
         self.broken: Callable[[Request], Response] | FeedproxyError | None = None
         self.base = "http://origin.example"
-        self._first = asyncio.Event()
+        self._heard = asyncio.Event()
 
     @property
     def requests(self) -> int:
@@ -72,14 +72,16 @@ class Origin:
         """All is well again."""
         self.broken = None
 
-    async def asked(self) -> None:
-        """Wait until the first request has come."""
-        await self._first.wait()
+    async def asked(self, times: int = 1) -> None:
+        """Wait until so many requests have come."""
+        while len(self.log) < times:
+            self._heard.clear()
+            await self._heard.wait()
 
     async def answer(self, request: Request) -> Response:
         """The answer to one request; raises what `break_down` was given."""
         self.log.append(request)
-        self._first.set()
+        self._heard.set()
         if self.gate is not None:
             await self.gate.wait()
         if isinstance(self.broken, FeedproxyError):

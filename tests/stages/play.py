@@ -49,6 +49,11 @@ class Seen:
         return self.fields.combined("cache-status") or ""
 
     @property
+    def location(self) -> str:
+        """Where a redirect leads."""
+        return self.fields.get("location") or ""
+
+    @property
     def tag(self) -> str:
         """The entity tag."""
         return self.fields.get("etag") or ""
@@ -60,6 +65,9 @@ class Stage(Protocol):
     origin: Origin
     clock: ManualClock
     settings: dict[str, Any]
+
+    @property
+    def service(self) -> Service: ...
 
     async def open(self) -> None: ...
 
@@ -77,12 +85,16 @@ class OnService:
         self.clock = clock
         self.origin = Origin(clock)
         self.settings = settings
-        self.service: Service
+        self._service: Service
+
+    @property
+    def service(self) -> Service:
+        return self._service
 
     async def open(self) -> None:
         settings = Settings(**self.settings)
         rules = Rules(())
-        self.service = Service(
+        self._service = Service(
             settings_for=lambda target: rules.settings_for(target, settings),
             store=MemoryStore(100_000_000),
             fetcher=OriginFetcher(self.origin),
@@ -95,7 +107,7 @@ class OnService:
         )
 
     async def close(self) -> None:
-        await self.service.close(0)
+        await self._service.close(0)
 
     async def send(
         self, method: str, path: str, fields: Mapping[str, str], *, entrance: Entrance, address: str
@@ -117,6 +129,10 @@ class OnProxy:
         self.clock = clock
         self.origin = Origin(clock)
         self.settings = settings
+
+    @property
+    def service(self) -> Service:
+        return self.runtime.service
 
     async def open(self) -> None:
         from feedproxy.serve import Plan, make_master
@@ -177,6 +193,11 @@ class Proxy:
     async def get(self, path: str, **fields: str) -> Seen:
         """GET, with fields named in Python's way: if_none_match='"x"'."""
         return await self.send("GET", path, **fields)
+
+    async def settled(self) -> None:
+        """Wait until no update is under way."""
+        while self.stage.service.under_way:
+            await asyncio.sleep(0)
 
     async def head(self, path: str, **fields: str) -> Seen:
         """HEAD."""

@@ -1,0 +1,152 @@
+"""An origin's bad days: "my readers should not notice that the server is ill"."""
+
+import pytest
+
+from feedproxy.errors import BrokenMessage, FetchTimeout, Unreachable
+from feedproxy.http.message import Fields, Response
+from tests.stages.origin import a_feed
+
+
+def answers(status: int, body: bytes, *lines: tuple[str, str]):
+    return lambda _: Response(status, Fields([("Content-Type", "text/html"), *lines]), body)
+
+
+BAD = {
+    "500": (500, "error-status"),
+    "429": (429, "rate-limited"),
+    "403": (403, "refused"),
+    "404": (404, "refused"),
+    "unreachable": (Unreachable("no route"), None),
+    "html": (answers(200, b"<html><body>Welcome to our new site!</body></html>"), "html-where-feed"),
+    "empty": (answers(200, b""), "empty"),
+    "challenge": (answers(403, b"<html>Just a moment</html>", ("cf-mitigated", "challenge")), "challenge"),
+    "ill-formed": (answers(200, b"<rss version='2.0'><channel><title>x</title>"), "ill-formed"),
+    "undecodable": (answers(200, b"\x1f\x8b broken", ("Content-Encoding", "gzip")), "undecodable"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+async def test_a_bad_update_never_replaces_a_good_copy(stage, name):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=10)
+    what, detail = BAD[name]
+    origin.break_down(what)
+
+    seen = (await proxy.get("/feed.rss")).expect(200)
+
+    assert b"good" in seen.body
+    assert int(seen.fields.get("age") or 0) == 600
+    if detail:
+        seen.expect(200, cache=f"detail={detail}")
+
+    origin.recover()
+    clock.advance(hours=7)
+    (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale; fwd-status=304")
+
+
+async def test_after_a_failure_the_origin_is_left_in_peace_and_readers_get_the_copy(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=10)
+    origin.break_down(503)
+    await proxy.get("/feed.rss")
+    asked = origin.requests
+
+    for _ in range(5):
+        (await proxy.get("/feed.rss")).expect(200, cache="hit")
+
+    assert origin.requests == asked
+
+
+async def test_retry_after_is_kept_to_for_all_readers_together(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=10)
+    origin.break_down(answers(429, b"", ("Retry-After", "7200")))
+    (await proxy.get("/feed.rss")).expect(200, cache="detail=rate-limited")
+    asked = origin.requests
+    origin.recover()
+    clock.advance(minutes=119)
+
+    (await proxy.get("/feed.rss")).expect(200, cache="hit; detail=retry-after")
+    assert origin.requests == asked
+
+    clock.advance(minutes=2)
+    (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale")
+
+
+async def test_without_a_copy_a_429_becomes_503_with_retry_after(stage):
+    proxy, origin, _ = await stage()
+    origin.break_down(answers(429, b"", ("Retry-After", "120")))
+
+    seen = (await proxy.get("/feed.rss")).expect(503, cache="detail=rate-limited")
+    assert seen.fields.get("retry-after") == "120"
+    (await proxy.get("/feed.rss")).expect(503, cache="detail=retry-after")
+    assert origin.requests == 1
+
+
+async def test_where_http_forbids_the_copy_the_failure_passes(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60, must-revalidate")
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=10)
+    origin.break_down(503)
+
+    (await proxy.get("/feed.rss")).expect(503)
+
+
+@pytest.mark.parametrize("status", [401, 451])
+async def test_who_may_not_read_is_told_so_at_once_and_gets_no_copy_after(stage, status):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=10)
+    origin.break_down(status)
+
+    (await proxy.get("/feed.rss")).expect(status)
+    assert (await proxy.get("/feed.rss")).status != 200
+
+
+async def test_a_copy_stands_in_for_a_week_and_no_longer(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
+    await proxy.get("/feed.rss")
+    origin.break_down(500)
+    clock.advance(days=6, hours=23)
+    (await proxy.get("/feed.rss")).expect(200, cache="detail=error-status")
+
+    clock.advance(hours=7)
+
+    (await proxy.get("/feed.rss")).expect(500)
+
+
+async def test_a_new_shape_is_believed_when_it_was_seen_three_times_over_six_hours(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
+    await proxy.get("/feed.rss")
+    broken = b"<rss version='2.0'><channel><title>still here"
+    origin.publish("/feed.rss", broken, cache_control="max-age=60")
+
+    for _ in range(3):
+        clock.advance(hours=2)
+        assert b"good" in (await proxy.get("/feed.rss")).expect(200).body
+    clock.advance(hours=7)
+
+    assert (await proxy.get("/feed.rss")).expect(200).body == broken
+
+
+@pytest.mark.parametrize("error", [Unreachable("x"), FetchTimeout("x"), BrokenMessage("x")])
+async def test_a_cold_failure_is_an_error_document_of_ours(stage, error):
+    proxy, origin, _ = await stage()
+    origin.break_down(error)
+
+    seen = await proxy.get("/feed.rss", accept="text/html")
+
+    assert seen.status in (502, 504)
+    assert "text/html" in (seen.fields.get("content-type") or "")
+    assert b"Traceback" not in seen.body
+    assert b"mitmproxy" not in seen.body

@@ -1,0 +1,123 @@
+"""How long a copy is good: "do not ask them again before they have something to say"."""
+
+from tests.stages.origin import a_feed
+
+
+async def test_no_poll_reaches_the_origin_in_skipped_hours(stage):
+    proxy, origin, clock = await stage()
+    skipped = "<skipHours><hour>13</hour><hour>14</hour></skipHours>"
+    origin.publish("/feed.rss", a_feed(extra=skipped), cache_control="max-age=600")
+    await proxy.get("/feed.rss")  # at noon
+    clock.advance(hours=1, minutes=30)
+
+    (await proxy.get("/feed.rss")).expect(200, cache="hit; detail=skip-hours", age=5400)
+    assert origin.requests == 1
+
+    clock.advance(hours=1, minutes=31)
+    (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale")
+
+
+async def test_a_held_answer_says_that_it_is_stale_and_why(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed(ttl=60), cache_control="max-age=60")
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=30)
+
+    (await proxy.get("/feed.rss")).expect(200, cache="hit; ttl=-1740; detail=ttl-hint", age=1800)
+
+
+async def test_must_revalidate_is_never_held(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed(ttl=60), cache_control="max-age=60, must-revalidate")
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=30)
+
+    (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale; fwd-status=304")
+
+
+async def test_heuristic_hints_count_only_where_http_is_silent(stage):
+    proxy, origin, clock = await stage(feed_hints="heuristic")
+    origin.publish("/said.rss", a_feed(ttl=60), cache_control="max-age=60")
+    origin.publish("/silent.rss", a_feed(ttl=60))
+    await proxy.get("/said.rss")
+    await proxy.get("/silent.rss")
+    clock.advance(minutes=30)
+
+    (await proxy.get("/said.rss")).expect(200, cache="fwd=stale")
+    (await proxy.get("/silent.rss")).expect(200, cache="hit")
+
+
+async def test_hints_that_are_off_are_as_if_they_were_not_there(stage):
+    proxy, origin, clock = await stage(feed_hints="off", default_lifetime=600)
+    origin.publish("/feed.rss", a_feed(ttl=600))
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=11)
+
+    (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale")
+
+
+async def test_where_the_origin_says_nothing_readers_are_told_what_remains_of_the_hint(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed(ttl=60))
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=20)
+
+    seen = (await proxy.get("/feed.rss")).expect(200, age=1200)
+
+    assert seen.fields.get("cache-control") == "max-age=3600"
+
+
+async def test_the_origins_own_cache_control_passes_unchanged(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/feed.rss", a_feed(ttl=60), cache_control="max-age=5, public")
+
+    seen = await proxy.get("/feed.rss")
+
+    assert seen.fields.get("cache-control") == "max-age=5, public"
+
+
+async def test_a_reader_that_insists_gets_a_new_copy_but_not_within_the_floor(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed(ttl=60))
+    await proxy.get("/feed.rss")
+    clock.advance(seconds=30)
+    (await proxy.get("/feed.rss", cache_control="no-cache")).expect(200, cache="hit")
+    clock.advance(seconds=31)
+
+    (await proxy.get("/feed.rss", cache_control="no-cache")).expect(200, cache="fwd=request; fwd-status=304")
+
+
+async def test_only_if_cached_never_costs_the_origin_anything(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/feed.rss", a_feed())
+
+    (await proxy.get("/feed.rss", cache_control="only-if-cached")).expect(504, cache="detail=only-if-cached")
+
+    assert origin.requests == 0
+
+
+async def test_stale_while_revalidate_answers_at_once_and_refreshes_behind(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed("old"), cache_control="max-age=60, stale-while-revalidate=600")
+    await proxy.get("/feed.rss")
+    origin.publish("/feed.rss", a_feed("new"), cache_control="max-age=60, stale-while-revalidate=600")
+    clock.advance(minutes=3)
+
+    stale = (await proxy.get("/feed.rss")).expect(200, cache="hit; detail=stale-while-revalidate")
+    assert b"old" in stale.body
+    await origin.asked(2)
+    await proxy.settled()
+    assert b"new" in (await proxy.get("/feed.rss")).expect(200, cache="hit").body
+
+
+async def test_what_is_no_feed_is_stored_as_http_allows_and_no_longer(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/page", b"<html>hello</html>", content_type="text/html", validators=False)
+    origin.publish("/kept", b"<html>hello</html>", content_type="text/html", cache_control="max-age=60")
+
+    await proxy.get("/page")
+    (await proxy.get("/page")).expect(200, cache="fwd=uri-miss")
+    await proxy.get("/kept")
+    (await proxy.get("/kept")).expect(200, cache="hit", body=b"<html>hello</html>")
+    clock.advance(seconds=61)
+    (await proxy.get("/kept")).expect(200, cache="fwd=stale; fwd-status=304")

@@ -1,0 +1,110 @@
+"""Moves and endings: "tell me when my feed has moved, but do not believe every hotel's Wi-Fi"."""
+
+from tests.stages.origin import a_feed
+
+
+def xml_redirect(to: str) -> bytes:
+    return f"<?xml version='1.0'?><redirect><newLocation>{to}</newLocation></redirect>".encode()
+
+
+async def test_a_permanent_move_is_followed_and_told_after_it_was_seen_twice(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/old.rss", b"", status=301, location=origin.url("/new.rss"))
+    origin.publish("/new.rss", a_feed("moved"), cache_control="max-age=60")
+
+    assert b"moved" in (await proxy.get("/old.rss")).expect(200).body
+    clock.advance(minutes=61)
+    await proxy.get("/old.rss")
+    clock.advance(minutes=61)
+
+    told = (await proxy.get("/old.rss")).expect(301, cache="detail=moved")
+    assert told.location.endswith(origin.url("/new.rss"))
+
+
+async def test_a_captive_portal_moves_nobody(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
+    await proxy.get("/feed.rss")
+    origin.publish("/login", b"<html>Please log in</html>", content_type="text/html")
+    origin.publish("/feed.rss", b"", status=302, location=origin.url("/login"))
+    clock.advance(minutes=10)
+
+    assert b"good" in (await proxy.get("/feed.rss")).expect(200).body
+
+
+async def test_a_temporary_redirect_is_followed_and_never_told(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", b"", status=302, location=origin.url("/today.rss"))
+    origin.publish("/today.rss", a_feed("today"), cache_control="max-age=60")
+
+    for _ in range(4):
+        assert b"today" in (await proxy.get("/feed.rss")).expect(200).body
+        clock.advance(hours=2)
+
+
+async def test_a_redirect_to_what_is_no_feed_passes_inside_the_gateway(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/page", b"", status=302, location="/other")
+    origin.publish("/other", b"<html></html>", content_type="text/html")
+
+    seen = (await proxy.get("/page")).expect(302)
+
+    assert seen.location.endswith("/" + origin.url("/other"))
+
+
+async def test_a_redirect_loop_ends(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/a", b"", status=301, location=origin.url("/b"))
+    origin.publish("/b", b"", status=301, location=origin.url("/a"))
+
+    assert (await proxy.get("/a")).status in (301, 502, 508)
+    assert origin.requests <= 6
+
+
+async def test_an_xml_redirect_acts_at_once(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/old.rss", xml_redirect(origin.url("/new.rss")), content_type="application/xml")
+
+    told = (await proxy.get("/old.rss")).expect(301, cache="detail=moved")
+
+    assert told.location.endswith(origin.url("/new.rss"))
+    await proxy.get("/old.rss")
+    assert origin.requests == 1
+
+
+async def test_an_xml_redirect_in_a_circle_is_none(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/a", xml_redirect(origin.url("/b")), content_type="application/xml")
+    origin.publish("/b", xml_redirect(origin.url("/a")), content_type="application/xml")
+
+    (await proxy.get("/a")).expect(301)
+    (await proxy.get("/b")).expect(200)
+
+
+async def test_an_xml_document_that_says_gone_is_410_at_once(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/feed.rss", b"<redirect><newLocation/></redirect>", content_type="application/xml")
+
+    (await proxy.get("/feed.rss")).expect(410, cache="detail=gone")
+    (await proxy.get("/feed.rss")).expect(410)
+    assert origin.requests == 1
+
+
+async def test_410_passes_at_once_and_is_remembered_when_seen_again(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
+    await proxy.get("/feed.rss")
+    origin.publish("/feed.rss", b"", status=410, validators=False)
+    clock.advance(minutes=10)
+    (await proxy.get("/feed.rss")).expect(410)
+    clock.advance(minutes=70)
+    (await proxy.get("/feed.rss")).expect(410)
+    asked = origin.requests
+    clock.advance(hours=5)
+
+    (await proxy.get("/feed.rss")).expect(410, cache="detail=gone")
+    assert origin.requests == asked
+
+    origin.publish("/feed.rss", a_feed("back"), cache_control="max-age=60")
+    clock.advance(days=8)
+    assert b"back" in (await proxy.get("/feed.rss")).expect(200).body
