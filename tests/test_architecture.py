@@ -25,6 +25,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"front"}),
     frozenset({"addons"}),
     frozenset({"serve"}),
+    frozenset({"demo"}),
     frozenset({"commands", "cli", "__main__"}),
 )
 """From what is used to who uses it. The empty name is feedproxy/__init__.py."""
@@ -168,18 +169,14 @@ def test_no_addon_is_named_like_a_module_or_holds_a_dataclass() -> None:
         if path.stem in taken:
             wrong.append(f"{_where(path, 1)}: another module has this name")
         wrong += [
-            f"{_where(path, line)}: {name}"
-            for line, name in _imports(path, tree)
-            if name.startswith("dataclasses")
+            f"{_where(path, line)}: {name}" for line, name in _imports(path, tree) if name.startswith("dataclasses")
         ]
     assert not wrong, "\n".join(wrong)
 
 
 def test_every_module_says_what_it_is_for() -> None:
     # A package's __init__.py may be empty where the modules in it speak for themselves.
-    wrong = [
-        _where(path, 1) for path, tree in _sources().items() if tree.body and not ast.get_docstring(tree)
-    ]
+    wrong = [_where(path, 1) for path, tree in _sources().items() if tree.body and not ast.get_docstring(tree)]
     assert not wrong, "\n".join(["without a docstring:", *wrong])
 
 
