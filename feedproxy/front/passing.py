@@ -85,6 +85,12 @@ def begin(flow: http.HTTPFlow, arrival: Arrival, *, via: str) -> None:
         fields = fields.with_field("X-Forwarded-Proto", arrival.visit.base.partition(":")[0])
     else:
         fields = fields.without("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
+    if not framing and flow.request.is_http2:
+        # HTTP/2 frames content by itself. HTTP/1.1 upstream must be told, or it takes the content for a request of its
+        # own; spoken of as HTTP/1.1, the request loses its Transfer-Encoding where upstream is HTTP/2 after all.
+        flow.request.http_version, flow.request.authority = "HTTP/1.1", ""
+        if flow.request.method not in ("GET", "HEAD") or flow.request.raw_content:
+            framing = [("Transfer-Encoding", "chunked")]
     fields = with_via(Fields((*fields, *framing)), via)
     flow.request.url = arrival.request.target
     host, port = uri.host_port(arrival.request.target)
