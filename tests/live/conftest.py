@@ -1,0 +1,69 @@
+"""What the live tests share: an origin on loopback, the product as a process, and the readers that are installed.
+
+Nothing here uses a fixed port or leaves the machine. A reader that is not installed is a visible skip.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live.origin import Authority, Origin, opened
+from tests.live.product import Feedproxy
+
+
+def needs(*programs: str) -> pytest.MarkDecorator:
+    """A mark that skips where one of these programs is not installed, and says which."""
+    missing = [each for each in programs if shutil.which(each) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Origin, Authority]]:
+    with opened(tmp_path_factory.mktemp("origin")) as both:
+        yield both
+
+
+@pytest.fixture(scope="module")
+def origin(made: tuple[Origin, Authority]) -> Origin:
+    """The origin; tests of one module share it, each with paths of its own."""
+    return made[0]
+
+
+@pytest.fixture(scope="module")
+def authority(made: tuple[Origin, Authority]) -> Authority:
+    """Who vouches for the origin's https."""
+    return made[1]
+
+
+@pytest.fixture(scope="module")
+def proxy(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Feedproxy]:
+    """Gateway and explicit proxy that decrypts `localhost` and tunnels everything else; shared by a module."""
+    made = Feedproxy(
+        tmp_path_factory.mktemp("feedproxy"), authority=authority.file, intercept="localhost", buffer_max=200_000
+    )
+    yield made
+    code = made.terminate()
+    assert code == 0, made.said
+    assert "Traceback" not in made.said, made.said
+
+
+@pytest.fixture
+def start(authority: Authority, tmp_path: Path) -> Iterator[Callable[..., Feedproxy]]:
+    """Start a feedproxy of one's own: `start("--upstream", URL, store=…, feed_hints="off")`."""
+    started: list[Feedproxy] = []
+
+    def begin(*arguments: str, **options: Any) -> Feedproxy:
+        folder = options.pop("folder", None) or tmp_path / f"feedproxy-{len(started)}"
+        options.setdefault("authority", authority.file)
+        started.append(Feedproxy(folder, *arguments, **options))
+        return started[-1]
+
+    yield begin
+    for each in started:
+        if each.process.poll() is None:
+            each.terminate()
+        else:
+            each.wait()

@@ -1,0 +1,196 @@
+"""The product as a process of its own, and a plain HTTP client that hides nothing."""
+
+import os
+import queue
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from http.client import HTTPMessage, HTTPResponse
+from pathlib import Path
+from urllib.parse import urlsplit
+
+ROOT = Path(__file__).resolve().parents[2]
+LISTENS = re.compile(r"feedproxy listens on (http://\S+)")
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """This process's environment without what would change how a client or the product behaves."""
+    dropped = ("_proxy", "home", "pythonpath", "pythonhome", "ssl_cert_file", "curl_ca_bundle", "no_color")
+    kept = {name: value for name, value in os.environ.items() if not name.lower().endswith(dropped)}
+    return {**kept, "LC_ALL": "C.UTF-8", **more}
+
+
+class Process:
+    """A program under way: its lines as they come, its end by its own pid."""
+
+    def __init__(self, command: list[str], folder: Path, environment: dict[str, str] | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.log = folder / f"log-{time.monotonic_ns()}"
+        self._log = self.log.open("wb")
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=environment or clean_environment(HOME=str(folder)),
+            cwd=folder,
+            text=True,
+        )
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def line(self, pattern: re.Pattern[str], *, deadline: float = 20) -> re.Match[str]:
+        """Wait for a line on standard output."""
+        end = time.monotonic() + deadline
+        while True:
+            try:
+                line = self._lines.get(timeout=max(0.01, end - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"no line like {pattern.pattern} in time; the log: {self.said}") from None
+            assert line is not None, f"it ended with {self.process.wait(5)}; the log: {self.said}"
+            if found := pattern.search(line):
+                return found
+
+    @property
+    def said(self) -> str:
+        """All it wrote to standard error."""
+        return self.log.read_text(errors="replace")
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def terminate(self, *, deadline: float = 20) -> int:
+        """SIGTERM, and the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.wait(deadline=deadline)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.wait()
+
+    def wait(self, *, deadline: float = 20) -> int:
+        try:
+            return self.process.wait(deadline)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(5)
+            raise AssertionError(f"it did not end in time; the log: {self.said}") from None
+        finally:
+            self._log.close()
+
+
+class Feedproxy(Process):
+    """`feedproxy serve` on a free port. `options` become --set."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *arguments: str,
+        store: Path | None = None,
+        allow_private: bool = True,
+        authority: Path | None = None,
+        **options: object,
+    ) -> None:
+        self.folder = folder
+        self.store = store or folder / "store"
+        self.confdir = folder / "conf"
+        command = [*COMMAND, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--store", str(self.store)]
+        if allow_private:
+            command.append("--allow-private")
+        settings: dict[str, object] = {"confdir": self.confdir, "site_interval": 0, "feed_min_interval": 0}
+        if authority is not None:
+            settings["ssl_verify_upstream_trusted_ca"] = authority
+        for name, value in {**settings, **options}.items():
+            command += ["--set", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
+        super().__init__([*command, *arguments], folder)
+        self.base = self.line(LISTENS)[1]
+        self.address = (urlsplit(self.base).hostname or "", urlsplit(self.base).port or 0)
+
+    def gateway(self, target: str, *, slashes: str = "//") -> str:
+        """The gateway's address for a target."""
+        return f"{self.base}/{target.replace('://', ':' + slashes, 1)}"
+
+    @property
+    def authority(self) -> Path:
+        """The certificate that a reader has to trust for intercepted hosts."""
+        return self.confdir / "mitmproxy-ca-cert.pem"
+
+    def get(self, url: str, **fields: str) -> "Seen":
+        """GET a target through the gateway."""
+        return ask(self.gateway(url), fields=fields)
+
+
+COMMAND = [sys.executable, "-m", "feedproxy.cli"]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An answer as it came."""
+
+    status: int
+    fields: HTTPMessage
+    body: bytes
+
+    @property
+    def cache(self) -> str:
+        """Cache-Status."""
+        return ", ".join(self.fields.get_all("Cache-Status", []))
+
+
+def ask(
+    url: str,
+    method: str = "GET",
+    *,
+    fields: dict[str, str] | None = None,
+    body: bytes | None = None,
+    through: tuple[str, int] | None = None,
+    context: ssl.SSLContext | None = None,
+    deadline: float = 15,
+) -> Seen:
+    """One request on a connection of its own; field names with underscores for hyphens.
+
+    With `through` it goes to that proxy in absolute-form. Nothing is followed, decoded or retried.
+    """
+    split = urlsplit(url)
+    default = 443 if split.scheme == "https" else 80
+    address = through or (split.hostname or "", split.port or default)
+    path = url if through else (split.path or "/") + (f"?{split.query}" if split.query else "")
+    lines = {"Host": split.netloc, "Connection": "close"}
+    if body is not None:
+        lines["Content-Length"] = str(len(body))
+    lines |= {name.replace("_", "-").title(): value for name, value in (fields or {}).items()}
+    head = f"{method} {path} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    with socket.create_connection(address, timeout=deadline) as plain:
+        wire = context.wrap_socket(plain, server_hostname=split.hostname) if context else plain
+        wire.sendall(head.encode("latin-1") + b"\r\n" + (body or b""))
+        return read_answer(wire, method)
+
+
+def raw(address: tuple[str, int], message: bytes, method: str = "GET", *, deadline: float = 15) -> Seen:
+    """These very bytes, and the answer to them."""
+    with socket.create_connection(address, timeout=deadline) as wire:
+        wire.sendall(message)
+        return read_answer(wire, method)
+
+
+def read_answer(wire: socket.socket, method: str = "GET") -> Seen:
+    """The answer that comes on this connection."""
+    answer = HTTPResponse(wire, method=method)
+    answer.begin()
+    return Seen(answer.status, answer.msg, answer.read())
