@@ -281,7 +281,9 @@ class Updates:
                     resource = replace(resource, failures=failures)
                 elif fault is None:
                     resource = replace(resource, failures=Failures())
-                detail_or_none = fault
+                # Of what is no known feed only a failure is worth a word: that it is none is no fault of its own.
+                told = before.channel is not None or outcome.error is not None or outcome.status == 429
+                detail_or_none = fault if told else None
             case Accept(words):
                 resource = replace(before, failures=Failures(), new_shape=None)
                 detail_or_none = None
