@@ -92,7 +92,7 @@ class Answers:
         if wants_json(request):
             return as_json(view)
         troubled = [row for row in roll.rows if row["state"] in (State.FAILING, State.MOVED, State.GONE)]
-        troubled.sort(key=SORTS["subscribers"][1])
+        troubled.sort(key=lambda row: (SORTS["state"][1](row), -row["subscribers"]))
         return self._page(
             request,
             "status.html",

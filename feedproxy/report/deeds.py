@@ -65,7 +65,7 @@ class Deeds:
         self._clerk.forget(targets)
         good = sum(1 for each in told if each["ok"])
         view = {"pattern": pattern, "matched": len(told), "ok": good == len(told), "refreshed": told[:TOLD_MAX]}
-        return self._outcome(request, "", view, Notice(view["ok"], f"{good} of {len(told)} feeds asked for."))
+        return self._outcome(request, "", view, Notice(good == len(told), f"{good} of {len(told)} feeds asked for."))
 
     async def purge(self, request: web.Request) -> web.Response:
         """Forget this target, or all that match: copy, history and moves. Subscribers are still counted."""

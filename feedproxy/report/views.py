@@ -5,7 +5,7 @@ ISO 8601 in UTC, lengths of time are seconds, sizes bytes.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -30,7 +30,7 @@ type View = dict[str, Any]
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 _NAMES = {Kind.RSS: "RSS", Kind.RDF: "RSS", Kind.ATOM: "Atom", Kind.JSON: "JSON Feed", Kind.CDF: "CDF"}
-_URL = re.compile(r"https?://\S+")
+_URL = re.compile(r"https?://\S*[^\s.,:;]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ def _sighting(sighting: Sighting | None) -> View | None:
 
 
 def _schedule(schedule: Schedule) -> View:
-    said: Mapping[str, Any] = {
+    return {
         "ttl": schedule.ttl,
         "skip_hours": sorted(schedule.skip_hours),
         "skip_days": [DAYS[day] for day in sorted(schedule.skip_days)],
@@ -243,8 +243,5 @@ def _schedule(schedule: Schedule) -> View:
         "update_frequency": schedule.frequency if schedule.period else None,
         "update_base": iso(schedule.base) if schedule.base is not None else None,
         "interval": schedule.interval,
-    }
-    return {
-        **{name: value for name, value in said.items() if value},
-        "notes": [plain_text(each) for each in schedule.notes],
+        "notes": [plain_text(note) for note in schedule.notes],
     }
