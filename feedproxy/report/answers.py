@@ -109,7 +109,7 @@ class Answers:
         sort = request.query.get("sort", "subscribers")
         sort = sort if sort in SORTS else "subscribers"
         found = select(roll.rows, query, state)
-        found.sort(key=lambda row: (SORTS[sort][1](row), row["title"].casefold()))
+        found.sort(key=lambda row: (SORTS[sort][1](row), -row["subscribers"], row["title"].casefold()))
         per_page = _whole(request.query.get("per_page"), PER_PAGE, PER_PAGE_MAX)
         count = max(1, -(-len(found) // per_page))
         number = _whole(request.query.get("page"), 1, count)

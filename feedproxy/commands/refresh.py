@@ -1,0 +1,33 @@
+"""feedproxy refresh: let a running proxy ask an origin now."""
+
+import argparse
+import json
+from typing import Any
+
+from feedproxy.report import client
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "refresh",
+        help="let a running proxy ask an origin now",
+        description="Let a running proxy ask the origin of a feed now, or as soon as the feed's floor allows.",
+    )
+    parser.add_argument("what", metavar="URL|PATTERN", help="an address, or a pattern with asterisks")
+    client.add_options(parser)
+    parser.set_defaults(run=refresh)
+
+
+def refresh(args: argparse.Namespace) -> int:
+    """Ask for it; 1 where an origin gave nothing usable. Raises UsageError where no proxy can be reached."""
+    kind = "pattern" if "*" in args.what else "url"
+    told = client.ask(args, "POST", "refresh", {kind: args.what})
+    if args.format == "json":
+        print(json.dumps(told, ensure_ascii=False, indent=1))
+    else:
+        for each in told["refreshed"] if kind == "pattern" else [told]:
+            print(f"{each['target']}  {each['outcome']}  {each['words'] or each['sentence']}".rstrip())
+        if kind == "pattern" and not told["matched"]:
+            print("nothing held matches")
+    return 0 if told["ok"] and told.get("matched") != 0 else 1

@@ -1,0 +1,80 @@
+"""feedproxy status: what a running proxy does, and how its feeds are."""
+
+import argparse
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from feedproxy.report import client
+
+COLUMNS = ("STATE", "SUBSCRIBERS", "NEXT FETCH", "FEED", "WHY")
+NARROWEST = 40
+"""Characters of the last column where the terminal is too small for it."""
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "status", help="show what a running proxy does", description="Show what a running proxy does, and its feeds."
+    )
+    parser.add_argument(
+        "search", nargs="?", default="", metavar="TEXT", help="only feeds with this in title or address"
+    )
+    parser.add_argument("--limit", type=int, default=50, metavar="N", help="feeds shown (50, at most 1000)")
+    client.add_options(parser)
+    parser.set_defaults(run=status)
+
+
+def status(args: argparse.Namespace) -> int:
+    """Print it. Raises UsageError where no proxy can be reached."""
+    totals = client.ask(args, "GET", "status")
+    asked = {"q": args.search, "per_page": str(max(1, args.limit)), "sort": "state"}
+    feeds = client.ask(args, "GET", "feeds", asked)
+    if args.format == "json":
+        print(json.dumps({**totals, "list": feeds["feeds"]}, ensure_ascii=False, indent=1))
+        return 0
+    print("\n".join(summary(totals)))
+    if feeds["feeds"]:
+        print()
+        wide = shutil.get_terminal_size((120, 24)).columns
+        print("\n".join(table([line(row) for row in feeds["feeds"]], wide)))
+    if feeds["total"] > len(feeds["feeds"]):
+        print(f"… and {feeds['total'] - len(feeds['feeds'])} more (--limit)")
+    return 0
+
+
+def summary(totals: Any) -> Iterator[str]:
+    """The totals, a line each."""
+    requests = totals["requests"]
+    condition = "draining" if totals["draining"] else "ready" if totals["ready"] else "not listening"
+    yield f"feedproxy {totals['version']}, {condition}, since {totals['started']}"
+    share = "" if requests["hit_share"] is None else f", {100 * requests['hit_share']:.1f} % from the store"
+    yield f"requests:    {requests['answered']}{share}; {requests['saved']} spared the origins"
+    failures, under_way = requests["origin_failures"], totals["under_way"]
+    yield f"to origins:  {requests['origin_requests']}, {failures} in vain, {under_way} under way"
+    yield f"subscribers: {totals['subscribers']} of {totals['feeds_read']} feeds"
+    states = ", ".join(f"{count} {state}" for state, count in totals["states"].items() if count)
+    yield f"feeds:       {totals['feeds']}" + (f" ({states})" if states else "")
+
+
+def line(row: Any) -> tuple[str, ...]:
+    """One feed's cells."""
+    at = row["next_fetch"]["at"]
+    fetch = at.replace("T", " ").replace("Z", "") if at else "when asked for"
+    return row["state"], str(row["subscribers"]), fetch, f"{row['title'][:40]}  {row['target']}", row["reason"]
+
+
+def table(rows: Sequence[tuple[str, ...]], wide: int) -> Iterator[str]:
+    """The cells in columns; what does not fit on the line stands below, indented."""
+    widths = [max(len(row[column]) for row in [COLUMNS, *rows]) for column in range(3)]
+    widths.append(min(max(len(row[3]) for row in [COLUMNS, *rows]), 80))
+    beside = sum(widths) + 2 * len(widths) + NARROWEST <= wide
+    for number, row in enumerate([COLUMNS, *rows]):
+        cells = [row[0].ljust(widths[0]), row[1].rjust(widths[1]), row[2].ljust(widths[2])]
+        if beside:
+            yield "  ".join([*cells, row[3].ljust(widths[3]), row[4]]).rstrip()
+        else:
+            yield "  ".join([*cells, row[3]]).rstrip()
+            if number:
+                yield f"    {row[4]}"

@@ -1,0 +1,29 @@
+"""feedproxy undo: let a running proxy forget that a feed has moved or ended."""
+
+import argparse
+import json
+from typing import Any
+
+from feedproxy.report import client
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "undo",
+        help="let a running proxy forget a move or an end",
+        description="Let a running proxy forget that a feed has moved or ended, as its origin once said.",
+    )
+    parser.add_argument("url", metavar="URL", help="the feed's own, old address")
+    client.add_options(parser)
+    parser.set_defaults(run=undo)
+
+
+def undo(args: argparse.Namespace) -> int:
+    """Ask for it; 1 where no move or end was remembered. Raises UsageError where no proxy can be reached."""
+    told = client.ask(args, "POST", "undo", {"url": args.url})
+    if args.format == "json":
+        print(json.dumps(told, ensure_ascii=False, indent=1))
+    else:
+        print(f"{told['target']}  {'forgotten' if told['undone'] else 'no move or end was remembered'}")
+    return 0 if told["undone"] else 1
