@@ -1,0 +1,1 @@
+"""A week of feeds and their readers, played twice: straight to the origins, and through feedproxy."""

@@ -1,0 +1,237 @@
+"""The play: the same polls twice, straight to the origins and through a real feedproxy.
+
+Real sockets and real answers both times; only the clock is the play's own, and jumps from poll to poll. Readers
+share a few kept connections, as they would behind a load balancer, which says by X-Forwarded-For whose each
+request is; polls of the same instant are sent at the same time.
+"""
+
+import asyncio
+import gzip
+import logging
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import groupby
+from tempfile import TemporaryDirectory
+
+from feedproxy.clock import Instant, ManualClock, Seconds
+from feedproxy.demo.history import START, Feed, feeds
+from feedproxy.demo.origin import Origin, Tally
+from feedproxy.demo.readers import Poll, Screenplay, Subscription, screenplay
+from feedproxy.demo.wire import Received, Wire
+from feedproxy.errors import FeedproxyError
+from feedproxy.serve import Plan, make_master
+
+LANES = 6
+"""Connections that readers share."""
+
+PATIENCE: Seconds = 30
+"""Of the machine's own time, for the answers of one instant."""
+
+type Progress = Callable[[str, int, int], None]
+"""Is told what is being played, how many polls are done, and of how many."""
+
+type Ask = Callable[[Subscription, int], Awaitable[Received]]
+"""Sends one poll over the lane of this number."""
+
+
+@dataclass
+class Seen:
+    """What came of the polls, as the readers saw it."""
+
+    statuses: Counter[int] = field(default_factory=Counter)
+    received: int = 0
+    """Bytes of all answers, heads included."""
+    slowest: Seconds = 0.0
+    behind: int = 0
+    """Answers after which the reader was missing an item that was published already …"""
+    behind_by: Seconds = 0.0
+    """… and for how long, all together."""
+    foreign: int = 0
+    """Answers with bytes that were never published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One of the two performances."""
+
+    seen: Seen
+    tallies: dict[str, Tally]
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """Both performances, and what was played."""
+
+    seed: int
+    readers: int
+    days: int
+    polls: int
+    planned: int
+    without: Result
+    with_feedproxy: Result
+    took: Seconds
+    errors: tuple[str, ...]
+    """What was logged as an error meanwhile; nothing, as a rule."""
+
+
+async def play(*, seed: int, readers: int, days: int, progress: Progress) -> Demo:
+    """Play both. Raises FeedproxyError where an answer does not come."""
+    began = time.perf_counter()
+    history = feeds(seed, days=days)
+    script = screenplay(history, readers=readers, seed=seed, days=days)
+    with _quiet() as errors:
+        without = await _straight(history, script, progress)
+        with_feedproxy = await _through_feedproxy(history, script, progress)
+    took = time.perf_counter() - began
+    return Demo(seed, readers, days, len(script.polls), script.planned, without, with_feedproxy, took, tuple(errors))
+
+
+async def _straight(history: Sequence[Feed], script: Screenplay, progress: Progress) -> Result:
+    async with AsyncExitStack() as stack:
+        clock = ManualClock(START)
+        origins = await _origins(stack, history, clock)
+        wires = {
+            name: [await stack.enter_async_context(Wire(each.host, each.port)) for _ in range(LANES)]
+            for name, each in origins.items()
+        }
+
+        async def ask(subscription: Subscription, lane: int) -> Received:
+            origin = origins[subscription.feed.name]
+            fields = subscription.fields(f"{origin.host}:{origin.port}")
+            return await wires[subscription.feed.name][lane].get(subscription.feed.path, fields)
+
+        seen = await _perform(
+            script.polls, clock, ask, lambda done: progress("straight to the origins", done, len(script.polls))
+        )
+    return Result(seen, {name: each.tally for name, each in origins.items()})
+
+
+async def _through_feedproxy(history: Sequence[Feed], script: Screenplay, progress: Progress) -> Result:
+    async with AsyncExitStack() as stack:
+        clock = ManualClock(START)
+        origins = await _origins(stack, history, clock)
+        host, port = await stack.enter_async_context(_feedproxy(clock))
+        wires = [await stack.enter_async_context(Wire(host, port)) for _ in range(LANES)]
+
+        async def ask(subscription: Subscription, lane: int) -> Received:
+            fields = subscription.fields(f"{host}:{port}").with_added("X-Forwarded-For", subscription.address)
+            return await wires[lane].get(f"/{origins[subscription.feed.name].url}", fields)
+
+        seen = await _perform(
+            script.polls, clock, ask, lambda done: progress("through feedproxy", done, len(script.polls))
+        )
+    return Result(seen, {name: each.tally for name, each in origins.items()})
+
+
+async def _origins(stack: AsyncExitStack, history: Sequence[Feed], clock: ManualClock) -> dict[str, Origin]:
+    found = {}
+    for feed in history:
+        origin = found[feed.name] = Origin(feed, clock)
+        await origin.start()
+        stack.push_async_callback(origin.close)
+    return found
+
+
+@asynccontextmanager
+async def _feedproxy(clock: ManualClock) -> AsyncIterator[tuple[str, int]]:
+    """A whole feedproxy on a free port of loopback, which leaves nothing behind."""
+    # mitmproxy writes the CA it makes into this folder.
+    with TemporaryDirectory(prefix="feedproxy-demo-") as folder:
+        options = {
+            "listen_host": "127.0.0.1",
+            "listen_port": 0,
+            "admin": "",
+            "store": "memory:",
+            "confdir": folder,
+            "log_format": "off",
+            "allow_private": True,
+            "trusted_proxies": ["127.0.0.1"],
+        }
+        made, _ = make_master(Plan(options=options), clock)
+        running = asyncio.ensure_future(made.run())
+        try:
+            server = made.addons.get("proxyserver")
+            while not server.listen_addrs():
+                if running.done():
+                    raise FeedproxyError("feedproxy did not start")
+                await asyncio.sleep(0.01)
+            host, port, *_ = server.listen_addrs()[0]
+            yield host, port
+        finally:
+            made.shutdown()
+            await running
+
+
+async def _perform(polls: Sequence[Poll], clock: ManualClock, ask: Ask, progress: Callable[[int], None]) -> Seen:
+    for poll in polls:
+        poll.subscription.forget()
+    seen = Seen()
+    done = 0
+    for at, together in groupby(polls, key=lambda poll: poll.at):
+        clock.advance(at - clock.now())
+        subscriptions = [poll.subscription for poll in together]
+        try:
+            async with asyncio.timeout(PATIENCE):
+                if len(subscriptions) == 1:
+                    await _lane(subscriptions, done % LANES, at, ask, seen)
+                else:
+                    lanes = [subscriptions[lane::LANES] for lane in range(LANES)]
+                    await asyncio.gather(*(_lane(each, lane, at, ask, seen) for lane, each in enumerate(lanes)))
+        except (TimeoutError, OSError, EOFError, ValueError) as error:
+            raise FeedproxyError(f"the play was interrupted: {error or type(error).__name__}") from error
+        done += len(subscriptions)
+        progress(done)
+    return seen
+
+
+async def _lane(subscriptions: Sequence[Subscription], lane: int, at: Instant, ask: Ask, seen: Seen) -> None:
+    for each in subscriptions:
+        began = time.perf_counter()
+        received = await ask(each, lane)
+        seen.slowest = max(seen.slowest, time.perf_counter() - began)
+        seen.statuses[received.status] += 1
+        seen.received += received.size
+        each.remember(received)
+        _compare(each, received, at, seen)
+
+
+def _compare(subscription: Subscription, received: Received, at: Instant, seen: Seen) -> None:
+    """Has the reader what was published, and how much later?"""
+    feed = subscription.feed
+    if received.status == 200:
+        body = _plain(received.body) if received.fields.get("content-encoding") else received.body
+        subscription.held = feed.number_of(body)
+        seen.foreign += subscription.held is None
+    if subscription.held is not None and subscription.held < feed.at(at).number:
+        seen.behind += 1
+        seen.behind_by += at - feed.version(subscription.held + 1).since
+
+
+@lru_cache(maxsize=64)
+def _plain(body: bytes) -> bytes:
+    return gzip.decompress(body)
+
+
+class _Errors(logging.Handler):
+    """Keeps errors for the end; everything else would only disturb the table."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(f"{record.name}: {record.getMessage()}")
+
+
+@contextmanager
+def _quiet() -> Iterator[list[str]]:
+    handler, root = _Errors(), logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield handler.messages
+    finally:
+        root.removeHandler(handler)

@@ -1,0 +1,208 @@
+"""The demo keeps its word: true figures, the same for one seed, nothing left behind, and an end."""
+
+import contextlib
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feedproxy import cli
+from feedproxy.demo import history, readers
+from feedproxy.feed.read import read
+
+SHORT = ("demo", "--days", "1", "--readers", "8")
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
+    """One short demo as a user runs it, with a home and a temporary folder of its own."""
+    return demo(tmp_path_factory.mktemp("demo"), "--json")
+
+
+def demo(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*args), env=environment(folder), capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def command(*args: str) -> list[str]:
+    return [sys.executable, "-m", "feedproxy.cli", *SHORT, *args]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    root = str(Path(__file__).resolve().parents[1])
+    return {
+        **os.environ,
+        "PYTHONPATH": root,
+        "HOME": str(folder),
+        "TMPDIR": str(folder),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+@pytest.fixture
+def figures(played: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(played.stdout)
+    return found
+
+
+def test_it_ends_by_itself_with_nothing_to_complain_about(played: subprocess.CompletedProcess[str]) -> None:
+    assert played.returncode == 0
+    assert played.stderr == ""
+
+
+def test_every_poll_is_played_twice_and_none_fails(figures: dict[str, Any]) -> None:
+    for performance in (figures["without"], figures["with"]):
+        statuses = performance["readers"]["statuses"]
+        assert sum(statuses.values()) == figures["polls"]
+        assert set(statuses) <= {"200", "304"}
+        assert performance["readers"]["failed"] == 0
+    assert figures["without"]["origin"]["requests"] == figures["polls"]
+    assert figures["errors"] == []
+
+
+def test_the_origins_have_less_to_do_with_feedproxy_than_without(figures: dict[str, Any]) -> None:
+    without, through = figures["without"], figures["with"]
+    assert through["origin"]["requests"] < without["origin"]["requests"] / 2
+    assert through["origin"]["bytes"] < without["origin"]["bytes"] / 2
+    assert through["readers"]["bytes"] < without["readers"]["bytes"]
+    for name, feed in through["feeds"].items():
+        assert feed["requests"] < without["feeds"][name]["requests"]
+
+
+def test_no_request_falls_into_hours_that_the_feed_skips(figures: dict[str, Any]) -> None:
+    assert figures["without"]["origin"]["in_skipped_hours"] > 0
+    assert figures["with"]["origin"]["in_skipped_hours"] == 0
+
+
+def test_an_origin_sees_one_user_agent_that_speaks_for_all_subscribers(figures: dict[str, Any]) -> None:
+    agents = [feed["last_user_agent"] for feed in figures["with"]["feeds"].values()]
+    assert all(agent.startswith("feedproxy/") for agent in agents)
+    assert any(" (123 subscribers; feed-id=" in agent for agent in agents), agents  # 120 claimed, and three readers
+
+
+def test_the_same_seed_gives_the_same_figures(figures: dict[str, Any], tmp_path: Path) -> None:
+    again = json.loads(demo(tmp_path, "--json").stdout)
+    assert counted(again) == counted(figures)
+
+
+def test_another_seed_is_another_week(figures: dict[str, Any], tmp_path: Path) -> None:
+    other = json.loads(demo(tmp_path, "--json", "--seed", "2").stdout)
+    assert counted(other) != counted(figures)
+
+
+def counted(figures: dict[str, Any]) -> list[Any]:
+    """What is counted, not measured. Which of two readers of one instant was first is in a few bytes of theirs."""
+    return [
+        [
+            figures[name]["origin"],
+            {key: value for key, value in figures[name]["readers"].items() if key not in ("slowest", "bytes")},
+            {feed: its["requests"] for feed, its in figures[name]["feeds"].items()},
+        ]
+        for name in ("without", "with")
+    ]
+
+
+def test_it_leaves_nothing_behind(tmp_path: Path) -> None:
+    text = demo(tmp_path).stdout
+    assert "requests at the origins" in text
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["--readers", "--days"])
+@pytest.mark.parametrize("value", ["0", "-1", "100000"])
+def test_more_than_a_demo_can_be_is_refused_in_one_line(
+    option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["demo", option, value]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"feedproxy: {option} {value}: expected a number from 1 to ")
+    assert said.count("\n") == 1
+
+
+def test_a_terminal_is_told_how_far_it_is_and_ctrl_c_ends_it_cleanly(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        command("--days", "3", "--readers", "24"), env=environment(tmp_path), stdout=subprocess.PIPE, stderr=theirs
+    )
+    os.close(theirs)
+    try:
+        told = lines_of(ours)
+        assert next(line for line in told if "through feedproxy: 1 %" in line)
+        process.send_signal(signal.SIGINT)
+        rest = "".join(told)
+        assert process.wait(20) == 1
+        assert process.stdout is not None
+        assert process.stdout.read() == b""
+        assert "Traceback" not in rest
+        assert rest.endswith("\r\x1b[K")
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+        assert process.stdout is not None
+        process.stdout.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def lines_of(terminal: int) -> Iterator[str]:
+    """What comes, until the other side has hung up."""
+    with contextlib.suppress(OSError):
+        while data := os.read(terminal, 4096):
+            yield data.decode()
+
+
+# -- the play without the players
+
+
+@pytest.mark.parametrize("feed", history.feeds(3, days=1), ids=lambda feed: feed.name)
+def test_every_feed_is_one_that_feedproxy_reads(feed: history.Feed) -> None:
+    version = feed.at(history.START)
+    channel = read(version.body, feed.manner.content_type)
+    assert channel is not None
+    assert feed.number_of(version.body) == version.number
+    assert version.since <= history.START
+
+
+def test_a_feed_changes_when_something_is_published_and_only_then() -> None:
+    for feed in history.feeds(3, days=2):
+        latest = feed.items[-1]
+        before, since = feed.at(latest.published - 1), feed.at(latest.published)
+        assert since.number == before.number + 1
+        assert since.body != before.body
+        assert feed.at(latest.published + 3600) == since
+
+
+def test_nobody_publishes_at_night() -> None:
+    hours = {int(item.published // 3600 % 24) for feed in history.feeds(3, days=7) for item in feed.items}
+    assert not hours & history.NIGHT
+
+
+def test_polls_are_in_order_bounded_and_say_what_was_left_out() -> None:
+    week = history.feeds(1, days=7)
+    script = readers.screenplay(week, readers=200, seed=1, days=7)
+    assert len(script.polls) == readers.POLLS_MAX < script.planned
+    assert [poll.at for poll in script.polls] == sorted(poll.at for poll in script.polls)
+    assert script.polls[-1].at < history.START + 7 * 86_400
+
+
+def test_a_day_is_planned_whole() -> None:
+    script = readers.screenplay(history.feeds(1, days=1), readers=8, seed=1, days=1)
+    assert len(script.polls) == script.planned
+    cron = [poll.at for poll in script.polls if poll.subscription.manner.on_the_hour]
+    assert len(cron) == 2 * 24
+    assert all(at % 3600 == 0 for at in cron)
+
+
+def test_an_office_reads_in_office_hours() -> None:
+    script = readers.screenplay(history.feeds(1, days=7), readers=8, seed=1, days=7)
+    office = [poll.at for poll in script.polls if poll.subscription.manner.hours is readers.Hours.OFFICE]
+    assert office
+    assert all(8 <= at // 3600 % 24 < 17 and (at // 86_400 + 3) % 7 < 5 for at in office)
