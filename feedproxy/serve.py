@@ -6,6 +6,7 @@ Half of what mitmdump spends on a request goes to its default addons; only those
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -100,7 +101,7 @@ class _Life:
         addresses = server.listen_addrs()
         failures = [instance.last_exception for instance in server.servers if instance.last_exception]
         if failures or not addresses:
-            self.failure = str(failures[0]) if failures else "no listener"
+            self.failure = _in_short(failures[0]) if failures else "no listener"
             self._master.shutdown()
             return
         self._here.ready = True
@@ -139,8 +140,13 @@ async def serve(plan: Plan, announce: Callable[[str], None], clock: Clock | None
     _ = here.service  # a store that cannot be opened is told before anybody is let in
     await made.run()
     if life.failure:
-        raise UsageError(f"cannot listen: {life.failure}")
+        raise UsageError(f"cannot listen on {made.options.listen_host}:{made.options.listen_port}: {life.failure}")
     return 0
+
+
+def _in_short(error: BaseException) -> str:
+    """The system's words; mitmproxy's own are three lines long, and advise options that are none of ours."""
+    return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error).rpartition(" with ")[2]
 
 
 def log_to(stream: Any = None) -> None:
@@ -151,3 +157,5 @@ def log_to(stream: Any = None) -> None:
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.getLogger("feedproxy").setLevel(logging.INFO)
+    # That it cannot listen is told as the reason to end, once.
+    logging.getLogger("mitmproxy.addons.proxyserver").setLevel(logging.CRITICAL)
