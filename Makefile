@@ -57,9 +57,10 @@ spec: $(stamp) ## the tests that follow the texts: RFCs, RSS, USM, pings
 live: $(stamp) ## the tests with real readers and servers, as far as they are installed
 	$(py) -m pytest tests/live $(TEST_ARGS)
 
-lint: $(stamp) type ## ruff and mypy
-	$(py) -m ruff check .
-	$(py) -m ruff format --check .
+# All three are run, whatever the first has found.
+lint: $(stamp) ## ruff and mypy
+	@code=0; for each in "ruff check ." "ruff format --check ." "mypy --strict"; do \
+		echo "== $$each"; $(py) -m $$each || code=1; done; exit $$code
 
 type: $(stamp) ## mypy alone
 	$(py) -m mypy --strict
