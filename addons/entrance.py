@@ -54,7 +54,7 @@ class Entrance:
     def client_disconnected(self, client: connection.Client) -> None:
         here = runtime(ctx.master)
         here.connections -= 1
-        desk.desk(here).passes.forget(client.id)
+        desk.desk(here).gone(client.id)
 
     def next_layer(self, chosen: layer.NextLayer) -> None:
         tunnel = desk.desk(runtime(ctx.master)).passes.tunnels.get(chosen.context.client.id)
@@ -63,7 +63,7 @@ class Entrance:
             return
         if chosen.layer is None and (default := ctx.master.addons.get("nextlayer")):
             default.next_layer(chosen)
-        install(chosen, Stream)
+        install(chosen, Stream, runtime(ctx.master).settings.header_max)
 
     def _intercepted(self, host: str) -> bool:
         patterns = runtime(ctx.master).settings.intercept

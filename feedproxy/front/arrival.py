@@ -21,6 +21,9 @@ from feedproxy.settings import Settings
 TUNNEL = "feedproxy.tunnel"
 """Key in the client connection's metadata: `host:port` that CONNECT named."""
 
+LANDING = ("/", "/robots.txt", "/favicon.ico")
+"""Paths of the gateway that are pages of ours."""
+
 HOST = re.compile(r"^(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?$")
 
 
@@ -57,27 +60,34 @@ def arrive(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int] | No
     """
     fields = fields_of(flow.request)
     path = flow.request.data.path.decode("latin-1")
-    if tunnel is not None:
-        host, port = tunnel
-        name = f"[{host}]" if ":" in host else host
-        target = uri.normalise(f"https://{name}:{port}{path}")
-        return Arrival(Request(flow.request.method, target, fields), visit_of(flow, fields, settings, Entrance.PROXY))
-    absolute = bool(flow.metadata.get(ABSOLUTE_FORM))
-    if settings.upstream:
-        return _reverse(flow, fields, settings, path, absolute=absolute)
-    if absolute:
-        target = uri.normalise(flow.request.url)
-        return Arrival(Request(flow.request.method, target, fields), visit_of(flow, fields, settings, Entrance.PROXY))
-    visit = visit_of(flow, fields, settings, Entrance.GATEWAY)
+    entrance = entrance_of(flow, settings, tunnel)
+    visit = visit_of(flow, fields, settings, entrance)
+    match entrance:
+        case Entrance.PROXY if tunnel is not None:
+            host, port = tunnel
+            name = f"[{host}]" if ":" in host else host
+            return Arrival(Request(flow.request.method, uri.normalise(f"https://{name}:{port}{path}"), fields), visit)
+        case Entrance.PROXY:
+            return Arrival(Request(flow.request.method, uri.normalise(flow.request.url), fields), visit)
+        case Entrance.REVERSE:
+            return _reverse(flow, fields, visit, settings, path)
     bare = path.partition("?")[0]
-    if bare in ("/", "/robots.txt", "/favicon.ico") or path.startswith(settings.endpoint_prefix):
+    if bare in LANDING or path.startswith(settings.endpoint_prefix):
         return Ours(path, visit)
     return Arrival(Request(flow.request.method, uri.gateway_target(path), fields), visit)
 
 
-def _reverse(flow: http.HTTPFlow, fields: Fields, settings: Settings, path: str, *, absolute: bool) -> Arrival | Ours:
-    visit = visit_of(flow, fields, settings, Entrance.REVERSE)
-    if absolute:
+def entrance_of(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int] | None) -> Entrance:
+    """Which way a request came in: absolute-form and tunnels are the explicit proxy's."""
+    if tunnel is not None:
+        return Entrance.PROXY
+    if settings.upstream:
+        return Entrance.REVERSE
+    return Entrance.PROXY if flow.metadata.get(ABSOLUTE_FORM) else Entrance.GATEWAY
+
+
+def _reverse(flow: http.HTTPFlow, fields: Fields, visit: Visit, settings: Settings, path: str) -> Arrival | Ours:
+    if flow.metadata.get(ABSOLUTE_FORM):
         asked = urlsplit(f"{flow.request.scheme}://{flow.request.data.authority.decode('latin-1')}")
         named = (asked.netloc, fields.get("host") or "", urlsplit(visit.base).netloc)
         if asked.netloc.lower() not in {each.lower() for each in named[1:]}:

@@ -14,10 +14,10 @@ from mitmproxy import http
 from feedproxy.cache.status import CacheStatus, Detail, Fwd, append
 from feedproxy.errors import FeedproxyError, Forbidden, Loop
 from feedproxy.front import passing
-from feedproxy.front.arrival import Arrival, Ours, arrive, fields_of, visit_of
+from feedproxy.front.arrival import Arrival, Ours, arrive, entrance_of, fields_of, visit_of
 from feedproxy.front.passing import Passes
 from feedproxy.http.message import Request, Response
-from feedproxy.origin.entrance import Entrance, Visit
+from feedproxy.origin.entrance import Entrance, Visit, dress
 from feedproxy.origin.problem import problem
 from feedproxy.origin.service import Answer, PassThrough
 from feedproxy.origin.upstream import passed_here_before
@@ -25,6 +25,9 @@ from feedproxy.report.landing import landing_page
 from feedproxy.runtime import Runtime
 
 logger = logging.getLogger(__name__)
+
+CONTENT_MAX = 65_536
+"""Bytes of content that a request may have which is refused, or asks for something of ours."""
 
 CACHED = ("GET", "HEAD")
 """The methods whose answers are stored and served; everything else streams through."""
@@ -48,6 +51,7 @@ class Desk:
         self.runtime = runtime
         self.passes = Passes()
         self._cases: dict[str, Case] = {}
+        self._of_client: dict[str, set[str]] = {}
 
     async def connect(self, flow: http.HTTPFlow) -> None:
         """CONNECT: only to the ports and addresses that may be reached. Raises Forbidden, Unreachable."""
@@ -71,11 +75,14 @@ class Desk:
         if isinstance(found, Ours):
             self._own(flow, found)
             return
+        has_content = _length(flow) != 0
         if passed_here_before(found.request.fields, self.runtime.service.pseudonym):
             raise Loop("this request has passed this proxy already")
         case = self._open(flow, Case(found.visit, found))
-        if found.request.method not in CACHED:
-            await self._forward(flow, case, CacheStatus(fwd=Fwd.METHOD, detail=Detail.PASS_THROUGH))
+        if found.request.method not in CACHED or has_content:
+            # A GET with content means something that no cache can know (RFC 9110, 9.3.1).
+            fwd = Fwd.METHOD if found.request.method not in CACHED else Fwd.BYPASS
+            await self._forward(flow, case, CacheStatus(fwd=fwd, detail=Detail.PASS_THROUGH))
             flow.request.stream = True
 
     async def serve(self, flow: http.HTTPFlow) -> None:
@@ -104,14 +111,17 @@ class Desk:
 
     def refuse(self, flow: http.HTTPFlow, error: FeedproxyError) -> None:
         """Answer with what went wrong; nothing of it goes upstream."""
-        flow.request.stream = False
+        if self._too_much(flow):
+            return
         request = Request(flow.request.method, "", fields_of(flow.request))
         status = CacheStatus(detail=error.detail)
         response = problem(error.status_hint, error.detail, str(error), request=request)
         response = response.with_fields(append(response.fields, status))
         case = self._cases.get(flow.id)
         if case is None:
-            visit = visit_of(flow, request.fields, self.runtime.settings, Entrance.PROXY)
+            settings = self.runtime.settings
+            entrance = entrance_of(flow, settings, self.passes.tunnels.get(flow.client_conn.id))
+            visit = visit_of(flow, request.fields, settings, entrance)
             case = self._open(flow, Case(visit))
         case.passing = False
         self._put(flow, case, response, status, str(error))
@@ -123,15 +133,36 @@ class Desk:
     def leave(self, flow: http.HTTPFlow) -> Case | None:
         """The flow is over: what was known of it, for the last time."""
         case = self._cases.pop(flow.id, None)
+        if (flows := self._of_client.get(flow.client_conn.id)) is not None:
+            flows.discard(flow.id)
         self.runtime.requests = len(self._cases)
         return case
+
+    def gone(self, client: str) -> None:
+        """The client has gone, and with it whatever mitmproxy forgot to end."""
+        self.passes.forget(client)
+        for flow in self._of_client.pop(client, ()):
+            self._cases.pop(flow, None)
+        self.runtime.requests = len(self._cases)
 
     def _open(self, flow: http.HTTPFlow, case: Case) -> Case:
         self._cases[flow.id] = case
+        self._of_client.setdefault(flow.client_conn.id, set()).add(flow.id)
         self.runtime.requests = len(self._cases)
         return case
 
+    def _too_much(self, flow: http.HTTPFlow) -> bool:
+        """Content that nobody will read: mitmproxy would hold all of it before it answers, so there is no answer."""
+        flow.request.stream = False
+        length = _length(flow)
+        if length is not None and length <= CONTENT_MAX:
+            return False
+        flow.kill()
+        return True
+
     def _own(self, flow: http.HTTPFlow, ours: Ours) -> None:
+        if self._too_much(flow):
+            return
         request = Request(flow.request.method, "", fields_of(flow.request))
         case = self._open(flow, Case(ours.visit))
         if ours.path.startswith(self.runtime.settings.endpoint_prefix):
@@ -151,8 +182,20 @@ class Desk:
         case.status, case.passing = status, True
 
     def _put(self, flow: http.HTTPFlow, case: Case, response: Response, status: CacheStatus, words: str = "") -> None:
+        if case.visit.entrance is Entrance.GATEWAY and "content-security-policy" not in response.fields:
+            response = response.with_fields(dress(response.fields, case.visit, target="", upstream=""))
         flow.response = passing.make(response)
         case.status, case.words = status, words
+
+
+def _length(flow: http.HTTPFlow) -> int | None:
+    """Bytes of the request's content; None where it does not say."""
+    if "transfer-encoding" in flow.request.headers:
+        return None
+    try:
+        return int(flow.request.headers.get("content-length", "0"))
+    except ValueError:
+        return None
 
 
 _desks: "WeakKeyDictionary[Runtime, Desk]" = WeakKeyDictionary()

@@ -38,6 +38,10 @@ from feedproxy.store.resource import Resource
 __all__ = ["Answer", "PassThrough", "Refreshed", "Service"]
 
 
+OVERSIZED_FOR: Seconds = 86_400
+"""A body that was too large streams for a day before it is looked at again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Refreshed:
     """What an operator's or a ping's refresh came to.
@@ -110,7 +114,7 @@ class Service:
         ask = self._ask(request, visit, resource)
         if ending := self._ending(ask, resource, now):
             return ending
-        if resource is not None and resource.oversized and not resource.variants:
+        if resource is not None and _is_oversized(resource, now):
             return PassThrough(CacheStatus(fwd=Fwd.BYPASS, detail=Detail.OVERSIZED))
         variant, freshness = self._select(ask, resource, now)
         decision = reuse.decide(
@@ -215,7 +219,8 @@ class Service:
     def _landed(self, ask: Ask, landed: Landed, fwd: Fwd, *, collapsed: bool) -> Answer | PassThrough:
         now = self._clock.now()
         status = CacheStatus(fwd=fwd, fwd_status=landed.fwd_status, stored=landed.stored, collapsed=collapsed)
-        if ending := self._ending(ask, landed.resource, now, status):
+        told = landed.response is not None and landed.response.status == 410  # in the origin's own words
+        if not told and (ending := self._ending(ask, landed.resource, now, status)):
             return ending
         if landed.oversized:
             return PassThrough(replace(status, detail=Detail.OVERSIZED))
@@ -390,3 +395,8 @@ class Service:
     async def close(self, timeout: Seconds) -> None:
         """Let what is under way land, `timeout` seconds at most, and end."""
         await self._dispatch.close(timeout)
+
+
+def _is_oversized(resource: Resource, now: Instant) -> bool:
+    """Whether the body is known to be above the cap; looked at again once a day."""
+    return resource.oversized and not resource.variants and now - resource.fetched < OVERSIZED_FOR

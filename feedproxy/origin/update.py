@@ -180,6 +180,7 @@ class Updates:
         self, errand: Errand, before: Resource, walked: trail.Trail, fetched: Fetched, prepared: Prepared
     ) -> Landed:
         now = self._clock.now()
+        before = replace(before, oversized=False)
         if relocated := self._relocated(errand, before, walked, prepared, now):
             return relocated
         elsewhere = walked.followed > 0 or walked.broken is not None
