@@ -9,8 +9,9 @@ import contextlib
 import logging
 import secrets
 import ssl
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from feedproxy import __version__
@@ -19,6 +20,7 @@ from feedproxy.errors import StoreError
 from feedproxy.net.address import AddressPolicy
 from feedproxy.net.fetch import Fetcher, FetchLimits
 from feedproxy.origin.service import Service
+from feedproxy.origin.trail import Fetching
 from feedproxy.readers.count import SubscriberCounts
 from feedproxy.readers.identify import Identifier
 from feedproxy.report.metrics import Metrics
@@ -31,6 +33,12 @@ logger = logging.getLogger(__name__)
 
 SAVE_INTERVAL: Seconds = 600
 """Counts are written this often; a crash forgets ten minutes of who read what, and no feed."""
+
+
+class Client(Fetching, Protocol):
+    """What the service fetches with; closed at the end."""
+
+    async def close(self) -> None: ...
 
 
 class Runtime:
@@ -52,6 +60,8 @@ class Runtime:
         """Connections from readers held now."""
         self.trusted_ca: str | None = None
         self.insecure = False
+        self.make_fetcher: Callable[[], Client] | None = None
+        """Makes another client than net/fetch.py's: a recording, or an origin in memory."""
         self._opened: _Opened | None = None
 
     # -- settings
@@ -129,12 +139,7 @@ class _Opened:
         self.connect_policy = AddressPolicy(
             settings.allow_private, settings.allow_networks, ports(settings, settings.connect_ports)
         )
-        self.fetcher = Fetcher(
-            self.policy,
-            FetchLimits.from_settings(settings),
-            clock=runtime.clock,
-            ssl_context=_ssl_context(runtime.trusted_ca, insecure=runtime.insecure),
-        )
+        self.fetcher: Client = (runtime.make_fetcher or partial(_fetcher, runtime, self.policy))()
         self.counts = SubscriberCounts(
             window=settings.subscriber_window, claim_max=settings.claim_max, claim_jump=settings.claim_jump
         )
@@ -182,6 +187,15 @@ class _Opened:
         await self._save()
         await self.fetcher.close()
         await self.store.close()
+
+
+def _fetcher(runtime: Runtime, policy: AddressPolicy) -> Fetcher:
+    return Fetcher(
+        policy,
+        FetchLimits.from_settings(runtime.settings),
+        clock=runtime.clock,
+        ssl_context=_ssl_context(runtime.trusted_ca, insecure=runtime.insecure),
+    )
 
 
 def _new_pseudonym() -> bytes:
