@@ -5,9 +5,11 @@ Half of what mitmdump spends on a request goes to its default addons; only those
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
 import os
 import signal
+import ssl
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -65,6 +67,7 @@ def make_master(plan: Plan, clock: Clock | None = None) -> tuple[master.Master, 
         made.options.update(**{**MITMPROXY_DEFAULTS, **values})
     except exceptions.OptionsError as error:
         raise UsageError(str(error)) from error
+    _check(here)
     if upstream := here.settings.upstream:
         made.options.update(mode=[_reverse_mode(upstream)], keep_host_header=True)
     return made, here
@@ -74,6 +77,19 @@ def _values(plan: Plan, known: Mapping[str, OptionSpec]) -> tuple[dict[str, Any]
     config = load(plan.config, known) if plan.config else Config()
     values = {**config.options, **parse_sets(plan.sets, known), **plan.options}
     return values, config
+
+
+def _check(here: Runtime) -> None:
+    """What is found wrong only when it is used: late, and then by a reader. Raises UsageError."""
+    for each in here.settings.trusted_proxies:
+        try:
+            ipaddress.ip_network(each, strict=False)
+        except ValueError:
+            raise UsageError(f"trusted_proxies: {each!r} is no address, nor a network such as 10.0.0.0/8") from None
+    try:
+        ssl.create_default_context(cafile=here.trusted_ca)
+    except OSError as error:
+        raise UsageError(f"ssl_verify_upstream_trusted_ca: {here.trusted_ca}: {error.strerror or error}") from error
 
 
 def _reverse_mode(upstream: str) -> str:
@@ -146,7 +162,8 @@ async def serve(plan: Plan, announce: Callable[[str], None], clock: Clock | None
 
 def _in_short(error: BaseException) -> str:
     """The system's words; mitmproxy's own are three lines long, and advise options that are none of ours."""
-    return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error).rpartition(" with ")[2]
+    number = getattr(error, "errno", None) or 0
+    return os.strerror(number) if number > 0 else str(error).rpartition(" with ")[2]
 
 
 def log_to(stream: Any = None) -> None:
