@@ -1,0 +1,40 @@
+"""Proxies with nothing in front of them, and their admin listeners."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import aiohttp
+import pytest
+
+from feedproxy.clock import ManualClock
+from feedproxy.report.admin import AdminServer
+from feedproxy.runtime import Runtime
+from tests.stages.admin import NOW, Proxy
+
+
+@pytest.fixture
+async def make_proxy() -> AsyncIterator[Callable[..., Any]]:
+    """Makes proxies with these options, and closes them."""
+    made: list[Proxy] = []
+
+    async def make(**options: Any) -> Proxy:
+        runtime = Runtime(ManualClock(NOW))
+        given = {"admin": "127.0.0.1:0", "store": "memory:", "allow_private": True, "allow_ports": ["1-65535"]}
+        runtime.configure({**given, **options})
+        runtime.ready = True
+        admin = AdminServer(runtime)
+        await admin.start()
+        made.append(proxy := Proxy(runtime, admin, aiohttp.ClientSession()))
+        return proxy
+
+    yield make
+    for proxy in made:
+        await proxy.session.close()
+        await proxy.admin.stop()
+        await proxy.runtime.close()
+
+
+@pytest.fixture
+async def proxy(make_proxy: Callable[..., Any]) -> Proxy:
+    made: Proxy = await make_proxy()
+    return made

@@ -1,0 +1,315 @@
+"""The admin listener, spoken to over loopback."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from feedproxy.cache.status import CacheStatus, Fwd
+from feedproxy.errors import UsageError
+from feedproxy.origin.upstream import feed_id
+from feedproxy.store.resource import Ending, Failures, Sighting
+from tests.stages.admin import NOW, TARGET, Proxy, a_resource
+
+EVIL = "<script>alert(1)</script>"
+SECRET = "https://example.com/private.xml?token=hunter2hunter2"
+
+
+async def test_an_empty_proxy_has_a_page(proxy: Proxy) -> None:
+    status, text = await proxy.get("/")
+
+    assert status == 200
+    assert "Nobody has asked for a feed yet" in text
+
+
+async def test_the_status_page_tells_totals_and_feeds(proxy: Proxy) -> None:
+    await proxy.keep(a_resource(title="Morgenblatt"))
+    proxy.read(TARGET, "NetNewsWire (RSS Reader)", 2)
+    for _ in range(3):
+        proxy.runtime.metrics.answered("gateway", 200, CacheStatus(hit=True), 1000, 0.001)
+    proxy.runtime.metrics.answered("gateway", 200, CacheStatus(fwd=Fwd.URI_MISS), 1000, 0.001)
+    proxy.runtime.metrics.fetched(TARGET, 200, "", 1000, 0.1)
+
+    _, text = await proxy.get("/")
+    view = await proxy.json("/status")
+
+    assert "Morgenblatt" in text
+    assert "75.0" in text
+    assert view["requests"]["hit_share"] == 0.75
+    assert view["requests"]["saved"] == 3
+    assert view["subscribers"] == 2
+    assert view["states"]["fresh"] == 1
+
+
+@pytest.mark.parametrize("path", ["/", "/feeds", "/feeds?q=%3Cscript%3Ealert(1)%3C/script%3E", "/feeds/ID"])
+async def test_nothing_a_publisher_or_a_reader_says_gets_into_a_page_unescaped(proxy: Proxy, path: str) -> None:
+    resource = a_resource(title=EVIL, version=EVIL, link=f"https://example.com/{EVIL}")
+    failures = Failures(1, NOW - 60, NOW - 60, EVIL, NOW + 60)
+    sighting = Sighting(Ending.MOVED, f"https://example.org/{EVIL}", NOW, NOW, 1)
+    await proxy.keep(replace(resource, failures=failures, sighting=sighting))
+    proxy.read(TARGET, f"Reader{EVIL}/1.0 ({EVIL} 5 subscribers; feed-id={EVIL})")
+    proxy.read(TARGET, EVIL)
+
+    status, text = await proxy.get(path.replace("ID", feed_id(TARGET)))
+
+    assert status == 200
+    assert "<script" not in text
+
+
+async def test_pages_may_run_nothing_be_framed_nowhere_and_be_stored_by_nobody(proxy: Proxy) -> None:
+    async with proxy.session.get(proxy.admin.url) as answer:
+        assert answer.headers["Cache-Control"] == "no-store"
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+        assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
+        assert answer.headers["Server"] == "feedproxy"
+
+
+@pytest.mark.parametrize("path", ["/", "/feeds", "/feeds/ID", "/api/feeds", "/api/feeds/ID", "/metrics"])
+async def test_secrets_in_addresses_are_never_shown(proxy: Proxy, path: str) -> None:
+    moved = Sighting(Ending.MOVED, SECRET + "2", NOW, NOW, 2, confirmed=True)
+    await proxy.keep(replace(a_resource(SECRET, title=""), sighting=moved))
+    proxy.read(SECRET, "curl/8")
+
+    status, text = await proxy.get(path.replace("ID", feed_id(SECRET)))
+
+    assert status == 200
+    assert "hunter2" not in text
+
+
+async def test_everything_about_a_feed_is_there_as_json(proxy: Proxy) -> None:
+    await proxy.keep(a_resource())
+    proxy.read(TARGET, "Feedly/1.0 (+http://www.feedly.com/fetcher.html; 41 subscribers)")
+    proxy.read(TARGET, "curl/8")
+
+    view = await proxy.json(f"/feeds/{feed_id(TARGET)}")
+
+    assert view["target"] == TARGET
+    assert view["state"] == "fresh"
+    assert view["reason"].startswith("fresh for 50 min more: max-age of 1 h")
+    assert (view["age"], view["lifetime"], view["fresh"], view["held"]) == (600, 3600, True, None)
+    assert view["sizes"] == {"identity": 900, "gzip": 100}
+    assert view["validators"]["origin"] == {"etag": '"theirs"'}
+    assert view["validators"]["ours"]["gzip"] == '"ours-gzip"'
+    assert view["subscribers"]["total"] == 42
+    assert view["subscribers"]["claims"][0]["count"] == 41
+    assert view["subscribers"]["readers"] == {"curl": 1}
+    assert view["next_fetch"]["at"] == view["expires"]
+
+
+async def test_accept_chooses_between_page_and_json(proxy: Proxy) -> None:
+    await proxy.keep(a_resource())
+
+    _, page = await proxy.get("/feeds", Accept="text/html,*/*;q=0.5")
+    _, text = await proxy.get("/feeds", Accept="application/json")
+
+    assert page.startswith("<!DOCTYPE html>")
+    assert json.loads(text)["total"] == 1
+
+
+async def test_the_table_can_be_searched_sorted_narrowed_and_paged(proxy: Proxy) -> None:
+    for number in range(120):
+        target = f"https://example.com/{number:03}.xml"
+        await proxy.keep(a_resource(target, title=f"Feed {number:03}", max_age=60 if number % 2 else 3600))
+    proxy.read("https://example.com/077.xml", "curl/8", 5)
+
+    async def titles(query: str) -> list[str]:
+        return [row["title"] for row in (await proxy.json(f"/feeds?{query}"))["feeds"]]
+
+    assert (await titles(""))[0] == "Feed 077"
+    assert len(await titles("")) == 50
+    assert len(await titles("page=3")) == 20
+    assert await titles("q=FEED+10&sort=title&per_page=2") == ["Feed 100", "Feed 101"]
+    assert len(await titles("state=stale&per_page=1000")) == 60
+    assert len(await titles("page=99&per_page=nonsense&sort=nonsense")) == 20
+    _, text = await proxy.get("/feeds?page=2&q=feed")
+    assert "page 2 of 3" in text
+
+
+async def test_what_has_changed_since_the_last_look_is_shown(proxy: Proxy) -> None:
+    await proxy.keep(a_resource(title="Before"))
+    assert "Before" in (await proxy.get("/"))[1]
+
+    await proxy.keep(a_resource(title="After"))
+    proxy.runtime.metrics.fetched(TARGET, 200, "", 1, 0.1)
+    await proxy.post(f"/purge?url={TARGET}x")
+
+    assert "After" in (await proxy.get("/"))[1]
+
+
+async def test_unknown_paths_and_ids_are_not_found(proxy: Proxy) -> None:
+    assert (await proxy.get("/nothing"))[0] == 404
+    assert (await proxy.get("/feeds/0123456789abcdef"))[0] == 404
+    assert (await proxy.get("/api/feeds/0123456789abcdef"))[0] == 404
+
+
+async def test_get_changes_nothing(proxy: Proxy) -> None:
+    await proxy.keep(a_resource())
+
+    for deed in ("purge", "refresh", "undo"):
+        assert (await proxy.get(f"/{deed}?url={TARGET}"))[0] == 405
+
+    assert proxy.runtime.service.store.get(TARGET) is not None
+
+
+async def test_purge_forgets_a_target(proxy: Proxy) -> None:
+    await proxy.keep(a_resource(), a_resource(TARGET + "2"))
+
+    status, told, _ = await proxy.post(f"/purge?url={TARGET}")
+
+    assert (status, told) == (200, {"ok": True, "purged": 1, "targets": [TARGET]})
+    assert list(proxy.runtime.service.store.targets()) == [TARGET + "2"]
+
+
+async def test_purge_forgets_all_that_match_a_pattern(proxy: Proxy) -> None:
+    await proxy.keep(a_resource("https://a.example/1"), a_resource("https://a.example/2"), a_resource())
+
+    _, told, _ = await proxy.post("/api/purge?pattern=https://a.example/*")
+
+    assert told["purged"] == 2
+    assert list(proxy.runtime.service.store.targets()) == [TARGET]
+
+
+async def test_undo_forgets_a_move(proxy: Proxy) -> None:
+    moved = Sighting(Ending.MOVED, "https://example.org/", NOW, NOW, 2, confirmed=True)
+    await proxy.keep(replace(a_resource(), sighting=moved))
+    assert (await proxy.json(f"/feeds/{feed_id(TARGET)}"))["state"] == "moved"
+
+    assert (await proxy.post(f"/undo?url={TARGET}"))[1]["undone"] is True
+    assert (await proxy.json(f"/feeds/{feed_id(TARGET)}"))["state"] == "fresh"
+    assert (await proxy.post(f"/undo?url={TARGET}"))[1]["undone"] is False
+
+
+@pytest.fixture
+async def origin() -> Any:
+    """An origin on loopback: its address."""
+    body = b'<rss version="2.0"><channel><title>News</title><link>http://e/</link><description/></channel></rss>'
+
+    async def feed(_: web.Request) -> web.Response:
+        return web.Response(body=body, content_type="application/rss+xml")
+
+    application = web.Application()
+    application.router.add_get("/feed", feed)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    await runner.cleanup()
+
+
+async def test_refresh_asks_the_origin_and_tells_what_came_of_it(proxy: Proxy, origin: str) -> None:
+    status, told, _ = await proxy.post(f"/refresh?url={origin}/feed")
+
+    assert (status, told["outcome"], told["ok"]) == (200, "updated", True)
+    assert (await proxy.json("/feeds"))["feeds"][0]["title"] == "News"
+
+
+async def test_a_refresh_before_its_turn_is_accepted_for_later(proxy: Proxy, origin: str) -> None:
+    await proxy.post(f"/refresh?url={origin}/feed")
+
+    status, told, _ = await proxy.post(f"/refresh?url={origin}/feed")
+
+    assert (status, told["outcome"], told["ok"]) == (202, "later", True)
+    assert told["at"] is not None
+
+
+async def test_a_refresh_in_vain_says_so(proxy: Proxy, origin: str) -> None:
+    await proxy.post(f"/refresh?url={origin}/feed")
+    await proxy.runtime.service.purge(f"{origin}/feed")
+
+    told = (await proxy.post("/refresh?url=http://127.0.0.1:1/feed"))[1]
+
+    assert (told["outcome"], told["ok"]) == ("failed", False)
+
+
+async def test_a_refresh_of_what_is_no_address_is_a_bad_request(proxy: Proxy) -> None:
+    assert (await proxy.post("/refresh?url=ftp://example.com/"))[0] == 400
+    assert (await proxy.post("/refresh"))[0] == 400
+    assert (await proxy.post(f"/refresh?url={TARGET}&pattern=*"))[0] == 400
+
+
+async def test_a_form_of_our_own_pages_comes_back_with_the_outcome(proxy: Proxy) -> None:
+    await proxy.keep(a_resource(SECRET))
+    await proxy.get("/")
+    form = {"Accept": "text/html", "Origin": proxy.admin.url, "Sec_Fetch_Site": "same-origin"}
+
+    status, _, location = await proxy.post("/undo", {"id": feed_id(SECRET)}, **form)
+
+    assert status == 303
+    assert location.startswith(f"/feeds/{feed_id(SECRET)}?done=")
+    assert "No move or end was remembered" in (await proxy.get(location))[1]
+
+
+async def test_the_outcome_shown_cannot_be_written_into_a_link(proxy: Proxy) -> None:
+    assert "Call+this" not in (await proxy.get("/?done=Call+this+number"))[1]
+    assert "Call this" not in (await proxy.get("/?done=Call+this+number"))[1]
+
+
+async def test_a_cross_site_post_does_nothing(proxy: Proxy) -> None:
+    await proxy.keep(a_resource())
+
+    status, _, _ = await proxy.post(f"/purge?url={TARGET}", Origin="https://evil.example")
+
+    assert status == 403
+    assert proxy.runtime.service.store.get(TARGET) is not None
+
+
+async def test_a_rebound_name_reads_nothing(proxy: Proxy) -> None:
+    assert (await proxy.get("/api/feeds", Host="evil.example"))[0] == 421
+
+
+async def test_a_missing_token_is_asked_for(make_proxy: Callable[..., Any]) -> None:
+    proxy = await make_proxy(admin_token="secret")
+
+    async with proxy.session.get(proxy.admin.url) as answer:
+        assert answer.status == 401
+        assert "Bearer" in answer.headers["WWW-Authenticate"]
+    assert (await proxy.get("/", Authorization="Bearer secret"))[0] == 200
+    assert (await proxy.get("/healthz"))[0] == 200
+
+
+async def test_it_does_not_start_for_others_without_a_token(make_proxy: Callable[..., Any]) -> None:
+    with pytest.raises(UsageError, match="admin_token"):
+        await make_proxy(admin="0.0.0.0:0")
+
+
+async def test_an_address_that_is_taken_is_told_in_one_line(proxy: Proxy, make_proxy: Callable[..., Any]) -> None:
+    with pytest.raises(UsageError, match="cannot listen"):
+        await make_proxy(admin=proxy.admin.url.removeprefix("http://"))
+
+
+async def test_ready_means_that_readers_are_let_in(proxy: Proxy) -> None:
+    assert await proxy.get("/readyz") == (200, "ready\n")
+
+    proxy.runtime.ready = False
+    assert (await proxy.get("/readyz"))[0] == 503
+
+    proxy.runtime.ready = proxy.runtime.draining = True
+    assert (await proxy.get("/readyz"))[0] == 503
+    assert (await proxy.get("/healthz"))[0] == 200
+
+
+async def test_looking_does_not_open_a_proxy_that_was_closed(proxy: Proxy) -> None:
+    await proxy.get("/")
+    await proxy.runtime.close()
+
+    assert (await proxy.get("/"))[0] == 503
+    assert not proxy.runtime.opened
+
+
+async def test_metrics_tell_the_present_without_naming_anything(proxy: Proxy) -> None:
+    await proxy.keep(a_resource())
+    proxy.read(TARGET, "Feedly/1.0 (+http://www.feedly.com/fetcher.html; 41 subscribers)")
+    proxy.runtime.connections = 7
+
+    status, text = await proxy.get("/metrics")
+
+    assert status == 200
+    for line in ("feedproxy_stored_resources 1.0", "feedproxy_subscribers 41.0", "feedproxy_connections 7.0"):
+        assert line in text
+    assert "feedproxy_updates_under_way 0.0" in text
+    assert "process_resident_memory_bytes" in text
+    assert "://" not in text

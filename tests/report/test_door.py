@@ -1,0 +1,112 @@
+"""Who may speak to the admin listener."""
+
+import base64
+
+import pytest
+
+from feedproxy.errors import UsageError
+from feedproxy.report.door import Door, listen_address
+
+OURS = {"Host": "127.0.0.1:8081"}
+
+
+def _status(door: Door, method: str = "GET", path: str = "/", **headers: str) -> int | None:
+    given = {**OURS, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    refusal = door.refuse(method, path, given)
+    return refusal.status if refusal else None
+
+
+@pytest.mark.parametrize("admin", ["127.0.0.1:8081", "[::1]:0", "localhost:8081", "127.3.2.1:1"])
+def test_on_loopback_no_token_is_needed(admin: str) -> None:
+    listen_address(admin, "")
+
+
+@pytest.mark.parametrize("admin", ["0.0.0.0:8081", ":8081", "[::]:8081", "192.0.2.7:8081", "proxy.example:8081"])
+def test_elsewhere_it_does_not_start_without_a_token(admin: str) -> None:
+    with pytest.raises(UsageError, match="admin_token"):
+        listen_address(admin, "")
+    listen_address(admin, "secret")
+
+
+@pytest.mark.parametrize("admin", ["8081", "127.0.0.1", "127.0.0.1:99999", "http://127.0.0.1:8081", "a b:1", "::1:80"])
+def test_what_is_no_address_is_told(admin: str) -> None:
+    with pytest.raises(UsageError, match="HOST:PORT"):
+        listen_address(admin, "secret")
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1:8081", "localhost", "LOCALHOST:9", "[::1]:8081", "admin.example:8081", "localhost."]
+)
+def test_it_goes_by_its_address_by_localhost_and_by_the_names_it_was_given(host: str) -> None:
+    assert _status(Door("127.0.0.1", names=["Admin.example"]), Host=host) is None
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:8081",
+        "127.0.0.1.evil.example",
+        "",
+        "192.0.2.1",
+        "localhost.evil.example",
+        "a@localhost",
+    ],
+)
+def test_a_name_that_is_none_of_ours_is_refused(host: str) -> None:
+    assert _status(Door("127.0.0.1"), Host=host) == 421
+
+
+def test_where_it_listens_everywhere_any_address_is_ours_but_no_name() -> None:
+    door = Door("0.0.0.0", "t")
+    assert _status(door, Host="192.0.2.1:8081", Authorization="Bearer t") is None
+    assert _status(door, Host="evil.example", Authorization="Bearer t") == 421
+
+
+def test_with_a_token_only_who_knows_it_comes_in() -> None:
+    door = Door("127.0.0.1", "geheim-ü")
+    right, wrong = (base64.b64encode(f"me:{word}".encode()).decode() for word in ("geheim-ü", "geheim"))
+
+    assert _status(door) == 401
+    assert _status(door, Authorization="Bearer geheim") == 401
+    assert _status(door, Authorization="Digest geheim-ü") == 401
+    assert _status(door, Authorization=f"Basic {wrong}") == 401
+    assert _status(door, Authorization="Basic %%%") == 401
+    assert _status(door, Authorization="Bearer geheim-ü") is None
+    assert _status(door, Authorization=f"basic {right}") is None
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:9999"},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site", "Origin": "http://127.0.0.1:8081"},
+        {"Referer": "https://evil.example/page"},
+        {"Origin": "http://[::"},
+    ],
+)
+def test_a_post_from_another_sites_page_is_refused(headers: dict[str, str]) -> None:
+    assert _status(Door("127.0.0.1"), "POST", "/purge", **headers) == 403
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Origin": "http://127.0.0.1:8081", "Sec_Fetch_Site": "same-origin"},
+        {"Referer": "http://127.0.0.1:8081/feeds"},
+    ],
+)
+def test_a_post_from_our_own_pages_or_from_no_page_comes_in(headers: dict[str, str]) -> None:
+    assert _status(Door("127.0.0.1"), "POST", "/purge", **headers) is None
+
+
+def test_reading_may_be_linked_to_from_anywhere() -> None:
+    assert _status(Door("127.0.0.1"), Sec_Fetch_Site="cross-site", Referer="https://wiki.example/") is None
+
+
+def test_probes_are_open_to_orchestrators() -> None:
+    assert _status(Door("192.0.2.1", "t"), path="/readyz", Host="10.1.2.3:8081") is None

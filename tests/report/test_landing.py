@@ -1,0 +1,98 @@
+"""The gateway's page for people."""
+
+import pytest
+
+from feedproxy.errors import NotOurs
+from feedproxy.report.landing import landing_page
+
+BASE = "http://proxy.example:8080"
+
+
+def test_the_page_shows_both_spellings_of_a_subscription_and_how_to_be_a_proxy() -> None:
+    answer = landing_page("/", BASE)
+
+    text = answer.body.decode()
+    assert answer.status == 200
+    assert f"{BASE}/https://example.com/feed.xml" in text
+    assert f"{BASE}/https:/example.com/feed.xml" in text
+    assert f"http_proxy={BASE}" in text
+    assert 'action="/"' in text
+    assert 'name="url"' in text
+
+
+def test_the_page_runs_nothing_and_loads_nothing_from_elsewhere() -> None:
+    answer = landing_page("/", BASE)
+
+    policy = answer.fields.get("content-security-policy") or ""
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert f"form-action 'self' {BASE};" in policy
+    assert b"<script" not in answer.body
+    assert b'src="http' not in answer.body
+
+
+@pytest.mark.parametrize(
+    ("pasted", "path"),
+    [
+        ("https%3A%2F%2Fexample.com%2Ffeed%3Fa%3D1%26b", "/https://example.com/feed?a=1&b"),
+        ("example.com/feed.xml", "/https://example.com/feed.xml"),
+        ("example.com:8443/feed.xml", "/https://example.com:8443/feed.xml"),
+        ("++https://example.com/feed+", "/https://example.com/feed"),
+        ("feed://example.com/feed", "/http://example.com/feed"),
+        ("feed:https://example.com/feed", "/https://example.com/feed"),
+        ("https:/example.com/feed", "/https://example.com/feed"),
+        ("http://proxy.example:8080/https://example.com/feed", "/https://example.com/feed"),
+        ("https://b%C3%BCcher.example/", "/https://xn--bcher-kva.example/"),
+    ],
+)
+def test_a_pasted_address_leads_to_the_gateways_form_of_it(pasted: str, path: str) -> None:
+    answer = landing_page(f"/?url={pasted}", BASE)
+
+    assert answer.status == 303
+    assert answer.fields.get("location") == BASE + path
+
+
+@pytest.mark.parametrize(
+    "pasted",
+    [
+        "",
+        "feed",
+        "javascript:alert(1)",
+        "file:///etc/passwd",
+        "http://user:word@example.com/",
+        "http://",
+        "%5B::1",
+        "https://exa%0Ample.com/",
+        "//",
+        "%00",
+    ],
+)
+def test_what_is_no_address_gets_the_page_again_with_a_reason(pasted: str) -> None:
+    answer = landing_page(f"/?url={pasted}", BASE)
+
+    assert answer.status == 400
+    assert b'role="alert"' in answer.body
+    assert answer.fields.get("location") is None
+
+
+def test_nothing_pasted_gets_into_the_page_unescaped() -> None:
+    answer = landing_page("/?url=%22%3E%3Cscript%3Ealert(1)%3C/script%3E", BASE)
+
+    assert answer.status == 400
+    assert b"<script" not in answer.body
+    assert b"&lt;script&gt;" in answer.body
+
+
+def test_crawlers_are_asked_to_stay_away() -> None:
+    assert landing_page("/robots.txt", BASE).body == b"User-agent: *\nDisallow: /\n"
+
+
+def test_browsers_get_an_icon() -> None:
+    answer = landing_page("/favicon.ico", BASE)
+
+    assert answer.fields.get("content-type") == "image/svg+xml"
+    assert answer.body.startswith(b"<svg")
+
+
+def test_other_paths_are_not_ours() -> None:
+    with pytest.raises(NotOurs):
+        landing_page("/feeds", BASE)

@@ -1,0 +1,69 @@
+"""A proxy with nothing in front of it: a Runtime on a manual clock, filled by hand, and its admin listener."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.feed.channel import Channel, Kind
+from feedproxy.http.date import format_http_date
+from feedproxy.http.message import Fields
+from feedproxy.readers.identify import Pseudonym
+from feedproxy.report.admin import AdminServer
+from feedproxy.runtime import Runtime
+from feedproxy.store.resource import Resource
+
+NOW = 1_780_000_000.0
+"""A Thursday, 20:26:40 GMT."""
+TARGET = "https://example.com/feed.xml"
+
+
+def a_resource(target: str = TARGET, *, minutes_ago: float = 10, max_age: int = 3600, **channel: Any) -> Resource:
+    """A feed as it was stored so long ago."""
+    got = NOW - 60 * minutes_ago
+    said = {"kind": Kind.RSS, "version": "2.0", "well_formed": True, "title": "Example", "items": 3} | channel
+    fields = Fields([("Date", format_http_date(got)), ("ETag", '"theirs"'), ("Cache-Control", f"max-age={max_age}")])
+    content = Content(
+        {"identity": b"x" * 900, "gzip": b"y" * 100}, "ours", "application/rss+xml", got - 3600, feed=True
+    )
+    stored = StoredResponse(target, 200, fields, content, got, got, own_agent=True)
+    return Resource(target, (stored,), Channel(**said), fetched=got)
+
+
+@dataclass
+class Proxy:
+    """What a test talks to."""
+
+    runtime: Runtime
+    admin: AdminServer
+    session: aiohttp.ClientSession
+
+    async def keep(self, *resources: Resource) -> None:
+        for resource in resources:
+            await self.runtime.service.store.put(resource)
+
+    def read(self, target: str, agent: str, times: int = 1) -> None:
+        """So many different readers ask for a feed."""
+        for number in range(times):
+            pseudonym = Pseudonym(number + 1, number + 1_000_001)
+            self.runtime.service.counts.seen(target, pseudonym, agent, NOW)
+
+    async def get(self, path: str, **headers: str) -> tuple[int, str]:
+        async with self.session.get(self.admin.url + path, headers=_named(headers), allow_redirects=False) as answer:
+            return answer.status, await answer.text()
+
+    async def json(self, path: str) -> Any:
+        async with self.session.get(self.admin.url + "/api" + path) as answer:
+            return await answer.json()
+
+    async def post(self, path: str, data: Any = None, **headers: str) -> tuple[int, Any, str]:
+        """Status, JSON (or None), Location."""
+        url = self.admin.url + path
+        async with self.session.post(url, data=data, headers=_named(headers), allow_redirects=False) as answer:
+            is_json = answer.content_type == "application/json"
+            return answer.status, await answer.json() if is_json else None, answer.headers.get("Location", "")
+
+
+def _named(headers: dict[str, str]) -> dict[str, str]:
+    return {name.replace("_", "-"): value for name, value in headers.items()}
