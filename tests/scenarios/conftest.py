@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from feedproxy.clock import ManualClock
+from tests.stages.addons import OnAddons
 from tests.stages.origin import Origin
 from tests.stages.play import OnProxy, OnService, Proxy
 
@@ -16,13 +17,11 @@ NOON: float = calendar.timegm((2026, 11, 20, 12, 0, 0))
 type Opened = Callable[..., Awaitable[tuple[Proxy, Origin, ManualClock]]]
 
 
-@pytest.fixture(params=[OnService, OnProxy], ids=["service", "proxy"])
-async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Opened]:
-    """Open the stage with these settings: `proxy, origin, clock = await stage(feed_hints="off")`."""
+async def _stages(make: Callable[..., Any]) -> AsyncIterator[Opened]:
     opened: list[Any] = []
 
     async def open_with(**settings: Any) -> tuple[Proxy, Origin, ManualClock]:
-        made = request.param(ManualClock(NOON), settings)
+        made = make(ManualClock(NOON), settings)
         await made.open()
         opened.append(made)
         return Proxy(made), made.origin, made.clock
@@ -30,3 +29,17 @@ async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Opened]:
     yield open_with
     for each in opened:
         await each.close()
+
+
+@pytest.fixture(params=[OnService, OnAddons, OnProxy], ids=["service", "addons", "proxy"])
+async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Opened]:
+    """Open the stage with these settings: `proxy, origin, clock = await stage(feed_hints="off")`."""
+    async for each in _stages(request.param):
+        yield each
+
+
+@pytest.fixture(params=[OnAddons, OnProxy], ids=["addons", "proxy"])
+async def door(request: pytest.FixtureRequest) -> AsyncIterator[Opened]:
+    """The stages that have entrances: for scenarios that begin with a request line, or with another method."""
+    async for each in _stages(request.param):
+        yield each

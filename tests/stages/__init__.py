@@ -1,4 +1,4 @@
-"""Where scenarios are played: on the service alone, and on the whole proxy with real sockets.
+"""Where scenarios are played: on the service alone, on the addons without sockets, and on the whole proxy.
 
 A scenario speaks to `origin`, `proxy` and `clock`; which stage it stands on it does not know.
 """

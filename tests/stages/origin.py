@@ -40,6 +40,8 @@ class Origin:
         self.clock = clock
         self.pages: dict[str, Page] = {}
         self.log: list[Request] = []
+        self.methods: dict[str, Callable[[Request], Response]] = {}
+        """What answers other methods than GET and HEAD."""
         self.gate: asyncio.Event | None = None
         self.broken: Callable[[Request], Response] | FeedproxyError | None = None
         self.base = "http://origin.example"
@@ -49,6 +51,11 @@ class Origin:
     def requests(self) -> int:
         """How often it was asked."""
         return len(self.log)
+
+    @property
+    def heard(self) -> Fields:
+        """The fields of the last request."""
+        return self.log[-1].fields
 
     def url(self, path: str) -> str:
         """The target URI of a path."""
@@ -88,6 +95,8 @@ class Origin:
             raise self.broken
         if self.broken is not None:
             return self.broken(request)
+        if request.method in self.methods:
+            return self.methods[request.method](request)
         path = "/" + request.target.split("/", 3)[3]
         page = self.pages.get(path)
         if page is None:
@@ -123,6 +132,9 @@ class OriginFetcher:
             now,
             self._origin.clock.now(),
         )
+
+    async def close(self) -> None:
+        """There is nothing to close."""
 
 
 async def on_loopback(origin: Origin) -> web.AppRunner:

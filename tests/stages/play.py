@@ -8,16 +8,25 @@ from typing import Any, Protocol, Self
 import aiohttp
 
 from feedproxy.clock import ManualClock
+from feedproxy.http import uri
+from feedproxy.http.coding import decode
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.pattern import TargetPattern
 from feedproxy.origin.entrance import Entrance, Visit
 from feedproxy.origin.service import Answer, PassThrough, Service
 from feedproxy.readers.count import SubscriberCounts
 from feedproxy.readers.identify import Identifier
 from feedproxy.report.metrics import Metrics
-from feedproxy.rules import Rules
+from feedproxy.rules import Rule, Rules
 from feedproxy.settings import Settings
 from feedproxy.store.memory import MemoryStore
 from tests.stages.origin import Origin, OriginFetcher, on_loopback
+
+HERE = "192.0.2.1"
+"""Where a reader is unless a scenario says otherwise; on the whole proxy everybody is at 127.0.0.1."""
+
+UPSTREAM = "the origin"
+"""As the setting `upstream`: the origin of this stage, whose address is known once it is open."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,11 @@ class Seen:
     status: int
     fields: Fields
     body: bytes
+
+    @property
+    def plain(self) -> bytes:
+        """The body without its content coding."""
+        return decode(self.body, self.fields.combined("content-encoding"), limit=10_000_000)
 
     def expect(
         self, status: int, *, cache: str | None = None, age: int | None = None, body: bytes | None = None
@@ -69,13 +83,42 @@ class Stage(Protocol):
     @property
     def service(self) -> Service: ...
 
+    @property
+    def name(self) -> str:
+        """The address of the proxy itself, as readers write it."""
+        ...
+
+    def use_rules(self, rules: Rules) -> None: ...
+
     async def open(self) -> None: ...
 
     async def close(self) -> None: ...
 
     async def send(
-        self, method: str, path: str, fields: Mapping[str, str], *, entrance: Entrance, address: str
+        self, method: str, path: str, fields: Fields, *, entrance: Entrance, address: str, body: bytes = b""
     ) -> Seen: ...
+
+
+class Door(Stage, Protocol):
+    """A stage that one enters with a request line, not with a target: all but the service alone."""
+
+    async def ask(self, method: str, line: str, fields: Fields, *, address: str, body: bytes = b"") -> Seen: ...
+
+
+def line_for(stage: Stage, entrance: Entrance, path: str) -> str:
+    """The request target, in the form that leads through this entrance."""
+    match entrance:
+        case Entrance.GATEWAY:
+            return uri.gateway_path(stage.origin.url(path))
+        case Entrance.PROXY:
+            return stage.origin.url(path)
+        case Entrance.REVERSE:
+            return path
+
+
+def resolved(settings: dict[str, Any], origin: Origin) -> dict[str, Any]:
+    """The settings with the origin's address where it was asked for."""
+    return {name: origin.base if value is UPSTREAM else value for name, value in settings.items()}
 
 
 class OnService:
@@ -85,17 +128,21 @@ class OnService:
         self.clock = clock
         self.origin = Origin(clock)
         self.settings = settings
+        self.name = "http://proxy.example"
+        self._rules = Rules()
         self._service: Service
 
     @property
     def service(self) -> Service:
         return self._service
 
+    def use_rules(self, rules: Rules) -> None:
+        self._rules = rules
+
     async def open(self) -> None:
-        settings = Settings(**self.settings)
-        rules = Rules(())
+        settings = Settings(**resolved(self.settings, self.origin))
         self._service = Service(
-            settings_for=lambda target: rules.settings_for(target, settings),
+            settings_for=lambda target: self._rules.settings_for(target, settings),
             store=MemoryStore(100_000_000),
             fetcher=OriginFetcher(self.origin),
             clock=self.clock,
@@ -110,10 +157,10 @@ class OnService:
         await self._service.close(0)
 
     async def send(
-        self, method: str, path: str, fields: Mapping[str, str], *, entrance: Entrance, address: str
+        self, method: str, path: str, fields: Fields, *, entrance: Entrance, address: str, body: bytes = b""
     ) -> Seen:
-        visit = Visit(entrance, "http://proxy.example", address)
-        request = Request(method, self.origin.url(path), Fields(fields.items()))
+        visit = Visit(entrance, self.settings.get("public_url", self.name).rstrip("/"), address)
+        request = Request(method, uri.normalise(self.origin.url(path)), fields)
         answer = await self.service.answer(request, visit)
         if isinstance(answer, PassThrough):
             return Seen(299, Fields([("Cache-Status", answer.status.text())]), b"")
@@ -134,6 +181,13 @@ class OnProxy:
     def service(self) -> Service:
         return self.runtime.service
 
+    @property
+    def name(self) -> str:
+        return self.base
+
+    def use_rules(self, rules: Rules) -> None:
+        self.runtime.set_rules(rules)
+
     async def open(self) -> None:
         from feedproxy.serve import Plan, make_master
 
@@ -145,7 +199,9 @@ class OnProxy:
             "store": "memory:",
             "log_format": "off",
         }
-        self._master, self.runtime = make_master(Plan(options={**given, **self.settings}), self.clock)
+        self._master, self.runtime = make_master(
+            Plan(options={**given, **resolved(self.settings, self.origin)}), self.clock
+        )
         self._running = asyncio.ensure_future(self._master.run())
         server = self._master.addons.get("proxyserver")
         while not server.listen_addrs():
@@ -161,26 +217,27 @@ class OnProxy:
         await self._runner.cleanup()
 
     async def send(
-        self, method: str, path: str, fields: Mapping[str, str], *, entrance: Entrance, address: str
+        self, method: str, path: str, fields: Fields, *, entrance: Entrance, address: str, body: bytes = b""
     ) -> Seen:
+        return await self.ask(method, line_for(self, entrance, path), fields, address=address, body=body)
+
+    async def ask(self, method: str, line: str, fields: Fields, *, address: str, body: bytes = b"") -> Seen:
+        from multidict import CIMultiDict
         from yarl import URL
 
-        target = self.origin.url(path)
-        proxy = self.base if entrance is Entrance.PROXY else None
-        url = target if entrance is Entrance.PROXY else f"{self.base}/{target}"
-        if entrance is Entrance.REVERSE:
-            url = self.base + path
+        absolute = not line.startswith("/")
         async with self._session.request(
             method,
-            URL(url, encoded=True),
-            headers=dict(fields),
+            URL(line if absolute else self.base + line, encoded=True),
+            headers=CIMultiDict(fields),
+            data=body or None,
             skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding"),
-            proxy=proxy,
+            proxy=self.base if absolute else None,
             allow_redirects=False,
         ) as answer:
-            body = await answer.read()
+            content = await answer.read()
             raw = Fields((name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.raw_headers)
-            return Seen(answer.status, raw, body)
+            return Seen(answer.status, raw, content)
 
 
 class Proxy:
@@ -188,22 +245,53 @@ class Proxy:
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
-        self.entrance = Entrance.GATEWAY
+        self.entrance = Entrance.REVERSE if stage.settings.get("upstream") else Entrance.GATEWAY
+        self._rules: list[Rule] = []
 
-    async def get(self, path: str, **fields: str) -> Seen:
+    @property
+    def service(self) -> Service:
+        """The service behind all entrances: what the operator's listener, pings and schedules speak to."""
+        return self.stage.service
+
+    def rule(self, path: str, **overrides: Any) -> None:
+        """One more rule of `feeds:`, for this path of the origin."""
+        self._rules.append(Rule(TargetPattern(self.stage.origin.url(path)), overrides))
+        self.stage.use_rules(Rules(self._rules))
+
+    async def get(self, path: str, **fields: Any) -> Seen:
         """GET, with fields named in Python's way: if_none_match='"x"'."""
         return await self.send("GET", path, **fields)
 
     async def settled(self) -> None:
         """Wait until no update is under way."""
-        while self.stage.service.under_way:
+        while self.stage.service.under_way:  # noqa: ASYNC110 (nobody tells when)
             await asyncio.sleep(0)
 
-    async def head(self, path: str, **fields: str) -> Seen:
+    async def head(self, path: str, **fields: Any) -> Seen:
         """HEAD."""
         return await self.send("HEAD", path, **fields)
 
-    async def send(self, method: str, path: str, **fields: str) -> Seen:
-        """Any method."""
-        named = {name.replace("_", "-"): value for name, value in fields.items()}
-        return await self.stage.send(method, path, named, entrance=self.entrance, address="192.0.2.1")
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes = b"",
+        entrance: Entrance | None = None,
+        address: str = HERE,
+        **fields: str,
+    ) -> Seen:
+        """Any method, by any entrance."""
+        return await self.stage.send(
+            method, path, named(fields), entrance=entrance or self.entrance, address=address, body=body
+        )
+
+    async def ask(self, line: str, *, method: str = "GET", address: str = HERE, **fields: str) -> Seen:
+        """A request with this very request target: origin-form (`/…`) or absolute-form. Not on the service alone."""
+        stage: Any = self.stage
+        return await stage.ask(method, line, named(fields), address=address)  # type: ignore[no-any-return]
+
+
+def named(fields: Mapping[str, str]) -> Fields:
+    """Fields whose names are written in Python's way."""
+    return Fields((name.replace("_", "-"), value) for name, value in fields.items())

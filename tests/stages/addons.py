@@ -1,0 +1,136 @@
+"""The stage of the addons: the real ones, hook by hook, with an origin in memory and no sockets."""
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from feedproxy.addons import default_addons
+from mitmproxy import connection, http
+from mitmproxy.proxy import server_hooks
+from mitmproxy.proxy.layers.http import _hooks as hooks
+from mitmproxy.test import taddons, tflow
+
+from feedproxy.clock import ManualClock
+from feedproxy.errors import FeedproxyError
+from feedproxy.front import passing
+from feedproxy.front.arrival import fields_of, headers_of
+from feedproxy.front.stream import ABSOLUTE_FORM
+from feedproxy.http.message import Fields, Request
+from feedproxy.origin.entrance import Entrance
+from feedproxy.origin.service import Service
+from feedproxy.rules import Rules
+from feedproxy.runtime import runtime
+from tests.stages.origin import Origin, OriginFetcher
+from tests.stages.play import Seen, line_for, resolved
+
+
+class OnAddons:
+    """Every hook that mitmproxy would call for a request, in its order; what passes goes to the origin in memory."""
+
+    def __init__(self, clock: ManualClock, settings: dict[str, Any]) -> None:
+        self.clock = clock
+        self.origin = Origin(clock)
+        # A literal address: streamed requests are checked for where they go, and names would be looked up.
+        self.origin.base = "http://127.0.0.1:8088"
+        self.settings = settings
+        self.name = "http://proxy.example:8080"
+
+    @property
+    def service(self) -> Service:
+        return self.runtime.service
+
+    def use_rules(self, rules: Rules) -> None:
+        self.runtime.set_rules(rules)
+
+    async def open(self) -> None:
+        self._context = taddons.context(*default_addons())
+        self._addons = self._context.master.addons
+        self.runtime = runtime(self._context.master)
+        self.runtime.clock = self.clock
+        self.runtime.make_fetcher = lambda: OriginFetcher(self.origin)
+        given = {"allow_private": True, "admin": "", "store": "memory:", "log_format": "off"}
+        self._context.options.update(**{**given, **resolved(self.settings, self.origin)})
+
+    async def close(self) -> None:
+        await self.runtime.close()
+
+    async def send(
+        self, method: str, path: str, fields: Fields, *, entrance: Entrance, address: str, body: bytes = b""
+    ) -> Seen:
+        return await self.ask(method, line_for(self, entrance, path), fields, address=address, body=body)
+
+    async def ask(self, method: str, line: str, fields: Fields, *, address: str, body: bytes = b"") -> Seen:
+        flow = self._flow(method, line, fields, address)
+        await self._addons.invoke_addon(self._entrance, server_hooks.ClientConnectedHook(flow.client_conn))
+        try:
+            await self._play(flow, body)
+        finally:
+            await self._addons.invoke_addon(self._entrance, server_hooks.ClientDisconnectedHook(flow.client_conn))
+        assert flow.response is not None
+        content = flow.response.raw_content or b""
+        return Seen(flow.response.status_code, fields_of(flow.response), b"" if method == "HEAD" else content)
+
+    @property
+    def _entrance(self) -> Any:
+        return self._addons.get("entrance")
+
+    async def _play(self, flow: http.HTTPFlow, body: bytes) -> None:
+        await self._hook(hooks.HttpRequestHeadersHook(flow))
+        streams = flow.request.stream
+        assert not (streams and flow.response), "mitmproxy cannot stream a request that is answered already"
+        if not streams:
+            flow.request.raw_content = body
+        await self._hook(hooks.HttpRequestHook(flow))
+        if flow.response is None:
+            await self._pass(flow, body)
+        else:
+            await self._hook(hooks.HttpResponseHeadersHook(flow))
+        await self._hook(hooks.HttpResponseHook(flow))
+
+    async def _pass(self, flow: http.HTTPFlow, body: bytes) -> None:
+        """What mitmproxy does with a flow that nobody has answered: it asks upstream."""
+        flow.server_conn = connection.Server(address=(flow.request.host, flow.request.port))
+        data = server_hooks.ServerConnectionHookData(flow.server_conn, flow.client_conn)
+        await self._hook(server_hooks.ServerConnectHook(data))
+        if flow.server_conn.error:
+            flow.response = passing.error_page(flow, flow.server_conn.error)
+            return
+        request = Request(flow.request.method, flow.request.url, fields_of(flow.request))
+        try:
+            answer = await self.origin.answer(request)
+        except FeedproxyError as error:
+            flow.response = passing.error_page(flow, str(error))
+            return
+        flow.response = http.Response.make(answer.status, answer.body)
+        flow.response.headers = headers_of(answer.fields.with_field("Content-Length", str(len(answer.body))))
+        await self._hook(hooks.HttpResponseHeadersHook(flow))
+
+    async def _hook(self, event: Any) -> None:
+        for addon in self._addons.chain:
+            await self._addons.invoke_addon(addon, event)
+
+    def _flow(self, method: str, line: str, fields: Fields, address: str) -> http.HTTPFlow:
+        absolute = not line.startswith("/")
+        split = urlsplit(line if absolute else self.name)
+        port = split.port or (443 if split.scheme == "https" else 80)
+        lines = fields if "host" in fields else Fields([("Host", split.netloc), *fields])
+        path = line.removeprefix(f"{split.scheme}://{split.netloc}") if absolute else line
+        client = tflow.tclient_conn()
+        client.peername, client.sockname = (address, 50_000), ("127.0.0.1", 8080)
+        request = http.Request(
+            host=split.hostname or "",
+            port=port,
+            method=method.encode(),
+            scheme=split.scheme.encode() if absolute else b"",
+            authority=split.netloc.encode() if absolute else b"",
+            path=(path or "/").encode("latin-1"),
+            http_version=b"HTTP/1.1",
+            headers=headers_of(lines),
+            content=None,
+            trailers=None,
+            timestamp_start=self.clock.now(),
+            timestamp_end=None,
+        )
+        flow = http.HTTPFlow(client, connection.Server(address=None))
+        flow.request = request
+        flow.metadata[ABSOLUTE_FORM] = absolute
+        return flow
