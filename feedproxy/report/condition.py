@@ -98,7 +98,9 @@ def _next(resource: Resource, freshness: Freshness | None, settings: Settings, n
         if freshness.held is not None:
             reasons.append((freshness.held.until, freshness.held.words))
         else:
-            reasons.append((freshness.expires, freshness.reason))
+            # `fresh for 35 min more: ttl of 60 minutes, fetched 25 min ago`
+            why = freshness.words.partition(": ")[2].rpartition(", fetched ")[0]
+            reasons.append((freshness.expires, why))
     permission = planner.may_fetch(resource, now, settings, site_free=0.0)
     if isinstance(permission, planner.Wait):
         reasons.append((permission.until, permission.words.partition("; next in")[0]))

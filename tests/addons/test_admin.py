@@ -1,0 +1,50 @@
+"""The admin addon, alone in a mitmproxy."""
+
+import aiohttp
+import pytest
+from feedproxy.addons.admin import Admin
+from mitmproxy import exceptions
+from mitmproxy.test import taddons
+
+from feedproxy.runtime import runtime
+
+
+async def _running(addon: Admin, context: taddons.context, **options: object) -> None:
+    runtime(context.master).configure({"store": "memory:"})
+    context.configure(addon, **options)
+    # What the addon does not declare keeps its default; a test wants nothing on the disk.
+    here = runtime(context.master)
+    here.configure({"admin": here.settings.admin, "store": "memory:"})
+    await addon.running()
+
+
+async def test_loaded_alone_it_shows_an_empty_proxy() -> None:
+    with taddons.context(addon := Admin()) as context:
+        await _running(addon, context, admin="127.0.0.1:0")
+        assert addon.server is not None
+
+        async with aiohttp.ClientSession() as session:
+            async with session.get(addon.server.url) as answer:
+                assert answer.status == 200
+                assert "Nobody has asked for a feed yet" in await answer.text()
+            async with session.get(addon.server.url + "/readyz") as answer:
+                assert answer.status == 503
+
+        await addon.done()
+        assert not runtime(context.master).opened
+
+
+async def test_an_empty_address_switches_it_off() -> None:
+    with taddons.context(addon := Admin()) as context:
+        await _running(addon, context, admin="")
+
+        assert addon.server is None
+        await addon.done()
+
+
+def test_an_address_for_others_without_a_token_is_a_wrong_option() -> None:
+    with taddons.context(addon := Admin()) as context:
+        with pytest.raises(exceptions.OptionsError, match="admin_token"):
+            context.configure(addon, admin="0.0.0.0:8081")
+
+        context.configure(addon, admin="0.0.0.0:8081", admin_token="secret")

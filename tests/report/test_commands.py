@@ -1,0 +1,91 @@
+"""The command line's way to the admin listener."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+
+from feedproxy.cli import main
+from feedproxy.report.client import TOKEN
+from feedproxy.store.resource import Ending, Sighting
+from tests.stages.admin import NOW, TARGET, Proxy, a_resource
+
+
+async def _run(proxy: Proxy, *words: str) -> int:
+    """The exit code; the command runs beside the proxy, as it does in life."""
+    return await asyncio.to_thread(main, [*words, "--admin", proxy.admin.url.removeprefix("http://")])
+
+
+async def test_status_prints_totals_and_a_line_for_each_feed(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+    await proxy.keep(a_resource(title="Morgen\x1b[31mblatt"))
+
+    assert await _run(proxy, "status") == 0
+
+    printed = capsys.readouterr().out
+    assert "1 fresh" in printed
+    assert TARGET in printed
+    assert "\x1b" not in printed
+
+
+async def test_status_can_be_read_by_programs(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+    await proxy.keep(a_resource())
+
+    assert await _run(proxy, "status", "--format", "json") == 0
+
+    assert json.loads(capsys.readouterr().out)["list"][0]["target"] == TARGET
+
+
+async def test_purge_takes_an_address_or_a_pattern(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+    await proxy.keep(a_resource(), a_resource("https://a.example/1"), a_resource("https://a.example/2"))
+
+    assert await _run(proxy, "purge", TARGET) == 0
+    assert await _run(proxy, "purge", "https://a.example/*") == 0
+    assert await _run(proxy, "purge", "https://a.example/*") == 0
+
+    assert list(proxy.runtime.service.store.targets()) == []
+    assert capsys.readouterr().out.endswith("nothing of that was held\n")
+
+
+async def test_a_refresh_in_vain_is_exit_code_1(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await _run(proxy, "refresh", "http://127.0.0.1:1/feed") == 1
+
+    assert "http://127.0.0.1:1/feed  failed" in capsys.readouterr().out
+
+
+async def test_undo_is_exit_code_1_where_nothing_was_remembered(proxy: Proxy) -> None:
+    moved = Sighting(Ending.MOVED, "https://example.org/", NOW, NOW, 2, confirmed=True)
+    await proxy.keep(replace(a_resource(), sighting=moved))
+
+    assert await _run(proxy, "undo", TARGET) == 0
+    assert await _run(proxy, "undo", TARGET) == 1
+
+
+async def test_a_wrong_address_is_exit_code_2_and_one_line(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await _run(proxy, "refresh", "ftp://example.com/") == 2
+
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("admin", ["127.0.0.1:1", "nonsense:x", "file:///etc/passwd"])
+def test_no_proxy_is_exit_code_2_and_one_line(admin: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--admin", admin]) == 2
+
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+async def test_the_token_comes_from_an_option_or_from_the_environment(
+    make_proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = await make_proxy(admin_token="secret")
+
+    assert await _run(proxy, "status") == 2
+    assert await _run(proxy, "status", "--token", "secret") == 0
+    monkeypatch.setenv(TOKEN, "secret")
+    assert await _run(proxy, "status") == 0
+
+
+async def test_a_proxy_in_the_environment_is_not_asked_the_way(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+
+    assert await _run(proxy, "status") == 0

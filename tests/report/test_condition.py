@@ -1,0 +1,91 @@
+"""In what condition a feed is, why, and when its origin is asked next."""
+
+from dataclasses import replace
+
+from feedproxy.cache.stored import StoredResponse
+from feedproxy.feed.channel import Schedule
+from feedproxy.origin.assess import assess
+from feedproxy.report.condition import Condition, State, condition
+from feedproxy.report.views import look, masked, warnings
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Ending, Failures, Resource, Sighting
+from tests.stages.admin import NOW, a_resource
+
+
+def _of(resource: Resource, settings: Settings | None = None) -> Condition:
+    settings = settings or Settings()
+    newest: StoredResponse | None = resource.variants[-1] if resource.variants else None
+    freshness = assess(resource, newest, settings, NOW) if newest else None
+    return condition(resource, freshness, settings, NOW)
+
+
+def test_a_fresh_copy_is_asked_for_again_when_its_lifetime_ends() -> None:
+    told = _of(a_resource(minutes_ago=10, max_age=3600))
+
+    assert told.state is State.FRESH
+    assert told.next_at == NOW + 3000
+    assert told.next_words == "max-age of 1 h"
+
+
+def test_a_held_copy_is_asked_for_again_when_the_feed_allows_it() -> None:
+    told = _of(a_resource(minutes_ago=10, max_age=60, schedule=Schedule(ttl=60)))
+
+    assert told.state is State.HELD
+    assert told.next_at == NOW + 3000
+    assert "ttl" in told.next_words
+
+
+def test_a_stale_copy_waits_for_a_reader() -> None:
+    told = _of(a_resource(minutes_ago=120))
+
+    assert told.state is State.STALE
+    assert told.next_at == NOW
+
+
+def test_a_failing_feed_says_what_fails_and_waits_for_its_back_off() -> None:
+    failures = Failures(3, NOW - 7200, NOW - 60, "timeout", NOW + 240)
+    told = _of(replace(a_resource(minutes_ago=120), failures=failures))
+
+    assert told.state is State.FAILING
+    assert told.words.startswith("3 failures in a row for 2 h: The origin took too long.")
+    assert "The copy is stale for 1 h" in told.words
+    assert told.next_at == NOW + 240
+
+
+def test_a_move_is_told_once_it_is_believed() -> None:
+    once = Sighting(Ending.MOVED, "https://example.org/", NOW - 60, NOW - 60, 1)
+    twice = replace(once, count=2, confirmed=True)
+
+    assert _of(replace(a_resource(), sighting=once)).state is State.FRESH
+    told = _of(replace(a_resource(), sighting=twice))
+    assert told.state is State.MOVED
+    assert told.words == "readers are sent to https://example.org/: told 2 times, believed"
+    assert told.next_at == NOW - 60 + Settings().gone_recheck
+
+
+def test_a_rule_of_the_operators_is_named_as_such() -> None:
+    told = _of(a_resource(), Settings(gone=True))
+
+    assert told.state is State.GONE
+    assert told.words.endswith("by a rule")
+
+
+def test_what_http_forbids_to_store_is_said_to_cost_a_request_each_time() -> None:
+    resource = replace(a_resource(), variants=())
+
+    assert _of(resource).state is State.UNSTORED
+    seen = look(resource, lambda _: None, Settings(), NOW)
+    assert any("every reader costs the origin" in each for each in warnings(seen))
+
+
+def test_an_invalidated_copy_is_stale_however_young() -> None:
+    resource = a_resource()
+    resource = replace(resource, variants=(replace(resource.variants[0], invalid=True),))
+
+    assert _of(resource).state is State.STALE
+
+
+def test_addresses_in_sentences_lose_their_secrets_and_keep_their_full_stop() -> None:
+    told = masked("moved to https://u:p@example.com/f?token=abc: believed, see http://a.example/?key=1.")
+
+    assert told == "moved to https://example.com/f?token=…: believed, see http://a.example/?key=…."
