@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         progress.clear()
     for message in demo.errors:
         print(f"feedproxy: {message}", file=sys.stderr)
-    print(json.dumps(table.as_json(demo), indent=2) if args.json else table.as_text(demo).rstrip("\n"))
+    print(json.dumps(table.as_json(demo), indent=2) if args.json else table.as_text(demo))
     return 0
 
 

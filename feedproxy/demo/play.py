@@ -46,10 +46,8 @@ class Seen:
     received: int = 0
     """Bytes of all answers, heads included."""
     slowest: Seconds = 0.0
-    behind: int = 0
-    """Answers after which the reader was missing an item that was published already …"""
-    behind_by: Seconds = 0.0
-    """… and for how long, all together."""
+    behind: list[Seconds] = field(default_factory=list)
+    """For every answer after which the reader missed an item: since when it had been published."""
     foreign: int = 0
     """Answers with bytes that were never published."""
 
@@ -207,8 +205,7 @@ def _compare(subscription: Subscription, received: Received, at: Instant, seen: 
         subscription.held = feed.number_of(body)
         seen.foreign += subscription.held is None
     if subscription.held is not None and subscription.held < feed.at(at).number:
-        seen.behind += 1
-        seen.behind_by += at - feed.version(subscription.held + 1).since
+        seen.behind.append(at - feed.version(subscription.held + 1).since)
 
 
 @lru_cache(maxsize=64)

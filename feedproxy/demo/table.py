@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from statistics import median
 from typing import Any
 
 from feedproxy.clock import Seconds
@@ -23,7 +24,10 @@ class Figures:
     reader_bytes: int
     reader_not_modified: int
     behind: int
-    behind_by: Seconds
+    """Polls after which the reader missed an item that was out already …"""
+    behind_median: Seconds
+    behind_most: Seconds
+    """… and since when it was out."""
     failed: int
     """Answers that were neither 200 nor 304, or whose bytes were never published."""
     slowest: Seconds
@@ -41,8 +45,9 @@ def figures(result: Result) -> Figures:
         origin_bytes=sum(each.sent for each in tallies),
         reader_bytes=seen.received,
         reader_not_modified=seen.statuses[304],
-        behind=seen.behind,
-        behind_by=seen.behind_by / seen.behind if seen.behind else 0.0,
+        behind=len(seen.behind),
+        behind_median=median(seen.behind) if seen.behind else 0.0,
+        behind_most=max(seen.behind, default=0.0),
         failed=seen.statuses.total() - good + seen.foreign,
         slowest=seen.slowest,
     )
@@ -78,16 +83,17 @@ def as_text(demo: Demo) -> str:
         ),
         row("  polls answered 304", lambda its: share(its.reader_not_modified, demo.polls)),
         row("  polls that missed a new item", lambda its: share(its.behind, demo.polls)),
-        row("    published since, on average", lambda its: f"{its.behind_by / 60:.0f} min" if its.behind else "-"),
+        row("    out since (median, at most)", _since),
         row("  answers that failed", lambda its: f"{its.failed:,}"),
         row("slowest answer on this machine", lambda its: f"{its.slowest * 1000:.1f} ms"),
         "",
-        f"Straight, the origins saw {len(_agents(demo.without))} User-Agents. Through feedproxy, each saw at last:",
-        *(f"  {name:<8}{tally.last_agent}" for name, tally in demo.with_feedproxy.tallies.items()),
+        f"Straight, the origins saw {_counted(len(_agents(demo.without)), 'User-Agent')}. "
+        "Through feedproxy, each saw at last:",
+        *(f"  {name:<8}{tally.last_agent or 'nobody'}" for name, tally in demo.with_feedproxy.tallies.items()),
         "",
         f"Played in {demo.took:.0f} s.",
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def as_json(demo: Demo) -> dict[str, Any]:
@@ -119,7 +125,8 @@ def _result(result: Result) -> dict[str, Any]:
             "bytes": its.reader_bytes,
             "statuses": {str(status): count for status, count in sorted(result.seen.statuses.items())},
             "missed_a_new_item": its.behind,
-            "published_since_mean": round(its.behind_by, 3),
+            "out_since_median": round(its.behind_median, 3),
+            "out_since_at_most": round(its.behind_most, 3),
             "failed": its.failed,
             "slowest": round(its.slowest, 6),
         },
@@ -139,17 +146,24 @@ def _result(result: Result) -> dict[str, Any]:
 
 def _heading(demo: Demo) -> str:
     begin = datetime.fromtimestamp(START, UTC)
-    days = "1 day" if demo.days == 1 else f"{demo.days} days"
-    readers = "1 reader" if demo.readers == 1 else f"{demo.readers} readers"
     thinned = f" (thinned out evenly from {demo.planned:,})" if demo.planned > demo.polls else ""
     return (
-        f"{days} from {begin:%A}, {begin.day} {begin:%B %Y, %H:%M} GMT: {len(demo.without.tallies)} feeds, {readers},\n"
+        f"{_counted(demo.days, 'day')} from {begin:%A}, {begin.day} {begin:%B %Y, %H:%M} GMT: "
+        f"{len(demo.without.tallies)} feeds, {_counted(demo.readers, 'reader')},\n"
         f"{demo.polls:,} polls{thinned}, played twice over real connections, by a clock of their own."
     )
 
 
+def _since(its: Figures) -> str:
+    return f"{its.behind_median / 60:.0f}, {its.behind_most / 60:.0f} min" if its.behind else "-"
+
+
 def _agents(result: Result) -> set[str]:
     return {agent for tally in result.tallies.values() for agent in tally.agents}
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _percent(part: int, whole: int) -> str:
