@@ -21,9 +21,17 @@ export PIP_NO_INPUT = 1
 # A tool's settings from an environment that happens to be active have no say in ours.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
+# Store and CA belong into the home folder; where nothing can be written there, into build/home.
+define with_a_home
+for each in "$${XDG_CACHE_HOME:-$$HOME/.cache}/feedproxy" "$$HOME/.mitmproxy"; do \
+	mkdir -p "$$each" 2>/dev/null && test -w "$$each" || { \
+		unset XDG_CACHE_HOME; HOME="$$PWD/build/home"; export HOME; mkdir -p "$$HOME"; \
+		echo "The home folder cannot be written to: using build/home"; break; }; done;
+endef
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install serve demo test spec live lint type format docs bench constraints dist clean
+.PHONY: FORCE help install serve demo test spec live lint type format docs bench constraints dist clean
 
 help: ## this list
 	@echo "feedproxy: make TARGET"
@@ -40,13 +48,20 @@ $(stamp): pyproject.toml constraints.txt
 	@echo "Installing what constraints.txt names into $(VENV) …"
 	@$(py) -m pip install --quiet --require-hashes --requirement constraints.txt
 	@$(py) -m pip install --quiet --no-deps --no-build-isolation --editable .
-	@touch $@
+	@echo "$(PYTHON)" > $@
+
+# Another Python than the environment was made with was asked for.
+ifneq ($(PYTHON),)
+ifneq ($(PYTHON),$(shell cat $(stamp) 2>/dev/null))
+$(stamp): FORCE
+endif
+endif
 
 serve: $(stamp) ## run the proxy (SERVE_ARGS="--listen HOST:PORT …")
-	@exec $(VENV)/bin/feedproxy serve $(SERVE_ARGS)
+	@$(with_a_home) exec $(VENV)/bin/feedproxy serve $(SERVE_ARGS)
 
 demo: $(stamp) ## a small recorded week and what was saved; needs no network
-	@exec $(VENV)/bin/feedproxy demo $(DEMO_ARGS)
+	@$(with_a_home) exec $(VENV)/bin/feedproxy demo $(DEMO_ARGS)
 
 test: $(stamp) ## all tests (TEST_ARGS="tests/cache -k fresh")
 	$(py) -m pytest $(TEST_ARGS)
