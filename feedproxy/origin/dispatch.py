@@ -64,7 +64,7 @@ class Dispatch:
         self._sites = planner.SiteTimes()
         self._plain: OrderedDict[str, None] = OrderedDict()
         self._scheduled: dict[str, asyncio.Task[None]] = {}
-        self._generation = 0
+        self._wanted: dict[str, set[object]] = {}
 
     def __len__(self) -> int:
         return len(self._flights)
@@ -118,10 +118,12 @@ class Dispatch:
 
         self._scheduled[target] = asyncio.ensure_future(wait())
 
-    def outdate(self, target: str) -> None:
-        """Something was purged or invalidated: what is under way was asked before, and is not stored any more."""
-        self._generation += 1
-        self._plain.pop(target, None)
+    def outdate(self, matches: Callable[[str], bool]) -> None:
+        """Targets were purged or invalidated: what is under way for them was asked before, and is not stored."""
+        for target in [each for each in self._wanted if matches(each)]:
+            self._wanted[target].clear()
+        for target in [each for each in self._plain if matches(each)]:
+            del self._plain[target]
 
     async def close(self, timeout: Seconds) -> None:
         """Let what is under way land, `timeout` seconds at most, and end."""
@@ -179,8 +181,15 @@ class Dispatch:
         )
 
     async def _run(self, errand: Errand) -> Landed:
-        generation = self._generation
-        return await self._updates.run(errand, lambda: self._generation == generation)
+        target, token = errand.request.target, object()
+        wanted = self._wanted.setdefault(target, set())
+        wanted.add(token)
+        try:
+            return await self._updates.run(errand, lambda: token in wanted)
+        finally:
+            wanted.discard(token)
+            if not wanted:
+                self._wanted.pop(target, None)
 
     async def _turn(self, target: str, settings: Settings) -> None:
         """Wait for the site's next turn, `answer_timeout` at most."""

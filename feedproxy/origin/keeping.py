@@ -62,7 +62,13 @@ def sighted(
 
 
 def with_variant(resource: Resource, new: StoredResponse, errand: Errand) -> Resource:
-    """The resource with this variant in the place of what the same request selected before."""
+    """The resource with this variant in the place of what the same request selected before.
+
+    Two errands for one target can overtake each other: what was asked for later stays.
+    """
+    held = variation.choose(resource.variants, errand.request.fields, own_agent=errand.own_agent)
+    if held is not None and held.request_time > new.request_time:
+        return resource
     variants = variation.with_variant(
         resource.variants, new, errand.request.fields, own_agent=errand.own_agent, limit=VARIANTS_MAX
     )

@@ -85,6 +85,8 @@ def reply(
                 pass
         if ranged := _range(stored, request, selected, fields):
             return ranged
+    if not stored.content.bodies:
+        return Response(stored.status, fields)  # a HEAD's: its Content-Length, if it has one, is the origin's word
     return _whole(stored.status, fields, selected.body)
 
 
@@ -111,7 +113,7 @@ def _select(stored: StoredResponse, request: Request, decoded_max: int) -> Selec
         fields = _coded(fields.without(*DIGESTS), chosen)
         ours = own_tag(content.tag, chosen)
         return Selected(content.bodies[chosen], vary_on_coding(fields.with_field("ETag", ours.text)), ours)
-    (label, body), *_ = content.bodies.items()
+    label, body = next(iter(content.bodies.items()), ("identity", b""))
     fields = _coded(fields, label)
     tag = parse_tag(fields.get("etag") or "") if len(fields.get_all("etag")) == 1 else None
     if label == "identity" or negotiation.choose_coding(accept_encoding, [label.lower()]) is not None:

@@ -7,6 +7,8 @@ update of that target that is under way (dispatch.py). Whoever waits may go away
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import eq
 from typing import assert_never
 
 from feedproxy.cache import invalidation, reuse, stale, variation
@@ -129,7 +131,8 @@ class Service:
             case Reuse(stored, how_fresh, detail):
                 return self._hit(ask, stored, how_fresh, detail)
             case ReuseAndRevalidate(stored, how_fresh, detail):
-                if isinstance(self._dispatch.permission(resource, request.target, ask.settings), planner.Go):
+                permission = self._dispatch.permission(resource, request.target, ask.settings)
+                if isinstance(permission, planner.Go) and not stored.authorized:
                     self._dispatch.begin(request.target)
                 return self._hit(ask, stored, how_fresh, detail)
             case Unsatisfiable(words):
@@ -337,14 +340,15 @@ class Service:
         """Forget this target, or all that match the glob: those that were held. What is under way is not stored."""
         if target:
             targets = [target] if self.store.get(target) is not None else []
-            self._dispatch.outdate(target)
+            self._dispatch.outdate(partial(eq, target))
         else:
             # In addresses `?` and `[` are ordinary characters: only `*` stands for anything.
             glob = re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL)
             targets = [each for each in self.store.targets() if glob.fullmatch(each)]
+            self._dispatch.outdate(lambda each: glob.fullmatch(each) is not None)
         for each in targets:
-            self._dispatch.outdate(each)
             await self.store.delete(each)
+        await self.store.flush()
         return targets
 
     async def undo(self, target: str) -> bool:
@@ -358,10 +362,10 @@ class Service:
     async def passed(self, request: Request, response: Response) -> None:
         """A request that streamed through was answered: invalidate what RFC 9111, 4.4, wants invalidated."""
         for target in invalidation.invalidated_by(request, response):
+            self._dispatch.outdate(partial(eq, target))
             resource = self.store.get(target)
             if resource is not None and resource.variants:
                 variants = tuple(replace(each, invalid=True) for each in resource.variants)
-                self._dispatch.outdate(target)
                 await self.store.put(replace(resource, variants=variants))
 
     # -- what is known

@@ -1,6 +1,7 @@
 """One update of one resource: fetch, judge, prepare, keep. The only place that writes what is stored of a target."""
 
 import asyncio
+import functools
 import random
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -58,6 +59,18 @@ class Landed:
     set_cookie: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Came:
+    """What a walk brought, made ready."""
+
+    walked: trail.Trail
+    prepared: Prepared
+
+
+_UNPREPARED = Prepared(Content({}))
+"""Of what has no content, or too much of it."""
+
+
 class Updates:
     """Carries out errands. Errors of the origin come back as values in `Landed`, never as exceptions."""
 
@@ -80,37 +93,49 @@ class Updates:
     async def run(self, errand: Errand, still_wanted: Callable[[], bool] = lambda: True) -> Landed:
         """Carry one errand out. What is found is stored unless `still_wanted` says that it was purged meanwhile."""
         target = errand.request.target
-        before = self._store.get(target) or Resource(target)
         started = self._clock.now()
-        landed = await self._attempt(errand, before)
+        came = await self._fetch(errand)
+        # From here to the store nothing waits: what other errands have stored of the target meanwhile is not lost.
+        landed = self._made_of(came, errand)
+        if landed is None:
+            # RFC 9111, 4.3.4: the 304 speaks of another response, so nothing here can be freshened by it.
+            errand = replace(errand, validate=None)
+            landed = self._made_of(await self._fetch(errand), errand)
+            assert landed is not None
         landed = replace(landed, resource=replace(landed.resource, fetched=started))
-        if still_wanted() and landed.resource != before and worth_keeping(landed.resource):
+        if still_wanted() and worth_keeping(landed.resource):
             await self._store.put(landed.resource)
         size = landed.response.content.size() if landed.response is not None else 0
         self._observer.fetched(target, landed.fwd_status, landed.detail or "", size, self._clock.now() - started)
         return landed
 
-    async def _attempt(self, errand: Errand, before: Resource) -> Landed:
+    async def _fetch(self, errand: Errand) -> _Came | FeedproxyError:
+        """Everything that waits: the network, and the making ready of what it brought."""
         try:
             walked = await self._walk(errand)
         except FeedproxyError as error:
-            return self._judged(errand, before, Outcome(error=error))
-        if isinstance(walked.last, Oversized):
-            return self._oversized(errand, before, walked.last)
+            return error
+        if isinstance(walked.last, Oversized) or errand.request.method == "HEAD":
+            return _Came(walked, _UNPREPARED)
         response = walked.last.response
-        if response.status == 304:
-            return await self._not_modified(errand, before, walked, walked.last)
+        if response.status != 200:
+            return _Came(walked, Prepared(_raw(response)))
+        work = functools.partial(prepare, response, errand.settings, self_href=errand.self_href, now=self._clock.now())
+        return _Came(walked, await asyncio.get_running_loop().run_in_executor(self._workers, work))
+
+    def _made_of(self, came: _Came | FeedproxyError, errand: Errand) -> Landed | None:
+        """What the fetch comes to, against what is stored now; None for a 304 that confirms nothing we hold."""
+        before = self._store.get(errand.request.target) or Resource(errand.request.target)
+        if isinstance(came, FeedproxyError):
+            return self._judged(errand, before, Outcome(error=came))
+        walked, fetched = came.walked, came.walked.last
+        if isinstance(fetched, Oversized):
+            return self._oversized(errand, before, fetched)
+        if fetched.response.status == 304:
+            return self._not_modified(errand, before, walked, fetched)
         if errand.request.method == "HEAD":
-            return self._head(errand, before, walked.last)
-        if response.status == 200:
-            prepared = await asyncio.get_running_loop().run_in_executor(
-                self._workers,
-                lambda: prepare(response, errand.settings, self_href=errand.self_href, now=self._clock.now()),
-            )
-        else:
-            label = response.fields.combined("content-encoding")
-            prepared = Prepared(Content({label or "identity": response.body}))
-        return self._complete(errand, before, walked, walked.last, prepared)
+            return self._head(errand, before, fetched)
+        return self._complete(errand, before, walked, fetched, came.prepared)
 
     async def _walk(self, errand: Errand) -> trail.Trail:
         request = errand.request
@@ -123,7 +148,7 @@ class Updates:
             return trail.Trail(answer, answer)
         return await trail.walk(self._fetcher, request, limit=limit, exempt=errand.exempt)
 
-    async def _not_modified(self, errand: Errand, before: Resource, walked: trail.Trail, fetched: Fetched) -> Landed:
+    def _not_modified(self, errand: Errand, before: Resource, walked: trail.Trail, fetched: Fetched) -> Landed | None:
         if errand.validate is None:
             # RFC 9110, 15.4.5: a 304 answers a conditional request; unasked it says nothing.
             error = BrokenMessage("the origin answered 304 to a request without conditions")
@@ -138,8 +163,7 @@ class Updates:
             targeted=targeted,
         )
         if freshened is None:
-            # RFC 9111, 4.3.4: the validator is not the stored one's, so nothing here can be freshened.
-            return await self._attempt(replace(errand, validate=None), before)
+            return None
         now = self._clock.now()
         sighting = sighted(before, walked, Outcome(304, channel=before.channel), now, errand.settings)
         resource = replace(before, failures=Failures(), sighting=sighting)
@@ -154,7 +178,7 @@ class Updates:
 
     def _head(self, errand: Errand, before: Resource, fetched: Fetched) -> Landed:
         """A HEAD's answer is passed on, and tells whether the copy is still good (RFC 9111, 4.3.5)."""
-        answer = self._stored(errand, fetched, Prepared(Content({"identity": b""})))
+        answer = self._stored(errand, fetched, _UNPREPARED)
         resource = before
         selected = variation.choose(before.variants, errand.request.fields, own_agent=errand.own_agent)
         if selected is not None and fetched.response.status == 200:
@@ -186,7 +210,7 @@ class Updates:
         elsewhere = walked.followed > 0 or walked.broken is not None
         if elsewhere and prepared.channel is None and before.channel is None and isinstance(walked.first, Fetched):
             # It leads to no feed, and there is no copy: the redirect itself passes.
-            fetched, prepared = walked.first, Prepared(_content(walked.first.response))
+            fetched, prepared = walked.first, Prepared(_raw(walked.first.response))
         response = fetched.response
         outcome = Outcome(
             response.status,
@@ -345,5 +369,5 @@ class Updates:
         )
 
 
-def _content(response: Response) -> Content:
+def _raw(response: Response) -> Content:
     return Content({response.fields.combined("content-encoding") or "identity": response.body})
