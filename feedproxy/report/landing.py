@@ -46,8 +46,8 @@ def _front(query: str, base: str) -> Response:
         target = read_address(value, base)
     except BadTarget as error:
         return _page(400, base, f"That is no address of a feed that can be fetched: {error}.", value)
-    fields = _fields("text/plain; charset=utf-8", "no-store", 0)
-    return Response(303, fields.with_added("Location", base + uri.gateway_path(target)))
+    answer = _answer(303, "text/plain; charset=utf-8", b"", "no-store", base)
+    return answer.with_fields(answer.fields.with_added("Location", base + uri.gateway_path(target)))
 
 
 def read_address(value: str, base: str) -> str:
@@ -72,17 +72,13 @@ def _page(status: int, base: str, message: str = "", value: str = "") -> Respons
 
 
 def _answer(status: int, media_type: str, body: bytes, cache_control: str, base: str = "") -> Response:
-    fields = _fields(media_type, cache_control, len(body))
-    return Response(status, fields.with_added("Content-Security-Policy", pages.policy(base)), body)
-
-
-def _fields(media_type: str, cache_control: str, length: int) -> Fields:
-    return Fields(
-        [
-            ("Content-Type", media_type),
-            ("Cache-Control", cache_control),
-            ("X-Content-Type-Options", "nosniff"),
-            ("Referrer-Policy", "no-referrer"),
-            ("Content-Length", str(length)),
-        ]
-    )
+    """An answer that is whole: the policy in it tells the desk that it is not a target's and needs no dressing."""
+    lines = [
+        ("Content-Type", media_type),
+        ("Cache-Control", cache_control),
+        ("Content-Security-Policy", pages.policy(base)),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Referrer-Policy", "no-referrer"),
+        ("Content-Length", str(len(body))),
+    ]
+    return Response(status, Fields(lines), body)

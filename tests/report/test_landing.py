@@ -49,6 +49,8 @@ def test_a_pasted_address_leads_to_the_gateways_form_of_it(pasted: str, path: st
 
     assert answer.status == 303
     assert answer.fields.get("location") == BASE + path
+    # Without a policy of its own the answer would be taken for a target's, and its Location for one of theirs.
+    assert answer.fields.get("content-security-policy") is not None
 
 
 @pytest.mark.parametrize(
