@@ -85,9 +85,7 @@ def _expected() -> set[str]:
 
 def test_the_packages_that_are_named_are_the_folders_that_are_there() -> None:
     """setuptools would find them by itself, but would drop the folder that is mapped."""
-    folders = {
-        ".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "feedproxy").rglob("__init__.py")
-    }
+    folders = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "feedproxy").rglob("__init__.py")}
     folders.add("feedproxy.addons")
     named = PROJECT["tool"]["setuptools"]["packages"]
     assert sorted(named) == sorted(folders)
@@ -122,9 +120,7 @@ def test_what_is_installed_answers_on_its_own(installed: Path, tmp_path: Path) -
 
 def test_mitmproxy_can_load_the_installed_product_by_path(installed: Path, tmp_path: Path) -> None:
     script = installed / "feedproxy" / "addons" / "all.py"
-    load = (
-        "import sys; from mitmproxy.addons import script; print(len(script.load_script(sys.argv[1]).addons))"
-    )
+    load = "import sys; from mitmproxy.addons import script; print(len(script.load_script(sys.argv[1]).addons))"
 
     count = _run(sys.executable, "-c", load, script, cwd=tmp_path, env={"PYTHONPATH": str(installed)})
 
