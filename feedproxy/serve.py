@@ -68,6 +68,8 @@ def make_master(plan: Plan, clock: Clock | None = None) -> tuple[master.Master, 
     except exceptions.OptionsError as error:
         raise UsageError(str(error)) from error
     _check(here)
+    if "tcp_timeout" not in values:
+        made.options.update(tcp_timeout=max(75, here.settings.answer_timeout + 30))
     if upstream := here.settings.upstream:
         made.options.update(mode=[_reverse_mode(upstream)], keep_host_header=True)
     return made, here

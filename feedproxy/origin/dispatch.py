@@ -83,10 +83,12 @@ class Dispatch:
         """What the update brought, and whether it was shared with others; None after `answer_timeout`."""
         target = ask.request.target
         key: object = target if ask.shareable else next(self._alone)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + ask.settings.answer_timeout
         for _ in range(2):
             task, joined = self._flights.join(key, lambda: self._for_reader(ask, resource, variant))
             try:
-                landed = await asyncio.wait_for(asyncio.shield(task), ask.settings.answer_timeout)
+                landed = await asyncio.wait_for(asyncio.shield(task), deadline - loop.time())
             except TimeoutError:
                 return None, joined
             if not joined or _may_be_shared(ask, landed):

@@ -148,8 +148,9 @@ class Service:
     def _ask(self, request: Request, visit: Visit, resource: Resource | None) -> Ask:
         settings = self._settings_for(request.target)
         known = resource is not None and resource.channel is not None
-        if known or visit.entrance is Entrance.GATEWAY:
-            self._seen(request, visit)
+        is_new = resource is None or not resource.variants
+        if known or (is_new and visit.entrance is Entrance.GATEWAY):
+            self._seen(request, visit)  # what is known for no feed has no subscribers
         own_agent = known or visit.entrance is not Entrance.PROXY
         keep_range = "range" in request.fields and not (resource is not None and resource.variants)
         upstream = upstream_request(
