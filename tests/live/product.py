@@ -26,6 +26,12 @@ def clean_environment(**more: str) -> dict[str, str]:
     return {**kept, "LC_ALL": "C.UTF-8", **more}
 
 
+def product_environment(home: Path) -> dict[str, str]:
+    """The same for the product, which may have to be found by the path that the tests were found by."""
+    found = os.environ.get("PYTHONPATH")
+    return clean_environment(HOME=str(home), **({"PYTHONPATH": found} if found else {}))
+
+
 class Process:
     """A program under way: its lines as they come, its end by its own pid."""
 
@@ -38,7 +44,7 @@ class Process:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env=environment or clean_environment(HOME=str(folder)),
+            env=environment or product_environment(folder),
             cwd=folder,
             text=True,
         )
@@ -62,6 +68,16 @@ class Process:
             assert line is not None, f"it ended with {self.process.wait(5)}; the log: {self.said}"
             if found := pattern.search(line):
                 return found
+
+    def ended_before(self, pattern: re.Pattern[str], *, deadline: float = 20) -> int | None:
+        """The exit code; None where it said a line like this on standard output and is under way."""
+        try:
+            while (line := self._lines.get(timeout=deadline)) is not None:
+                if pattern.search(line):
+                    return None
+        except queue.Empty:
+            raise AssertionError(f"neither an end nor {pattern.pattern} in time; the log: {self.said}") from None
+        return self.wait()
 
     @property
     def said(self) -> str:

@@ -1,0 +1,378 @@
+"""The process: how it starts, why it does not, how it ends, and what it still knows when it comes back."""
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.live.origin import Asked, Authority, Gate, Handler, Origin, a_feed, until
+from tests.live.product import COMMAND, LISTENS, Feedproxy, Process, Seen, ask, raw
+
+type Start = Callable[..., Feedproxy]
+
+
+class Asking(threading.Thread):
+    """A request under way in a thread of its own."""
+
+    def __init__(self, what: Callable[[], Seen]) -> None:
+        super().__init__(daemon=True)
+        self._what = what
+        self.seen: Seen | None = None
+        self.error: Exception | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.seen = self._what()
+        except Exception as error:
+            self.error = error
+
+    def answer(self) -> Seen:
+        self.join(20)
+        assert self.error is None, self.error
+        assert self.seen is not None, "no answer in time"
+        return self.seen
+
+
+def a_page(text: bytes = b"at last") -> Callable[[Handler, Asked], None]:
+    return lambda handler, _: handler.say(200, text, Content_Type="text/plain")
+
+
+def refuses(address: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(address, timeout=2).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+# -- its end
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_at_sigterm_what_is_under_way_is_answered_and_nobody_new_is_let_in(
+    start: Start, origin: Origin, method: str
+) -> None:
+    proxy, path = start(), f"/slow-{method}"
+    origin.stage(path, gate := Gate(a_page()))
+    slow = Asking(lambda: ask(proxy.gateway(origin.url(path)), method, body=b"x" if method == "POST" else None))
+    origin.wait_for(path)
+
+    proxy.process.terminate()
+    until(lambda: refuses(proxy.address))
+    assert proxy.process.poll() is None
+    gate.open()
+
+    assert (slow.answer().status, slow.answer().body) == (200, b"at last")
+    assert proxy.wait() == 0
+    assert "Traceback" not in proxy.said
+
+
+def test_at_sigterm_an_answer_that_streams_is_streamed_to_its_end(start: Start, origin: Origin) -> None:
+    proxy, halted = start(buffer_max=1_000), threading.Event()
+
+    def large(handler: Handler, _: Asked) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "4000")
+        handler.end_headers()
+        handler.wfile.write(b"a" * 2_000)
+        halted.wait(20)
+        handler.wfile.write(b"b" * 2_000)
+
+    origin.stage("/large", large)
+    with socket.create_connection(proxy.address, timeout=15) as wire:
+        wire.sendall(f"GET /{origin.url('/large')} HTTP/1.1\r\nHost: us\r\nConnection: close\r\n\r\n".encode())
+        received = b""
+        while b"a" * 2_000 not in received:
+            received += wire.recv(65_536)
+        proxy.process.terminate()
+        until(lambda: refuses(proxy.address))
+        halted.set()
+        while piece := wire.recv(65_536):
+            received += piece
+
+    assert received.endswith(b"a" * 2_000 + b"b" * 2_000)
+    assert proxy.wait() == 0
+
+
+def test_what_takes_longer_than_the_drain_is_given_up(start: Start, origin: Origin) -> None:
+    proxy = start(drain_timeout=1)
+    origin.stage("/endless", gate := Gate(a_page()))
+    Asking(lambda: proxy.get(origin.url("/endless")))
+    origin.wait_for("/endless")
+    began = time.monotonic()
+
+    assert proxy.terminate(deadline=10) == 0
+
+    gate.open()
+    assert time.monotonic() - began < 6
+    assert "Traceback" not in proxy.said
+
+
+def test_an_idle_connection_and_an_open_tunnel_do_not_hold_up_the_end(start: Start, origin: Origin) -> None:
+    proxy = start()
+    port = origin.https.server_port
+    with socket.create_connection(proxy.address) as idle, socket.create_connection(proxy.address) as tunnel:
+        tunnel.sendall(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+        assert tunnel.recv(1_000).startswith(b"HTTP/1.1 200")
+        idle.sendall(b"GET / HT")
+        began = time.monotonic()
+
+        assert proxy.terminate() == 0
+
+    assert time.monotonic() - began < 5
+
+
+def test_a_second_sigterm_changes_nothing(start: Start, origin: Origin) -> None:
+    proxy = start()
+    origin.stage("/slow-twice", gate := Gate(a_page()))
+    slow = Asking(lambda: proxy.get(origin.url("/slow-twice")))
+    origin.wait_for("/slow-twice")
+
+    proxy.process.terminate()
+    until(lambda: refuses(proxy.address))
+    proxy.process.terminate()
+    gate.open()
+
+    assert slow.answer().status == 200
+    assert proxy.wait() == 0
+
+
+# -- what it remembers
+
+
+def test_a_stop_and_a_start_lose_nothing(start: Start, origin: Origin, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    origin.publish("/kept.rss", a_feed("kept"), Cache_Control="no-cache")
+    first = start(store=store)
+    before = first.get(origin.url("/kept.rss"), user_agent="Reader/1 (41 subscribers)")
+    assert first.terminate() == 0
+
+    second = start(store=store)
+    after = second.get(origin.url("/kept.rss"), user_agent="Another/1")
+
+    assert after.body == before.body
+    assert after.fields["Via"] == before.fields["Via"]  # the same installation
+    assert "fwd-status=304" in after.cache
+    assert "42 subscribers" in origin.asked("/kept.rss")[-1].agent
+
+
+def test_a_kill_in_the_middle_of_fetches_loses_no_stored_feed(
+    start: Start, made: tuple[Origin, Authority], tmp_path: Path
+) -> None:
+    origin, _ = made
+    store = tmp_path / "store"
+    proxy = start(store=store)
+    held = [f"/held/{number}.rss" for number in range(12)]
+    for path in held:
+        origin.publish(path, a_feed(path))
+        assert proxy.get(origin.url(path)).status == 200
+    gate = Gate(a_page(a_feed("late")))
+    for number in range(4):
+        origin.stage(f"/late/{number}", gate)
+        Asking(lambda number=number: proxy.get(origin.url(f"/late/{number}")))
+        origin.wait_for(f"/late/{number}")
+
+    proxy.kill()
+    gate.open()
+    again = start(store=store)
+
+    for path in held:
+        origin.stage(path, lambda handler, _: handler.connection.close())
+        seen = again.get(origin.url(path))
+        assert seen.status == 200, (path, seen.cache, again.said)
+        assert "hit" in seen.cache
+        assert path.encode() in seen.body
+    assert all(len(origin.asked(path)) == 1 for path in held)
+
+
+def test_a_damaged_store_is_no_error_to_the_reader(start: Start, origin: Origin, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    origin.publish("/damaged.rss", a_feed("well"))
+    first = start(store=store)
+    first.get(origin.url("/damaged.rss"))
+    assert first.terminate() == 0
+    for file in store.rglob("*"):
+        if file.is_file():
+            file.write_bytes(b"\0garbage" * 500)
+
+    second = start(store=store)
+
+    assert second.get(origin.url("/damaged.rss")).status == 200
+    assert second.terminate() == 0
+
+
+# -- why it does not start
+
+
+type Refused = Callable[..., str]
+
+
+@pytest.fixture
+def refused(tmp_path: Path) -> Iterator[Refused]:
+    """What is said where `feedproxy serve` ends with 2 instead of serving."""
+    started: list[Process] = []
+
+    def begin(*arguments: str, store: str = "memory:", admin: str = "127.0.0.1:0") -> str:
+        own = ("--listen", "127.0.0.1:0", "--admin", admin, "--store", store, "--set", f"confdir={tmp_path}/conf")
+        started.append(process := Process([*COMMAND, "serve", *own, *arguments], tmp_path / "refused"))
+        assert process.ended_before(LISTENS) == 2, process.said
+        assert "Traceback" not in process.said
+        complaints = [line for line in process.said.splitlines() if "the admin listener is at" not in line]
+        assert len(complaints) == 1, complaints
+        assert complaints[0].startswith("feedproxy: ")
+        return complaints[0]
+
+    yield begin
+    for each in started:
+        each.kill()
+
+
+def test_a_port_in_use_is_told_in_one_line(refused: Refused) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+
+        said = refused("--listen", address)
+
+    assert said == f"feedproxy: cannot listen on {address}: Address already in use"
+
+
+@pytest.mark.xfail(strict=True, reason="an admin address in use is only logged, and the product serves without it")
+def test_an_admin_port_in_use_is_told_in_one_line(refused: Refused) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        refused(admin=f"127.0.0.1:{taken.getsockname()[1]}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--set", "feed_hint=off"), "did you mean 'feed_hints'?"),
+        (("--set", "allow_ports=x"), "'x' is no port"),
+        (("--set", "trusted_proxies=balancer"), "'balancer' is no address"),
+        (("--set", "ssl_verify_upstream_trusted_ca=/nowhere.pem"), "/nowhere.pem: No such file"),
+        (("--listen", "somewhere"), "expected HOST:PORT"),
+        (("--upstream", "ftp://origin.example"), "upstream: ftp://origin.example"),
+    ],
+)
+def test_a_wrong_option_is_told_in_one_line_with_what_was_meant(
+    refused: Refused, arguments: tuple[str, ...], words: str
+) -> None:
+    assert words in refused(*arguments)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        pytest.param(each, marks=pytest.mark.xfail(strict=True, reason="taken as it is, and found wrong by a reader"))
+        for each in ("gzip_level=77", "public_url=feeds.example", "endpoint_prefix=own")
+    ],
+)
+def test_a_value_that_cannot_work_is_told_at_start(refused: Refused, setting: str) -> None:
+    refused("--set", setting)
+
+
+@pytest.mark.xfail(strict=True, reason="argparse's own words: usage, two lines, no nearest name")
+def test_a_mistyped_flag_is_told_in_one_line_with_what_was_meant(refused: Refused) -> None:
+    assert "--listen" in refused("--lisen", "127.0.0.1:0").partition("--lisen")[2]
+
+
+def test_a_store_that_cannot_be_written_is_told_in_one_line(refused: Refused, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+
+    assert f"{tmp_path}/file/below cannot be used" in refused(store=f"{tmp_path}/file/below")
+    assert "/proc/feedproxy cannot be used" in refused(store="/proc/feedproxy")  # nobody may write there, not even root
+
+
+# -- what it is told
+
+
+def test_a_configuration_with_a_rule_is_obeyed(start: Start, origin: Origin, tmp_path: Path) -> None:
+    config = tmp_path / "feedproxy.yaml"
+    config.write_text(
+        "self_link: 'off'\nfeeds:\n"
+        f"  - match: {origin.url('/ruled/*')}\n    moved_to: https://new.example/feed\n"
+        f"  - match: {origin.url('/gone/*')}\n    gone: true\n"
+    )
+    origin.publish("/free.rss", a_feed("free"))
+    proxy = start("--config", str(config))
+
+    moved, gone, free = (proxy.get(origin.url(path)) for path in ("/ruled/a.rss", "/gone/a.rss", "/free.rss"))
+
+    assert (moved.status, moved.fields["Location"]) == (301, proxy.gateway("https://new.example/feed"))
+    assert gone.status == 410
+    assert free.status == 200
+    assert b"self" not in free.body
+    assert len(origin.asked("/free.rss")) == 1
+
+
+def test_a_mistake_in_the_configuration_is_told_with_its_line(refused: Refused, tmp_path: Path) -> None:
+    config = tmp_path / "feedproxy.yaml"
+    config.write_text("gzip_level: 3\nfeeds:\n  - match: '*.example.org'\n    feed_min_intervall: 60\n")
+
+    assert f"{config}:4: " in (said := refused("--config", str(config)))
+    assert "did you mean 'feed_min_interval'?" in said
+
+
+def test_an_option_on_the_command_line_wins_over_the_file(start: Start, origin: Origin, tmp_path: Path) -> None:
+    config = tmp_path / "feedproxy.yaml"
+    config.write_text("log_format: 'off'\ngzip_level: 0\n")
+    origin.publish("/coded.rss", a_feed(*map(str, range(50))))
+    proxy = start("--config", str(config), log_format="json")
+
+    seen = proxy.get(origin.url("/coded.rss"), accept_encoding="gzip")
+
+    assert "Content-Encoding" not in seen.fields
+    until(lambda: '"gateway"' in proxy.said)
+
+
+def test_every_request_leaves_a_line_without_the_readers_address_or_secrets(start: Start, origin: Origin) -> None:
+    origin.publish("/told.rss?token=abc123&page=2", a_feed("told"))
+    proxy = start()
+
+    proxy.get(origin.url("/told.rss?token=abc123&page=2"), user_agent="Teller/1")
+    line = until(lambda: next((each for each in proxy.said.splitlines() if "Teller/1" in each), ""))
+
+    assert re.search(r"gateway GET \S+/told\.rss\?token=…&page=2 200 \d+ [\d.]+ms \[feedproxy; fwd=uri-miss; ", line), line
+    assert "abc123" not in proxy.said
+
+
+# -- HTTP/1.0 and hostile heads
+
+
+def test_a_client_without_host_is_served_by_http_1_0_at_the_gateway(proxy: Feedproxy, origin: Origin) -> None:
+    origin.publish("/old.rss", a_feed("old"))
+
+    seen = raw(proxy.address, f"GET /{origin.url('/old.rss')} HTTP/1.0\r\n\r\n".encode())
+
+    assert seen.status == 200
+    assert b"<title>old</title>" in seen.body
+    assert "Transfer-Encoding" not in seen.fields
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET /http://a b/ HTTP/1.1\r\nHost: us\r\n\r\n",
+        b"GARBAGE\r\n\r\n",
+        b"GET /%00 HTTP/1.1\r\nHost: us\r\n\r\n",
+        b"GET /http:///nohost HTTP/1.1\r\nHost: us\r\n\r\n",
+        b"GET /http://127.0.0.1:99999/ HTTP/1.1\r\nHost: us\r\n\r\n",
+        b"GET /ftp://127.0.0.1/ HTTP/1.1\r\nHost: us\r\n\r\n",
+        b"GET http:// HTTP/1.1\r\nHost: us\r\n\r\n",
+        b"POST /http://x.invalid/ HTTP/1.1\r\nHost: us\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"0\r\n\r\n",
+    ],
+)
+def test_a_request_that_makes_no_sense_is_an_error_of_the_reader_and_the_proxy_lives_on(
+    proxy: Feedproxy, head: bytes
+) -> None:
+    seen = raw(proxy.address, head)
+
+    assert 400 <= seen.status < 500, (seen.status, seen.body)
+    assert b"Traceback" not in seen.body
+    assert ask(proxy.base + "/").status == 200
