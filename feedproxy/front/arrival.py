@@ -88,9 +88,12 @@ def entrance_of(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int]
 
 def _reverse(flow: http.HTTPFlow, fields: Fields, visit: Visit, settings: Settings, path: str) -> Arrival | Ours:
     if flow.metadata.get(ABSOLUTE_FORM):
-        asked = urlsplit(f"{flow.request.scheme}://{flow.request.data.authority.decode('latin-1')}")
-        named = (asked.netloc, fields.get("host") or "", urlsplit(visit.base).netloc)
-        if asked.netloc.lower() not in {each.lower() for each in named[1:]}:
+        # RFC 9112, 3.2.2: Host says nothing beside an absolute-form, so it cannot vouch for it.
+        asked = flow.request.data.authority.decode("latin-1").lower()
+        address, port, *_ = flow.client_conn.sockname
+        known = {f"{f'[{address}]' if ':' in address else address}:{port}", f"localhost:{port}"}
+        known |= {urlsplit(each).netloc.lower() for each in (settings.upstream, settings.public_url) if each}
+        if asked not in known:
             raise BadTarget("this proxy stands in front of one origin, and is open to no other")
     if not path.startswith("/"):
         raise BadTarget("the request target is no path")
