@@ -75,6 +75,10 @@ class Origin:
         else:
             self.broken = answer or Unreachable("no route")
 
+    def speak(self, answer: Callable[[Request], Response]) -> None:
+        """From now on every answer depends on the request."""
+        self.broken = answer
+
     def recover(self) -> None:
         """All is well again."""
         self.broken = None

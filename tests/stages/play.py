@@ -254,8 +254,9 @@ class Proxy:
         return self.stage.service
 
     def rule(self, path: str, **overrides: Any) -> None:
-        """One more rule of `feeds:`, for this path of the origin."""
-        self._rules.append(Rule(TargetPattern(self.stage.origin.url(path)), overrides))
+        """One more rule of `feeds:`, for this path of the origin, or for a whole address."""
+        pattern = self.stage.origin.url(path) if path.startswith("/") else path
+        self._rules.append(Rule(TargetPattern(pattern), overrides))
         self.stage.use_rules(Rules(self._rules))
 
     async def get(self, path: str, **fields: Any) -> Seen:

@@ -1,0 +1,404 @@
+"""Three ways in, one copy: "I do not care how my reader gets here, as long as it gets its feed"."""
+
+import asyncio
+
+import pytest
+
+from feedproxy.http.message import Fields, Response
+from feedproxy.origin.entrance import Entrance
+from tests.stages.origin import a_feed
+from tests.stages.play import UPSTREAM, Seen
+
+LOOPBACK = "127.0.0.1"
+"""Where every reader of the whole proxy is."""
+HTML = {"accept": "text/html"}
+
+
+def is_sandboxed(seen: Seen) -> bool:
+    policy = seen.fields.get("content-security-policy") or ""
+    return "sandbox" in policy and seen.fields.get("x-content-type-options") == "nosniff"
+
+
+# -- the gateway's grammar
+
+
+async def test_everything_behind_the_first_slash_is_the_target_query_included(door):
+    proxy, origin, _ = await door()
+    origin.publish("/feed?format=rss&from=http://other.example/?a=b", a_feed("all of it"))
+
+    seen = await proxy.ask("/" + origin.url("/feed?format=rss&from=http://other.example/?a=b"))
+
+    assert b"all of it" in seen.expect(200).body
+    assert origin.log[-1].target == origin.url("/feed?format=rss&from=http://other.example/?a=b")
+
+
+async def test_a_client_that_folds_slashes_gets_the_same_copy(door):
+    proxy, origin, _ = await door()
+    origin.publish("/feed.rss", a_feed())
+    await proxy.ask("/" + origin.url("/feed.rss"))
+
+    (await proxy.ask("/" + origin.url("/feed.rss").replace("://", ":/"))).expect(200, cache="hit")
+
+
+@pytest.mark.parametrize(
+    "line", ["/origin.example/feed.rss", "/ftp://origin.example/feed", "/file:///etc/passwd", "/feed", "//x/y"]
+)
+async def test_an_address_without_http_is_404_with_a_page_that_explains(door, line):
+    proxy, origin, _ = await door()
+
+    seen = (await proxy.ask(line, **HTML)).expect(404, cache="detail=not-found")
+
+    assert seen.fields.get("content-type") == "text/html; charset=utf-8"
+    assert b"https://" in seen.body
+    assert origin.requests == 0
+
+
+async def test_user_information_in_a_target_is_refused(door):
+    proxy, origin, _ = await door()
+    origin.publish("/feed.rss", a_feed())
+
+    for_somebody = origin.url("/feed.rss").replace("://", "://name:secret@")
+
+    (await proxy.ask("/" + for_somebody)).expect(400, cache="detail=bad-target")
+    assert origin.requests == 0
+
+
+@pytest.mark.parametrize("spelling", ["http://feeds.example:80/a", "HTTP://Feeds.Example/a", "http:/feeds.example:/a"])
+async def test_default_ports_and_capitals_make_no_other_target(door, spelling):
+    proxy, _, _ = await door()
+    proxy.rule("http://feeds.example/a", gone=True)
+
+    (await proxy.ask("/" + spelling)).expect(410, cache="detail=gone")
+
+
+@pytest.mark.parametrize("spelling", ["/%66eed.rss", "/feed%2Erss", "/./feed.rss", "/a/../feed.rss", "/feed.rss#x"])
+async def test_many_spellings_of_a_target_are_one_copy(door, spelling):
+    proxy, origin, _ = await door()
+    origin.publish("/feed.rss", a_feed())
+    await proxy.ask("/" + origin.url("/feed.rss"))
+
+    if "#" in spelling:  # no client sends a fragment, but some write one
+        spelling = spelling.partition("#")[0]
+    (await proxy.ask("/" + origin.url(spelling))).expect(200, cache="hit")
+
+    assert origin.requests == 1
+
+
+async def test_encoded_characters_that_mean_something_stay_encoded(door):
+    proxy, origin, _ = await door()
+    origin.publish("/a%2Fb?c=%26d", a_feed())
+
+    (await proxy.ask("/" + origin.url("/a%2fb?c=%26d"))).expect(200)
+
+    assert origin.log[-1].target == origin.url("/a%2Fb?c=%26d")
+
+
+# -- one service behind them all
+
+
+async def test_gateway_and_explicit_proxy_share_one_copy(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/feed.rss", a_feed())
+    await proxy.send("GET", "/feed.rss", entrance=Entrance.GATEWAY)
+
+    (await proxy.send("GET", "/feed.rss", entrance=Entrance.PROXY)).expect(200, cache="hit")
+    assert origin.requests == 1
+
+
+async def test_a_copy_that_came_by_the_explicit_proxy_serves_the_gateway(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/feed.rss", a_feed())
+    await proxy.send("GET", "/feed.rss", entrance=Entrance.PROXY, user_agent="reader/1")
+
+    (await proxy.send("GET", "/feed.rss", entrance=Entrance.GATEWAY)).expect(200, cache="hit")
+    assert origin.requests == 1
+
+
+async def test_the_reverse_entrance_keeps_its_copies_under_the_same_names(stage):
+    proxy, origin, _ = await stage(upstream=UPSTREAM)
+    origin.publish("/feed.rss", a_feed())
+
+    (await proxy.get("/feed.rss")).expect(200, cache="stored")
+
+    assert proxy.service.store.get(origin.url("/feed.rss")) is not None
+
+
+# -- the gateway is one web origin for the whole web
+
+
+async def test_every_answer_of_the_gateway_is_sandboxed(door):
+    proxy, origin, clock = await door()
+    origin.publish("/feed.rss", a_feed(), etag='"one"')
+    origin.publish("/page", b"<html></html>", content_type="text/html", cache_control="max-age=9")
+    origin.publish("/away", b"", status=302, location="/page")
+    origin.methods["POST"] = lambda _: Response(200, Fields([("Content-Type", "text/html")]), b"<script>")
+    gateway = "/" + origin.url("/feed.rss")
+
+    answers = {
+        "200": await proxy.ask(gateway),
+        "304": await proxy.ask(gateway, if_none_match='"one"'),
+        "412": await proxy.ask(gateway, if_match='"another"'),
+        "206": await proxy.ask(gateway, range="bytes=0-3"),
+        "416": await proxy.ask(gateway, range="bytes=9999999-"),
+        "404 of the origin": await proxy.ask("/" + origin.url("/nothing")),
+        "302": await proxy.ask("/" + origin.url("/away")),
+        "a page": await proxy.ask("/" + origin.url("/page")),
+        "HEAD": await proxy.ask(gateway, method="HEAD"),
+        "504": await proxy.ask("/" + origin.url("/x"), cache_control="only-if-cached"),
+        "no scheme": await proxy.ask("/nothing", **HTML),
+        "bad target": await proxy.ask("/http://a@b/"),
+        "no endpoint": await proxy.ask("/-/nothing"),
+        "POST": await proxy.ask("/" + origin.url("/form"), method="POST"),
+    }
+    proxy.rule("/feed.rss", moved_to=origin.url("/new.rss"))
+    answers["301"] = await proxy.ask(gateway)
+    proxy.rule("/feed.rss", moved_to="", gone=True)
+    answers["410"] = await proxy.ask(gateway)
+    origin.break_down()
+    answers["502"] = await proxy.ask("/" + origin.url("/unreachable"), **HTML)
+
+    assert not [(name, seen.status) for name, seen in answers.items() if not is_sandboxed(seen)]
+    for name in ("200", "304", "412", "206", "416", "504", "301", "410", "502"):
+        assert answers[name].status == int(name)
+
+
+async def test_cookies_do_not_pass_the_gateway_in_either_direction(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/feed.rss", a_feed(), set_cookie="session=1")
+
+    seen = await proxy.get("/feed.rss", cookie="session=1")
+
+    assert "set-cookie" not in seen.fields
+    assert "cookie" not in origin.heard
+    seen.expect(200, cache="stored")
+
+
+async def test_cookies_and_referrers_do_not_pass_the_gateway_with_a_form_either(door):
+    proxy, origin, _ = await door()
+    origin.methods["POST"] = lambda _: Response(200, Fields([("Set-Cookie", "a=b")]), b"done")
+
+    seen = await proxy.send("POST", "/form", body=b"x=1", cookie="session=1", referer="http://proxy.example/http://x/")
+
+    seen.expect(200, cache="fwd=method", body=b"done")
+    assert "set-cookie" not in seen.fields
+    assert not [name for name in ("cookie", "referer", "origin") if name in origin.heard]
+
+
+async def test_the_explicit_proxy_hands_a_cookie_to_the_one_who_caused_it_only(stage):
+    proxy, origin, _ = await stage()
+    proxy.entrance = Entrance.PROXY
+    origin.publish("/feed.rss", a_feed(), set_cookie="session=1", cache_control="max-age=600")
+
+    first = await proxy.get("/feed.rss")
+    second = (await proxy.get("/feed.rss")).expect(200, cache="hit")
+
+    assert first.fields.get("set-cookie") == "session=1"
+    assert "set-cookie" not in second.fields
+
+
+async def test_who_waits_for_anothers_request_gets_no_cookie_of_his(stage):
+    proxy, origin, _ = await stage()
+    proxy.entrance = Entrance.PROXY
+    origin.publish("/feed.rss", a_feed(), set_cookie="session=1", cache_control="max-age=600")
+    origin.gate = asyncio.Event()
+
+    readers = [asyncio.ensure_future(proxy.get("/feed.rss")) for _ in range(5)]
+    await origin.asked()
+    for _ in range(200):  # all of them have to be here before the origin answers
+        await asyncio.sleep(0)
+    origin.gate.set()
+    seen = await asyncio.gather(*readers)
+
+    with_cookie = [each for each in seen if "set-cookie" in each.fields]
+    assert len(with_cookie) == origin.requests
+
+
+async def test_the_explicit_proxy_passes_a_readers_cookie_and_keeps_that_answer_to_him(stage):
+    proxy, origin, _ = await stage()
+    proxy.entrance = Entrance.PROXY
+    origin.speak(lambda request: Response(200, Fields(), (request.fields.get("cookie") or "nobody").encode()))
+
+    (await proxy.get("/page", cookie="me=1")).expect(200, body=b"me=1")
+    (await proxy.get("/page")).expect(200, body=b"nobody")
+
+
+async def test_no_origin_learns_through_the_gateway_what_was_read_before(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/feed.rss", a_feed())
+
+    await proxy.get("/feed.rss", referer="http://proxy.example/http://secret.example/", x_forwarded_for="203.0.113.9")
+
+    assert "referer" not in origin.heard
+    assert "x-forwarded-for" not in origin.heard
+
+
+# -- Location stays inside
+
+
+async def test_location_stays_inside_the_gateway(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/page", b"", status=302, location="/other?x=1")
+    origin.publish("/other?x=1", b"<html></html>", content_type="text/html")
+
+    assert (await proxy.get("/page")).expect(302).location == f"{proxy.stage.name}/{origin.url('/other?x=1')}"
+
+
+async def test_location_passes_the_explicit_proxy_as_it_is(stage):
+    proxy, origin, _ = await stage()
+    proxy.entrance = Entrance.PROXY
+    origin.publish("/page", b"", status=302, location="/other")
+    origin.publish("/other", b"<html></html>", content_type="text/html")
+
+    assert (await proxy.get("/page")).expect(302).location == "/other"
+
+
+async def test_our_own_301_stays_inside_its_entrance(stage):
+    proxy, origin, _ = await stage()
+    new = origin.url("/new.rss")
+    proxy.rule("/old.rss", moved_to=new)
+
+    by_gateway = await proxy.send("GET", "/old.rss", entrance=Entrance.GATEWAY)
+    by_proxy = await proxy.send("GET", "/old.rss", entrance=Entrance.PROXY)
+
+    assert by_gateway.expect(301).location == f"{proxy.stage.name}/{new}"
+    assert by_proxy.expect(301).location == new
+
+
+async def test_location_of_a_form_stays_inside_the_gateway(door):
+    proxy, origin, _ = await door()
+    origin.methods["POST"] = lambda _: Response(303, Fields([("Location", "/done")]))
+
+    assert (await proxy.send("POST", "/form")).expect(303).location == f"{proxy.stage.name}/{origin.url('/done')}"
+
+
+# -- what is ours
+
+
+async def test_unknown_endpoints_of_ours_are_404_and_never_forwarded(door):
+    proxy, origin, _ = await door()
+
+    (await proxy.ask("/-/nothing")).expect(404, cache="detail=not-found")
+    (await proxy.ask("/-/nothing", method="POST")).expect(404)
+
+    assert origin.requests == 0
+
+
+async def test_an_absolute_form_with_our_prefix_is_somebody_elses(door):
+    proxy, origin, _ = await door()
+    origin.publish("/-/x", b"theirs", content_type="text/plain")
+
+    (await proxy.ask(origin.url("/-/x"))).expect(200, body=b"theirs")
+
+
+async def test_in_reverse_the_endpoints_are_ours_and_not_the_upstreams(door):
+    proxy, origin, _ = await door(upstream=UPSTREAM)
+    origin.publish("/-/x", b"theirs", content_type="text/plain")
+
+    (await proxy.ask("/-/x")).expect(404)
+
+    assert origin.requests == 0
+
+
+# -- reverse
+
+
+async def test_in_reverse_location_and_self_link_name_the_public_host(stage):
+    proxy, origin, _ = await stage(upstream=UPSTREAM, public_url="https://feeds.example/")
+    origin.publish("/feed.rss", a_feed())
+    origin.publish("/page", b"", status=302, location=origin.url("/other"))
+    origin.publish("/other", b"<html></html>", content_type="text/html")
+    origin.publish("/out", b"", status=302, location="https://elsewhere.example/x")
+
+    assert b'href="https://feeds.example/feed.rss"' in (await proxy.get("/feed.rss")).expect(200).body
+    assert (await proxy.get("/page")).expect(302).location == "https://feeds.example/other"
+    assert (await proxy.get("/out")).location == "https://elsewhere.example/x"
+
+
+async def test_in_reverse_our_own_301_names_the_public_host(stage):
+    proxy, origin, _ = await stage(upstream=UPSTREAM, public_url="https://feeds.example/")
+    proxy.rule("/old.rss", moved_to=origin.url("/new.rss"))
+
+    assert (await proxy.get("/old.rss")).expect(301).location == "https://feeds.example/new.rss"
+
+
+async def test_in_reverse_the_upstream_hears_its_own_name(door):
+    proxy, origin, _ = await door(upstream=UPSTREAM)
+    origin.publish("/feed.rss", a_feed())
+    origin.methods["POST"] = lambda _: Response(200, Fields(), b"done")
+    its_name = origin.base.removeprefix("http://")
+
+    await proxy.ask("/feed.rss", host="feeds.example")
+    assert origin.heard.get("host") in (None, its_name)  # None: the client writes it, and there is none on that stage
+
+    (await proxy.ask("/form", method="POST", host="feeds.example")).expect(200)
+    assert origin.heard.get("host") == its_name
+
+
+async def test_in_reverse_another_host_is_refused(door):
+    proxy, origin, _ = await door(upstream=UPSTREAM)
+
+    (await proxy.ask("http://elsewhere.example/feed.rss")).expect(400, cache="detail=bad-target")
+    assert origin.requests == 0
+
+
+async def test_in_reverse_cookies_pass_as_to_any_origin(stage):
+    proxy, origin, _ = await stage(upstream=UPSTREAM)
+    origin.publish("/page", b"<html></html>", content_type="text/html", set_cookie="a=b")
+
+    seen = await proxy.get("/page", cookie="c=d")
+
+    assert seen.fields.get("set-cookie") == "a=b"
+    assert origin.heard.get("cookie") == "c=d"
+    assert "content-security-policy" not in seen.fields
+
+
+# -- who stands in front of us
+
+
+@pytest.mark.parametrize(("trusted", "readers"), [((), 1), ((LOOPBACK,), 3)])
+async def test_x_forwarded_for_is_believed_from_trusted_proxies_only(door, trusted, readers):
+    proxy, origin, clock = await door(trusted_proxies=trusted)
+    origin.publish("/feed.rss", a_feed())
+
+    for address in ("203.0.113.1", "203.0.113.2", "203.0.113.3, 127.0.0.1"):
+        await proxy.send("GET", "/feed.rss", address=LOOPBACK, x_forwarded_for=address, user_agent="reader/1")
+
+    assert proxy.service.counts.view(origin.url("/feed.rss"), clock.now()).direct == readers
+
+
+@pytest.mark.parametrize("how", ["x-forwarded", "forwarded"])
+async def test_the_public_address_is_taken_from_trusted_proxies_only(door, how):
+    proxy, origin, _ = await door(trusted_proxies=(LOOPBACK,))
+    proxy.rule("/old.rss", moved_to=origin.url("/new.rss"))
+    said = {"x_forwarded_proto": "https", "x_forwarded_host": "cdn.example"}
+    if how == "forwarded":
+        said = {"forwarded": "for=203.0.113.1;proto=https;host=cdn.example"}
+
+    told = await proxy.send("GET", "/old.rss", address=LOOPBACK, **said)
+
+    assert told.expect(301).location == f"https://cdn.example/{origin.url('/new.rss')}"
+
+
+async def test_a_stranger_cannot_choose_where_our_redirects_lead(door):
+    proxy, origin, _ = await door()
+    proxy.rule("/old.rss", moved_to=origin.url("/new.rss"))
+
+    told = await proxy.get("/old.rss", x_forwarded_host="evil.example", x_forwarded_proto="https")
+
+    assert told.expect(301).location == f"{proxy.stage.name}/{origin.url('/new.rss')}"
+
+
+async def test_a_request_that_has_passed_here_before_is_a_loop(stage):
+    proxy, origin, _ = await stage()
+
+    (await proxy.get("/feed.rss", via=f"1.1 {proxy.service.pseudonym}")).expect(508, cache="detail=loop")
+
+    assert origin.requests == 0
+
+
+async def test_in_reverse_the_names_of_its_own_are_answered_in_absolute_form(door):
+    proxy, origin, _ = await door(upstream=UPSTREAM, public_url="http://feeds.example/")
+    origin.publish("/feed.rss", a_feed())
+
+    for name in ("http://feeds.example", origin.base):
+        (await proxy.ask(f"{name}/feed.rss")).expect(200)
