@@ -12,7 +12,9 @@ from datetime import UTC, datetime
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.channel import Period, Schedule
 
-_NUMBER = re.compile(r"\+?([0-9]{1,18})(?:\.[0-9]*)?")
+_NUMBER = re.compile(r"\+?([0-9]{1,1000})(?:\.[0-9]*)?")
+_LARGEST = 10**18
+"""A larger number is a number all the same; which one makes no difference behind any cap."""
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC).timestamp()
 _LATEST = datetime(2200, 1, 1, tzinfo=UTC).timestamp()
@@ -140,7 +142,7 @@ def _interval(value: Seconds | None, notes: list[str]) -> Seconds | None:
 
 def _number(value: str) -> int | None:
     found = _NUMBER.fullmatch(value.strip())
-    return int(found[1]) if found else None
+    return min(int(found[1]), _LARGEST) if found else None
 
 
 def _shown(value: str) -> str:

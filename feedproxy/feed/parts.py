@@ -45,11 +45,11 @@ def schedule(channel: Element, core: str) -> Schedule:
     for namespace, local, element in children(channel):
         key = local.lower()
         if namespace == SY:
-            update.setdefault(key, []).append(text_of(element))
+            update.setdefault(key, []).append(_value(element))
         elif namespace != core:
             continue
         elif key == "ttl":
-            own.setdefault(key, []).append(text_of(element))
+            own.setdefault(key, []).append(_value(element))
         elif key == "skiphours" and not hours:
             hours = _listed(element, "hour")
         elif key == "skipdays" and not days:
@@ -65,7 +65,12 @@ def schedule(channel: Element, core: str) -> Schedule:
 
 
 def _listed(element: Element, wanted: str) -> list[str]:
-    return [text_of(child) for _, local, child in children(element) if local.lower() == wanted]
+    return [_value(child) for _, local, child in children(element) if local.lower() == wanted]
+
+
+def _value(element: Element) -> str:
+    """The text of a hint: a number or a word. With elements in it it is neither, whatever they are."""
+    return text_of(element) if next(element.iterchildren("*"), None) is None else ""
 
 
 def _href(link: Element) -> str:

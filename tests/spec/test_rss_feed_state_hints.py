@@ -253,7 +253,7 @@ def test_a_ttl_counts_from_when_the_copy_was_got_and_not_from_now() -> None:
     assert held(schedule, "2026-11-17T08:00", now="2026-11-17T09:59") == held(schedule, "2026-11-17T08:00")
 
 
-@pytest.mark.parametrize("wrong", ["0", "-60", "never", "", "1e3", "0.5", "<b/>"])
+@pytest.mark.parametrize("wrong", ["0", "-60", "never", "", "1e3", "0.5", "<b/>", "<b>60</b>"])
 def test_a_ttl_that_is_no_number_above_0_is_ignored_and_noted(wrong: str) -> None:
     schedule = schedule_of(f"<ttl>{wrong}</ttl>")
 
@@ -274,7 +274,7 @@ def test_of_two_ttls_the_first_that_makes_sense_counts() -> None:
     assert len(schedule.notes) == 2
 
 
-@pytest.mark.parametrize("minutes", [1441, 100_000, 10**17])
+@pytest.mark.parametrize("minutes", [1441, 100_000, 10**17, 10**18, 10**40])
 def test_a_hint_reaches_no_further_than_its_cap(minutes: int) -> None:
     found = held(schedule_of(f"<ttl>{minutes}</ttl>"), "2026-11-17T08:00")
 
