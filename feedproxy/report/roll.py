@@ -86,23 +86,22 @@ class Clerk:
     async def count(self, service: Service) -> int:
         """How many targets are held, feeds or not, now or a moment ago."""
         if time.monotonic() >= self._count_until:
-            began, self._count = time.monotonic(), 0
-            async for _ in unhurried(service.store.targets()):
-                self._count += 1
+            began = time.monotonic()
+            self._count = sum([1 async for _ in unhurried(service.store.targets())])
             self._count_until = time.monotonic() + max(1.0, REUSED * (time.monotonic() - began))
         return self._count
 
     async def _catch_up(self, service: Service) -> None:
         touched, self._touched = self._touched, set()
-        before, self._held, feeds = self._held, {}, 0
+        before, held, ids = self._held, dict[str, Resource | None](), dict[str, str]()
         async for target in unhurried(service.store.targets()):
-            if len(self._held) >= TARGETS_MAX or feeds >= FEEDS_MAX:
+            if len(held) >= TARGETS_MAX or len(ids) >= FEEDS_MAX:
                 break
             known = target in before and target not in touched
-            resource = before[target] if known else _light(service.store.get(target))
-            self._held[target] = resource
-            feeds += resource is not None
-        self._ids = {feed_id(target): target for target, resource in self._held.items() if resource is not None}
+            resource = held[target] = before[target] if known else _light(service.store.get(target))
+            if resource is not None:
+                ids[feed_id(target)] = target
+        self._held, self._ids = held, ids
 
     async def _rows(self, service: Service, settings_for: SettingsFor, now: Instant) -> AsyncIterator[View]:
         async for resource in unhurried(list(self._held.values())):
