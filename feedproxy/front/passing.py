@@ -15,6 +15,7 @@ from feedproxy.cache.status import CacheStatus, append
 from feedproxy.errors import Forbidden
 from feedproxy.front.arrival import Arrival, fields_of, headers_of
 from feedproxy.http import uri
+from feedproxy.http.field import split_list
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.net.address import AddressPolicy
 from feedproxy.origin.entrance import Entrance, dress
@@ -109,8 +110,10 @@ def answer(flow: http.HTTPFlow, arrival: Arrival, status: CacheStatus, settings:
     fields = fields.end_to_end().without(*FRAMING, "alt-svc")
     fields = dress(fields, arrival.visit, target=arrival.request.target, upstream=settings.upstream)
     fields = append(with_via(fields, via), status)
-    if not framing:
-        # The end of the connection is the end of the content (RFC 9112, 6.3).
+    closes = "close" in split_list((arrival.request.fields.combined("connection") or "").lower())
+    if not framing or closes:
+        # The end of the connection is the end of the content (RFC 9112, 6.3), or what the reader asked for (9.6):
+        # upstream it does not go, so that mitmproxy has forgotten it.
         fields = fields.with_field("Connection", "close")
     flow.response.headers = headers_of(Fields((*fields, *framing)))
     flow.response.http_version = "HTTP/1.1"
