@@ -1,0 +1,144 @@
+"""Reckon the examples of docs/explanation/freshness.md by the code itself, and write them into the page.
+
+    python scripts/freshness_examples.py
+
+tests/test_docs.py compares: a page that tells what the code does must not stay behind it.
+"""
+
+import re
+import sys
+from calendar import timegm
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from time import strptime
+
+from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.clock import Instant
+from feedproxy.feed import read
+from feedproxy.http.date import format_http_date
+from feedproxy.http.message import Fields
+from feedproxy.origin.assess import assess
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Resource
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "freshness.md"
+BLOCK = re.compile(r"(?<=<!-- reckoned by scripts/freshness_examples.py -->\n).*?(?=<!-- end -->)", re.DOTALL)
+
+RSS = '<rss version="2.0" xmlns:sy="http://purl.org/rss/1.0/modules/syndication/"><channel>{}</channel></rss>'
+
+
+def at(text: str) -> Instant:
+    """`9 Jan 23:30` of 2026, in GMT, as an instant."""
+    return timegm(strptime(f"{text} 2026", "%d %b %H:%M %Y"))
+
+
+@dataclass(frozen=True)
+class Example:
+    """A feed as it was fetched, and the moment at which somebody asks."""
+
+    says: str
+    fetched: str
+    now: str
+    http: str = ""
+    hints: str = ""
+    changes: tuple[str, ...] = ()
+
+    def words(self) -> str:
+        """What the code says of it."""
+        fetched, body = at(self.fetched), RSS.format(self.hints).encode()
+        lines = [("Date", format_http_date(fetched))]
+        if self.http:
+            name, _, value = self.http.partition(": ")
+            lines.append((name, value))
+        stored = StoredResponse(
+            target="https://example.com/feed.xml",
+            status=200,
+            fields=Fields(lines),
+            content=Content({"identity": body}, feed=True),
+            request_time=fetched,
+            response_time=fetched,
+        )
+        changes = tuple(at(each) for each in self.changes)
+        channel = read.read(body, "application/rss+xml")
+        resource = Resource(stored.target, (stored,), channel, changes, fetched)
+        return assess(resource, stored, Settings(), at(self.now)).words
+
+
+def skipped(element: str, child: str, values: Iterator[object] | list[str]) -> str:
+    """skipHours or skipDays."""
+    return f"<{element}>{''.join(f'<{child}>{value}</{child}>' for value in values)}</{element}>"
+
+
+NIGHT = skipped("skipHours", "hour", iter(range(7)))
+WEEKEND = skipped("skipDays", "day", ["Saturday", "Sunday"])
+SUNDAY = "Last-Modified: Sun, 04 Jan 2026 00:00:00 GMT"
+
+EXAMPLES = (
+    Example("`max-age=600`, no hints; 5 minutes later", "5 Jan 12:00", "5 Jan 12:05", "Cache-Control: max-age=600"),
+    Example("the same, 12 minutes later", "5 Jan 12:00", "5 Jan 12:12", "Cache-Control: max-age=600"),
+    Example("`ttl` of 60, HTTP says nothing; 25 minutes later", "5 Jan 12:00", "5 Jan 12:25", hints="<ttl>60</ttl>"),
+    Example(
+        "`max-age=600` and `ttl` of 60; 25 minutes later",
+        "5 Jan 12:00",
+        "5 Jan 12:25",
+        "Cache-Control: max-age=600",
+        "<ttl>60</ttl>",
+    ),
+    Example(
+        "the same with `must-revalidate`",
+        "5 Jan 12:00",
+        "5 Jan 12:25",
+        "Cache-Control: max-age=600, must-revalidate",
+        "<ttl>60</ttl>",
+    ),
+    Example("`ttl` of 43200 (a month)", "5 Jan 12:00", "5 Jan 12:25", hints="<ttl>43200</ttl>"),
+    Example(
+        "`sy:updatePeriod` hourly, `sy:updateFrequency` 2, no `sy:updateBase`",
+        "5 Jan 12:00",
+        "5 Jan 12:10",
+        hints="<sy:updatePeriod>hourly</sy:updatePeriod><sy:updateFrequency>2</sy:updateFrequency>",
+    ),
+    Example(
+        "`max-age=600`, `skipHours` 0 to 6; fetched at 23:58, asked for at 03:00",
+        "5 Jan 23:58",
+        "6 Jan 03:00",
+        "Cache-Control: max-age=600",
+        NIGHT,
+    ),
+    Example(
+        "`ttl` of 60, `skipDays` Saturday and Sunday; fetched on Friday at 23:30, asked for on Sunday at noon",
+        "9 Jan 23:30",
+        "11 Jan 12:00",
+        hints=f"<ttl>60</ttl>{WEEKEND}",
+    ),
+    Example(
+        "nothing said; the feed was seen to change at 8:00 each day",
+        "8 Jan 9:00",
+        "8 Jan 9:30",
+        changes=("5 Jan 8:00", "6 Jan 8:00", "7 Jan 8:00", "8 Jan 8:00"),
+    ),
+    Example("nothing said but a Last-Modified of two days ago", "6 Jan 0:00", "6 Jan 0:30", SUNDAY),
+    Example("nothing said at all", "5 Jan 12:00", "5 Jan 12:10"),
+)
+
+
+def table() -> str:
+    """The examples as a Markdown table."""
+    rows = [f"| {each.says} | {each.words()} |\n" for each in EXAMPLES]
+    return "".join(["| the feed | what the code says |\n", "|---|---|\n", *rows])
+
+
+def page(text: str) -> str:
+    """The page with its table reckoned anew."""
+    return BLOCK.sub(lambda _: table(), text)
+
+
+def main() -> int:
+    """Write it."""
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
