@@ -203,6 +203,8 @@ class Service:
         now = self._clock.now()
         match self._dispatch.permission(resource, ask.request.target, ask.settings):
             case planner.Wait(until, detail, words):
+                if ending := self._ending(ask, resource, now, CacheStatus(hit=True)):
+                    return ending  # due for another look, which nobody may take now
                 if resource and variant and freshness and self._may_stand_in(ask, resource, variant, freshness):
                     return self._hit(ask, variant, freshness, None if freshness.fresh(now) else detail, words)
                 if detail in (Detail.RETRY_AFTER, Detail.BACK_OFF):

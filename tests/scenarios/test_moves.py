@@ -90,6 +90,21 @@ async def test_an_xml_document_that_says_gone_is_410_at_once(stage):
     assert origin.requests == 1
 
 
+async def test_after_a_410_the_next_reader_is_told_the_same_while_the_origin_is_left_in_peace(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
+    await proxy.get("/feed.rss")
+    origin.publish("/feed.rss", b"", status=410, validators=False)
+    clock.advance(minutes=10)
+    (await proxy.get("/feed.rss")).expect(410)
+    asked = origin.requests
+
+    for _ in range(3):
+        clock.advance(10)
+        (await proxy.get("/feed.rss")).expect(410, cache="detail=gone")
+    assert origin.requests == asked
+
+
 async def test_410_passes_at_once_and_is_remembered_when_seen_again(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
