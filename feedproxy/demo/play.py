@@ -45,7 +45,8 @@ class Seen:
     statuses: Counter[int] = field(default_factory=Counter)
     received: int = 0
     """Bytes of all answers, heads included."""
-    slowest: Seconds = 0.0
+    took: list[Seconds] = field(default_factory=list)
+    """Every answer, of the machine's own time."""
     behind: list[Seconds] = field(default_factory=list)
     """For every answer after which the reader missed an item: since when it had been published."""
     foreign: int = 0
@@ -190,7 +191,7 @@ async def _lane(subscriptions: Sequence[Subscription], lane: int, at: Instant, a
     for each in subscriptions:
         began = time.perf_counter()
         received = await ask(each, lane)
-        seen.slowest = max(seen.slowest, time.perf_counter() - began)
+        seen.took.append(time.perf_counter() - began)
         seen.statuses[received.status] += 1
         seen.received += received.size
         each.remember(received)

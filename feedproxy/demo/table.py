@@ -30,7 +30,10 @@ class Figures:
     """… and since when it was out."""
     failed: int
     """Answers that were neither 200 nor 304, or whose bytes were never published."""
+    usual: Seconds
+    """The median of the time that an answer took, on this machine …"""
     slowest: Seconds
+    """… and the most."""
 
 
 def figures(result: Result) -> Figures:
@@ -49,7 +52,8 @@ def figures(result: Result) -> Figures:
         behind_median=median(seen.behind) if seen.behind else 0.0,
         behind_most=max(seen.behind, default=0.0),
         failed=seen.statuses.total() - good + seen.foreign,
-        slowest=seen.slowest,
+        usual=median(seen.took),
+        slowest=max(seen.took),
     )
 
 
@@ -85,7 +89,7 @@ def as_text(demo: Demo) -> str:
         row("  polls that missed a new item", lambda its: share(its.behind, demo.polls)),
         row("    out since (median, at most)", _since),
         row("  answers that failed", lambda its: f"{its.failed:,}"),
-        row("slowest answer on this machine", lambda its: f"{its.slowest * 1000:.1f} ms"),
+        row("answers took (median, slowest)", lambda its: f"{its.usual * 1000:.1f}, {its.slowest * 1000:.1f} ms"),
         "",
         f"Straight, the origins saw {_counted(len(_agents(demo.without)), 'User-Agent')}. "
         "Through feedproxy, each saw at last:",
@@ -128,6 +132,7 @@ def _result(result: Result) -> dict[str, Any]:
             "out_since_median": round(its.behind_median, 3),
             "out_since_at_most": round(its.behind_most, 3),
             "failed": its.failed,
+            "usual": round(its.usual, 6),
             "slowest": round(its.slowest, 6),
         },
         "feeds": {
