@@ -96,6 +96,7 @@ class Answers:
         return self._page(
             request,
             "status.html",
+            as_of=roll.at,
             status=view,
             troubled=troubled[:ATTENTION_MAX],
             more_troubled=max(0, len(troubled) - ATTENTION_MAX),
@@ -125,6 +126,7 @@ class Answers:
         return self._page(
             request,
             "feeds.html",
+            as_of=roll.at,
             rows=shown,
             total=len(found),
             held=len(roll.rows),
@@ -253,7 +255,8 @@ class Answers:
     def _page(self, request: web.Request, template: str, **values: Any) -> web.Response:
         now = self._runtime.clock.now()
         notice = self._notices.get(request.query.get("done", ""))
-        body = pages.page(template, now=now, notice=notice, path=request.path, version=__version__, **values)
+        shared = {"now": now, "as_of": now, "notice": notice, "path": request.path, "version": __version__}
+        body = pages.page(template, **(shared | values))
         return web.Response(body=body, headers={"Content-Type": pages.HTML})
 
 
