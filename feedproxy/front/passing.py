@@ -94,6 +94,8 @@ def begin(flow: http.HTTPFlow, arrival: Arrival, *, via: str) -> None:
             framing = [("Transfer-Encoding", "chunked")]
     fields = with_via(Fields((*fields, *framing)), via)
     flow.request.url = arrival.request.target
+    if not flow.request.is_http2:
+        flow.request.authority = ""  # to an origin in origin-form (RFC 9112, 3.2.1), also out of a tunnel
     host, port = uri.host_port(arrival.request.target)
     shown = f"[{host}]" if ":" in host else host
     default = 443 if arrival.request.target.startswith("https:") else 80
