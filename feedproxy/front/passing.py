@@ -12,7 +12,7 @@ from mitmproxy import http
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from feedproxy.cache.status import CacheStatus, append
-from feedproxy.errors import Forbidden
+from feedproxy.errors import FeedproxyError, Forbidden, Loop
 from feedproxy.front.arrival import Arrival, fields_of, headers_of
 from feedproxy.http import uri
 from feedproxy.http.field import split_list
@@ -124,7 +124,9 @@ def answer(flow: http.HTTPFlow, arrival: Arrival, status: CacheStatus, settings:
 
 def error_page(flow: http.HTTPFlow, words: str) -> http.Response:
     """Our own words instead of mitmproxy's page, when the way upstream failed."""
-    error = Forbidden(words) if "refused" in words or "not approved" in words else None
+    error: FeedproxyError | None = None
+    if "Connection killed" in words:  # a veto before the connection: ours, or mitmproxy's own against talking to itself
+        error = Loop(words) if "destination unknown" in words else Forbidden(words)
     code, detail = (error.status_hint, error.detail) if error else (502, "unreachable")
     said = "That address may not be reached through this proxy." if error else "The origin cannot be reached."
     logger.info("pass-through failed: %s", words)
