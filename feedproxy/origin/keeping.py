@@ -1,9 +1,10 @@
 """What is kept of a resource after an update: pure functions from the old value to the new one."""
 
+import math
 from dataclasses import dataclass, replace
 
 from feedproxy.cache import variation
-from feedproxy.cache.stored import StoredResponse
+from feedproxy.cache.stored import Content, StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.http.message import Request
 from feedproxy.origin import moves, trail
@@ -59,6 +60,18 @@ def sighted(
         spacing=settings.relocation_spacing,
         at_once=False,
     )
+
+
+def dated(before: Resource, content: Content, now: Instant) -> Content:
+    """The content of a feed with a Last-Modified of our own where the origin's says nothing: when it was new to us.
+
+    Some readers know no tags, only dates. Two versions never share a second.
+    """
+    if not content.feed or content.tag is None or content.last_modified is not None:
+        return content
+    known = {each.content.tag: each.content.last_modified or 0.0 for each in before.variants}
+    made = known.get(content.tag) or max(float(math.floor(now)), *(at + 1 for at in known.values()), 0.0)
+    return replace(content, last_modified=made)
 
 
 def with_variant(resource: Resource, new: StoredResponse, errand: Errand) -> Resource:

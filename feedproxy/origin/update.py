@@ -22,6 +22,7 @@ from feedproxy.origin.guard import Accept, Keep, Outcome, Pass
 from feedproxy.origin.keeping import (
     CHANGES_MAX,
     Errand,
+    dated,
     sighted,
     with_variant,
     without_variant,
@@ -211,6 +212,7 @@ class Updates:
         if elsewhere and prepared.channel is None and before.channel is None and isinstance(walked.first, Fetched):
             # It leads to no feed, and there is no copy: the redirect itself passes.
             fetched, prepared = walked.first, Prepared(_raw(walked.first.response))
+        prepared = replace(prepared, content=dated(before, prepared.content, now))
         response = fetched.response
         outcome = Outcome(
             response.status,
