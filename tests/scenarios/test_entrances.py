@@ -127,7 +127,7 @@ async def test_the_reverse_entrance_keeps_its_copies_under_the_same_names(stage)
 
 
 async def test_every_answer_of_the_gateway_is_sandboxed(door):
-    proxy, origin, clock = await door()
+    proxy, origin, _ = await door()
     origin.publish("/feed.rss", a_feed(), etag='"one"')
     origin.publish("/page", b"<html></html>", content_type="text/html", cache_control="max-age=9")
     origin.publish("/away", b"", status=302, location="/page")

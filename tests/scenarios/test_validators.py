@@ -1,0 +1,385 @@
+"""Do I have it already?  "304, please: I am on a train"."""
+
+import gzip
+import itertools
+
+import pytest
+
+from feedproxy.clock import ManualClock
+from feedproxy.http.date import format_http_date
+from feedproxy.http.message import Fields, Request, Response
+from tests.stages.origin import Origin, a_feed
+from tests.stages.play import Seen
+
+CODINGS = ("identity", "gzip", "br", "zstd")
+TITLES = tuple(map(str, range(60)))
+"""Enough items for every coding to pay."""
+JAN_1 = "Thu, 01 Jan 2026 00:00:00 GMT"
+FEB_1 = "Sun, 01 Feb 2026 00:00:00 GMT"
+
+
+async def a_copy(stage, **fields):
+    """A stage whose proxy holds /feed.rss."""
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed(*TITLES), **fields)
+    return proxy, origin, clock, await proxy.get("/feed.rss")
+
+
+def words(text: str) -> set[str]:
+    return {word.strip().lower() for word in text.split(",")}
+
+
+# -- tags
+
+
+async def test_every_coding_has_a_strong_tag_of_its_own(stage):
+    proxy, _, _, _ = await a_copy(stage)
+
+    tags = [(await proxy.get("/feed.rss", accept_encoding=coding)).expect(200).tag for coding in CODINGS]
+
+    assert len(set(tags)) == len(CODINGS)
+    assert not [tag for tag in tags if tag.startswith("W/")]
+
+
+async def test_whoever_has_it_in_one_coding_needs_it_in_no_other(stage):
+    proxy, origin, _, _ = await a_copy(stage)
+    tags = {coding: (await proxy.get("/feed.rss", accept_encoding=coding)).tag for coding in CODINGS}
+
+    for held, asked in itertools.product(CODINGS, CODINGS):
+        seen = await proxy.get("/feed.rss", accept_encoding=asked, if_none_match=tags[held])
+        seen.expect(304, cache="hit", body=b"")
+        assert seen.tag == tags[asked]  # the tag of what a 200 would have brought (RFC 9110, 15.4.5)
+
+    assert origin.requests == 1
+
+
+async def test_the_content_is_the_same_in_every_coding(stage):
+    proxy, _, _, _ = await a_copy(stage)
+
+    seen = [await proxy.get("/feed.rss", accept_encoding=coding) for coding in CODINGS]
+
+    assert len({each.plain for each in seen}) == 1
+    assert [each.fields.get("content-encoding") for each in seen] == [None, "gzip", "br", "zstd"]
+    assert all("accept-encoding" in words(each.fields.combined("vary") or "") for each in seen)
+
+
+async def test_who_held_the_origins_own_copy_holds_this_one(stage):
+    proxy, _, _, _ = await a_copy(stage, etag='"theirs-1"')
+
+    for tag in ('"theirs-1"', 'W/"theirs-1"'):
+        (await proxy.get("/feed.rss", if_none_match=tag)).expect(304)
+
+
+DECORATED = {
+    "as it is": "{tag}",
+    "weak": "W/{tag}",
+    "Apache": '"{opaque}-gzip"',
+    "Apache, weak": 'W/"{opaque}-gzip"',
+    "Apache, again": '"{opaque}-gzip-gzip"',
+    "older Apache": '"{opaque};gzip"',
+    "Jetty": '"{opaque}--gzip"',
+    "unquoted": "{opaque}",
+    "in a list": '"a", {tag}, W/"b"',
+    "in a list without blanks": '"a",{tag}',
+    "a comma in another tag": '"a,b", {tag}',
+    "star": "*",
+}
+
+
+@pytest.mark.parametrize("how", DECORATED)
+async def test_a_tag_is_known_again_whatever_was_done_to_it_on_the_way(stage, how):
+    proxy, _, _, first = await a_copy(stage)
+    value = DECORATED[how].format(tag=first.tag, opaque=first.tag.strip('"'))
+
+    (await proxy.get("/feed.rss", if_none_match=value)).expect(304)
+
+
+@pytest.mark.parametrize("value", ['"another"', 'W/"another"', '"a", "b"', '""', ","])
+async def test_another_tag_gets_the_content(stage, value):
+    proxy, _, _, first = await a_copy(stage)
+
+    (await proxy.get("/feed.rss", if_none_match=value)).expect(200, body=first.body)
+
+
+async def test_the_tag_of_an_old_version_gets_the_new_one(stage):
+    proxy, origin, clock, first = await a_copy(stage, cache_control="max-age=60")
+    origin.publish("/feed.rss", a_feed("news"), cache_control="max-age=60")
+    clock.advance(minutes=10)
+
+    seen = (await proxy.get("/feed.rss", if_none_match=first.tag)).expect(200, cache="fwd=stale; fwd-status=200")
+
+    assert b"news" in seen.body
+    assert seen.tag != first.tag
+
+
+async def test_when_the_origin_confirms_the_reader_hears_304_too(stage):
+    proxy, _, clock, first = await a_copy(stage, cache_control="max-age=60")
+    clock.advance(minutes=10)
+
+    (await proxy.get("/feed.rss", if_none_match=first.tag)).expect(304, cache="fwd=stale; fwd-status=304")
+
+
+async def test_a_version_that_differs_in_nothing_but_its_date_of_build_keeps_no_old_tag(stage):
+    proxy, origin, clock = await stage()
+    built = "<lastBuildDate>Fri, 20 Nov 2026 1{}:00:00 GMT</lastBuildDate>"
+    origin.publish("/feed.rss", a_feed(extra=built.format(1)), cache_control="max-age=60")
+    first = await proxy.get("/feed.rss")
+    origin.publish("/feed.rss", a_feed(extra=built.format(2)), cache_control="max-age=60")
+    clock.advance(minutes=10)
+
+    second = await proxy.get("/feed.rss", if_none_match=first.tag)
+
+    assert second.status == 304 or second.tag != first.tag  # a strong tag names bytes
+
+
+# -- dates
+
+
+async def test_the_origins_last_modified_is_kept_and_works(stage):
+    proxy, _, _, first = await a_copy(stage, last_modified=JAN_1)
+
+    assert first.fields.get("last-modified") == JAN_1
+    (await proxy.get("/feed.rss", if_modified_since=JAN_1)).expect(304)
+    (await proxy.get("/feed.rss", if_modified_since=FEB_1)).expect(304)
+    (await proxy.get("/feed.rss", if_modified_since="Wed, 31 Dec 2025 23:59:59 GMT")).expect(200)
+
+
+@pytest.mark.parametrize("given", [None, "Fri, 01 Jan 2100 00:00:00 GMT", "yesterday", "0"])
+async def test_where_the_origins_last_modified_says_nothing_one_is_made_that_works(stage, given):
+    fields = {"last_modified": given} if given else {}
+    proxy, origin, clock, first = await a_copy(stage, cache_control="max-age=60", **fields)
+    made = first.fields.get("last-modified")
+
+    assert made == format_http_date(clock.now())
+    clock.advance(minutes=10)
+    (await proxy.get("/feed.rss", if_modified_since=made)).expect(304)
+    assert (await proxy.get("/feed.rss")).fields.get("last-modified") == made
+
+    origin.publish("/feed.rss", a_feed("news"), cache_control="max-age=60", **fields)
+    clock.advance(minutes=10)
+    news = (await proxy.get("/feed.rss", if_modified_since=made)).expect(200)
+    assert news.fields.get("last-modified") == format_http_date(clock.now())
+
+
+async def test_a_made_last_modified_is_never_told_to_the_origin(stage):
+    proxy, origin, clock, _ = await a_copy(stage, cache_control="max-age=60")
+    clock.advance(minutes=10)
+
+    await proxy.get("/feed.rss")
+
+    assert "if-modified-since" not in origin.heard
+
+
+async def test_if_none_match_wins_over_if_modified_since(stage):
+    proxy, _, _, first = await a_copy(stage, last_modified=JAN_1)
+
+    (await proxy.get("/feed.rss", if_none_match='"another"', if_modified_since=FEB_1)).expect(200)
+    old = "Wed, 31 Dec 2025 00:00:00 GMT"
+    (await proxy.get("/feed.rss", if_none_match=first.tag, if_modified_since=old)).expect(304)
+
+
+@pytest.mark.parametrize("since", ["yesterday", "Fri, 01 Jan 2100 00:00:00 GMT", "0", ""])
+async def test_a_date_that_cannot_be_gets_the_content(stage, since):
+    proxy, _, _, _ = await a_copy(stage, last_modified=JAN_1)
+
+    (await proxy.get("/feed.rss", if_modified_since=since)).expect(200)
+
+
+# -- the other preconditions
+
+
+async def test_preconditions_that_fail_are_412(stage):
+    proxy, _, _, first = await a_copy(stage, last_modified=FEB_1)
+
+    (await proxy.get("/feed.rss", if_match='"another"')).expect(412)
+    (await proxy.get("/feed.rss", if_match=f"W/{first.tag}")).expect(412)  # If-Match compares strongly
+    (await proxy.get("/feed.rss", if_unmodified_since=JAN_1)).expect(412)
+
+
+async def test_preconditions_that_hold_let_the_content_pass(stage):
+    proxy, _, _, first = await a_copy(stage, last_modified=FEB_1)
+
+    (await proxy.get("/feed.rss", if_match=first.tag)).expect(200)
+    (await proxy.get("/feed.rss", if_match="*")).expect(200)
+    (await proxy.get("/feed.rss", if_unmodified_since=FEB_1)).expect(200)
+
+
+# -- 304 and HEAD
+
+
+async def test_a_304_says_what_it_has_to_and_no_more(stage):
+    proxy, _, clock, first = await a_copy(stage, cache_control="max-age=600", last_modified=JAN_1)
+    clock.advance(seconds=7)
+
+    seen = (await proxy.get("/feed.rss", if_none_match=first.tag)).expect(304, age=7)
+
+    for name in ("date", "etag", "cache-control", "vary", "via", "cache-status"):
+        assert name in seen.fields, name
+    for name in ("content-type", "content-encoding", "content-length", "transfer-encoding"):
+        assert name not in seen.fields, name
+    assert seen.fields.get("date") == first.fields.get("date")
+    assert seen.fields.get("vary") == first.fields.get("vary")
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+async def test_head_says_what_get_says(stage, coding):
+    proxy, origin, _, _ = await a_copy(stage)
+    whole = await proxy.get("/feed.rss", accept_encoding=coding)
+
+    head = (await proxy.head("/feed.rss", accept_encoding=coding)).expect(200, cache="hit", body=b"")
+
+    assert head.fields.get("content-length") == str(len(whole.body))
+    for name in ("etag", "content-type", "content-encoding", "vary", "last-modified", "cache-control"):
+        assert head.fields.get(name) == whole.fields.get(name), name
+    assert origin.requests == 1
+
+
+async def test_head_knows_preconditions(stage):
+    proxy, _, _, first = await a_copy(stage)
+
+    (await proxy.head("/feed.rss", if_none_match=first.tag)).expect(304)
+
+
+async def test_a_cold_head_asks_the_origin_by_head(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/feed.rss", a_feed())
+
+    (await proxy.head("/feed.rss")).expect(200, body=b"")
+
+    assert origin.log[-1].method == "HEAD"
+
+
+async def test_a_stale_head_renews_the_copy_of_a_feed(stage):
+    proxy, origin, clock, _ = await a_copy(stage, cache_control="max-age=60")
+    origin.publish("/feed.rss", a_feed("news"), cache_control="max-age=60")
+    clock.advance(minutes=10)
+
+    await proxy.head("/feed.rss")
+
+    assert b"news" in (await proxy.get("/feed.rss")).expect(200, cache="hit").body
+
+
+# -- ranges
+
+
+async def test_a_part_is_cut_from_the_copy(stage):
+    proxy, origin, _, first = await a_copy(stage)
+    length = len(first.body)
+
+    seen = (await proxy.get("/feed.rss", range="bytes=10-19")).expect(206, cache="hit", body=first.body[10:20])
+
+    assert seen.fields.get("content-range") == f"bytes 10-19/{length}"
+    assert seen.fields.get("content-length") == "10"
+    (await proxy.get("/feed.rss", range="bytes=-5")).expect(206, body=first.body[-5:])
+    (await proxy.get("/feed.rss", range=f"bytes={length - 3}-")).expect(206, body=first.body[-3:])
+    assert origin.requests == 1
+
+
+async def test_a_part_is_cut_from_the_bytes_of_the_coding(stage):
+    proxy, _, _, _ = await a_copy(stage)
+    packed = await proxy.get("/feed.rss", accept_encoding="gzip")
+
+    seen = await proxy.get("/feed.rss", accept_encoding="gzip", range="bytes=0-9")
+
+    seen.expect(206, body=packed.body[:10])
+    assert seen.fields.get("content-encoding") == "gzip"
+
+
+async def test_a_part_beyond_the_end_is_416(stage):
+    proxy, _, _, first = await a_copy(stage)
+
+    seen = (await proxy.get("/feed.rss", range="bytes=99999999-")).expect(416)
+
+    assert seen.fields.get("content-range") == f"bytes */{len(first.body)}"
+
+
+@pytest.mark.parametrize("value", ["bytes=0-1,5-6", "lines=1-2", "bytes=", "bytes=5-1", "0-5"])
+async def test_what_is_no_single_range_gets_the_whole(stage, value):
+    proxy, _, _, first = await a_copy(stage)
+
+    (await proxy.get("/feed.rss", range=value)).expect(200, body=first.body)
+
+
+async def test_if_range_gives_the_part_only_of_what_the_reader_has(stage):
+    proxy, _, _, first = await a_copy(stage, last_modified=JAN_1)
+
+    (await proxy.get("/feed.rss", range="bytes=0-3", if_range=first.tag)).expect(206)
+    (await proxy.get("/feed.rss", range="bytes=0-3", if_range=JAN_1)).expect(206)
+    for another in ('"another"', f"W/{first.tag}", FEB_1, "Wed, 31 Dec 2025 00:00:00 GMT"):
+        (await proxy.get("/feed.rss", range="bytes=0-3", if_range=another)).expect(200, body=first.body)
+
+
+async def test_a_cold_range_passes_and_its_part_is_never_taken_for_the_whole(stage):
+    proxy, origin, _ = await stage(site_interval=0)
+    whole = a_feed("whole")
+
+    def partial(request: Request) -> Response:
+        fields = Fields([("Content-Type", "application/rss+xml"), ("Cache-Control", "max-age=600")])
+        if "range" in request.fields:
+            return Response(206, fields.with_added("Content-Range", f"bytes 0-3/{len(whole)}"), whole[:4])
+        return Response(200, fields, whole)
+
+    origin.speak(partial)
+
+    (await proxy.get("/feed.rss", range="bytes=0-3")).expect(206, body=whole[:4])
+    seen = (await proxy.get("/feed.rss")).expect(200)
+    assert b"whole" in seen.body
+    (await proxy.get("/feed.rss", range="bytes=0-3")).expect(206, cache="hit", body=seen.body[:4])
+
+
+# -- what is left alone, and what is said of what was changed
+
+
+def packed_origin(origin: Origin, clock: ManualClock, *lines: tuple[str, str]) -> bytes:
+    body = gzip.compress(a_feed(*TITLES), mtime=0)
+    given = Fields(
+        [
+            ("Date", format_http_date(clock.now())),
+            ("Content-Type", "text/xml"),
+            ("Content-Encoding", "gzip"),
+            ("ETag", '"theirs"'),
+            *lines,
+        ]
+    )
+    origin.speak(lambda _: Response(200, given, body))
+    return body
+
+
+async def test_no_transform_is_left_alone(stage):
+    proxy, origin, clock = await stage()
+    digest = ("Content-MD5", "Q2hlY2sgSW50ZWdyaXR5IQ==")
+    body = packed_origin(origin, clock, ("Cache-Control", "no-transform, max-age=600"), digest)
+
+    for _ in range(2):
+        seen: Seen = await proxy.get("/feed.rss", accept_encoding="gzip")
+        seen.expect(200, body=body)
+        assert seen.fields.get("content-type") == "text/xml"
+        assert seen.fields.get("content-encoding") == "gzip"
+        assert seen.tag == '"theirs"'
+        assert seen.fields.get("content-md5") == digest[1]
+    (await proxy.get("/feed.rss", if_none_match='"theirs"')).expect(304)
+    assert origin.requests == 1
+
+
+async def test_no_transform_is_not_even_decoded_for_one_who_cannot(stage):
+    proxy, origin, clock = await stage()
+    body = packed_origin(origin, clock, ("Cache-Control", "no-transform, max-age=600"))
+
+    (await proxy.get("/feed.rss")).expect(200, body=body)
+
+
+async def test_checksums_of_other_bytes_are_not_passed_on(stage):
+    proxy, origin, clock = await stage()
+    names = ("Content-MD5", "Digest", "Content-Digest", "Repr-Digest")
+    packed_origin(origin, clock, *((name, "sha-256=:AAAA:") for name in names))
+
+    for coding in CODINGS:
+        seen = (await proxy.get("/feed.rss", accept_encoding=coding)).expect(200)
+        assert not [name for name in names if name in seen.fields]
+
+
+async def test_checksums_of_what_passes_untouched_pass_too(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/x.png", b"\x89PNG", content_type="image/png", content_digest="sha-256=:AAAA:")
+
+    assert (await proxy.get("/x.png")).expect(200).fields.get("content-digest") == "sha-256=:AAAA:"

@@ -1,0 +1,255 @@
+"""One address, several answers: "give me mine, and keep my neighbour's to my neighbour"."""
+
+import asyncio
+
+import pytest
+
+from feedproxy.clock import ManualClock
+from feedproxy.http.date import format_http_date
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.origin.entrance import Entrance
+from tests.stages.origin import Origin, a_feed
+
+WORDS = {"en": "good morning", "de": "guten Morgen", "fr": "bonjour"}
+BASIC = "Basic bWU6c2VjcmV0"
+
+
+def speaking(origin: Origin, clock: ManualClock, name: str, *, feed: bool = True, **more: str) -> None:
+    """The origin's answer says what it was sent in this field, and varies by it."""
+
+    def answer(request: Request) -> Response:
+        said = request.fields.combined(name) or "nothing"
+        lines = [
+            ("Date", format_http_date(clock.now())),
+            ("Content-Type", "application/rss+xml" if feed else "text/plain"),
+            ("Vary", name),
+            ("Cache-Control", "max-age=600"),
+        ]
+        fields = Fields(lines)
+        for key, value in more.items():
+            fields = fields.with_field(key.replace("_", "-"), value)
+        return Response(200, fields, a_feed(said) if feed else said.encode())
+
+    origin.speak(answer)
+
+
+async def test_each_language_has_a_copy_of_its_own(stage):
+    proxy, origin, clock = await stage(site_interval=0)
+    speaking(origin, clock, "Accept-Language")
+
+    for language in WORDS:
+        (await proxy.get("/feed.rss", accept_language=language)).expect(200, cache="stored")
+    for language in WORDS:
+        seen = (await proxy.get("/feed.rss", accept_language=language)).expect(200, cache="hit")
+        assert f"<title>{language}</title>".encode() in seen.body
+
+    assert origin.requests == 3
+
+
+async def test_another_language_than_those_held_is_a_vary_miss(stage):
+    proxy, origin, clock = await stage(site_interval=0)
+    speaking(origin, clock, "Accept-Language")
+    await proxy.get("/feed.rss", accept_language="en")
+
+    (await proxy.get("/feed.rss", accept_language="de")).expect(200, cache="fwd=vary-miss; stored")
+    (await proxy.get("/feed.rss")).expect(200, cache="fwd=vary-miss; stored")
+
+
+async def test_languages_are_compared_without_case_and_blanks(stage):
+    proxy, origin, clock = await stage()
+    speaking(origin, clock, "Accept-Language")
+    await proxy.get("/feed.rss", accept_language="de-AT, en;q=0.5")
+
+    (await proxy.get("/feed.rss", accept_language="de-at,  en; q=0.5")).expect(200, cache="hit")
+
+
+async def test_two_fields_in_vary_are_two_conditions(stage):
+    proxy, origin, clock = await stage(site_interval=0)
+    speaking(origin, clock, "Accept-Language", vary="Accept-Language, X-Layout")
+    await proxy.get("/feed.rss", accept_language="de", x_layout="wide")
+
+    (await proxy.get("/feed.rss", accept_language="de", x_layout="wide")).expect(200, cache="hit")
+    (await proxy.get("/feed.rss", accept_language="de", x_layout="slim")).expect(200, cache="fwd=vary-miss")
+    (await proxy.get("/feed.rss", accept_language="de")).expect(200, cache="fwd=vary-miss")
+
+
+async def test_a_stale_variant_is_confirmed_by_its_own_validator(stage):
+    proxy, origin, clock = await stage(site_interval=0, feed_hints="off")
+    speaking(origin, clock, "Accept-Language", etag='"en"')
+    await proxy.get("/feed.rss", accept_language="en")
+    speaking(origin, clock, "Accept-Language", etag='"de"')
+    await proxy.get("/feed.rss", accept_language="de")
+    clock.advance(minutes=20)
+
+    await proxy.get("/feed.rss", accept_language="en")
+
+    assert origin.heard.get("if-none-match") == '"en"'
+
+
+async def test_vary_star_is_asked_for_each_time(stage):
+    proxy, origin, clock = await stage(site_interval=0)
+    speaking(origin, clock, "Accept", vary="*")
+
+    for count in range(1, 4):
+        seen = (await proxy.get("/feed.rss")).expect(200)
+        assert "hit" not in seen.cache
+        assert origin.requests == count
+
+
+async def test_readers_of_different_make_share_what_was_fetched_in_our_own_name(stage):
+    proxy, origin, clock = await stage()
+    speaking(origin, clock, "User-Agent")
+    await proxy.get("/feed.rss", user_agent="reader/1")
+
+    (await proxy.get("/feed.rss", user_agent="other/2")).expect(200, cache="hit")
+    assert origin.requests == 1
+    assert (origin.heard.get("user-agent") or "").startswith("feedproxy/")
+
+
+async def test_in_the_explicit_proxy_a_page_that_varies_by_reader_is_each_readers_own(stage):
+    proxy, origin, clock = await stage()
+    proxy.entrance = Entrance.PROXY
+    speaking(origin, clock, "User-Agent", feed=False)
+
+    (await proxy.get("/page", user_agent="reader/1")).expect(200, body=b"reader/1")
+    (await proxy.get("/page", user_agent="other/2")).expect(200, cache="fwd=vary-miss", body=b"other/2")
+    (await proxy.get("/page", user_agent="reader/1")).expect(200, cache="hit", body=b"reader/1")
+
+
+async def test_what_was_fetched_in_our_name_is_no_answer_for_one_who_speaks_for_himself(stage):
+    proxy, origin, clock = await stage()
+    speaking(origin, clock, "User-Agent", feed=False)
+    await proxy.send("GET", "/page", entrance=Entrance.GATEWAY, user_agent="reader/1")
+
+    seen = await proxy.send("GET", "/page", entrance=Entrance.PROXY, user_agent="reader/1")
+
+    seen.expect(200, cache="fwd=vary-miss", body=b"reader/1")
+
+
+async def test_accept_encoding_makes_no_variants_of_a_feed(stage):
+    proxy, origin, clock = await stage()
+    speaking(origin, clock, "Accept-Encoding")
+
+    for coding in ("identity", "gzip", "br", "zstd", "gzip;q=0.5, br"):
+        assert b"gzip, br, zstd" in (await proxy.get("/feed.rss", accept_encoding=coding)).expect(200).plain
+
+    assert origin.requests == 1
+
+
+# -- credentials
+
+
+async def test_what_was_given_to_credentials_is_not_stored(stage):
+    proxy, origin, clock = await stage(site_interval=0)
+    speaking(origin, clock, "Authorization", vary="Accept")
+
+    mine = (await proxy.get("/feed.rss", authorization=BASIC)).expect(200)
+    yours = (await proxy.get("/feed.rss")).expect(200)
+
+    assert BASIC.encode() in mine.body
+    assert b"stored" not in mine.cache.encode()
+    assert b"nothing" in yours.body
+    assert "hit" not in yours.cache
+
+
+@pytest.mark.parametrize("permission", ["public, max-age=600", "s-maxage=600", "must-revalidate, max-age=600"])
+async def test_what_was_given_to_credentials_is_shared_where_the_origin_says_so(stage, permission):
+    proxy, origin, clock = await stage()
+    speaking(origin, clock, "Authorization", vary="Accept", cache_control=permission)
+
+    (await proxy.get("/feed.rss", authorization=BASIC)).expect(200, cache="stored")
+    (await proxy.get("/feed.rss")).expect(200, cache="hit")
+
+    assert origin.requests == 1
+
+
+async def test_vary_authorization_keeps_shared_answers_apart(stage):
+    proxy, origin, clock = await stage(site_interval=0)
+    speaking(origin, clock, "Authorization", cache_control="public, max-age=600")
+
+    await proxy.get("/feed.rss", authorization=BASIC)
+    assert b"nothing" in (await proxy.get("/feed.rss")).expect(200).body
+    mine = await proxy.get("/feed.rss", authorization=BASIC)
+
+    assert BASIC.encode() in mine.expect(200, cache="hit").body
+
+
+async def test_what_was_given_to_credentials_never_stands_in_for_an_origin_that_fails(stage):
+    proxy, origin, clock = await stage(site_interval=0)
+    speaking(origin, clock, "Authorization", vary="Accept")
+    await proxy.get("/feed.rss", authorization=BASIC)
+    clock.advance(minutes=20)
+    origin.break_down(503)
+
+    seen = await proxy.get("/feed.rss")
+
+    assert seen.status == 503
+    assert BASIC.encode() not in seen.body
+
+
+async def test_a_401_for_one_is_not_the_answer_for_another(stage):
+    proxy, origin, _ = await stage()
+
+    def guarded(request: Request) -> Response:
+        if request.fields.get("authorization") == BASIC:
+            return Response(200, Fields([("Content-Type", "application/rss+xml")]), a_feed("members"))
+        return Response(401, Fields([("WWW-Authenticate", 'Basic realm="x"')]), b"who are you?")
+
+    origin.speak(guarded)
+
+    (await proxy.get("/feed.rss")).expect(401)
+    assert b"members" in (await proxy.get("/feed.rss", authorization=BASIC)).expect(200).body
+    refused = (await proxy.get("/feed.rss")).expect(401)
+    assert b"members" not in refused.body
+    assert refused.fields.get("www-authenticate") == 'Basic realm="x"'
+
+
+# -- cookies, private, no-store
+
+
+async def test_what_a_cookie_brought_is_stored_only_where_the_origin_says_how_long(stage):
+    proxy, origin, _clock = await stage(site_interval=0)
+    proxy.entrance = Entrance.PROXY
+    origin.publish("/said.rss", a_feed(), cache_control="max-age=600")
+    origin.publish("/silent.rss", a_feed())
+
+    (await proxy.get("/said.rss", cookie="a=b")).expect(200, cache="stored")
+    await proxy.get("/silent.rss", cookie="a=b")
+    assert "hit" not in (await proxy.get("/silent.rss")).expect(200).cache
+
+
+async def test_vary_cookie_keeps_readers_apart(stage):
+    proxy, origin, clock = await stage(site_interval=0)
+    proxy.entrance = Entrance.PROXY
+    speaking(origin, clock, "Cookie")
+
+    assert b"a=1" in (await proxy.get("/feed.rss", cookie="a=1")).body
+    assert b"a=2" in (await proxy.get("/feed.rss", cookie="a=2")).body
+    assert b"nothing" in (await proxy.get("/feed.rss")).body
+    assert b"a=1" in (await proxy.get("/feed.rss", cookie="a=1")).expect(200, cache="hit").body
+
+
+@pytest.mark.parametrize("directive", ["no-store", "private", "private, max-age=600"])
+async def test_what_the_origin_keeps_to_one_is_asked_for_by_each(stage, directive):
+    proxy, origin, _clock = await stage(site_interval=0)
+    numbers = iter(range(10))
+
+    def answer(_: Request) -> Response:
+        lines = [("Content-Type", "application/rss+xml"), ("Cache-Control", directive)]
+        return Response(200, Fields(lines), a_feed(f"number {next(numbers)}"))
+
+    origin.speak(answer)
+
+    assert b"number 0" in (await proxy.get("/feed.rss")).expect(200).body
+    assert b"number 1" in (await proxy.get("/feed.rss")).expect(200).body
+
+
+async def test_no_more_than_a_few_variants_are_kept_of_one_address(stage):
+    proxy, origin, clock = await stage(site_interval=0)
+    speaking(origin, clock, "X-Anything", feed=False)
+
+    await asyncio.gather(*(proxy.get("/page", x_anything=str(number)) for number in range(20)))
+
+    held = proxy.service.store.get(origin.url("/page"))
+    assert held is not None
+    assert len(held.variants) <= 8
