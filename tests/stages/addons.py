@@ -59,6 +59,8 @@ class OnAddons:
         return await self.ask(method, line_for(self, entrance, path), fields, address=address, body=body)
 
     async def ask(self, method: str, line: str, fields: Fields, *, address: str, body: bytes = b"") -> Seen:
+        if body:
+            fields = fields.with_field("Content-Length", str(len(body)))
         flow = self._flow(method, line, fields, address)
         await self._addons.invoke_addon(self._entrance, server_hooks.ClientConnectedHook(flow.client_conn))
         try:

@@ -146,7 +146,9 @@ class OnService:
             store=MemoryStore(100_000_000),
             fetcher=OriginFetcher(self.origin),
             clock=self.clock,
-            counts=SubscriberCounts(),
+            counts=SubscriberCounts(
+                window=settings.subscriber_window, claim_max=settings.claim_max, claim_jump=settings.claim_jump
+            ),
             identifier=Identifier(b"0123456789abcdef"),
             pseudonym="feedproxy-00000000",
             version="0",

@@ -1,0 +1,216 @@
+"""How many read along: "dear publisher, we are five, though you hear from one"."""
+
+import re
+
+import pytest
+
+from feedproxy.origin.entrance import Entrance
+from tests.stages.origin import Origin, a_feed
+
+FEEDLY = "Feedly/1.0 (+http://www.feedly.com/fetcher.html; {} subscribers; like FeedFetcher-Google)"
+NEWSBLUR = "NewsBlur Feed Fetcher - {} subscribers - http://www.newsblur.com/site/1/x"
+FEED_ID = re.compile(r"feed-id=([0-9a-f]+)")
+
+
+def told(origin: Origin) -> str:
+    """What our User-Agent says of readers: `2 subscribers`, or nothing."""
+    found = re.search(r"\d+ subscribers?", origin.heard.get("user-agent") or "")
+    return found[0] if found else ""
+
+
+def feed_id(origin: Origin) -> str:
+    found = FEED_ID.search(origin.heard.get("user-agent") or "")
+    assert found is not None, origin.heard
+    return found[1]
+
+
+async def a_feed_read_by(stage, *agents: str, **settings):
+    """A stage whose feed each of these has asked for, and whose copy is stale now."""
+    proxy, origin, clock = await stage(**settings)
+    origin.publish("/feed.rss", a_feed(), cache_control="max-age=600")
+    for agent in agents:
+        await proxy.get("/feed.rss", user_agent=agent)
+    clock.advance(minutes=11)
+    return proxy, origin, clock
+
+
+async def test_the_first_who_asks_is_counted_in_the_request_that_he_causes(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/feed.rss", a_feed())
+
+    await proxy.get("/feed.rss", user_agent="reader/1")
+
+    assert told(origin) == "1 subscriber"
+    assert (origin.heard.get("user-agent") or "").startswith("feedproxy/")
+
+
+async def test_a_reader_counts_once_however_often_he_asks(stage):
+    proxy, origin, _ = await a_feed_read_by(stage, "reader/1", "reader/1", "reader/1")
+
+    await proxy.get("/feed.rss", user_agent="reader/1")
+
+    assert told(origin) == "1 subscriber"
+
+
+async def test_readers_are_told_apart_by_what_they_read_with(stage):
+    proxy, origin, _ = await a_feed_read_by(stage, "reader/1", "other/2")
+
+    await proxy.get("/feed.rss", user_agent="third/3")
+
+    assert told(origin) == "3 subscribers"
+
+
+async def test_readers_are_told_apart_by_where_they_are(door):
+    proxy, origin, clock = await door(trusted_proxies=("127.0.0.1", "192.0.2.1"))
+    origin.publish("/feed.rss", a_feed(), cache_control="max-age=600")
+    for address in ("203.0.113.1", "203.0.113.2", "203.0.113.1"):
+        await proxy.get("/feed.rss", user_agent="reader/1", x_forwarded_for=address)
+    clock.advance(minutes=11)
+
+    await proxy.get("/feed.rss", user_agent="reader/1", x_forwarded_for="203.0.113.1")
+
+    assert told(origin) == "2 subscribers"
+
+
+async def test_fetchers_speak_for_their_readers_and_are_none_themselves(stage):
+    proxy, origin, _ = await a_feed_read_by(stage, FEEDLY.format(40), NEWSBLUR.format(7), "reader/1")
+
+    await proxy.get("/feed.rss", user_agent="reader/1")
+
+    assert told(origin) == "48 subscribers"
+
+
+async def test_of_one_fetchers_claims_the_largest_counts(stage):
+    proxy, origin, _ = await a_feed_read_by(stage, FEEDLY.format(40), FEEDLY.format(12), FEEDLY.format(40))
+
+    await proxy.get("/feed.rss", user_agent=FEEDLY.format(12))
+
+    assert told(origin) == "40 subscribers"
+
+
+async def test_a_sudden_jump_is_held_back_until_it_is_seen_again(stage):
+    proxy, origin, clock = await a_feed_read_by(stage, FEEDLY.format(5))
+    await proxy.get("/feed.rss", user_agent=FEEDLY.format(500_000))
+    assert told(origin) == "5 subscribers"
+    clock.advance(minutes=61)
+    await proxy.get("/feed.rss", user_agent=FEEDLY.format(500_000))
+
+    assert told(origin) == "500000 subscribers"
+
+
+async def test_a_claim_is_capped(stage):
+    proxy, origin, _ = await stage(claim_max=1000)
+    origin.publish("/feed.rss", a_feed())
+
+    await proxy.get("/feed.rss", user_agent=FEEDLY.format(999_999_999))
+
+    assert told(origin) == "1000 subscribers"
+
+
+async def test_who_has_not_asked_within_the_window_counts_no_more(stage):
+    proxy, origin, clock = await a_feed_read_by(stage, "reader/1", "other/2", FEEDLY.format(40))
+    clock.advance(hours=24)
+
+    await proxy.get("/feed.rss", user_agent="reader/1")
+
+    assert told(origin) == "1 subscriber"
+
+
+async def test_answers_from_the_copy_count_too(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed(ttl=1440), cache_control="max-age=86400")
+    await proxy.get("/feed.rss", user_agent="reader/1")
+    for number in range(4):
+        clock.advance(hours=5)
+        (await proxy.get("/feed.rss", user_agent=f"other/{number}")).expect(200, cache="hit")
+    clock.advance(hours=5)  # the first reader has left the window, the others have not
+
+    await proxy.get("/feed.rss", user_agent="last/1")
+
+    assert told(origin) == "5 subscribers"
+
+
+@pytest.mark.parametrize("entrance", [Entrance.GATEWAY, Entrance.PROXY])
+async def test_both_entrances_count_readers_of_a_known_feed(stage, entrance):
+    proxy, origin, clock = await a_feed_read_by(stage, "reader/1")
+    await proxy.send("GET", "/feed.rss", entrance=entrance, user_agent="other/2")
+    clock.advance(minutes=11)
+
+    await proxy.send("GET", "/feed.rss", entrance=entrance, user_agent="other/2")
+
+    assert told(origin) == "2 subscribers"
+
+
+async def test_in_the_explicit_proxy_who_first_asked_is_counted_once_it_is_known_for_a_feed(stage):
+    proxy, origin, clock = await stage()
+    proxy.entrance = Entrance.PROXY
+    origin.publish("/feed.rss", a_feed(), cache_control="max-age=600")
+
+    await proxy.get("/feed.rss", user_agent="reader/1")
+    assert origin.heard.get("user-agent") == "reader/1"  # nobody knew that it is a feed
+    clock.advance(minutes=11)
+    await proxy.get("/feed.rss", user_agent="other/2")
+
+    assert told(origin) == "2 subscribers"
+
+
+async def test_in_the_explicit_proxy_what_is_no_feed_goes_under_the_readers_own_name(stage):
+    proxy, origin, clock = await stage()
+    proxy.entrance = Entrance.PROXY
+    origin.publish("/page", b"<html></html>", content_type="text/html")
+
+    for _ in range(2):
+        await proxy.get("/page", user_agent="Mozilla/5.0")
+        assert origin.heard.get("user-agent") == "Mozilla/5.0"
+        clock.advance(hours=1)
+
+
+async def test_a_feeds_id_stays_the_same_and_is_no_other_feeds(stage):
+    proxy, origin, clock = await stage(site_interval=0)
+    origin.publish("/a.rss", a_feed("a"), cache_control="max-age=600")
+    origin.publish("/b.rss", a_feed("b"), cache_control="max-age=600")
+
+    await proxy.get("/a.rss")
+    first = feed_id(origin)
+    await proxy.get("/b.rss")
+    other = feed_id(origin)
+    clock.advance(hours=30)
+    await proxy.send("GET", "/a.rss", entrance=Entrance.PROXY)
+
+    assert feed_id(origin) == first
+    assert other != first
+
+
+async def test_a_refresh_speaks_for_all_and_counts_nobody(stage):
+    proxy, origin, _clock = await a_feed_read_by(stage, "reader/1", "other/2")
+
+    await proxy.service.refresh(origin.url("/feed.rss"))
+
+    assert told(origin) == "2 subscribers"
+
+
+async def test_where_nobody_reads_nothing_is_said(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/feed.rss", a_feed())
+
+    await proxy.service.refresh(origin.url("/feed.rss"))
+
+    assert told(origin) == ""
+
+
+async def test_feedproxies_in_a_row_pass_the_count_on(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/feed.rss", a_feed())
+
+    await proxy.get("/feed.rss", user_agent="feedproxy/1.0 (+http://office.example/; 17 subscribers; feed-id=abcdef)")
+
+    assert told(origin) == "17 subscribers"
+
+
+async def test_nobodys_address_is_told_to_the_origin(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/feed.rss", a_feed())
+
+    await proxy.get("/feed.rss", forwarded="for=203.0.113.1", x_real_ip="203.0.113.1", x_forwarded_for="203.0.113.1")
+
+    assert not [value for _, value in origin.heard if "203.0.113.1" in value or "192.0.2.1" in value]
