@@ -43,7 +43,7 @@ class AccessLog:
         agent = flow.request.headers.get("user-agent", "")
         line = Line(
             at=here.clock.now(),
-            reader=here.service.pseudonym_of(case.visit, agent),
+            reader=here.service.audience.pseudonym_of(case.visit, agent),
             entrance=case.visit.entrance,
             method=flow.request.method,
             target=case.arrival.request.target if case.arrival is not None else flow.request.path,

@@ -43,7 +43,7 @@ class Admin:
         try:
             await server.start()
         except UsageError as error:
-            self.failure = str(error)
+            self.failure = here.failure = str(error)
             logger.error("%s", error)
             master.shutdown()
             return

@@ -4,7 +4,9 @@ from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
+from feedproxy.front.arrival import fields_of, visit_of
 from feedproxy.front.desk import desk
+from feedproxy.origin.entrance import Entrance
 from feedproxy.runtime import runtime
 
 
@@ -21,9 +23,10 @@ class Subscribers:
         here = runtime(ctx.master)
         if flow.response or here.whole or flow.request.method != "GET" or desk(here).case(flow):
             return
-        flow.request.headers["User-Agent"] = here.service.speaks_as(
-            flow.request.url, flow.client_conn.peername[0], flow.request.headers.get("user-agent", "")
-        )
+        audience = here.service.audience
+        visit = visit_of(flow, fields_of(flow.request), here.settings, Entrance.PROXY)
+        audience.seen(flow.request.url, visit, flow.request.headers.get("user-agent", ""))
+        flow.request.headers["User-Agent"] = audience.agent(flow.request.url)
 
 
 addons = [Subscribers()]

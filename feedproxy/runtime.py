@@ -50,6 +50,8 @@ class Runtime:
         self.rules = Rules()
         self.metrics = Metrics()
         self.draining = False
+        self.failure = ""
+        """Why the proxy cannot run, told by an addon that found out after the start."""
         self.ready = False
         """The listeners are up, and not being closed."""
         self.requests = 0

@@ -159,6 +159,8 @@ async def serve(plan: Plan, announce: Callable[[str], None], clock: Clock | None
     await made.run()
     if life.failure:
         raise UsageError(f"cannot listen on {made.options.listen_host}:{made.options.listen_port}: {life.failure}")
+    if here.failure:
+        raise UsageError(here.failure)
     return 0
 
 

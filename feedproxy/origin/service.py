@@ -19,12 +19,12 @@ from feedproxy.cache.status import CacheStatus, Detail, Fwd
 from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError, FetchError, FetchTimeout, Loop
-from feedproxy.http import user_agent
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.origin import guard, moves, planner
 from feedproxy.origin.answers import Answer, Ask, OwnAnswers, PassThrough
 from feedproxy.origin.assess import assess
+from feedproxy.origin.audience import Audience
 from feedproxy.origin.dispatch import Dispatch
 from feedproxy.origin.entrance import Entrance, Visit, dress
 from feedproxy.origin.reply import reply
@@ -79,10 +79,16 @@ class Service:
         self.store = store
         self._clock = clock
         self.counts = counts
-        self._identifier = identifier
         self.pseudonym = pseudonym
         self.via = f"1.1 {pseudonym}"
-        self._version = version
+        self.audience = Audience(
+            counts=counts,
+            identifier=identifier,
+            clock=clock,
+            settings_for=settings_for,
+            installation=pseudonym,
+            version=version,
+        )
         self._own = OwnAnswers(clock, self.via)
         self._dispatch = Dispatch(
             settings_for=settings_for,
@@ -91,7 +97,7 @@ class Service:
             clock=clock,
             observer=observer,
             via=self.via,
-            agent=self._agent,
+            agent=self.audience.agent,
         )
 
     # -- readers
@@ -150,14 +156,14 @@ class Service:
         known = resource is not None and resource.channel is not None
         is_new = resource is None or not resource.variants
         if known or (is_new and visit.entrance is Entrance.GATEWAY):
-            self._seen(request, visit)  # what is known for no feed has no subscribers
+            self._count(request, visit)  # what is known for no feed has no subscribers
         own_agent = known or visit.entrance is not Entrance.PROXY
         keep_range = "range" in request.fields and not (resource is not None and resource.variants)
         upstream = upstream_request(
             request,
             visit,
             via=self.via,
-            own_agent=(lambda: self._agent(request.target)) if own_agent else None,
+            own_agent=(lambda: self.audience.agent(request.target)) if own_agent else None,
             keep_range=keep_range,
         )
         personal = any(name in upstream.fields for name in ("authorization", "cookie"))
@@ -171,16 +177,8 @@ class Service:
             shareable=request.method == "GET" and not personal and not keep_range,
         )
 
-    def _seen(self, request: Request, visit: Visit) -> None:
-        agent = request.fields.get("user-agent") or ""
-        now = self._clock.now()
-        pseudonym = self._identifier.pseudonym(visit.address, agent, visit.user, now)
-        self.counts.seen(request.target, pseudonym, agent, now)
-
-    def _agent(self, target: str) -> str:
-        subscribers = self.counts.total(target, self._clock.now())
-        contact = self._settings_for(target).contact_url
-        return user_agent.compose(self._version, contact, subscribers, feed_id(target, self.pseudonym))
+    def _count(self, request: Request, visit: Visit) -> None:
+        self.audience.seen(request.target, visit, request.fields.get("user-agent") or "")
 
     def _select(
         self, ask: Ask, resource: Resource | None, now: Instant
@@ -240,7 +238,7 @@ class Service:
             words = "The origin has had too many requests."
             return self._own.later(ask.request, until, Detail.RATE_LIMITED, words)
         if landed.response.content.feed and not collapsed and not ask.own_agent:
-            self._seen(ask.request, ask.visit)  # it was not known for a feed before
+            self._count(ask.request, ask.visit)  # it was not known for a feed before
         freshness = assess(landed.resource, landed.response, ask.settings, now)
         ttl = int(freshness.ttl) if landed.stored else None
         words = landed.words if landed.detail is not None else freshness.words
@@ -372,15 +370,6 @@ class Service:
                 await self.store.put(replace(resource, variants=variants))
 
     # -- what is known
-
-    def speaks_as(self, target: str, address: str, agent: str) -> str:
-        """Count this reader of the target, and give the User-Agent that speaks for all of them."""
-        self._seen(Request("GET", target, Fields([("User-Agent", agent)])), Visit(Entrance.PROXY, "", address))
-        return self._agent(target)
-
-    def pseudonym_of(self, visit: Visit, agent: str) -> str:
-        """What the log calls a reader."""
-        return f"{self._identifier.pseudonym(visit.address, agent, visit.user, self._clock.now()).current:015x}"
 
     def resources(self) -> Iterable[Resource]:
         """Everything that is held, for those who look after it."""

@@ -15,7 +15,11 @@ SECRET = re.compile(
     r"(?i)((?:^|[&;])(?:[^=&;]*(?:token|secret|password|passwd|pwd|auth|signature|sig|session|api_?key|access_?key|key)"
     r"[^=&;]*)=)[^&;]*"
 )
-LONG_SECRET = re.compile(r"(?<![0-9A-Za-z])(?=[0-9A-Za-z_-]*[0-9])(?=[0-9A-Za-z_-]*[A-Za-z])[0-9A-Za-z_-]{24,}")
+LONG_SECRET = re.compile(
+    # A UUID, or a run of letters and digits too long to be a word: addresses of private feeds are made of these.
+    r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"
+    r"|(?<![0-9A-Za-z])(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[0-9A-Za-z]{24,}"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from feedproxy.clock import Seconds
 logger = logging.getLogger(__name__)
 
 # When each counter was made is a third of the lines, and nobody asks for it.
-disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves it so
+disable_created_metrics()  # the library leaves it so
 
 SECONDS = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
 

@@ -73,7 +73,7 @@ async def test_an_xml_redirect_acts_at_once(stage):
 
 
 async def test_an_xml_redirect_in_a_circle_is_none(stage):
-    proxy, origin, clock = await stage()
+    proxy, origin, _ = await stage()
     origin.publish("/a", xml_redirect(origin.url("/b")), content_type="application/xml")
     origin.publish("/b", xml_redirect(origin.url("/a")), content_type="application/xml")
 

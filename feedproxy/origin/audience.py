@@ -1,0 +1,48 @@
+"""Who reads a target, and the User-Agent that speaks for all of them (DESIGN, section 5)."""
+
+from collections.abc import Callable
+
+from feedproxy.clock import Clock
+from feedproxy.http import user_agent
+from feedproxy.origin.entrance import Visit
+from feedproxy.origin.upstream import feed_id
+from feedproxy.readers.count import SubscriberCounts
+from feedproxy.readers.identify import Identifier
+from feedproxy.settings import Settings
+
+
+class Audience:
+    """Counts readers by pseudonym; addresses go no further than this."""
+
+    def __init__(
+        self,
+        *,
+        counts: SubscriberCounts,
+        identifier: Identifier,
+        clock: Clock,
+        settings_for: Callable[[str], Settings],
+        installation: str,
+        version: str,
+    ) -> None:
+        self.counts = counts
+        self._identifier = identifier
+        self._clock = clock
+        self._settings_for = settings_for
+        self._installation = installation
+        self._version = version
+
+    def seen(self, target: str, visit: Visit, agent: str) -> None:
+        """A reader asks for this target."""
+        now = self._clock.now()
+        pseudonym = self._identifier.pseudonym(visit.address, agent, visit.user, now)
+        self.counts.seen(target, pseudonym, agent, now)
+
+    def agent(self, target: str) -> str:
+        """Our User-Agent towards the origin of this target."""
+        subscribers = self.counts.total(target, self._clock.now())
+        contact = self._settings_for(target).contact_url
+        return user_agent.compose(self._version, contact, subscribers, feed_id(target, self._installation))
+
+    def pseudonym_of(self, visit: Visit, agent: str) -> str:
+        """What the log calls a reader."""
+        return f"{self._identifier.pseudonym(visit.address, agent, visit.user, self._clock.now()).current:015x}"
