@@ -40,7 +40,7 @@ class WrongRequest(FeedproxyError):
     """A parameter is missing or wrong."""
 
     status_hint = 400
-    detail = "bad-request"
+    detail = "bad-target"
 
 
 class Deeds:
