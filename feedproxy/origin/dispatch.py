@@ -77,6 +77,10 @@ class Dispatch:
             free = self._sites.free(uri.site_of(target), settings.site_interval)
         return planner.may_fetch(resource, self._clock.now(), settings, site_free=free)
 
+    def is_under_way(self, ask: Ask) -> bool:
+        """Whether this request would join an update that others wait for already."""
+        return ask.shareable and ask.request.target in self._flights
+
     async def for_reader(
         self, ask: Ask, resource: Resource | None, variant: StoredResponse | None
     ) -> tuple[Landed | None, bool]:

@@ -200,6 +200,8 @@ class Service:
     ) -> Answer | PassThrough:
         now = self._clock.now()
         match self._dispatch.permission(resource, ask.request.target, ask.settings):
+            case planner.Wait() if self._dispatch.is_under_way(ask):
+                pass  # it is this very update that the floor and the spacing speak of
             case planner.Wait(until, detail, words):
                 if ending := self._ending(ask, resource, now, CacheStatus(hit=True)):
                     return ending  # due for another look, which nobody may take now

@@ -63,3 +63,22 @@ async def test_the_origin_hears_how_many_read(stage):
     await proxy.get("/feed.rss", user_agent="NetNewsWire (RSS Reader; https://netnewswire.com/)")
 
     assert "42 subscribers" in (origin.log[-1].fields.get("user-agent") or "")
+
+
+async def test_who_comes_while_a_copy_is_renewed_waits_for_the_new_one(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed("old", ttl=60))
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=61)
+    origin.publish("/feed.rss", a_feed("new", ttl=60))
+    origin.gate = asyncio.Event()
+
+    first = asyncio.ensure_future(proxy.get("/feed.rss"))
+    await origin.asked(2)
+    second = asyncio.ensure_future(proxy.get("/feed.rss"))
+    await asyncio.wait([second], timeout=0.05)
+    origin.gate.set()
+
+    for seen in await asyncio.gather(first, second):
+        assert b"new" in seen.expect(200).body
+    assert origin.requests == 2
