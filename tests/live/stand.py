@@ -1,11 +1,12 @@
 """What the runs over the corpora stand on: a whole proxy in this process, and a reader that sees every byte."""
 
 import asyncio
+import re
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 from unittest.mock import patch
 
 from aiohttp.abc import ResolveResult
@@ -79,6 +80,30 @@ async def ask(
         return framed(await asyncio.wait_for(reader.read(), 30), method)
     finally:
         writer.close()
+
+
+class Line:
+    """A connection that a reader keeps."""
+
+    def __init__(self, port: int, host: str) -> None:
+        self._port, self._host = port, host
+
+    async def __aenter__(self) -> Self:
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 20)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._writer.close()
+
+    async def get(self, target: str, **fields: str) -> Seen:
+        """The answer to a GET; field names with underscores for hyphens. Its length has to be told."""
+        lines = [f"GET {target} HTTP/1.1", f"Host: {self._host}"]
+        lines += [f"{name.replace('_', '-')}: {value}" for name, value in fields.items()]
+        self._writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
+        head = await asyncio.wait_for(self._reader.readuntil(b"\r\n\r\n"), 30)
+        length = re.search(rb"\r\ncontent-length: *(\d+)\r\n", head, re.IGNORECASE)
+        none = head.split(b" ", 2)[1] in (b"204", b"304")
+        return framed(head + (b"" if none or length is None else await self._reader.readexactly(int(length[1]))), "GET")
 
 
 def framed(raw: bytes, method: str) -> Seen:
