@@ -2,12 +2,12 @@
 
 import logging
 
-from mitmproxy import ctx, http
+from mitmproxy import connection, ctx, http
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
 from feedproxy.errors import FeedproxyError
-from feedproxy.front.desk import desk
+from feedproxy.front.desk import CACHED, desk
 from feedproxy.runtime import runtime
 
 logger = logging.getLogger(__name__)
@@ -31,6 +31,10 @@ class Cache:
             "state_freshness",
             "private",
             "drain_timeout",
+            # Whoever has the cache alone fetches, too.
+            "allow_private",
+            "allow_networks",
+            "allow_ports",
         )
         ctx.options.update_defer(connection_strategy="lazy")
 
@@ -39,7 +43,8 @@ class Cache:
 
     async def request(self, flow: http.HTTPFlow) -> None:
         at = desk(runtime(ctx.master))
-        if flow.response is not None:
+        alone = not runtime(ctx.master).whole
+        if flow.response is not None or (alone and flow.request.method not in CACHED):
             return
         try:
             await at.serve(flow)
@@ -49,6 +54,9 @@ class Cache:
             # An exception here would let the request go upstream as it is: mitmproxy's hooks fail open.
             logger.exception("a request could not be answered")
             at.refuse(flow, FeedproxyError("feedproxy failed; its log says more"))
+
+    def client_disconnected(self, client: connection.Client) -> None:
+        desk(runtime(ctx.master)).gone(client.id)
 
     async def done(self) -> None:
         await runtime(ctx.master).close()

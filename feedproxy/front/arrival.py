@@ -83,7 +83,11 @@ def entrance_of(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int]
         return Entrance.PROXY
     if settings.upstream:
         return Entrance.REVERSE
-    return Entrance.PROXY if flow.metadata.get(ABSOLUTE_FORM) else Entrance.GATEWAY
+    absolute = flow.metadata.get(ABSOLUTE_FORM)
+    if absolute is None:  # mitmproxy's own layer does not tell; what is not addressed to us came for somebody else
+        own, port, *_ = flow.client_conn.sockname
+        absolute = flow.request.port != port or flow.request.host not in (own, "localhost")
+    return Entrance.PROXY if absolute else Entrance.GATEWAY
 
 
 def _reverse(flow: http.HTTPFlow, fields: Fields, visit: Visit, settings: Settings, path: str) -> Arrival | Ours:
