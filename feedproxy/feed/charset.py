@@ -11,40 +11,29 @@ import codecs
 import re
 from dataclasses import dataclass
 
-from feedproxy.feed.labels import codec_of
+from feedproxy.feed.labels import codec_of, is_wide, wider
 
 _MARKS = (
     # UTF-32 first: its little-endian mark begins with that of UTF-16.
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
+    (codecs.BOM_UTF32_LE, "utf_32_le"),
+    (codecs.BOM_UTF32_BE, "utf_32_be"),
+    (codecs.BOM_UTF8, "utf_8"),
+    (codecs.BOM_UTF16_LE, "utf_16_le"),
+    (codecs.BOM_UTF16_BE, "utf_16_be"),
 )
 
 _PATTERNS = (
     # "<" or "{" or white space, each with its zero bytes.
-    (re.compile(rb"\0\0\0[<{[\s]"), "utf-32-be"),
-    (re.compile(rb"[<{[\s]\0\0\0"), "utf-32-le"),
-    (re.compile(rb"\0[<{[\s]\0[^\0]"), "utf-16-be"),
-    (re.compile(rb"[<{[\s]\0[^\0]\0"), "utf-16-le"),
+    (re.compile(rb"\0\0\0[<{[\s]"), "utf_32_be"),
+    (re.compile(rb"[<{[\s]\0\0\0"), "utf_32_le"),
+    (re.compile(rb"\0[<{[\s]\0[^\0]"), "utf_16_be"),
+    (re.compile(rb"[<{[\s]\0[^\0]\0"), "utf_16_le"),
 )
 
 _DECLARATION = re.compile(rb"""<\?xml\s[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9._:\-]{1,40})["']""")
 
 _DECLARED_WITHIN = 1024
 """Bytes in which a declaration is looked for: warnings of PHP may stand before it."""
-
-_WIDER = {
-    # What publishers mean by these names is mostly the larger set (WHATWG Encoding Standard, section 4.2).
-    "ascii": "cp1252",
-    "iso8859-1": "cp1252",
-    "gb2312": "gb18030",
-    "gbk": "gb18030",
-    "euc_kr": "cp949",
-    "shift_jis": "cp932",
-    "big5": "big5hkscs",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +43,13 @@ class Text:
     data: bytes
     """UTF-8 without a byte order mark."""
     encoding: str
-    """The codec by which the body was read, in Python's name for it."""
+    """The codec by which the body was read, by its name in feed/labels.py."""
     sound: bool
     """Every byte was right for the encoding that the document names."""
 
 
 def marked(body: bytes) -> tuple[str, int] | None:
-    """The encoding that mark or zero bytes show, and the length of the mark; None where they show none."""
+    """The codec that mark or zero bytes show, and the length of the mark; None where they show none."""
     for mark, name in _MARKS:
         if body.startswith(mark):
             return name, len(mark)
@@ -85,23 +74,18 @@ def to_utf8(body: bytes, charset: str | None = None) -> Text:
     if shown:
         name, mark = shown
         return _read(body[mark:], name)
-    label = declared(body) or charset or "utf-8"
-    codec = _codec(label)
-    if codec is None or codec.startswith(("utf-16", "utf-32")):
+    codec = codec_of(declared(body) or charset or "utf-8")
+    if codec == "utf_7":
+        codec = None  # it hides markup from whoever looks
+    if codec is None or is_wide(codec):
         # Unknown, or impossible: a declaration that could be read byte by byte is in no wide encoding.
-        text = _read(body, "utf-8")
+        text = _read(body, "utf_8")
         return Text(text.data, text.encoding, sound=codec is not None and text.sound)
     return _read(body, codec)
 
 
-def _codec(label: str) -> str | None:
-    """The codec of a label from the closed list; UTF-7 is left out, which hides markup from whoever looks."""
-    known = codec_of(label)
-    return None if known in (None, "utf_7") else codecs.lookup(str(known)).name
-
-
 def _read(body: bytes, codec: str) -> Text:
-    if codec == "utf-8" or (codec == "ascii" and body.isascii()):
+    if codec == "utf_8" or (codec == "ascii" and body.isascii()):
         # The common case costs no copy; libxml2 itself finds and reports wrong bytes.
         if _is_utf8(body):
             return Text(body, codec, sound=True)
@@ -109,8 +93,8 @@ def _read(body: bytes, codec: str) -> Text:
     try:
         return Text(_encoded(body.decode(codec)), codec, sound=True)
     except UnicodeError:
-        wider = "utf-8" if codec == "ascii" and _is_utf8(body) else _WIDER.get(codec, codec)
-        return Text(_encoded(body.decode(wider, "replace")), wider, sound=False)
+        meant = "utf_8" if codec == "ascii" and _is_utf8(body) else wider(codec)
+        return Text(_encoded(body.decode(meant, "replace")), meant, sound=False)
 
 
 def _is_utf8(body: bytes) -> bool:

@@ -37,6 +37,18 @@ _LABELS = {
     "x_cp1252": "cp1252",
 }
 _LONGEST = 45
+_WIDER = {
+    # What publishers mean by these names is mostly the larger set (WHATWG Encoding Standard, section 4.2).
+    "ascii": "cp1252",
+    "latin_1": "cp1252",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "euc_kr": "cp949",
+    "shift_jis": "cp932",
+    "big5": "big5hkscs",
+}
+# Here 0x5C and 0x7E are a backslash and a tilde to some decoders, a currency sign and an overline to others.
+_UNSURE_ASCII = frozenset({"shift_jis", "cp932", "iso2022_jp", "euc_kr", "cp949", "johab"})
 
 
 def codec_of(label: str) -> str | None:
@@ -53,3 +65,13 @@ def codec_of(label: str) -> str | None:
 def is_wide(codec: str) -> bool:
     """Whether the codec's characters are wider than a byte, all of them."""
     return codec.startswith(("utf_16", "utf_32"))
+
+
+def wider(codec: str) -> str:
+    """The codec of the larger set that is mostly meant by the name of `codec`; `codec` itself where none is."""
+    return _WIDER.get(codec, codec)
+
+
+def has_sure_ascii(codec: str) -> bool:
+    """Whether every decoder of this encoding agrees on all characters of ASCII."""
+    return codec not in _UNSURE_ASCII

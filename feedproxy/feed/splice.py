@@ -10,14 +10,12 @@ Where Content-Type and the XML declaration name different encodings, readers dif
 only ASCII is written, with references for everything else: it is the same bytes either way.
 """
 
+import codecs
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from feedproxy.feed.charset import declared, marked, to_utf8
-from feedproxy.feed.labels import codec_of, is_wide
-
-# Here 0x5C and 0x7E are a backslash and a tilde to some decoders, a currency sign and an overline to others.
-_UNSURE_ASCII = frozenset({"shift_jis", "cp932", "iso2022_jp", "euc_kr", "cp949", "johab"})
+from feedproxy.feed.labels import codec_of, has_sure_ascii, is_wide
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +29,16 @@ class Document:
     certain: bool = True
     """No other encoding was named for it."""
 
+    @property
+    def is_utf8(self) -> bool:
+        """Whether the body is its own UTF-8 form."""
+        return self.body is self.utf8 or self.codec == "utf_8"
+
     def character_data(self, text: str) -> str:
         """Text escaped for content and attribute values, what the encoding cannot hold as references."""
         text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         text = text.replace('"', "&quot;").replace("'", "&#39;")
-        if self.codec in _UNSURE_ASCII or not self.certain:
+        if not has_sure_ascii(self.codec) or not self.certain:
             text = text.replace("\\", "&#92;").replace("~", "&#126;")
         if text.isascii():
             return text
@@ -53,9 +56,7 @@ def open_document(body: bytes, charset: str | None) -> Document | None:
         return None
     shown = marked(body)
     length = shown[1] if shown else 0
-    return Document(
-        body[:length], body[length:], text.encoding, text.data, shown is not None or _agree(body, charset)
-    )
+    return Document(body[:length], body[length:], text.encoding, text.data, shown is not None or _agree(body, charset))
 
 
 def _agree(body: bytes, charset: str | None) -> bool:
@@ -78,21 +79,44 @@ def splice(document: Document, edits: Sequence[Edit]) -> bytes | None:
     ordered = sorted(edits, key=lambda edit: (edit.start, edit.end))
     try:
         meant = _join(document.utf8, [(edit.start, edit.end, edit.text.encode()) for edit in ordered])
-        if document.body is document.utf8 or document.codec == "utf-8":
+        if document.is_utf8:
             return document.mark + meant
-        own = [
-            (_place(document, e.start), _place(document, e.end), e.text.encode(document.codec))
-            for e in ordered
-        ]
+        places = iter(_own_places(document, [place for edit in ordered for place in (edit.start, edit.end)]))
+        own = [(next(places), next(places), edit.text.encode(document.codec)) for edit in ordered]
         result = _join(document.body, own)
         return document.mark + result if result.decode(document.codec) == meant.decode() else None
     except UnicodeError:
         return None
 
 
-def _place(document: Document, offset: int) -> int:
-    """The offset in the body that belongs to one in the UTF-8 form."""
-    return len(document.utf8[:offset].decode().encode(document.codec))
+def own_ranges(document: Document, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:
+    """Ranges of the UTF-8 form as ranges of the document's bytes, its mark counted.
+
+    They must be in order, and not overlap. None where a range does not hold the same text in both.
+    """
+    mark = len(document.mark)
+    if document.is_utf8:
+        return [(start + mark, end + mark) for start, end in ranges]
+    try:
+        places = iter(_own_places(document, [place for each in ranges for place in each]))
+        own = [(next(places), next(places)) for _ in ranges]
+        for (start, end), (own_start, own_end) in zip(ranges, own, strict=True):
+            if document.body[own_start:own_end].decode(document.codec) != document.utf8[start:end].decode():
+                return None
+    except UnicodeError:
+        return None
+    return [(start + mark, end + mark) for start, end in own]
+
+
+def _own_places(document: Document, places: Sequence[int]) -> list[int]:
+    """The offsets in the body that belong to ascending ones in the UTF-8 form. Raises UnicodeError."""
+    own, position, previous = [], 0, 0
+    encoder = codecs.getincrementalencoder(document.codec)()
+    for place in places:
+        position += len(encoder.encode(document.utf8[previous:place].decode()))
+        previous = place
+        own.append(position)
+    return own
 
 
 def _join(body: bytes, edits: Sequence[tuple[int, int, bytes]]) -> bytes:

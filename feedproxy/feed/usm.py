@@ -51,5 +51,5 @@ def _can_be(label: str, body: bytes) -> bool:
     codec, mark = codec_of(label), marked(body)
     if codec is None or mark is None:
         return codec is not None
-    shown = mark[0].replace("-", "_")
+    shown, _ = mark
     return codec == shown or (codec in ("utf_16", "utf_32") and shown.startswith(codec))
