@@ -125,9 +125,13 @@ class Dispatch:
         self._scheduled[target] = asyncio.ensure_future(wait())
 
     def outdate(self, matches: Callable[[str], bool]) -> None:
-        """Targets were purged or invalidated: what is under way for them was asked before, and is not stored."""
+        """Targets were purged or invalidated: what is under way for them was asked before.
+
+        It is not stored, and is no answer for whoever comes from now on.
+        """
         for target in [each for each in self._wanted if matches(each)]:
             self._wanted[target].clear()
+            self._flights.close(target)
         for target in [each for each in self._plain if matches(each)]:
             del self._plain[target]
 

@@ -9,9 +9,10 @@ class Flights[Key, Result]:
 
     def __init__(self) -> None:
         self._under_way: dict[Key, asyncio.Task[Result]] = {}
+        self._closed: set[asyncio.Task[Result]] = set()
 
     def __len__(self) -> int:
-        return len(self._under_way)
+        return len(self._under_way) + len(self._closed)
 
     def __contains__(self, key: Key) -> bool:
         return key in self._under_way
@@ -25,14 +26,21 @@ class Flights[Key, Result]:
         task.add_done_callback(lambda done: self._landed(key, done))
         return task, False
 
+    def close(self, key: Key) -> None:
+        """Nobody joins what is under way for this key any more; it lands for those who wait already."""
+        if (task := self._under_way.pop(key, None)) is not None:
+            self._closed.add(task)
+
     def _landed(self, key: Key, task: asyncio.Task[Result]) -> None:
-        del self._under_way[key]
+        if self._under_way.get(key) is task:
+            del self._under_way[key]
+        self._closed.discard(task)
         if not task.cancelled():
             task.exception()  # seen, though every waiter may have gone
 
     async def land_all(self, timeout: float) -> None:
         """Wait for all that is under way, `timeout` seconds at most; then cancel the rest."""
-        tasks = list(self._under_way.values())
+        tasks = [*self._under_way.values(), *self._closed]
         if not tasks:
             return
         _, late = await asyncio.wait(tasks, timeout=timeout)
