@@ -1,5 +1,7 @@
 """What changes something passes, and what it changed is asked for anew: "I have just edited that"."""
 
+import asyncio
+
 import pytest
 
 from feedproxy.http.message import Fields, Response
@@ -186,3 +188,26 @@ async def test_a_get_with_content_passes_and_leaves_the_store_alone(door):
 
     assert b"new" in seen.body
     assert b"old" in (await proxy.get("/feed.rss")).expect(200, cache="hit").body
+
+
+async def test_who_asks_after_a_change_is_not_given_what_was_asked_for_before_it(door):
+    proxy, origin, clock = await door(site_interval=0, feed_min_interval=0)
+    origin.publish("/feed.rss", a_feed("old"), cache_control="max-age=60")
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=2)
+    origin.gate = gate = asyncio.Event()
+    before = asyncio.ensure_future(proxy.get("/feed.rss"))
+    await origin.asked(2)
+    origin.gate = None
+    origin.methods["PUT"] = says(204)
+    await proxy.send("PUT", "/feed.rss", body=b"<rss/>")
+    origin.publish("/feed.rss", a_feed("new"), cache_control="max-age=60")
+
+    after = asyncio.ensure_future(proxy.get("/feed.rss"))
+    await asyncio.wait_for(origin.asked(4), 5)
+    gate.set()
+    await before
+
+    assert b"new" in (await after).expect(200).body
+    await proxy.settled()
+    assert b"new" in (await proxy.get("/feed.rss")).body

@@ -1,0 +1,257 @@
+"""Many at once: "we all woke up at eight; please ask only once"."""
+
+import asyncio
+import contextlib
+
+from feedproxy.errors import Unreachable
+from feedproxy.http.message import Fields, Request, Response
+from tests.stages.origin import Origin, a_feed
+from tests.stages.play import Proxy, Seen
+
+
+async def at_once(proxy: Proxy, origin: Origin, *readers: dict[str, str]) -> list[Seen]:
+    """All of them ask before the origin answers anybody."""
+    origin.gate = asyncio.Event()
+    before = origin.requests
+    asking = [asyncio.ensure_future(proxy.get("/feed.rss", **fields)) for fields in readers]
+    await origin.asked(before + 1)
+    await everybody_waits()
+    origin.gate.set()
+    return await asyncio.gather(*asking)
+
+
+async def everybody_waits() -> None:
+    """Let everything happen that can happen before the origin answers."""
+    for _ in range(500):
+        await asyncio.sleep(0)
+
+
+async def test_a_crowd_at_a_cold_address_costs_one_request(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/feed.rss", a_feed("one"))
+
+    seen = await at_once(proxy, origin, *({"user_agent": f"reader/{number}"} for number in range(200)))
+
+    assert origin.requests == 1
+    assert all(b"one" in each.expect(200).body for each in seen)
+    first = [each for each in seen if "collapsed" not in each.cache and "hit" not in each.cache.split("; ")]
+    assert len(first) == 1
+
+
+async def test_a_crowd_at_a_stale_copy_costs_one_request(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed("old"), cache_control="max-age=600")
+    await proxy.get("/feed.rss")
+    origin.publish("/feed.rss", a_feed("new"), cache_control="max-age=600")
+    clock.advance(minutes=11)
+
+    seen = await at_once(proxy, origin, *({} for _ in range(50)))
+
+    assert origin.requests == 2
+    assert all(b"new" in each.expect(200).body for each in seen)
+
+
+async def test_each_of_a_crowd_gets_its_own_coding_and_condition(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/feed.rss", a_feed(*map(str, range(60))), etag='"theirs"')
+
+    plain, packed, known, part = await at_once(
+        proxy, origin, {}, {"accept_encoding": "gzip"}, {"if_none_match": '"theirs"'}, {"accept_encoding": "br"}
+    )
+
+    assert origin.requests == 1
+    assert plain.expect(200).body == packed.expect(200).plain == part.expect(200).plain
+    known.expect(304)
+
+
+async def test_a_failure_is_shared(stage):
+    proxy, origin, _ = await stage()
+    origin.break_down(Unreachable("no route"))
+
+    seen = await at_once(proxy, origin, *({} for _ in range(20)))
+
+    assert {each.status for each in seen} == {502}
+    assert origin.requests == 1
+
+
+async def test_a_failure_with_a_copy_is_shared_too(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=10)
+    origin.break_down(503)
+
+    seen = await at_once(proxy, origin, *({} for _ in range(20)))
+
+    assert all(b"good" in each.expect(200).body for each in seen)
+    assert origin.requests == 2
+
+
+async def test_what_may_not_be_stored_is_not_shared(stage):
+    proxy, origin, _ = await stage(site_interval=0)
+    numbers = iter(range(100))
+
+    def answer(_: Request) -> Response:
+        lines = [("Content-Type", "application/rss+xml"), ("Cache-Control", "no-store")]
+        return Response(200, Fields(lines), a_feed(f"number {next(numbers)}"))
+
+    origin.speak(answer)
+
+    seen = await at_once(proxy, origin, *({} for _ in range(5)))
+
+    assert len({each.expect(200).body for each in seen}) == 5
+    assert origin.requests == 5
+
+
+async def test_who_shows_credentials_never_shares(stage):
+    proxy, origin, _ = await stage(site_interval=0)
+
+    def answer(request: Request) -> Response:
+        said = request.fields.get("authorization") or "nobody"
+        return Response(200, Fields([("Content-Type", "application/rss+xml")]), a_feed(said))
+
+    origin.speak(answer)
+
+    seen = await at_once(
+        proxy, origin, {"authorization": "Basic YQ=="}, {"authorization": "Basic Yg=="}, {}, {"authorization": "x"}
+    )
+
+    for each, said in zip(seen, (b"Basic YQ==", b"Basic Yg==", b"nobody", b"<title>x<"), strict=True):
+        assert said in each.expect(200).body
+        assert "collapsed" not in each.cache
+
+
+async def test_what_varies_is_shared_only_with_those_it_is_for(stage):
+    proxy, origin, _ = await stage(site_interval=0)
+
+    def answer(request: Request) -> Response:
+        lines = [("Content-Type", "application/rss+xml"), ("Vary", "Accept-Language"), ("Cache-Control", "max-age=60")]
+        return Response(200, Fields(lines), a_feed(request.fields.get("accept-language") or "none"))
+
+    origin.speak(answer)
+
+    seen = await at_once(proxy, origin, *({"accept_language": name} for name in ("de", "en", "de", "fr")))
+
+    for each, name in zip(seen, ("de", "en", "de", "fr"), strict=True):
+        assert f"<title>{name}</title>".encode() in each.expect(200).body
+
+
+async def test_a_reader_that_goes_away_does_not_end_the_fetch(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/feed.rss", a_feed("one"))
+    origin.gate = asyncio.Event()
+    impatient = asyncio.ensure_future(proxy.get("/feed.rss"))
+    await origin.asked()
+    patient = asyncio.ensure_future(proxy.get("/feed.rss"))
+    await everybody_waits()
+
+    impatient.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await impatient
+    await everybody_waits()
+    origin.gate.set()
+
+    assert b"one" in (await patient).expect(200).body
+    (await proxy.get("/feed.rss")).expect(200, cache="hit")
+    assert origin.requests == 1
+
+
+async def test_when_everybody_has_gone_away_the_copy_is_there_for_the_next(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/feed.rss", a_feed("one"))
+    origin.gate = asyncio.Event()
+    impatient = asyncio.ensure_future(proxy.get("/feed.rss"))
+    await origin.asked()
+    impatient.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await impatient
+
+    origin.gate.set()
+    await proxy.settled()
+
+    (await proxy.get("/feed.rss")).expect(200, cache="hit")
+    assert origin.requests == 1
+
+
+async def test_when_the_origin_takes_too_long_readers_get_the_copy_and_the_fetch_goes_on(stage):
+    proxy, origin, clock = await stage(answer_timeout=1)  # the one second that these tests really wait
+    origin.publish("/feed.rss", a_feed("old"), cache_control="max-age=60")
+    await proxy.get("/feed.rss")
+    origin.publish("/feed.rss", a_feed("new"), cache_control="max-age=60")
+    clock.advance(minutes=10)
+    origin.gate = asyncio.Event()
+
+    seen = await asyncio.gather(proxy.get("/feed.rss"), proxy.get("/nothing-held.rss"))
+
+    assert b"old" in seen[0].expect(200, cache="detail=timeout", age=600).body
+    seen[1].expect(504, cache="detail=timeout")
+    origin.gate.set()
+    await proxy.settled()
+    assert b"new" in (await proxy.get("/feed.rss")).expect(200, cache="hit").body
+
+
+async def test_two_feeds_of_one_site_are_not_asked_for_in_the_same_moment(stage):
+    proxy, origin, clock = await stage()
+    for path in ("/a.rss", "/b.rss"):
+        origin.publish(path, a_feed(path), cache_control="max-age=60")
+        await proxy.get(path)
+    clock.advance(minutes=10)
+    (await proxy.get("/a.rss")).expect(200, cache="fwd=stale")
+
+    (await proxy.get("/b.rss")).expect(200, cache="hit; detail=site-interval")
+
+    clock.advance(seconds=1)
+    (await proxy.get("/b.rss")).expect(200, cache="fwd=stale")
+
+
+async def test_who_may_not_have_the_copy_waits_for_the_sites_turn(stage):
+    proxy, origin, clock = await stage()
+    for path in ("/a.rss", "/b.rss"):
+        origin.publish(path, a_feed(path), cache_control="max-age=60, must-revalidate")
+        await proxy.get(path)
+    clock.advance(minutes=10)
+    (await proxy.get("/a.rss")).expect(200, cache="fwd=stale")
+    asked = origin.requests
+
+    waiting = asyncio.ensure_future(proxy.get("/b.rss"))
+    while not proxy.service.under_way:
+        await asyncio.sleep(0)
+    await everybody_waits()
+    assert origin.requests == asked
+    clock.advance(seconds=1)
+
+    (await waiting).expect(200, cache="fwd=stale; fwd-status=304")
+
+
+async def test_a_site_that_asked_for_more_room_gets_it(stage):
+    proxy, origin, clock = await stage()
+    for path in ("/a.rss", "/b.rss"):
+        proxy.rule(path, site_interval=60)
+        origin.publish(path, a_feed(path), cache_control="max-age=60")
+        await proxy.get(path)
+    clock.advance(minutes=10)
+    await proxy.get("/a.rss")
+    clock.advance(seconds=59)
+    (await proxy.get("/b.rss")).expect(200, cache="hit; detail=site-interval")
+
+    clock.advance(seconds=1)
+
+    (await proxy.get("/b.rss")).expect(200, cache="fwd=stale")
+
+
+async def test_a_refresh_joins_what_is_under_way(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed("old"), cache_control="max-age=600")
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=11)
+    origin.gate = asyncio.Event()
+    reader = asyncio.ensure_future(proxy.get("/feed.rss"))
+    await origin.asked(2)
+
+    operator = asyncio.ensure_future(proxy.service.refresh(origin.url("/feed.rss")))
+    await everybody_waits()
+    origin.gate.set()
+
+    (await reader).expect(200)
+    assert (await operator).outcome in ("confirmed", "later")
+    assert origin.requests == 2

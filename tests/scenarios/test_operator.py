@@ -1,0 +1,354 @@
+"""The operator's deeds and rules: "make it so, now, and for this feed only"."""
+
+import asyncio
+
+import pytest
+
+from tests.stages.origin import a_feed
+from tests.stages.play import UPSTREAM
+
+
+async def a_copy(stage, **settings):
+    """A stage that holds a feed, fetched eleven minutes ago, with a lifetime of ten."""
+    proxy, origin, clock = await stage(**settings)
+    origin.publish("/feed.rss", a_feed("old"), cache_control="max-age=600")
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=11)
+    return proxy, origin, clock
+
+
+# -- refresh
+
+
+async def test_a_refresh_of_what_has_changed_updates_the_copy(stage):
+    proxy, origin, _ = await a_copy(stage)
+    origin.publish("/feed.rss", a_feed("new"), cache_control="max-age=600")
+
+    done = await proxy.service.refresh(origin.url("/feed.rss"))
+
+    assert (done.outcome, done.status) == ("updated", 200)
+    assert b"new" in (await proxy.get("/feed.rss")).expect(200, cache="hit", age=0).body
+
+
+async def test_a_refresh_that_the_origin_answers_with_304_confirms_the_copy(stage):
+    proxy, origin, _ = await a_copy(stage)
+
+    done = await proxy.service.refresh(origin.url("/feed.rss"))
+
+    assert (done.outcome, done.status) == ("confirmed", 304)
+    (await proxy.get("/feed.rss")).expect(200, cache="hit", age=0)
+
+
+async def test_a_refresh_that_brings_the_same_again_says_so(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed("same"), validators=False, cache_control="max-age=600")
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=11)
+
+    done = await proxy.service.refresh(origin.url("/feed.rss"))
+
+    assert (done.outcome, done.status) == ("unchanged", 200)
+
+
+async def test_a_refresh_ends_freshness_early(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed("old", ttl=600), cache_control="max-age=86400")
+    await proxy.get("/feed.rss")
+    origin.publish("/feed.rss", a_feed("new", ttl=600), cache_control="max-age=86400")
+    clock.advance(minutes=2)
+
+    assert (await proxy.service.refresh(origin.url("/feed.rss"))).outcome == "updated"
+
+
+async def test_a_refresh_within_the_floor_is_accepted_and_done_when_its_time_has_come(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed("old"), cache_control="max-age=86400")
+    await proxy.get("/feed.rss")
+    origin.publish("/feed.rss", a_feed("new"), cache_control="max-age=86400")
+    clock.advance(seconds=20)
+
+    for _ in range(3):  # however often it is asked for, it is done once
+        done = await proxy.service.refresh(origin.url("/feed.rss"))
+        assert done.outcome == "later"
+        assert done.at == clock.now() + 40
+    await asyncio.sleep(0)
+    assert origin.requests == 1
+
+    clock.advance(seconds=41)
+    await origin.asked(2)
+    await proxy.settled()
+    assert origin.requests == 2
+    assert b"new" in (await proxy.get("/feed.rss")).expect(200, cache="hit").body
+
+
+async def test_a_refresh_that_fails_keeps_the_copy(stage):
+    proxy, origin, _ = await a_copy(stage)
+    origin.break_down(503)
+
+    done = await proxy.service.refresh(origin.url("/feed.rss"))
+
+    assert done.outcome == "failed"
+    assert b"old" in (await proxy.get("/feed.rss")).expect(200).body
+
+
+async def test_a_refresh_of_what_nobody_has_asked_for_yet_warms_the_copy(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/feed.rss", a_feed("warm"), cache_control="max-age=600")
+
+    assert (await proxy.service.refresh(origin.url("/feed.rss"))).outcome == "updated"
+
+    assert b"warm" in (await proxy.get("/feed.rss")).expect(200, cache="hit").body
+
+
+async def test_a_refresh_renews_the_variant_that_is_held(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed("old"), cache_control="max-age=600", vary="Accept-Language")
+    await proxy.get("/feed.rss", accept_language="de")
+    origin.publish("/feed.rss", a_feed("new"), cache_control="max-age=600", vary="Accept-Language")
+    clock.advance(minutes=11)
+
+    assert (await proxy.service.refresh(origin.url("/feed.rss"))).outcome == "updated"
+
+    assert origin.heard.get("accept-language") == "de"
+    assert b"new" in (await proxy.get("/feed.rss", accept_language="de")).expect(200, cache="hit").body
+
+
+# -- purge
+
+
+async def test_what_is_purged_is_asked_for_anew(stage):
+    proxy, origin, _ = await a_copy(stage, site_interval=0)
+    target = origin.url("/feed.rss")
+
+    assert await proxy.service.purge(target) == [target]
+
+    (await proxy.get("/feed.rss")).expect(200, cache="fwd=uri-miss")
+    assert "if-none-match" not in origin.heard
+
+
+async def test_a_pattern_purges_what_it_matches_and_nothing_else(stage):
+    proxy, origin, _ = await stage(site_interval=0)
+    paths = ("/a/1.rss", "/a/2.rss?x=1", "/b/1.rss")
+    for path in paths:
+        origin.publish(path, a_feed(), cache_control="max-age=600")
+        await proxy.get(path)
+
+    purged = await proxy.service.purge(pattern=origin.base + "/a/*")
+
+    assert sorted(purged) == sorted(origin.url(path) for path in paths[:2])
+    (await proxy.get("/b/1.rss")).expect(200, cache="hit")
+    (await proxy.get("/a/2.rss?x=1")).expect(200, cache="fwd=uri-miss")
+
+
+async def test_a_purge_of_what_is_not_held_forgets_nothing(stage):
+    proxy, origin, _ = await stage()
+
+    assert await proxy.service.purge(origin.url("/feed.rss")) == []
+
+
+@pytest.mark.parametrize("by", ["target", "pattern"])
+async def test_what_is_purged_while_it_is_fetched_does_not_come_back(stage, by):
+    proxy, origin, _ = await a_copy(stage, site_interval=0)
+    origin.gate = asyncio.Event()
+    waiting = asyncio.ensure_future(proxy.get("/feed.rss"))
+    await origin.asked(2)
+
+    if by == "target":
+        await proxy.service.purge(origin.url("/feed.rss"))
+    else:
+        await proxy.service.purge(pattern="*")
+    origin.gate.set()
+    (await waiting).expect(200)  # whoever asked before gets his answer
+    await proxy.settled()
+
+    assert proxy.service.store.get(origin.url("/feed.rss")) is None
+    origin.publish("/feed.rss", a_feed("new"), cache_control="max-age=600")
+    assert b"new" in (await proxy.get("/feed.rss")).expect(200, cache="fwd=uri-miss").body
+
+
+async def test_who_asks_after_a_purge_is_not_given_what_was_asked_for_before_it(stage):
+    proxy, origin, _ = await a_copy(stage, site_interval=0)
+    origin.gate = asyncio.Event()
+    before = asyncio.ensure_future(proxy.get("/feed.rss"))
+    await origin.asked(2)
+    gate, origin.gate = origin.gate, None
+    await proxy.service.purge(origin.url("/feed.rss"))
+    origin.publish("/feed.rss", a_feed("new"), cache_control="max-age=600")
+
+    after = asyncio.ensure_future(proxy.get("/feed.rss"))
+    await asyncio.wait_for(origin.asked(3), 5)
+    gate.set()
+    await before
+
+    assert b"new" in (await after).expect(200).body
+
+
+async def test_a_cold_fetch_that_is_purged_is_not_stored(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/feed.rss", a_feed("once"))
+    origin.gate = asyncio.Event()
+    waiting = asyncio.ensure_future(proxy.get("/feed.rss"))
+    await origin.asked()
+
+    await proxy.service.purge(origin.url("/feed.rss"))
+    origin.gate.set()
+    (await waiting).expect(200)
+    await proxy.settled()
+
+    assert proxy.service.store.get(origin.url("/feed.rss")) is None
+
+
+async def test_subscribers_outlive_a_purge(stage):
+    proxy, origin, _ = await stage(site_interval=0)
+    origin.publish("/feed.rss", a_feed())
+    await proxy.get("/feed.rss", user_agent="reader/1")
+    await proxy.service.purge(pattern="*")
+
+    await proxy.get("/feed.rss", user_agent="other/2")
+
+    assert "2 subscribers" in (origin.heard.get("user-agent") or "")
+
+
+# -- moves and ends
+
+
+async def test_a_move_that_was_believed_wrongly_is_undone(stage):
+    proxy, origin, clock = await a_copy(stage, site_interval=0)
+    origin.publish("/feed.rss", b"", status=301, location=origin.url("/new.rss"))
+    origin.publish("/new.rss", a_feed("moved"), cache_control="max-age=60")
+    for _ in range(2):
+        await proxy.get("/feed.rss")
+        clock.advance(minutes=61)
+    (await proxy.get("/feed.rss")).expect(301)
+    origin.publish("/feed.rss", a_feed("back"), cache_control="max-age=60")
+
+    assert await proxy.service.undo(origin.url("/feed.rss"))
+
+    assert b"back" in (await proxy.get("/feed.rss")).expect(200).body
+    assert not await proxy.service.undo(origin.url("/feed.rss"))
+
+
+async def test_an_end_that_was_believed_wrongly_is_undone(stage):
+    proxy, origin, clock = await stage(site_interval=0)
+    origin.publish("/feed.rss", b"<redirect><newLocation/></redirect>", content_type="application/xml")
+    (await proxy.get("/feed.rss")).expect(410)
+    origin.publish("/feed.rss", a_feed("back"))
+    clock.advance(minutes=2)
+    (await proxy.get("/feed.rss")).expect(410)
+
+    assert await proxy.service.undo(origin.url("/feed.rss"))
+
+    assert b"back" in (await proxy.get("/feed.rss")).expect(200).body
+
+
+async def test_a_rule_moves_a_feed(stage):
+    proxy, origin, _ = await a_copy(stage)
+    proxy.rule("/feed.rss", moved_to="https://new.example/feed.rss")
+
+    told = (await proxy.get("/feed.rss")).expect(301, cache="detail=moved")
+
+    assert told.location.endswith("https://new.example/feed.rss")
+    assert origin.requests == 1
+
+
+async def test_a_rule_moves_a_feed_with_a_document(stage):
+    proxy, _origin, _ = await a_copy(stage)
+    proxy.rule("/feed.rss", moved_to="https://new.example/feed.rss", announce_as="xml")
+
+    told = (await proxy.get("/feed.rss")).expect(200, cache="detail=moved")
+
+    assert "xml" in (told.fields.get("content-type") or "")
+    assert f"<newLocation>{proxy.stage.name}/https://new.example/feed.rss</newLocation>".encode() in told.body
+
+
+async def test_a_publisher_moves_a_feed_of_his_own_with_a_document(stage):
+    proxy, origin, _ = await stage(upstream=UPSTREAM, public_url="https://feeds.example")
+    proxy.rule("/feed.rss", moved_to=origin.url("/new.rss"), announce_as="xml")
+
+    told = (await proxy.get("/feed.rss")).expect(200)
+
+    assert b"<newLocation>https://feeds.example/new.rss</newLocation>" in told.body
+
+
+async def test_a_rule_ends_a_feed(stage):
+    proxy, origin, _ = await a_copy(stage)
+    proxy.rule("/feed.rss", gone=True)
+
+    (await proxy.get("/feed.rss")).expect(410, cache="detail=gone")
+    assert origin.requests == 1
+
+
+async def test_a_rule_ends_a_feed_with_a_document(stage):
+    proxy, _, _ = await a_copy(stage)
+    proxy.rule("/feed.rss", gone=True, announce_as="xml")
+
+    told = (await proxy.get("/feed.rss")).expect(200, cache="detail=gone")
+
+    assert b"<newLocation/>" in told.body or b"<newLocation></newLocation>" in told.body
+
+
+async def test_a_rule_that_is_taken_away_leaves_nothing_behind(stage):
+    proxy, _, _ = await a_copy(stage)
+    proxy.rule("/feed.rss", gone=True)
+    await proxy.get("/feed.rss")
+
+    proxy.rule("/feed.rss", gone=False)
+
+    (await proxy.get("/feed.rss")).expect(200)
+
+
+# -- other rules
+
+
+async def test_where_bad_updates_pass_readers_see_them(stage):
+    proxy, origin, _ = await a_copy(stage, on_bad_update="pass")
+    origin.break_down(404)
+
+    (await proxy.get("/feed.rss")).expect(404)
+
+
+async def test_where_bad_updates_pass_a_new_shape_is_believed_at_once(stage):
+    proxy, origin, _ = await a_copy(stage, on_bad_update="pass")
+    broken = b"<rss version='2.0'><channel><title>still here"
+    origin.publish("/feed.rss", broken, cache_control="max-age=60")
+
+    (await proxy.get("/feed.rss")).expect(200, body=broken)
+
+
+async def test_a_rule_is_for_the_feeds_it_names(stage):
+    proxy, origin, clock = await stage(site_interval=0)
+    for path in ("/kept.rss", "/passed.rss"):
+        origin.publish(path, a_feed("good"), cache_control="max-age=60")
+        await proxy.get(path)
+    proxy.rule("/passed.rss", on_bad_update="pass")
+    clock.advance(minutes=10)
+    origin.break_down(404)
+
+    (await proxy.get("/passed.rss")).expect(404)
+    (await proxy.get("/kept.rss")).expect(200, cache="detail=refused")
+
+
+async def test_a_rule_sets_how_often_a_feed_is_asked_for(stage):
+    proxy, origin, clock = await stage(site_interval=0)
+    for path in ("/slow.rss", "/other.rss"):
+        origin.publish(path, a_feed(), cache_control="max-age=60")
+        await proxy.get(path)
+    proxy.rule("/slow.rss", feed_min_interval=3600)
+    clock.advance(minutes=10)
+
+    (await proxy.get("/slow.rss")).expect(200, cache="hit; detail=floor")
+    (await proxy.get("/other.rss")).expect(200, cache="fwd=stale")
+
+
+async def test_a_rule_leaves_a_feed_as_it_is(stage):
+    proxy, origin, _ = await stage(site_interval=0)
+    for path in ("/plain.rss", "/other.rss"):
+        origin.publish(path, a_feed("x"), content_type="text/xml")
+    proxy.rule("/plain.rss", feed_usm=False, self_link="off")
+
+    plain = (await proxy.get("/plain.rss")).expect(200, body=a_feed("x"))
+    other = (await proxy.get("/other.rss")).expect(200)
+
+    assert plain.fields.get("content-type") == "text/xml"
+    assert other.fields.get("content-type") == "application/rss+xml"
+    assert origin.url("/other.rss").encode() in other.body
