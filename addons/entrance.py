@@ -7,6 +7,7 @@ from mitmproxy import connection, ctx, http
 from mitmproxy.addonmanager import Loader
 from mitmproxy.proxy import layer
 from mitmproxy.proxy.layers import TCPLayer
+from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from feedproxy import settings
 from feedproxy.errors import FeedproxyError, Forbidden, NotOurs
@@ -55,6 +56,10 @@ class Entrance:
         here = runtime(ctx.master)
         here.connections -= 1
         desk.desk(here).gone(client.id)
+
+    def server_connect(self, data: ServerConnectionHookData) -> None:
+        # Here, and not where the other limits are: no script of ours that finds targets goes without the veto.
+        passing.check(data, desk.desk(runtime(ctx.master)).passes)
 
     def next_layer(self, chosen: layer.NextLayer) -> None:
         tunnel = desk.desk(runtime(ctx.master)).passes.tunnels.get(chosen.context.client.id)

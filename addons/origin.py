@@ -44,9 +44,7 @@ class Origin:
 
     async def server_connect(self, data: ServerConnectionHookData) -> None:
         here = runtime(ctx.master)
-        if here.whole:
-            passing.check(data, desk(here).passes)
-        else:  # this script alone: mitmproxy finds its own targets, and only addresses are checked
+        if not here.whole:  # without the entrance mitmproxy finds its own targets, and only addresses are checked
             await passing.check_address(data, here.policy)
 
     async def responseheaders(self, flow: http.HTTPFlow) -> None:
