@@ -69,6 +69,10 @@ class Process:
             if found := pattern.search(line):
                 return found
 
+    def rest(self) -> str:
+        """What it wrote to standard output that nobody waited for, once it has ended."""
+        return "".join(iter(lambda: self._lines.get(timeout=5) or "", ""))
+
     def ended_before(self, pattern: re.Pattern[str], *, deadline: float = 20) -> int | None:
         """The exit code; None where it said a line like this on standard output and is under way."""
         try:

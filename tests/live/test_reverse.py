@@ -127,6 +127,15 @@ def test_a_cookie_belongs_to_the_site_and_passes(origin: Origin, get: Callable[.
     assert "Content-Security-Policy" not in seen.fields
 
 
+def test_the_reader_who_finds_a_feed_first_is_a_subscriber(origin: Origin, get: Callable[..., Seen]) -> None:
+    origin.publish("/first.rss", a_feed("one"), Cache_Control="no-cache")
+
+    for reader in ("Amethyst/1", "Beryl/2"):
+        get("/first.rss", fields={"user_agent": reader})
+
+    assert "2 subscribers;" in origin.asked("/first.rss")[-1].agent
+
+
 def test_it_is_open_to_no_other_host(publisher: Feedproxy, origin: Origin) -> None:
     before = len(origin.log)
     for target in ("http://example.com/", "http://169.254.169.254/"):
@@ -144,7 +153,7 @@ def test_it_is_open_to_no_other_host(publisher: Feedproxy, origin: Origin) -> No
     ids=["connect", "garbage"],
 )
 def test_no_error_is_told_by_mitmproxys_own_page(publisher: Feedproxy, head: str) -> None:
-    seen = raw(publisher.address, head.encode(), head.split()[0])
+    seen = raw(publisher.address, head.encode(), head.split(maxsplit=1)[0])
 
     assert b"mitmproxy" not in seen.body
     assert "mitmproxy" not in seen.fields.get("Server", "")
@@ -248,7 +257,7 @@ def test_behind_nginx_the_public_scheme_and_the_readers_are_known_where_nginx_is
     front = nginx(proxy.base)
 
     redirect = front.get(path, Accept="text/html")
-    for reader in ("198.51.100.1", "198.51.100.2"):
+    for reader in ("198.51.100.1", "198.51.100.2", "198.51.100.1"):
         seen = front.get(path + ".rss", User_Agent="Same/1", X_Reader=reader)
         assert seen.status == 200
 

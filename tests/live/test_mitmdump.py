@@ -1,0 +1,231 @@
+"""Stock mitmdump with our scripts: all of them, and each alone."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.live.origin import Authority, Origin, a_feed
+from tests.live.product import COMMAND, Process, Seen, ask, product_environment
+
+MITMDUMP = Path(sys.executable).with_name("mitmdump")
+LISTENING = re.compile(r"listening at \S*?127\.0\.0\.1:(\d+)")
+
+pytestmark = pytest.mark.skipif(not MITMDUMP.exists(), reason="not installed: mitmdump beside this Python")
+
+
+@pytest.fixture(scope="module")
+def scripts() -> Path:
+    """What `feedproxy addons` prints."""
+    done = subprocess.run(
+        [*COMMAND, "addons"],
+        env=product_environment(Path.home()),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    return Path(done.stdout.strip())
+
+
+class Mitmdump(Process):
+    """mitmdump on a free port with these scripts."""
+
+    def __init__(self, folder: Path, scripts: Sequence[Path], authority: Path, **options: object) -> None:
+        settings = {
+            "listen_host": "127.0.0.1",
+            "listen_port": 0,
+            "confdir": folder / "conf",
+            "termlog_verbosity": "info",
+            "ssl_verify_upstream_trusted_ca": authority,
+            **options,
+        }
+        sets = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+        loaded = [word for each in scripts for word in ("-s", str(each))]
+        super().__init__([str(MITMDUMP), *sets, *loaded], folder)
+        port = int(self.line(LISTENING)[1])
+        self.address = ("127.0.0.1", port)
+        self.base = f"http://127.0.0.1:{port}"
+
+    def get(self, url: str, **fields: str) -> Seen:
+        """Through the explicit proxy."""
+        return ask(url, through=self.address, fields=fields)
+
+
+type Dump = Callable[..., Mitmdump]
+
+
+@pytest.fixture
+def dump(scripts: Path, authority: Authority, tmp_path: Path) -> Iterator[Dump]:
+    """Run mitmdump with scripts: `dump("cache.py", store="memory:")`. No line of its log may be an error."""
+    started: list[Mitmdump] = []
+
+    def begin(*names: str, **options: object) -> Mitmdump:
+        folder = tmp_path / str(len(started))
+        started.append(Mitmdump(folder, [scripts / each for each in names], authority.file, **options))
+        return started[-1]
+
+    yield begin
+    for each in started:
+        each.terminate()
+        out = each.said + each.rest()
+        assert not re.search(r"(?i)traceback|\berror\b(?! in )|crashed|exception", out), out
+
+
+def test_every_script_is_found_where_the_command_says(scripts: Path) -> None:
+    assert {each.name for each in scripts.glob("*.py")} >= {
+        "all.py",
+        "accesslog.py",
+        "cache.py",
+        "coding.py",
+        "entrance.py",
+        "finish.py",
+        "moved.py",
+        "origin.py",
+        "subscribers.py",
+        "usm.py",
+    }
+
+
+def test_all_of_them_are_the_product(dump: Dump, origin: Origin) -> None:
+    origin.publish("/all.rss", a_feed("one"))
+    origin.publish("/all-by-proxy.rss", a_feed("one"))
+    proxy = dump("all.py", store="memory:", allow_private="true", admin="")
+
+    gateway = [ask(f"{proxy.base}/{origin.url('/all.rss')}") for _ in range(2)]
+    explicit = [proxy.get(origin.url("/all-by-proxy.rss")) for _ in range(2)]
+
+    for first, second in (gateway, explicit):
+        assert (first.status, second.status) == (200, 200)
+        assert "hit" in second.cache
+        assert first.fields["Content-Type"].startswith("application/rss+xml")
+    assert len(origin.asked("/all.rss")) == len(origin.asked("/all-by-proxy.rss")) == 1
+    assert ask(proxy.base + "/").status == 200
+    assert ask(origin.url("/all.rss"), "POST", body=b"x", through=proxy.address).status == 200
+
+
+def test_all_of_them_stand_in_front_of_an_origin_by_mitmdumps_own_mode(dump: Dump, origin: Origin) -> None:
+    origin.publish("/front.rss", a_feed("one"))
+    upstream = origin.url("")
+    proxy = dump("all.py", store="memory:", admin="", mode=f"reverse:{upstream}", upstream=upstream)
+
+    first, second = ask(proxy.base + "/front.rss"), ask(proxy.base + "/front.rss")
+
+    assert (first.status, second.status) == (200, 200)
+    assert "hit" in second.cache
+
+
+def test_the_cache_alone_answers_the_second_request(dump: Dump, origin: Origin) -> None:
+    origin.publish("/cache.rss", a_feed("one"))
+    proxy = dump("cache.py", store="memory:", allow_private="true")
+
+    first, second = (proxy.get(origin.url("/cache.rss")) for _ in range(2))
+    gateway = ask(f"{proxy.base}/{origin.url('/cache.rss')}")
+
+    assert (first.status, second.status, gateway.status) == (200, 200, 200)
+    assert "hit" in second.cache
+    assert "hit" in gateway.cache
+    assert len(origin.asked("/cache.rss")) == 1
+    assert ask(origin.url("/cache.rss"), "POST", body=b"x", through=proxy.address).status == 200
+
+
+def test_the_cache_alone_reaches_no_private_address_unless_it_may(dump: Dump, origin: Origin) -> None:
+    origin.publish("/private.rss", a_feed("one"))
+
+    assert dump("cache.py", store="memory:").get(origin.url("/private.rss")).status == 403
+    assert origin.asked("/private.rss") == []
+
+
+def test_the_media_type_alone_makes_a_click_subscribe(dump: Dump, origin: Origin) -> None:
+    origin.publish("/usm.rss", a_feed("one"), Content_Type="text/xml; charset=utf-8")
+    origin.publish("/page.html", b"<html>hello</html>", Content_Type="text/html")
+    proxy = dump("usm.py")
+
+    feed, page = proxy.get(origin.url("/usm.rss")), proxy.get(origin.url("/page.html"))
+
+    assert feed.fields["Content-Type"] == "application/rss+xml; charset=utf-8"
+    assert b'rel="self"' in feed.body.replace(b"'", b'"')
+    assert (page.fields["Content-Type"], page.body) == ("text/html", b"<html>hello</html>")
+
+
+def test_the_coding_alone_codes_what_a_reader_accepts(dump: Dump, origin: Origin) -> None:
+    origin.publish("/coding.rss", a_feed(*map(str, range(50))))
+    proxy = dump("coding.py")
+
+    coded = proxy.get(origin.url("/coding.rss"), accept_encoding="gzip")
+    plain = proxy.get(origin.url("/coding.rss"))
+
+    assert coded.fields["Content-Encoding"] == "gzip"
+    assert len(coded.body) < len(plain.body) / 2
+    assert "Content-Encoding" not in plain.fields
+    assert "ccept-" in coded.fields["Vary"]
+    assert "ccept-" in plain.fields["Vary"]
+
+
+def test_the_moves_alone_turn_documents_into_redirects(dump: Dump, origin: Origin) -> None:
+    document = b"<?xml version='1.0'?><redirect><newLocation>/new.rss</newLocation></redirect>"
+    origin.publish("/moved.rss", document, Content_Type="text/xml")
+    proxy = dump("moved.py")
+
+    seen = proxy.get(origin.url("/moved.rss"))
+
+    assert (seen.status, seen.fields["Location"]) == (301, origin.url("/new.rss"))
+
+
+def test_the_way_to_the_origin_alone_refuses_private_addresses(dump: Dump, origin: Origin) -> None:
+    origin.publish("/origin.rss", a_feed("one"))
+    careful, trusting = dump("origin.py"), dump("origin.py", allow_private="true")
+
+    assert careful.get(origin.url("/origin.rss")).status == 502
+    assert origin.asked("/origin.rss") == []
+    assert trusting.get(origin.url("/origin.rss")).body == a_feed("one")
+
+
+def test_the_entrance_alone_finds_targets_and_lets_nothing_else_pass(dump: Dump, origin: Origin) -> None:
+    origin.publish("/entrance.rss", a_feed("one"))
+    proxy = dump("entrance.py")
+
+    assert ask(proxy.base + "/").status == 200
+    assert ask(proxy.base + "/-/nothing").status == 404
+    for through in (None, proxy.address):
+        for method in ("GET", "POST"):
+            url = origin.url("/entrance.rss")
+            seen = ask(url if through else f"{proxy.base}/{url}", method, through=through, body=b"")
+            assert seen.status in (403, 508), seen.body
+    assert origin.asked("/entrance.rss") == []
+
+
+def test_the_subscribers_alone_are_told_to_the_origin(dump: Dump, origin: Origin) -> None:
+    origin.publish("/subscribers.rss", a_feed("one"))
+    proxy = dump("subscribers.py", contact_url="https://proxy.example/")
+
+    for agent in ("Amethyst/1", "Beryl/2"):
+        proxy.get(origin.url("/subscribers.rss"), user_agent=agent)
+
+    said = origin.asked("/subscribers.rss")[-1].agent
+    assert re.fullmatch(r"feedproxy/\S+ \(\+https://proxy\.example/; 2 subscribers; feed-id=[0-9a-f]+\)", said), said
+
+
+@pytest.mark.parametrize("name", ["accesslog.py", "finish.py", "admin.py"])
+def test_a_script_that_has_nothing_to_do_alone_is_in_nobodys_way(dump: Dump, origin: Origin, name: str) -> None:
+    path = f"/{name}.rss"
+    origin.publish(path, a_feed("one"))
+    proxy = dump(name, **({"admin": "127.0.0.1:0"} if name == "admin.py" else {}))
+
+    assert proxy.get(origin.url(path)).body == a_feed("one")
+    head = ask(origin.url(path), "HEAD", through=proxy.address)
+    assert (head.status, head.fields["Content-Length"]) == (200, str(len(a_feed("one"))))
+
+
+def test_two_scripts_work_hand_in_hand(dump: Dump, origin: Origin) -> None:
+    origin.publish("/two.rss", a_feed("one"), Content_Type="text/xml")
+    proxy = dump("origin.py", "cache.py", store="memory:", allow_private="true")
+
+    first, second = proxy.get(origin.url("/two.rss")), proxy.get(origin.url("/two.rss"))
+
+    assert (first.status, second.status) == (200, 200)
+    assert "hit" in second.cache
+    assert len(origin.asked("/two.rss")) == 1
