@@ -1,0 +1,214 @@
+"""What the pages say can be followed: links lead somewhere, commands parse, options exist, examples are reckoned."""
+
+import argparse
+import asyncio
+import re
+import runpy
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from feedproxy import cli, config, serve
+from feedproxy.errors import UsageError
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+FOR_USERS = [page for page in PAGES if page.parent.name not in ("decisions",) and page.name != "ARCHITECTURE.md"]
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+
+LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)")
+INLINE = re.compile(r"`([^`\n]+)`")
+OPTION_AND_VALUE = re.compile(r"([a-z]+(?:_[a-z]+)*): \S.*")
+ENDS_A_COMMAND = {"|", ">", ">>", "&&", ";", "&", "2>&1", "2>"}
+OUTPUT = re.compile(r"feedproxy (?:\d|listens on )")
+"""What feedproxy prints, and what is no command line though it begins like one."""
+HOST = re.compile(r"https?://(?:[^\s/@]*@)?([^\s/:`'\"()<>\]|*]+)")
+EXAMPLE_HOST = re.compile(
+    r"(?:[\w-]+\.)*example\.(?:com|org|net)|127\.0\.0\.1|0\.0\.0\.0|localhost|HOST|THIS-HOST|www\.w3\.org|…|ADDRESS"
+)
+
+
+def _named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def _blocks(text: str) -> Iterator[str]:
+    """Code blocks, fenced or indented by four."""
+    text = re.sub(
+        r"^```\w*\n(.*?)^```", lambda fence: re.sub("^", "    ", fence[1], flags=re.M), text, flags=re.M | re.S
+    )
+    block: list[str] = []
+    for line in [*text.splitlines(), "end"]:
+        if line.startswith("    ") or (block and not line.strip()):
+            block.append(line[4:])
+        elif block:
+            yield "\n".join(block).rstrip()
+            block = []
+
+
+def _prose(text: str) -> str:
+    return re.sub(r"^(?:    |```).*$", "", text, flags=re.M)
+
+
+def _commands(text: str) -> Iterator[str]:
+    """Everything after `feedproxy` where a page writes a command line."""
+    for line in (line for block in _blocks(text) for line in block.splitlines()):
+        yield from re.findall(r"\$\(feedproxy ([^)]*)\)", line)
+        plain = line.strip().removeprefix("$ ")
+        if plain.startswith("feedproxy ") and not OUTPUT.match(plain) and "[" not in plain:
+            yield plain.removeprefix("feedproxy ")
+    for code in INLINE.findall(_prose(text)):
+        if code.startswith("feedproxy ") and not OUTPUT.match(code):
+            yield code.removeprefix("feedproxy ")
+
+
+def _words(command: str) -> list[str]:
+    """The arguments, up to what the shell keeps to itself."""
+    words: list[str] = []
+    for word in shlex.split(command.rstrip("…. "), comments=True):
+        if word in ENDS_A_COMMAND:
+            break
+        words.append(word)
+    return words
+
+
+@cache
+def _known() -> dict[str, config.OptionSpec]:
+    """Every option of the whole product, mitmproxy's own included."""
+
+    async def ask() -> dict[str, config.OptionSpec]:
+        made, _ = serve.make_master(serve.Plan())
+        return {name: config.spec_of(each.typespec, each.choices) for name, each in made.options.items()}
+
+    return asyncio.run(ask())
+
+
+def _slug(heading: str) -> str:
+    """The anchor that a heading gets on the usual sites."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def _anchors(page: Path) -> set[str]:
+    return {_slug(heading) for heading in re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.M)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_named)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in LINK.findall(_prose(page.read_text(encoding="utf-8"))):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), f"{link} leads nowhere"
+        assert there.is_relative_to(ROOT), f"{link} leads out of the project"
+        assert not anchor or anchor in _anchors(there), f"{link}: no such heading"
+
+
+def test_every_page_can_be_reached_from_the_index() -> None:
+    seen, waiting = set[Path](), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in seen or page.suffix != ".md":
+            continue
+        seen.add(page)
+        links = LINK.findall(_prose(page.read_text(encoding="utf-8")))
+        waiting += [
+            (page.parent / link.partition("#")[0]).resolve() for link in links if not re.match(r"[a-z]+:|#", link)
+        ]
+
+    assert set(PAGES) - seen == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_named)
+def test_every_command_line_parses(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parse = argparse.ArgumentParser.parse_args
+    parsed: list[argparse.Namespace] = []
+
+    def parse_only(self: argparse.ArgumentParser, *args: Any, **kwargs: Any) -> argparse.Namespace:
+        parsed.append(parse(self, *args, **kwargs))
+        return argparse.Namespace(**vars(parsed[-1]) | {"run": lambda _: 0})
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_only)
+    for command in _commands(page.read_text(encoding="utf-8")):
+        words = _words(command)
+        if words == ["--version"]:
+            continue
+        try:
+            assert cli.main(words) == 0
+            for each in getattr(parsed[-1], "set", []):
+                config.parse_set(each, _known())
+        except SystemExit:
+            pytest.fail(f"feedproxy {command}: no such command line")
+        except UsageError as error:
+            pytest.fail(f"feedproxy {command}: {error}")
+
+
+@pytest.mark.parametrize("page", FOR_USERS, ids=_named)
+def test_every_option_that_is_set_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for code in INLINE.findall(_prose(text)):
+        if found := OPTION_AND_VALUE.fullmatch(code):
+            assert found[1] in _known(), f"`{code}`: no such option"
+    for setting in re.findall(r"--set [\"']?(\w+)", text):
+        assert setting in _known() or setting == "NAME", f"--set {setting}: no such option"
+
+
+@pytest.mark.parametrize("page", FOR_USERS, ids=_named)
+def test_every_configuration_loads(page: Path, tmp_path: Path) -> None:
+    for block in _blocks(page.read_text(encoding="utf-8")):
+        try:
+            document = YAML(typ="safe").load(block)
+        except YAMLError:
+            continue
+        if isinstance(document, dict) and any(name in _known() or name == config.RULES_KEY for name in document):
+            written = tmp_path / "feedproxy.yaml"
+            written.write_text(block, encoding="utf-8")
+            config.load(written, _known())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_named)
+def test_every_make_target_exists(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
+    text = page.read_text(encoding="utf-8")
+    lines = [line for block in _blocks(text) for line in block.splitlines()] + INLINE.findall(_prose(text))
+    named = {found[1] for line in lines if (found := re.match(r"make ([a-z]+)\b", line.strip()))}
+
+    assert named - targets == set()
+
+
+def test_the_readme_has_the_two_commands_that_set_everything_up() -> None:
+    blocks = list(_blocks((ROOT / "README.md").read_text(encoding="utf-8")))
+    assert "make serve" in blocks
+    assert "make test" in blocks
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_named)
+def test_examples_name_nobodys_host(page: Path) -> None:
+    text = "\n".join(
+        [*_blocks(page.read_text(encoding="utf-8")), *INLINE.findall(_prose(page.read_text(encoding="utf-8")))]
+    )
+    strangers = {host for host in HOST.findall(text) if not EXAMPLE_HOST.fullmatch(host)}
+
+    assert strangers == set()
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=_named)
+def test_a_decision_is_a_question_with_situation_choice_and_price(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+
+    assert text.splitlines()[0].endswith("?")
+    for word in ("Situation", "Choice", "Price"):
+        assert re.search(rf"^(?:\*\*{word}\b|## {word}$)", text, re.M), f"no {word}"
+
+
+def test_the_examples_of_freshness_are_what_the_code_says() -> None:
+    examples = runpy.run_path(str(ROOT / "scripts" / "freshness_examples.py"))
+    text = examples["PAGE"].read_text(encoding="utf-8")
+
+    assert examples["page"](text) == text, "run scripts/freshness_examples.py"
