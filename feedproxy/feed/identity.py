@@ -36,7 +36,7 @@ _PIECE = 256 * 1024
 """Characters encoded at once, so that a text of 12 MB is not held three times over."""
 
 # Characters that cannot occur in XML keep the parts of the digested text apart.
-_START, _ATTRIBUTE, _VALUE, _TEXT, _END, _REFERENCE = "\0\1", "\0\2", "\0\3", "\0\4", "\0\5", "\0\6"
+START, ATTRIBUTE, VALUE, TEXT, END, REFERENCE = "\0\1", "\0\2", "\0\3", "\0\4", "\0\5", "\0\6"
 
 _BETWEEN = re.compile(rb">\s+<")
 _FIRST_ITEM = re.compile(rb"<(?:[\w.\-]+:)?(?:item|entry)[\s/>]", re.IGNORECASE)
@@ -97,8 +97,12 @@ def _without_comments(data: bytes) -> bytes:
 def digest_of_json(feed: dict[str, object]) -> str:
     """The digest of a JSON Feed: the order of members and white space do not count."""
     kept = {key: value for key, value in feed.items() if key not in _VOLATILE_KEYS}
-    said = json.dumps(kept, sort_keys=True, separators=(",", ":"))
-    return hashlib.blake2b(said.encode(), digest_size=_SIZE).hexdigest()
+    return hashlib.blake2b(canonical_json(kept), digest_size=_SIZE).hexdigest()
+
+
+def canonical_json(value: object) -> bytes:
+    """What a value of JSON says, in one way of writing it."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _channel(element: Element, parts: list[str], depth: int) -> None:
@@ -115,7 +119,7 @@ def _channel(element: Element, parts: list[str], depth: int) -> None:
             _channel(child, parts, depth=1)
         else:
             _element(child, parts)
-    parts.append(_END)
+    parts.append(END)
 
 
 def _element(element: Element, parts: list[str]) -> None:
@@ -128,24 +132,24 @@ def _element(element: Element, parts: list[str]) -> None:
         else:
             _element(child, parts)
         _text(child.tail, parts, between=True)
-    parts.append(_END)
+    parts.append(END)
 
 
 def _start(element: Element, parts: list[str], without: frozenset[str] = frozenset()) -> None:
-    parts.append(_START)
+    parts.append(START)
     parts.append(element.tag)
     if element.attrib:
         for key, value in sorted(element.items()):
             if key not in without:
-                parts += (_ATTRIBUTE, str(key), _VALUE, str(value))
+                parts += (ATTRIBUTE, str(key), VALUE, str(value))
 
 
 def _text(text: str | None, parts: list[str], *, between: bool) -> None:
     if text and not (between and text.isspace()):
-        parts += (_TEXT, text)
+        parts += (TEXT, text)
 
 
 def _other(node: Element, parts: list[str]) -> None:
     """A processing instruction or an entity reference. A comment says nothing."""
     if not isinstance(node, etree._Comment):
-        parts += (_REFERENCE, getattr(node, "target", ""), node.text or "")
+        parts += (REFERENCE, getattr(node, "target", ""), node.text or "")

@@ -13,7 +13,7 @@ from xml.parsers.expat import ExpatError, ParserCreate
 
 ATOM_10 = "http://www.w3.org/2005/Atom"
 ATOM_03 = "http://purl.org/atom/ns#"
-_SIGNATURES = b"http://www.w3.org/2000/09/xmldsig#"
+SIGNATURES = b"http://www.w3.org/2000/09/xmldsig#"
 # RFC 4287, section 4.2.7.2: a registered name and this URI with the name at its end are the same relation.
 _REGISTRY = "http://www.iana.org/assignments/relation/"
 # libxml2's own bound for documents that are not trusted.
@@ -57,6 +57,14 @@ class Untouchable(Exception):
     """Why no change of ours may be made in this document."""
 
 
+def tag_at(utf8: bytes, start: int) -> bytes:
+    """The start tag, or empty-element tag, that stands there. Raises Untouchable."""
+    match = _TAG.match(utf8, start)
+    if match is None:
+        raise Untouchable("a tag cannot be read")
+    return match[0]
+
+
 class _Enough(Exception):
     """The rest of the document makes no difference."""
 
@@ -88,7 +96,7 @@ class _Finder:
         parser.EntityDeclHandler = parser.AttlistDeclHandler = self._declaration
         self._level = 1 if atom else 2
         self._item = "entry" if atom else "item"
-        self._signed = _SIGNATURES in utf8
+        self._signed = SIGNATURES in utf8
         self._whole = whole or self._signed
         self._depth = 0
         self._scope: dict[str, str] = {}
@@ -166,10 +174,7 @@ class _Finder:
                 raise _Enough
 
     def _tag(self) -> bytes:
-        match = _TAG.match(self.utf8, self.parser.CurrentByteIndex)
-        if match is None:
-            raise Untouchable("a tag cannot be read")
-        return match[0]
+        return tag_at(self.utf8, self.parser.CurrentByteIndex)
 
     def _declaration(self, *_: object) -> None:
         raise Untouchable("the document type has declarations of its own")
