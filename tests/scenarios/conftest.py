@@ -1,11 +1,13 @@
 """Every scenario is played on each stage; all of them have to give the same."""
 
 import calendar
-from collections.abc import AsyncIterator, Awaitable, Callable
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 
+import feedproxy.runtime
 from feedproxy.clock import ManualClock
 from tests.stages.addons import OnAddons
 from tests.stages.origin import Origin
@@ -15,6 +17,14 @@ NOON: float = calendar.timegm((2026, 11, 20, 12, 0, 0))
 """A Friday."""
 
 type Opened = Callable[..., Awaitable[tuple[Proxy, Origin, ManualClock]]]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def authorities_are_read_once() -> Iterator[None]:
+    """The system's certificates take longer to read than a scenario to play, and no scenario needs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(feedproxy.runtime, "_ssl_context", functools.cache(feedproxy.runtime._ssl_context))
+        yield
 
 
 async def _stages(make: Callable[..., Any]) -> AsyncIterator[Opened]:
