@@ -13,8 +13,9 @@ Encoding writes no clock and no file name, so that the same content has the same
 for both.
 """
 
+import io
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 
 import brotli
 import zstandard
@@ -34,6 +35,11 @@ LAYERS_MAX = 4
 """Codings one on another. Two happen (a gzip file served by a compressing server); more is an attack or a
 loop."""
 
+_PLENTY = 16 * 1024 * 1024
+_EXPANSION = 100
+"""The most repetitive of 352 feeds shrinks to a twelfth. What is 16 MB and a hundred times what came is a bomb,
+whatever the limit, and is not unpacked further."""
+
 _PIECE = 4 * 1024
 """Bytes fed to a decoder at once. Few, since what is left of a piece at a member's end is copied, and a
 member may be as short as 20 bytes: with larger pieces a body of nothing but empty members would cost
@@ -48,6 +54,9 @@ _ZSTD_WINDOW_MAX = 8 * 1024 * 1024
 _ZSTD_EXPANSION = 32 * 1024
 """A block of 4 bytes can stand for 128 KiB (RFC 8878, section 3.1.1.2.3): 32 KiB a byte, and no coding has
 more."""
+
+_ZSTD_STEP = 4 * 1024 * 1024
+"""Bytes that one step of a zstd decoder may give, since nothing but its input bounds it."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -89,6 +98,11 @@ def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
         body = _collect(body, coding, left)
         left -= len(body)
     return body
+
+
+def reasonable(length: int, limit: int) -> int:
+    """The limit for decoding so many bytes: at most `limit`, and less where that would be an absurd expansion."""
+    return min(limit, max(_PLENTY, _EXPANSION * length))
 
 
 def sniff(body: bytes) -> str | None:
@@ -141,20 +155,25 @@ def _is_zstd_frame(data: bytes) -> bool:
 
 
 def _collect(body: bytes, coding: str, limit: int) -> bytes:
-    pieces, length = [], 0
+    # One block that grows, and goes back to the system whole: of thousands of pieces the heap would keep the holes.
+    content, piece = io.BytesIO(), b""
+    pieces = _DECODERS[coding](body, limit)
     try:
-        for piece in _DECODERS[coding](body, limit):
-            length += len(piece)
-            if length > limit:
+        for piece in pieces:
+            if content.tell() + len(piece) > limit:
                 raise TooLarge(f"more than the limit after decoding {coding}")
-            if piece:
-                pieces.append(piece)
+            content.write(piece)
+        return content.getvalue()
     except (zlib.error, brotli.error, zstandard.ZstdError) as error:
         raise Undecodable(f"not {coding}: {error}") from error
-    return b"".join(pieces)
+    finally:
+        # An error that is kept keeps its traceback, that these frames, and they all that was unpacked.
+        pieces.close()
+        content.close()
+        piece = b""
 
 
-def _gunzip(body: bytes, limit: int) -> Iterator[bytes]:
+def _gunzip(body: bytes, limit: int) -> Generator[bytes]:
     """Members one behind another (RFC 1952, section 2.2); what follows and is no member is dropped."""
     decoder, offset = zlib.decompressobj(wbits=31), 0
     while offset < len(body):
@@ -171,7 +190,7 @@ def _gunzip(body: bytes, limit: int) -> Iterator[bytes]:
         raise Undecodable("truncated gzip")
 
 
-def _inflate(body: bytes, limit: int) -> Iterator[bytes]:
+def _inflate(body: bytes, limit: int) -> Generator[bytes]:
     """The zlib format, or the bare deflate stream that some send by this name (RFC 9110, section 8.4.1.2)."""
     is_zlib = len(body) > 1 and body[0] & 0x0F == 8 and (body[0] << 8 | body[1]) % 31 == 0
     decoder, offset = zlib.decompressobj(wbits=15 if is_zlib else -15), 0
@@ -184,13 +203,13 @@ def _inflate(body: bytes, limit: int) -> Iterator[bytes]:
         raise Undecodable("truncated deflate")
 
 
-def _rest(decoder: "zlib._Decompress") -> Iterator[bytes]:
+def _rest(decoder: "zlib._Decompress") -> Generator[bytes]:
     """What a decoder still holds when all input has gone in: output that did not fit the last piece."""
     while not decoder.eof and (piece := decoder.decompress(b"", _OUTPUT)):
         yield piece
 
 
-def _unbrotli(body: bytes, limit: int) -> Iterator[bytes]:
+def _unbrotli(body: bytes, limit: int) -> Generator[bytes]:
     """One brotli stream; anything behind it is an error to the decoder, and so to us (RFC 7932)."""
     decoder = brotli.Decompressor()
     for offset in range(0, len(body), _PIECE):
@@ -204,7 +223,7 @@ def _unbrotli(body: bytes, limit: int) -> Iterator[bytes]:
         raise Undecodable("truncated br")
 
 
-def _unzstd(body: bytes, limit: int) -> Iterator[bytes]:
+def _unzstd(body: bytes, limit: int) -> Generator[bytes]:
     """Frames one behind another (RFC 8878, section 3); what follows and is no frame is dropped.
 
     The decoder has no bound on its output, so its input is cut to what the format can expand to the limit.
@@ -216,7 +235,7 @@ def _unzstd(body: bytes, limit: int) -> Iterator[bytes]:
             if not _is_zstd_frame(body[offset : offset + 4]):
                 return
             decoder = frames.decompressobj()
-        size = min(max(left // _ZSTD_EXPANSION, 64), _PIECE)
+        size = min(max(min(left, _ZSTD_STEP) // _ZSTD_EXPANSION, 64), _PIECE)
         piece = decoder.decompress(body[offset : offset + size])
         offset = min(offset + size, len(body)) - len(decoder.unused_data)
         left -= len(piece)
@@ -225,7 +244,7 @@ def _unzstd(body: bytes, limit: int) -> Iterator[bytes]:
         raise Undecodable("truncated zstd")
 
 
-_DECODERS: dict[str, Callable[[bytes, int], Iterator[bytes]]] = {
+_DECODERS: dict[str, Callable[[bytes, int], Generator[bytes]]] = {
     "gzip": _gunzip,
     "deflate": _inflate,
     "br": _unbrotli,

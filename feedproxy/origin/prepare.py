@@ -55,11 +55,12 @@ def prepare(response: Response, settings: Settings, *, self_href: str, now: Inst
     """
     label = response.fields.combined("content-encoding")
     raw = Content({_label(label): response.body})
+    limit = coding.reasonable(len(response.body), settings.decoded_max)
     try:
-        identity = coding.decode(response.body, label, limit=settings.decoded_max)
+        identity = coding.decode(response.body, label, limit=limit)
         if (hidden := coding.sniff(identity)) and _reads_as_xml_or_json(response):
             # A body that is compressed, though nobody says so: readers would see gibberish.
-            identity = coding.decode(identity, hidden, limit=settings.decoded_max)
+            identity = coding.decode(identity, hidden, limit=limit)
     except (Undecodable, TooLarge) as error:
         return Prepared(raw, error=error, empty=not response.body)
     if identity is response.body and label:

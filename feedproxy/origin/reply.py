@@ -121,7 +121,7 @@ def _select(stored: StoredResponse, request: Request, decoded_max: int) -> Selec
     if CacheControl.from_fields(fields).no_transform:
         return Selected(body, fields, tag)
     try:
-        plain = coding.decode(body, label, limit=decoded_max)
+        plain = coding.decode(body, label, limit=coding.reasonable(len(body), decoded_max))
     except FeedproxyError:
         return Selected(body, fields, tag)  # with its label: the reader may know better than we do
     # The origin's tag names the coded bytes; of the decoded ones it is true in substance only.

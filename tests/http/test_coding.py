@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from feedproxy.errors import TooLarge, Undecodable
-from feedproxy.http.coding import CODINGS, UnknownCoding, decode, encode, sniff
+from feedproxy.http.coding import CODINGS, UnknownCoding, decode, encode, reasonable, sniff
 
 FEED = (
     b'<?xml version="1.0"?><rss version="2.0"><channel>' + b"<item>news</item>" * 5000 + b"</channel></rss>"
@@ -215,6 +215,29 @@ def test_a_bomb_is_refused_before_it_fills_the_memory(label: str) -> None:
         tracemalloc.stop()
 
     assert peak < 4 * LIMIT
+
+
+@pytest.mark.parametrize("label", BOMBS)
+def test_who_keeps_the_error_keeps_nothing_of_the_bomb(label: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooLarge) as kept:
+            decode(BOMBS[label], label, limit=LIMIT)
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+    assert kept.value.__traceback__ is not None
+    assert held < LIMIT / 2
+
+
+def test_what_unpacks_to_a_hundred_times_its_size_is_a_bomb_from_16_mib_on() -> None:
+    plenty = 16 * 1024 * 1024
+
+    assert reasonable(100, 50_000_000) == plenty
+    assert reasonable(300_000, 50_000_000) == 30_000_000
+    assert reasonable(10_000_000, 50_000_000) == 50_000_000
+    assert reasonable(100, 1_000) == 1_000
 
 
 def test_a_zstd_bomb_of_the_densest_blocks_is_refused_too() -> None:
