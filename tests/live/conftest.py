@@ -4,12 +4,15 @@ Nothing here uses a fixed port or leaves the machine. A reader that is not insta
 """
 
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from tests.live.hostile import load_server
 from tests.live.origin import Authority, Origin, opened
 from tests.live.product import Feedproxy
 
@@ -67,3 +70,15 @@ def start(authority: Authority, tmp_path: Path) -> Iterator[Callable[..., Feedpr
             each.terminate()
         else:
             each.wait()
+
+
+@pytest.fixture(scope="module")
+def hostile_origin(corpus: Path) -> Iterator[tuple[ModuleType, int]]:
+    """The hostile corpus's own origin as a module, which serves, and its port."""
+    module = load_server(corpus)
+    with module.S(("127.0.0.1", 0), module.H) as listening:
+        thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield module, listening.server_address[1]
+        listening.shutdown()
+        thread.join()

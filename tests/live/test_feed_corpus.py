@@ -9,7 +9,7 @@ import dataclasses
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,9 +149,9 @@ async def observe(feeds: list[Feed], entrance: Entrance) -> list[Observed]:
 
 
 @pytest.fixture(scope="module", params=list(Entrance), ids=str)
-def observed(request: pytest.FixtureRequest, corpus: Path) -> Iterator[list[Observed]]:
+def observed(request: pytest.FixtureRequest, corpus: Path) -> list[Observed]:
     """Everything, through one of the entrances."""
-    yield asyncio.run(observe(published(corpus), request.param))
+    return asyncio.run(observe(published(corpus), request.param))
 
 
 def test_every_feed_arrives(observed: list[Observed]) -> None:

@@ -1,13 +1,11 @@
 """Every hostile answer of the corpus, through the whole running product, has the outcome that its case expects.
 
 The corpus's own origin serves the raw bytes; the proxy is the product's master, with a reader on one side and real
-sockets on both. Where a case says what must not happen to the machine (`must`), the proxy is a process of its own,
-and the machine is asked.
+sockets on both. What the cases say must not happen to the machine is in test_hostile_bounds.py.
 """
 
 import re
-import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,7 +14,7 @@ import pytest
 
 from feedproxy.clock import ManualClock
 from tests.conftest import CORPUS
-from tests.live.hostile import NOON, Play, load_server, read_index
+from tests.live.hostile import NOON, Play, read_index
 from tests.live.outcomes import OUTCOMES, outcome_of
 from tests.live.stand import whole_proxy
 
@@ -35,22 +33,12 @@ CASES = read_index(CORPUS) if (CORPUS / "hostile.json").is_file() else []
 ABSENT = pytest.param("", marks=pytest.mark.skip("no corpus: ../shared/corpus is not there"))
 
 
-@pytest.fixture(scope="module")
-def server(corpus: Path) -> Iterator[tuple[ModuleType, int]]:
-    """The corpus's origin, and its port."""
-    module = load_server(corpus)
-    with module.S(("127.0.0.1", 0), module.H) as listening:
-        thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        yield module, listening.server_address[1]
-        listening.shutdown()
-        thread.join()
-
-
 @pytest.fixture
-async def stage(request: pytest.FixtureRequest, server: tuple[ModuleType, int], corpus: Path) -> AsyncIterator[Any]:
+async def stage(
+    request: pytest.FixtureRequest, hostile_origin: tuple[ModuleType, int], corpus: Path
+) -> AsyncIterator[Any]:
     """A case, on a proxy of its own at noon, before an origin that remembers nothing."""
-    module, port = server
+    module, port = hostile_origin
     cases = dict(module.CASES)
     module.STATE.clear()
     module.LOG.clear()
