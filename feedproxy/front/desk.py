@@ -16,6 +16,7 @@ from feedproxy.errors import FeedproxyError, Forbidden, Loop
 from feedproxy.front import passing
 from feedproxy.front.arrival import Arrival, Ours, arrive, entrance_of, fields_of, visit_of
 from feedproxy.front.passing import Passes
+from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Request, Response
 from feedproxy.origin.entrance import Entrance, Visit, dress
 from feedproxy.origin.problem import problem
@@ -184,6 +185,10 @@ class Desk:
     def _put(self, flow: http.HTTPFlow, case: Case, response: Response, status: CacheStatus, words: str = "") -> None:
         if case.visit.entrance is Entrance.GATEWAY and "content-security-policy" not in response.fields:
             response = response.with_fields(dress(response.fields, case.visit, target="", upstream=""))
+        if "date" not in response.fields:
+            # RFC 9110, 6.6.1: who has a clock MUST say when, in 2xx, 3xx and 4xx.
+            now = format_http_date(self.runtime.clock.now())
+            response = response.with_fields(response.fields.with_added("Date", now))
         flow.response = passing.make(response)
         case.status, case.words = status, words
 

@@ -1,6 +1,6 @@
 """The line logged for each request: what was asked, what became of it (RFC 9211's words), and why.
 
-Secrets never get here: userinfo is refused before, and what looks like a token in a query is shown as `…`.
+Secrets never get here: userinfo is left out, and what looks like a token in a query is shown as `…`.
 """
 
 import json
@@ -20,6 +20,10 @@ LONG_SECRET = re.compile(
     r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"
     r"|(?<![0-9A-Za-z])(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[0-9A-Za-z]{24,}"
 )
+
+
+USERINFO = re.compile(r"(?i)(https?(?::|%3a)(?:/|%2f){1,2})[^/?#&\s]*(?:@|%40)")
+"""A name and password in an address within an address: a gateway's request that is refused is logged, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,4 +74,5 @@ def without_secrets(target: str) -> str:
     split = urlsplit(target)
     host = split.netloc.rpartition("@")[2]
     query = SECRET.sub(r"\1…", split.query)
-    return LONG_SECRET.sub("…", urlunsplit((split.scheme, host, split.path, query, "")))
+    shown = USERINFO.sub(r"\1", urlunsplit((split.scheme, host, split.path, query, "")))
+    return LONG_SECRET.sub("…", shown)

@@ -50,6 +50,7 @@ async def test_an_address_without_http_is_404_with_a_page_that_explains(door, li
 
     assert seen.fields.get("content-type") == "text/html; charset=utf-8"
     assert b"https://" in seen.body
+    assert seen.fields.get("date")
     assert origin.requests == 0
 
 

@@ -1,0 +1,23 @@
+"""What the line of a request shows, and what it must not."""
+
+import pytest
+
+from feedproxy.report.log import without_secrets
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ("/http://name:word@example.com/feed", "/http://example.com/feed"),
+        ("/https:/name:word@example.com/feed", "/https:/example.com/feed"),
+        ("/?url=https%3A%2F%2Fname%3Aword%40example.com%2F", "/?url=https%3A%2F%2Fexample.com%2F"),
+        ("https://example.com/feed?token=1&a=2", "https://example.com/feed?token=…&a=2"),
+    ],
+)
+def test_names_passwords_and_tokens_are_left_out_of_refused_requests_too(asked: str, shown: str) -> None:
+    assert without_secrets(asked) == shown
+
+
+@pytest.mark.parametrize("asked", ["/https://example.com/@user.rss", "https://example.com/?q=a@example.org"])
+def test_an_at_sign_that_names_nobody_stays(asked: str) -> None:
+    assert without_secrets(asked) == asked
