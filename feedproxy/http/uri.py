@@ -60,7 +60,7 @@ def gateway_target(path: str) -> str:
     """
     match = _GATEWAY.fullmatch(path)
     if match is None:
-        raise NotOurs("behind the first slash stands the whole address of a feed, https:// included")
+        raise NotOurs("after the first slash comes the whole address of a feed, https:// included")
     return normalise(f"{match[1]}://{match[2] or ''}")
 
 
@@ -156,7 +156,7 @@ def _authority(authority: str) -> tuple[str, int | None]:
     """Host and port, normalised."""
     if "@" in authority:
         # Not only because it is deprecated (RFC 9110, section 4.2.4): it serves to disguise the host.
-        raise BadTarget("a target has no user information")
+        raise BadTarget("an address with a name or password in it is not fetched")
     host, port = _split_port(authority)
     if not host:
         raise BadTarget("the host is missing")

@@ -22,8 +22,10 @@ TITLES = {
 
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<meta name="viewport" content="width=device-width"><style>body{{font:1rem/1.5 system-ui,sans-serif;\
-max-width:40rem;margin:4rem auto;padding:0 1rem}}code{{overflow-wrap:anywhere}}</style></head>
+<meta name="viewport" content="width=device-width"><style>:root{{color-scheme:light dark}}\
+body{{font:1rem/1.5 system-ui,sans-serif;background:light-dark(#fbfaf8,#15171a);color:light-dark(#1f2328,#e6e7e9);\
+max-width:42rem;margin:4rem auto;padding:0 1rem}}h1{{font-size:1.6rem;line-height:1.25}}\
+p,code{{overflow-wrap:anywhere}}small{{color:light-dark(#5c6570,#9aa3ad)}}</style></head>
 <body><h1>{title}</h1><p>{words}</p>{target}<p><small>feedproxy: {status} {detail}</small></p></body></html>
 """
 
@@ -49,7 +51,7 @@ def problem(
         shown = f"<p><code>{html.escape(target)}</code></p>" if target else ""
         body = PAGE.format(
             title=html.escape(title),
-            words=html.escape(words),
+            words=html.escape(_sentence(words)),
             target=shown,
             status=status,
             detail=html.escape(detail),
@@ -59,7 +61,7 @@ def problem(
         document = {"type": "about:blank", "title": title, "status": status, "detail": words, "code": detail}
         if target:
             document["instance"] = target
-        body = json.dumps(document, ensure_ascii=False).encode()
+        body = json.dumps(document, ensure_ascii=False).encode() + b"\n"
         media_type = "application/problem+json"
     lines = [
         ("Content-Type", media_type),
@@ -69,6 +71,12 @@ def problem(
         ("Content-Length", str(len(body))),
     ]
     return Response(status, Fields(lines), body)
+
+
+def _sentence(words: str) -> str:
+    """The words as a page has them; what begins with a host's name stays as it is."""
+    first = words.partition(" ")[0]
+    return (words[:1].upper() + words[1:] if first.isalpha() else words).rstrip(".") + "."
 
 
 def is_problem(response: Response) -> bool:
