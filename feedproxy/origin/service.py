@@ -239,8 +239,8 @@ class Service:
             until = max(landed.resource.failures.next_try, now + ask.settings.feed_min_interval)
             words = "The origin has had too many requests."
             return self._own.later(ask.request, until, Detail.RATE_LIMITED, words)
-        if landed.response.content.feed and not collapsed and not ask.own_agent:
-            self._count(ask.request, ask.visit)  # it was not known for a feed before
+        if landed.response.content.feed:
+            self._count(ask.request, ask.visit)  # perhaps it was not known for a feed before; nobody counts twice
         freshness = assess(landed.resource, landed.response, ask.settings, now)
         ttl = int(freshness.ttl) if landed.stored else None
         words = landed.words if landed.detail is not None else freshness.words
