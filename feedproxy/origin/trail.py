@@ -35,8 +35,8 @@ async def walk(fetcher: Fetching, request: Request, *, limit: int, exempt: bool)
     """Fetch, and follow what redirects, `limit` times at most.
 
     Only the first fetch may raise: when a later one fails, the trail ends there and `broken` says why. Credentials
-    and cookies stay with the origin that they were meant for (RFC 9110, section 15.4). Only the first fetch is
-    `exempt` from the address check: where a redirect leads is nobody's word but the origin's.
+    and cookies stay with the origin that they were meant for (RFC 9110, section 15.4). So does what is `exempt`
+    from the address check: where a redirect leads is nobody's word but the origin's.
     """
     first = last = await fetcher.fetch(request, exempt=exempt)
     visited: list[str] = [request.target]
@@ -57,8 +57,9 @@ async def walk(fetcher: Fetching, request: Request, *, limit: int, exempt: bool)
         same_origin = uri.origin_of(there) == uri.origin_of(request.target)
         fields = request.fields if same_origin else request.fields.without("authorization", "cookie")
         request = Request(request.method, there, fields)
+        exempt = exempt and same_origin  # once led away, nothing that follows is the operator's word
         try:
-            following = await fetcher.fetch(request, exempt=exempt and same_origin)
+            following = await fetcher.fetch(request, exempt=exempt)
         except Forbidden:
             return ended(Detail.FORBIDDEN_ADDRESS)
         except FeedproxyError as error:

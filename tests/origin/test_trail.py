@@ -1,0 +1,41 @@
+"""Following redirects."""
+
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.net.fetch import Fetched
+from feedproxy.origin import trail
+
+
+class Origins:
+    """Redirects from address to address, and remembers how each was asked for."""
+
+    def __init__(self, redirects: dict[str, str]) -> None:
+        self.redirects = redirects
+        self.asked: list[tuple[str, bool]] = []
+
+    async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched:
+        self.asked.append((request.target, exempt))
+        location = self.redirects.get(request.target)
+        fields = Fields([("Location", location)]) if location else Fields()
+        return Fetched(Response(302 if location else 200, fields), 0.0, 0.0)
+
+
+async def test_only_the_operators_own_origin_is_exempt_from_the_address_check() -> None:
+    """A stranger's host that redirects to itself could else answer the second time with a private address."""
+    origins = Origins(
+        {
+            "http://upstream.example/": "/feed",
+            "http://upstream.example/feed": "http://elsewhere.example/a",
+            "http://elsewhere.example/a": "/b",
+            "http://elsewhere.example/b": "http://upstream.example/back",
+        }
+    )
+
+    await trail.walk(origins, Request("GET", "http://upstream.example/"), limit=5, exempt=True)
+
+    assert origins.asked == [
+        ("http://upstream.example/", True),
+        ("http://upstream.example/feed", True),
+        ("http://elsewhere.example/a", False),
+        ("http://elsewhere.example/b", False),
+        ("http://upstream.example/back", False),
+    ]
