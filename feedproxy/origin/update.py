@@ -15,6 +15,7 @@ from feedproxy.clock import Clock, Instant
 from feedproxy.errors import BrokenMessage, FeedproxyError, TooLarge
 from feedproxy.feed.relocation import Gone, Moved
 from feedproxy.http import uri
+from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Response
 from feedproxy.net.fetch import Fetched, Oversized
 from feedproxy.origin import guard, moves, planner, trail
@@ -104,11 +105,27 @@ class Updates:
             landed = self._made_of(await self._fetch(errand), errand)
             assert landed is not None
         landed = replace(landed, resource=replace(landed.resource, fetched=started))
-        if still_wanted() and worth_keeping(landed.resource):
-            await self._store.put(landed.resource)
+        learned = self._learned(errand, landed)
+        if still_wanted() and worth_keeping(learned):
+            await self._store.put(learned)
         size = landed.response.content.size() if landed.response is not None else 0
         self._observer.fetched(target, landed.fwd_status, landed.detail or "", size, self._clock.now() - started)
         return landed
+
+    def _learned(self, errand: Errand, landed: Landed) -> Resource:
+        """What is to be remembered of the target.
+
+        What one reader's credentials or no-store brought, and may not be stored, says nothing of the copy that all
+        others share: anybody could take it away with a wrong password. That the origin was asked is remembered.
+        """
+        credentials = any(name in errand.request.fields for name in ("authorization", "cookie"))
+        if landed.stored or not (credentials or CacheControl.from_request(errand.request.fields).no_store):
+            return landed.resource
+        held = self._store.get(errand.request.target)
+        if held is None or not held.variants:
+            return landed.resource
+        failures = held.failures if credentials else landed.resource.failures
+        return replace(held, fetched=landed.resource.fetched, failures=failures)
 
     async def _fetch(self, errand: Errand) -> _Came | FeedproxyError:
         """Everything that waits: the network, and the making ready of what it brought."""
