@@ -1,8 +1,9 @@
 """What two documents must have in common to say the same: the content digest.
 
 Content change means everything but the channel's lastBuildDate, pubDate and updated, the generator,
-comments, white space between elements, and the order of attributes and namespace declarations. So what is
-digested is not the bytes but what an XML processor reports of them, with names in full (prefixes are the
+comments, white space between elements, and the order of attributes and namespace declarations. (The `source` of
+an Atom entry is such a channel too: where entries are collected, it changes whenever another entry of it does.)
+So what is digested is not the bytes but what an XML processor reports of them, with names in full (prefixes are the
 writer's business) and attributes sorted.
 
 An ill-formed document has no such report: a parser that recovers may have dropped the very item that
@@ -17,7 +18,7 @@ from lxml import etree
 
 from feedproxy.feed.xml import Element, name
 
-_VOLATILE = frozenset(
+VOLATILE = frozenset(
     # RSS; Atom 1.0; Atom 0.3; and what RSS 1.0 has in their place: dc:date, admin:generatorAgent.
     ("lastBuildDate", "pubDate", "updated", "generator", "modified", "date", "generatorAgent")
 )
@@ -41,7 +42,7 @@ START, ATTRIBUTE, VALUE, TEXT, END, REFERENCE = "\0\1", "\0\2", "\0\3", "\0\4", 
 _BETWEEN = re.compile(rb">\s+<")
 _FIRST_ITEM = re.compile(rb"<(?:[\w.\-]+:)?(?:item|entry)[\s/>]", re.IGNORECASE)
 _VOLATILE_TEXT = re.compile(
-    rb"<((?:[\w.\-]+:)?(?:" + "|".join(sorted(_VOLATILE)).encode() + rb"))(?:\s[^<>]*)?(?:/>|>[^<]*(?:</\1\s*>)?)"
+    rb"<((?:[\w.\-]+:)?(?:" + "|".join(sorted(VOLATILE)).encode() + rb"))(?:\s[^<>]*)?(?:/>|>[^<]*(?:</\1\s*>)?)"
 )
 
 
@@ -53,7 +54,7 @@ class ContentDigest:
 
     def add_item(self, item: Element) -> None:
         parts: list[str] = []
-        _element(item, parts)
+        _element(item, parts, is_item=True)
         self._update(parts)
 
     def finish(self, root: Element) -> str:
@@ -113,7 +114,7 @@ def _channel(element: Element, parts: list[str], depth: int) -> None:
             _other(child, parts)
             continue
         local = name(child)[1]
-        if local in _VOLATILE:
+        if local in VOLATILE:
             continue
         if depth == 0 and local == "channel":
             _channel(child, parts, depth=1)
@@ -122,13 +123,15 @@ def _channel(element: Element, parts: list[str], depth: int) -> None:
     parts.append(END)
 
 
-def _element(element: Element, parts: list[str]) -> None:
+def _element(element: Element, parts: list[str], *, is_item: bool = False) -> None:
     _start(element, parts)
     leaf = len(element) == 0
     _text(element.text, parts, between=not leaf)
     for child in element:
         if isinstance(child, _OTHERS):
             _other(child, parts)
+        elif is_item and len(child) and name(child)[1] == "source":
+            _channel(child, parts, depth=1)
         else:
             _element(child, parts)
         _text(child.tail, parts, between=True)

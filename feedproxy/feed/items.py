@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from xml.parsers.expat import ExpatError, ParserCreate
 
 from feedproxy.feed.channel import Kind
-from feedproxy.feed.identity import ATTRIBUTE, END, REFERENCE, START, TEXT, VALUE
+from feedproxy.feed.identity import ATTRIBUTE, END, REFERENCE, START, TEXT, VALUE, VOLATILE
 from feedproxy.feed.places import Untouchable, tag_at
 from feedproxy.feed.xml import RDF
 
@@ -177,6 +177,7 @@ class _Item:
         finder, parser = self._finder, self._finder.parser
         prefix = namespace + _SEPARATOR if namespace else ""
         self._id, self._link = prefix + ("id" if self._is_atom else "guid"), prefix + "link"
+        self._in_source, self._before_child = False, 0
         self._start_at, self._behind_tag = parser.CurrentByteIndex, finder.end_of_tag()
         self._said: list[str] = []
         self._level = -1
@@ -192,9 +193,13 @@ class _Item:
         said = self._said
         if self._pieces:
             self._between()
+        self._level += 1
+        if self._level == 1:
+            self._in_source = name.rpartition(_SEPARATOR)[2] == "source"
+        elif self._level == 2 and self._in_source:
+            self._before_child = len(said)
         said.append(START)
         said.append(name)
-        self._level += 1
         self._is_leaf = True
         if attributes:
             for key, value in sorted(attributes.items()):
@@ -217,6 +222,8 @@ class _Item:
             else:
                 self._between()
         said.append(END)
+        if self._level == 2 and self._in_source and name.rpartition(_SEPARATOR)[2] in VOLATILE:
+            del said[self._before_child :]
         self._level -= 1
         self._is_leaf = False
         if self._level < 0:

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from feedproxy.http.field import parse_parameters, split_list
 from feedproxy.http.memo import memoised
+from feedproxy.http.message import Fields
 
 _LONGEST = 512
 _QVALUE = re.compile(r"(?:0?\.[0-9]+|[01](?:\.[0-9]*)?)")
@@ -37,7 +38,7 @@ def choose_coding(accept_encoding: str | None, available: Sequence[str]) -> str 
 
 @lru_cache(maxsize=4096)
 def _choose_coding(accept_encoding: str, available: tuple[str, ...]) -> str | None:
-    weights = _coding_weights(accept_encoding)
+    weights = weights_in(accept_encoding)
     rest = weights.get("*")
     best, best_weight = None, 0.0
     for coding in available:
@@ -49,9 +50,10 @@ def _choose_coding(accept_encoding: str, available: tuple[str, ...]) -> str | No
     return best
 
 
-def _coding_weights(accept_encoding: str) -> dict[str, float]:
+def weights_in(value: str) -> dict[str, float]:
+    """The members of a list of codings, or of other tokens, and how much each is wanted (section 12.4.2)."""
     weights: dict[str, float] = {}
-    for member in split_list(accept_encoding):
+    for member in split_list(value):
         name, parameters = parse_parameters(member)
         weight = _weight(parameters)
         if weight is not None:
@@ -121,3 +123,12 @@ def _weight(parameters: dict[str, str]) -> float | None:
     if text is None:
         return 1.0
     return min(float(text), 1.0) if _QVALUE.fullmatch(text) else None
+
+
+def vary_on(fields: Fields, *names: str) -> Fields:
+    """Vary names these fields too: another request may get another response (section 12.5.5)."""
+    said = split_list(fields.combined("vary") or "")
+    known = {name.lower() for name in said}
+    if "*" in known:
+        return fields
+    return fields.with_field("Vary", ", ".join([*said, *(name for name in names if name.lower() not in known)]))

@@ -106,6 +106,16 @@ def test_atom_dates_count_in_entries_only() -> None:
     assert digest(feed.format(1, 1)) != digest(feed.format(1, 2))
 
 
+def test_the_source_of_an_entry_is_a_channel_too() -> None:
+    feed = (
+        "<feed xmlns='http://www.w3.org/2005/Atom'><entry><id>1</id>"
+        "<source><updated>{}</updated><title>{}</title></source></entry></feed>"
+    )
+
+    assert digest(feed.format(1, "a")) == digest(feed.format(2, "a"))
+    assert digest(feed.format(1, "a")) != digest(feed.format(1, "b"))
+
+
 def test_the_lastmod_of_cdf_does_not_count() -> None:
     feed = '<CHANNEL HREF="http://example.com/" LASTMOD="{}"><ITEM LASTMOD="{}"/></CHANNEL>'
 
