@@ -1,0 +1,221 @@
+"""What streams through, because it is no GET or larger than the buffer: it comes out as it went in."""
+
+import socket
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.live.origin import Asked, Handler, Origin, until
+from tests.live.product import Feedproxy, Seen, ask, raw, read_answer
+
+type Ask = Callable[..., Seen]
+
+LARGE = bytes(range(256)) * 2_000
+
+
+@pytest.fixture(params=["gateway", "proxy"])
+def send(request: pytest.FixtureRequest, proxy: Feedproxy, origin: Origin) -> Ask:
+    """Ask for a path of the origin by either entrance."""
+
+    def asking(path: str, method: str = "GET", **more: object) -> Seen:
+        url = origin.url(path)
+        if request.param == "gateway":
+            return ask(proxy.gateway(url), method, **more)  # type: ignore[arg-type]
+        return ask(url, method, through=proxy.address, **more)  # type: ignore[arg-type]
+
+    return asking
+
+
+@pytest.fixture
+def path(request: pytest.FixtureRequest) -> str:
+    """A path that no other test uses."""
+    return "/" + str(request.node.name).replace("[", "/").rstrip("]")
+
+
+def an_episode(handler: Handler, asked: Asked) -> None:
+    """A large file that can be asked for in parts and confirmed."""
+    if asked.fields.get("If-None-Match") == '"episode"':
+        handler.say(304, b"", ETag='"episode"')
+        return
+    if "Range" in asked.fields:
+        first, last = (int(each) for each in asked.fields["Range"].removeprefix("bytes=").split("-"))
+        handler.say(206, LARGE[first : last + 1], Content_Range=f"bytes {first}-{last}/{len(LARGE)}")
+        return
+    handler.say(200, LARGE, Content_Type="audio/mpeg", ETag='"episode"', Accept_Ranges="bytes")
+
+
+def test_parts_of_an_episode_are_parts_from_the_first_request_on(send: Ask, origin: Origin, path: str) -> None:
+    origin.stage(path, an_episode)
+
+    for _ in range(2):
+        seen = send(path, fields={"range": "bytes=1000-300999"})
+        assert (seen.status, seen.body) == (206, LARGE[1_000:301_000])
+        assert seen.fields["Content-Range"] == f"bytes 1000-300999/{len(LARGE)}"
+
+
+def test_an_episode_that_the_reader_has_is_confirmed_by_the_origin(send: Ask, origin: Origin, path: str) -> None:
+    origin.stage(path, an_episode)
+    assert send(path).body == LARGE
+
+    seen = send(path, fields={"if_none_match": '"episode"'})
+
+    assert (seen.status, seen.body) == (304, b"")
+
+
+def test_head_of_an_episode_tells_its_size(send: Ask, origin: Origin, path: str) -> None:
+    origin.stage(path, an_episode)
+
+    for _ in range(2):
+        assert send(path, "HEAD").fields["Content-Length"] == str(len(LARGE))
+        assert send(path).body == LARGE
+
+
+def test_a_body_that_turns_out_too_large_only_while_it_comes_streams_through(
+    send: Ask, origin: Origin, path: str
+) -> None:
+    def chunked(handler: Handler, _: Asked) -> None:
+        handler.send_response(200)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        for start in range(0, len(LARGE), 50_000):
+            piece = LARGE[start : start + 50_000]
+            handler.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+        handler.wfile.write(b"0\r\n\r\n")
+
+    origin.stage(path, chunked)
+
+    assert send(path).body == send(path).body == LARGE
+
+
+@pytest.mark.xfail(strict=True, reason="mitmproxy's own upstream client takes an interim answer for the final one")
+@pytest.mark.parametrize("interim", ["100 Continue", "103 Early Hints"])
+def test_an_interim_answer_is_not_taken_for_the_final_one(
+    start: Callable[..., Feedproxy], origin: Origin, interim: str
+) -> None:
+    def first_a_hint(handler: Handler, _: Asked) -> None:
+        handler.wfile.write(f"HTTP/1.1 {interim}\r\nLink: </style.css>\r\n\r\n".encode())
+        handler.say(200, b"final")
+
+    origin.stage("/interim", first_a_hint)
+    proxy = start(drain_timeout=1)
+
+    assert proxy.get(origin.url("/interim")).body == b"final"  # our own client knows better
+    seen = ask(proxy.gateway(origin.url("/interim")), "POST", body=b"x", deadline=3)
+    assert (seen.status, seen.body) == (200, b"final")
+
+
+@pytest.mark.xfail(strict=True, reason="mitmproxy's HTTP/1 gives up at trailers with NotImplementedError, and all hang")
+@pytest.mark.parametrize("side", ["origin", "reader"])
+def test_trailers_hold_nobody_up(start: Callable[..., Feedproxy], origin: Origin, side: str) -> None:
+    chunked = b"5\r\nfinal\r\n0\r\nX-Sum: 5\r\n\r\n"
+
+    def with_trailers(handler: Handler, _: Asked) -> None:
+        handler.send_response(200)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        handler.wfile.write(chunked)
+
+    path = f"/trailers/{side}"
+    origin.stage(path, with_trailers if side == "origin" else an_episode)
+    proxy = start(drain_timeout=1)
+    head = f"POST {proxy.gateway(origin.url(path)).removeprefix(proxy.base)} HTTP/1.1\r\nHost: us\r\n"
+
+    if side == "origin":
+        seen = raw(proxy.address, f"{head}Content-Length: 1\r\n\r\nx".encode(), deadline=3)
+        assert seen.body == b"final"
+    else:
+        seen = raw(proxy.address, f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + chunked, deadline=3)
+        assert seen.status == 200
+        assert origin.asked(path)[0].size == 5
+    assert "Traceback" not in proxy.said
+
+
+def test_an_answer_that_breaks_off_is_seen_to_break_off(send: Ask, origin: Origin, path: str) -> None:
+    def half(handler: Handler, _: Asked) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "1000")
+        handler.end_headers()
+        handler.wfile.write(b"half")
+        handler.close_connection = True
+
+    origin.stage(path, half)
+
+    with pytest.raises(Exception, match=r"IncompleteRead|reset|aborted"):
+        send(path, "POST", body=b"x", deadline=5)
+
+
+def test_an_origin_that_hangs_up_is_an_error_of_ours(send: Ask, origin: Origin, path: str) -> None:
+    origin.stage(path, lambda handler, _: setattr(handler, "close_connection", True))
+
+    seen = send(path, "POST", body=b"x", deadline=5)
+
+    assert seen.status == 502
+    assert "detail=" in seen.cache
+    assert b"mitmproxy" not in seen.body
+
+
+def test_a_reader_who_leaves_in_the_middle_leaves_nothing_behind(
+    start: Callable[..., Feedproxy], origin: Origin
+) -> None:
+    proxy = start()
+    origin.stage("/left", an_episode)
+    for head in (
+        f"POST /{origin.url('/left')} HTTP/1.1\r\nHost: us\r\nContent-Length: 100000\r\n\r\nhalf",
+        f"GET /{origin.url('/left')} HTTP/1.1\r\nHost: us\r\n\r\n",
+        "GET /http",
+    ):
+        with socket.create_connection(proxy.address) as wire:
+            wire.sendall(head.encode())
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset, no farewell
+    assert proxy.get(origin.url("/left")).status == 200
+    began = time.monotonic()
+
+    assert proxy.terminate() == 0
+
+    assert time.monotonic() - began < 5
+    assert "Traceback" not in proxy.said
+
+
+def test_many_requests_of_one_connection_are_answered_in_their_order(proxy: Feedproxy, origin: Origin) -> None:
+    for number in range(5):
+        origin.publish(f"/order/{number}", str(number).encode(), Content_Type="text/plain")
+    with socket.create_connection(proxy.address, timeout=10) as wire:
+        for number in (0, 1, 2, 3, 4, 0):
+            method = "POST" if number % 2 else "GET"
+            more = "Content-Length: 1\r\n\r\nx" if number % 2 else "\r\n"
+            wire.sendall(f"{method} /{origin.url(f'/order/{number}')} HTTP/1.1\r\nHost: us\r\n{more}".encode())
+            assert read_answer(wire).body == str(number).encode()
+
+
+def test_a_pipeline_is_answered_in_its_order(proxy: Feedproxy, origin: Origin) -> None:
+    for number in range(3):
+        origin.publish(f"/pipeline/{number}", f"<{number}>".encode(), Content_Type="text/plain")
+    lines = [f"GET /{origin.url(f'/pipeline/{number}')} HTTP/1.1\r\nHost: us\r\n" for number in range(3)]
+    with socket.create_connection(proxy.address, timeout=10) as wire:
+        wire.sendall("\r\n".join([*lines[:2], lines[2] + "Connection: close\r\n\r\n"]).encode())
+        received = b""
+        while piece := wire.recv(65_536):
+            received += piece
+
+    assert [received.index(f"<{number}>".encode()) for number in range(3)] == sorted(
+        received.index(f"<{number}>".encode()) for number in range(3)
+    )
+
+
+def test_a_connection_of_the_reader_is_kept_open_after_what_has_no_content(proxy: Feedproxy, origin: Origin) -> None:
+    origin.publish("/empty", b"", 204)
+    with socket.create_connection(proxy.address, timeout=10) as wire:
+        for _ in range(2):
+            wire.sendall(f"GET /{origin.url('/empty')} HTTP/1.1\r\nHost: us\r\n\r\n".encode())
+            seen = read_answer(wire)
+            assert seen.status == 204
+            assert "Content-Length" not in seen.fields
+
+
+def test_the_log_says_what_streamed_through(proxy: Feedproxy, origin: Origin) -> None:
+    origin.publish("/logged", b"thanks", Content_Type="text/plain")
+
+    ask(proxy.gateway(origin.url("/logged")), "POST", body=b"x", fields={"user_agent": "Poster/1"})
+
+    assert "fwd=method" in until(lambda: next((each for each in proxy.said.splitlines() if "Poster/1" in each), ""))
