@@ -115,7 +115,8 @@ class AddressPolicy:
         try:
             found = list(await self._lookup(name, port))
         except (OSError, UnicodeError) as error:
-            raise Unreachable(f"{host} cannot be resolved: {error}") from error
+            why = getattr(error, "strerror", None) or error
+            raise Unreachable(f"{host} cannot be resolved: {why}") from error
         if not found:
             raise Unreachable(f"{host} has no address")
         return found

@@ -4,6 +4,7 @@ Redirects, cookies, content codings and caching are somebody else's. The only fi
 """
 
 import asyncio
+import os
 import re
 import ssl
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import BadTarget, BrokenMessage, FeedproxyError, FetchTimeout, Unreachable
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.net.address import AddressPolicy
-from feedproxy.net.wire import CheckedResolver, ExactConnector, StaleConnection
+from feedproxy.net.wire import CheckedResolver, ExactConnector, StaleConnection, interim_of
 from feedproxy.settings import Settings
 
 _AUTOMATIC = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
@@ -63,6 +64,8 @@ class Fetched:
     response: Response
     request_time: Instant
     response_time: Instant
+    interim: tuple[Response, ...] = ()
+    """The 1xx responses that came before it, except 100, which is between the two ends of a connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ class Oversized:
 
     status: int
     fields: Fields
+    interim: tuple[Response, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +155,7 @@ class Fetcher:
         except TimeoutError as error:
             raise FetchTimeout(f"{url.authority} took longer than {self._limits.total:g} s") from error
         except (aiohttp.ClientConnectorError, aiohttp.ClientConnectorCertificateError) as error:
-            raise Unreachable(f"{url.authority} cannot be reached: {error}") from error
+            raise Unreachable(f"{url.authority} cannot be reached: {_cause(error)}") from error
         except aiohttp.InvalidURL as error:
             raise BadTarget(f"{request.target!r} cannot be fetched") from error
         except (aiohttp.ClientError, OSError) as error:
@@ -165,6 +169,7 @@ class Fetcher:
         request_time = self._clock.now()
         answer = await self._session(exempt).request(method, url, headers=lines, allow_redirects=False)
         response_time = self._clock.now()
+        interim = interim_of(answer)
         async with answer:
             cap = self._limits.buffer_max
             fields = _response_fields(answer.raw_headers)
@@ -182,7 +187,8 @@ class Fetcher:
                     answer.close()
                     return Oversized(answer.status, fields)
             reason = (answer.reason or "").encode("utf-8", "surrogateescape").decode("latin-1")
-            return Fetched(Response(answer.status, fields, bytes(body), reason), request_time, response_time)
+            response = Response(answer.status, fields, bytes(body), reason)
+            return Fetched(response, request_time, response_time, interim)
 
     def _session(self, exempt: bool) -> aiohttp.ClientSession:
         """One pool for what is checked and one for what is not: a connection never changes sides."""
@@ -208,6 +214,17 @@ class Fetcher:
                 ),
             )
         return self._sessions[exempt]
+
+
+def _cause(error: aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertificateError) -> str:
+    """Why there is no connection, in the system's words; aiohttp's own name addresses that are nobody's business."""
+    cause = error.certificate_error if isinstance(error, aiohttp.ClientConnectorCertificateError) else error.os_error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {cause.verify_message}"
+    if isinstance(cause, ssl.SSLError):
+        return f"no TLS with it: {cause.reason or cause}"
+    number = cause.errno if isinstance(cause, OSError) else None
+    return os.strerror(number) if number and number > 0 else "no connection comes about"
 
 
 def _url(target: str) -> URL:

@@ -177,7 +177,8 @@ def _failing(failures: Failures, now: Instant) -> Wait:
     # A pause that no back-off of ours would make is the origin's word; and so is any after a 429.
     if failures.detail == Detail.RATE_LIMITED or not longest / 2 <= pause < longest:
         return Wait(until, Detail.RETRY_AFTER, "the origin asked for a pause")
-    return Wait(until, Detail.BACK_OFF, f"{failures.count} failures in a row ({failures.detail})")
+    count = "1 failure" if failures.count == 1 else f"{failures.count} failures in a row"
+    return Wait(until, Detail.BACK_OFF, f"{count} ({failures.detail})")
 
 
 def _longest_pause(count: int) -> Seconds:

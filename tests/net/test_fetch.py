@@ -499,7 +499,7 @@ async def test_nobody_listening_is_unreachable() -> None:
     async with origin(OK) as raw:
         url = raw.url()
     async with a_fetcher() as fetcher:
-        with pytest.raises(Unreachable):
+        with pytest.raises(Unreachable, match=r"^127\.0\.0\.1:\d+ cannot be reached: Connection refused$"):
             await fetcher.fetch(a_get(url))
 
 

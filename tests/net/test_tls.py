@@ -139,7 +139,7 @@ async def test_an_authority_that_nobody_trusts_is_unreachable(authority: Authori
         origin(OK, tls=authority.serving(HOST)) as raw,
         a_fetcher(policy=a_policy(lookup=at_loopback)) as fetcher,
     ):
-        with pytest.raises(Unreachable, match="certificate verify failed: unable to get local issuer"):
+        with pytest.raises(Unreachable, match="its certificate is not trusted: unable to get local issuer"):
             await fetcher.fetch(a_get(raw.url(host=HOST)))
 
 
