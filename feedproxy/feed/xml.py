@@ -122,6 +122,7 @@ class _Passage:
         except etree.LxmlError:
             return False
         self._consume()
+        self._drop(None)
         return all(entry.level < _ERROR for entry in self._parser.feed_error_log)
 
     def _consume(self) -> None:
@@ -136,8 +137,8 @@ class _Passage:
                 self._seen(element)
                 self._drop(element)
 
-    def _drop(self, item: Element) -> None:
-        # The parser may still need the item itself; the one before it is free to go.
+    def _drop(self, item: Element | None) -> None:
+        # The parser may still need the item itself; the one before it is free to go, and the last one at the end.
         if self._last is not None and (parent := self._last.getparent()) is not None:
             parent.remove(self._last)
         self._last = item
