@@ -8,6 +8,7 @@ import contextlib
 import ipaddress
 import logging
 import os
+import re
 import signal
 import ssl
 import sys
@@ -88,6 +89,13 @@ def _check(here: Runtime) -> None:
             ipaddress.ip_network(each, strict=False)
         except ValueError:
             raise UsageError(f"trusted_proxies: {each!r} is no address, nor a network such as 10.0.0.0/8") from None
+    for name, most in (("gzip_level", 9), ("brotli_level", 11), ("zstd_level", 19)):
+        if getattr(here.settings, name) > most:
+            raise UsageError(f"{name} is {most} at most")
+    if not re.fullmatch(r"/([^/?#]+/)+", here.settings.endpoint_prefix):
+        raise UsageError(f"endpoint_prefix: {here.settings.endpoint_prefix!r} is no path such as /-/")
+    if (public := here.settings.public_url) and not re.match(r"(?i)https?://[^/?#@]+(/[^?#]*)?$", public):
+        raise UsageError(f"public_url: {public!r} is no address such as https://feeds.example/")
     try:
         ssl.create_default_context(cafile=here.trusted_ca)
     except OSError as error:
