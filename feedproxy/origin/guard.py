@@ -134,7 +134,8 @@ def judge(resource: Resource | None, outcome: Outcome, now: Instant, settings: S
         if now >= last_good(resource) + settings.stale_max:
             # No copy is left to be guarded: any feed is better than what may not be served.
             return Accept(f"the feed is {shape} now, and the copy is too old")
-        fault = Fault(_shape_detail(outcome.channel), f"the feed is {shape} now, seen {seen.count} times")
+        times = "once" if seen.count == 1 else f"{seen.count} times"
+        fault = Fault(_shape_detail(outcome.channel), f"the feed is {shape} now, seen {times}")
     if settings.on_bad_update == "pass":
         return Pass(f"{fault.words}; bad updates pass here", fault.detail)
     if fault.patience is Patience.NONE:
