@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -172,10 +173,10 @@ def test_a_kill_in_the_middle_of_fetches_loses_no_stored_feed(
         origin.publish(path, a_feed(path))
         assert proxy.get(origin.url(path)).status == 200
     gate = Gate(a_page(a_feed("late")))
-    for number in range(4):
-        origin.stage(f"/late/{number}", gate)
-        Asking(lambda number=number: proxy.get(origin.url(f"/late/{number}")))
-        origin.wait_for(f"/late/{number}")
+    for path in [f"/late/{number}" for number in range(4)]:
+        origin.stage(path, gate)
+        Asking(partial(proxy.get, origin.url(path)))
+        origin.wait_for(path)
 
     proxy.kill()
     gate.open()
