@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from feedproxy.cache import variation
 from feedproxy.cache.stored import Content, StoredResponse
 from feedproxy.clock import Instant
+from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Request
 from feedproxy.origin import moves, trail
 from feedproxy.origin.guard import Outcome
@@ -96,6 +97,19 @@ def without_variant(resource: Resource, errand: Errand) -> Resource:
         if not variation.selects(each, errand.request.fields, own_agent=errand.own_agent)
     )
     return replace(resource, variants=remaining)
+
+
+def unstored(request: Request, held: Resource | None, landed: Resource) -> Resource:
+    """What is learned from an answer that may not be stored; `landed` as if it had been everybody's.
+
+    What came for one reader's credentials or no-store says nothing of the copy that all others share: anybody could
+    take it away with a wrong password. That the origin was asked is remembered.
+    """
+    credentials = any(name in request.fields for name in ("authorization", "cookie"))
+    personal = credentials or CacheControl.from_request(request.fields).no_store
+    if not personal or held is None or not held.variants:
+        return landed
+    return replace(held, fetched=landed.fetched, failures=held.failures if credentials else landed.failures)
 
 
 def worth_keeping(resource: Resource) -> bool:

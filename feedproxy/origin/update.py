@@ -2,11 +2,11 @@
 
 import asyncio
 import functools
+import logging
 import random
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from feedproxy.cache import freshness, storing, validation, variation
 from feedproxy.cache.status import Detail
@@ -15,7 +15,6 @@ from feedproxy.clock import Clock, Instant
 from feedproxy.errors import BrokenMessage, FeedproxyError, TooLarge
 from feedproxy.feed.relocation import Gone, Moved
 from feedproxy.http import uri
-from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Response
 from feedproxy.net.fetch import Fetched, Oversized
 from feedproxy.origin import guard, moves, planner, trail
@@ -25,40 +24,17 @@ from feedproxy.origin.keeping import (
     Errand,
     dated,
     sighted,
+    unstored,
     with_variant,
     without_variant,
     worth_keeping,
 )
+from feedproxy.origin.landed import Landed, Observer
 from feedproxy.origin.prepare import Prepared, prepare
 from feedproxy.store.base import Store
 from feedproxy.store.resource import Ending, Failures, Resource
 
-
-class Observer(Protocol):
-    """Who is told what happened: metrics and log."""
-
-    def fetched(self, target: str, status: int | None, detail: str, sent: int, seconds: float) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Landed:
-    """What an update brought.
-
-    `response` is what the origin answered, ready to be served; None where nothing usable came (`error` says why) or
-    where the body was above the cap (`oversized`). `kept` tells that a good copy stands in instead, and until when.
-    """
-
-    resource: Resource
-    response: StoredResponse | None = None
-    stored: bool = False
-    fwd_status: int | None = None
-    kept: Keep | None = None
-    detail: Detail | None = None
-    words: str = ""
-    error: FeedproxyError | None = None
-    oversized: bool = False
-    changed: bool = False
-    set_cookie: tuple[str, ...] = ()
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,37 +78,32 @@ class Updates:
         if landed is None:
             # RFC 9111, 4.3.4: the 304 speaks of another response, so nothing here can be freshened by it.
             errand = replace(errand, validate=None)
-            landed = self._made_of(await self._fetch(errand), errand)
+            came = await self._fetch(errand)
+            landed = self._made_of(came, errand)
             assert landed is not None
-        landed = replace(landed, resource=replace(landed.resource, fetched=started))
-        learned = self._learned(errand, landed)
+        interim = came.walked.last.interim if isinstance(came, _Came) else ()
+        landed = replace(landed, resource=replace(landed.resource, fetched=started), interim=interim)
+        held = self._store.get(target)
+        learned = landed.resource if landed.stored else unstored(errand.request, held, landed.resource)
         if still_wanted() and worth_keeping(learned):
             await self._store.put(learned)
         size = landed.response.content.size() if landed.response is not None else 0
         self._observer.fetched(target, landed.fwd_status, landed.detail or "", size, self._clock.now() - started)
         return landed
 
-    def _learned(self, errand: Errand, landed: Landed) -> Resource:
-        """What is to be remembered of the target.
-
-        What one reader's credentials or no-store brought, and may not be stored, says nothing of the copy that all
-        others share: anybody could take it away with a wrong password. That the origin was asked is remembered.
-        """
-        credentials = any(name in errand.request.fields for name in ("authorization", "cookie"))
-        if landed.stored or not (credentials or CacheControl.from_request(errand.request.fields).no_store):
-            return landed.resource
-        held = self._store.get(errand.request.target)
-        if held is None or not held.variants:
-            return landed.resource
-        failures = held.failures if credentials else landed.resource.failures
-        return replace(held, fetched=landed.resource.fetched, failures=failures)
-
     async def _fetch(self, errand: Errand) -> _Came | FeedproxyError:
         """Everything that waits: the network, and the making ready of what it brought."""
         try:
             walked = await self._walk(errand)
+            return await self._prepared(walked, errand)
         except FeedproxyError as error:
             return error
+        except Exception:
+            # A fault of ours that some origin's answer brings to light: the copy stands in, and the next try is spaced.
+            logger.exception("what the origin sent could not be made ready")
+            return FeedproxyError("feedproxy failed at what the origin sent; its log says more")
+
+    async def _prepared(self, walked: trail.Trail, errand: Errand) -> _Came:
         if isinstance(walked.last, Oversized) or errand.request.method == "HEAD":
             return _Came(walked, _UNPREPARED)
         response = walked.last.response
