@@ -31,6 +31,24 @@ class Visit:
     user: str = ""
 
 
+OF_THE_WHOLE_ORIGIN = (
+    # What these say counts for all that a web origin answers: in the gateway, for every site that is read through it.
+    # NEL and the reports would tell one site which others are read; HSTS would lock out readers who come by http.
+    "set-cookie",
+    "set-cookie2",
+    "clear-site-data",
+    "service-worker-allowed",
+    "strict-transport-security",
+    "public-key-pins",
+    "nel",
+    "report-to",
+    "reporting-endpoints",
+    "accept-ch",
+    "critical-ch",
+    "use-as-dictionary",
+)
+
+
 def dress(fields: Fields, visit: Visit, *, target: str, upstream: str) -> Fields:
     """What every answer carries when it leaves through this entrance.
 
@@ -38,8 +56,9 @@ def dress(fields: Fields, visit: Visit, *, target: str, upstream: str) -> Fields
     site answered through us, and a cookie of one site would be sent to all.
     """
     fields = _inside(fields, visit, target=target, upstream=upstream)
+    fields = fields.without("alt-svc")  # another way to the origin is none to us (RFC 7838)
     if visit.entrance is Entrance.GATEWAY:
-        fields = fields.without("set-cookie", "set-cookie2", "clear-site-data", "service-worker-allowed")
+        fields = fields.without(*OF_THE_WHOLE_ORIGIN)
         fields = fields.with_field("Content-Security-Policy", "sandbox")
         fields = fields.with_field("X-Content-Type-Options", "nosniff")
     return fields

@@ -21,11 +21,18 @@ NOT_PASSED_ON = (
     "a-im",
     # A shared copy must not depend on who happened to ask for it, nor tell the origin.
     "forwarded",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-proto",
-    "x-forwarded-port",
     "x-real-ip",
+    "x-client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+    # Frameworks answer for another address, host or method than was asked for, and the answer would be kept for this.
+    "x-original-url",
+    "x-rewrite-url",
+    "x-original-host",
+    "x-host",
+    "x-http-method-override",
+    "x-http-method",
+    "x-method-override",
     "accept-encoding",
     "host",
     "content-length",
@@ -43,7 +50,8 @@ def upstream_request(
     """
     fields = request.fields.end_to_end()
     kept = [(name, fields.combined(name)) for name in ("range", "if-range", "accept-encoding")] if keep_range else []
-    fields = fields.without(*NOT_PASSED_ON)
+    forwarded = [name for name, _ in fields if name.lower().startswith("x-forwarded-")]
+    fields = fields.without(*NOT_PASSED_ON, *forwarded)
     if visit.entrance is Entrance.GATEWAY:
         fields = fields.without("cookie", "cookie2", "referer", "origin")
     if own_agent is not None:

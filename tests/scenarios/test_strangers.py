@@ -3,7 +3,7 @@
 import pytest
 
 from feedproxy.http.message import Fields, Response
-from feedproxy.origin.entrance import Entrance
+from feedproxy.origin import update
 from tests.stages.origin import a_feed
 
 
@@ -46,3 +46,56 @@ async def test_credentials_that_an_origin_refuses_are_refused_to_their_owner_alo
     seen = (await proxy.get("/feed.rss")).expect(200)
 
     assert b"new" in seen.body
+
+
+async def test_fields_that_make_an_origin_answer_for_something_else_are_not_passed_on(stage):
+    """The answer would be kept, and given to all others."""
+    proxy, origin, _ = await stage()
+    origin.publish("/feed.rss", a_feed())
+
+    await proxy.get(
+        "/feed.rss",
+        x_original_url="/admin",
+        x_rewrite_url="/admin",
+        x_host="elsewhere.example",
+        x_forwarded_scheme="http",
+        x_forwarded_prefix="/elsewhere",
+        x_http_method_override="DELETE",
+        x_api_key="passes",
+    )
+
+    passed = {name.lower() for name, _ in origin.heard if name.lower().startswith("x-")}
+    assert passed == {"x-api-key"}
+
+
+async def test_what_counts_for_a_whole_web_origin_does_not_leave_the_gateway(stage):
+    """One site could else speak for all that are read through it."""
+    proxy, origin, _ = await stage()
+    spoken = {
+        "strict_transport_security": "max-age=31536000; includeSubDomains",
+        "nel": '{"report_to":"x","max_age":9}',
+        "report_to": '{"group":"x","max_age":9,"endpoints":[{"url":"https://elsewhere.example/"}]}',
+        "alt_svc": 'h3="elsewhere.example:443"',
+        "clear_site_data": '"*"',
+    }
+    origin.publish("/page", b"hello", content_type="text/plain", cache_control="max-age=60", **spoken)
+
+    seen = (await proxy.get("/page")).expect(200)
+
+    assert {name.lower() for name, _ in seen.fields}.isdisjoint(name.replace("_", "-") for name in spoken)
+
+
+async def test_what_we_stumble_over_is_kept_from_readers_while_there_is_a_copy(stage, monkeypatch):
+    proxy, origin, clock = await with_a_stale_copy(stage)
+    origin.publish("/feed.rss", a_feed("poison"), cache_control="max-age=60")
+
+    def stumble(*_, **__):
+        raise RecursionError("as deep as no feed ever was")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(update, "prepare", stumble)
+        seen = (await proxy.get("/feed.rss")).expect(200, cache="detail=internal-error")
+    assert b"good" in seen.body
+
+    clock.advance(hours=1)
+    assert b"poison" in (await proxy.get("/feed.rss")).expect(200).body
