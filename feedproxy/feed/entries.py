@@ -1,8 +1,8 @@
 """The entries of a feed: what each is known by, what it says, and where it stands.
 
 An entry is known by what its format names it by: `guid`, `id`, `rdf:about`; else by its link; else by what
-it says. Where several entries have one name, each is known by what it says as well, so that a new one leaves
-the others what they are. Identity and digest are hashes of eight bytes: sixteen bytes are all that has to be
+it says. Where several entries have one name, the last has it, and the others are known by what they say as well:
+so a new one, which mostly comes in front, leaves the others what they are. Identity and digest are hashes of eight bytes: sixteen bytes are all that has to be
 kept of an entry to know later whether it is new or changed (`pack`).
 
 Both compare documents of one feed only. Two entries that are not the same are taken for it when they agree in both
@@ -66,16 +66,18 @@ def outline(body: bytes, channel: Channel, charset: str | None) -> tuple[Documen
 
 def identities(all_items: Sequence[Item]) -> list[str]:
     """The identity of every item of a document."""
-    names = Counter(item.name for item in all_items)
+    known_by: list[str] = []
+    taken: set[str] = {""}
     copies: Counter[tuple[str, str]] = Counter()
-    known_by = []
-    for item in all_items:
+    for item in reversed(all_items):
         name = item.name
-        if not name or names[name] > 1:
+        if name in taken:
             copy = name, item.digest
             name = f"{item.digest} {copies[copy]} {name}"
             copies[copy] += 1
+        taken.add(item.name)
         known_by.append(digest_of(name.encode("utf-8", "surrogatepass")))
+    known_by.reverse()
     return known_by
 
 

@@ -1,0 +1,208 @@
+"""Deltas: golden pairs to the byte, what a delta must never cut, and when there is none."""
+
+import lzma
+import tarfile
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from feedproxy.feed.delta import Delta, delta
+from feedproxy.feed.entries import entries, pack, unpack
+from feedproxy.feed.read import read
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "delta"
+BASES = sorted(GOLDEN.glob("*.base.*"))
+HISTORY = 40
+"""Steps looked at of each history, evenly spread."""
+
+RSS = "<rss xmlns:x='{}'><channel><title>t</title>{}</channel></rss>"
+RDF = """\
+<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/">
+<channel rdf:about="c"><title>t</title><items><rdf:{0}>{1}</rdf:{0}></items></channel>{2}</rdf:RDF>"""
+
+
+def base_of(body: bytes) -> frozenset[tuple[str, str]]:
+    """What would have been kept of a version."""
+    channel = read(body, None)
+    assert channel is not None
+    found = entries(body, channel)
+    assert found is not None
+    return unpack(pack(found))
+
+
+def made(body: str | bytes, base: str | bytes = "", number: int | None = None) -> Delta | None:
+    """The delta of `body`, from `base` or from all entries of its own from `number` on."""
+    now = body.encode() if isinstance(body, str) else body
+    channel = read(now, None)
+    assert channel is not None
+    if number is not None:
+        found = entries(now, channel)
+        assert found is not None
+        return delta(now, channel, {(entry.identity, entry.digest) for entry in found[number:]})
+    return delta(now, channel, base_of(base.encode() if isinstance(base, str) else base))
+
+
+def rdf(*names: str, container: str = "Seq", member: str = '<rdf:li rdf:resource="{}"/>') -> str:
+    items = "".join(f'<item rdf:about="{name}"><title>{name}</title></item>' for name in names)
+    return RDF.format(container, "".join(member.format(name) for name in names), items)
+
+
+def test_there_are_golden_pairs() -> None:
+    assert len(BASES) >= 10
+
+
+@pytest.mark.parametrize("base", BASES, ids=lambda path: path.name.partition(".")[0])
+def test_a_delta_is_what_its_golden_pair_says(base: Path) -> None:
+    name, _, extension = base.name.partition(".base.")
+    now, after = GOLDEN / f"{name}.{extension}", GOLDEN / f"{name}.delta.{extension}"
+
+    result = made(now.read_bytes(), base.read_bytes())
+
+    assert result is not None
+    assert result.body == after.read_bytes()
+    again = read(result.body, None)
+    assert again is not None
+    assert again.well_formed
+    assert again.items == result.entries
+
+
+@pytest.mark.parametrize("base", BASES, ids=lambda path: path.name.partition(".")[0])
+def test_from_nothing_the_delta_is_the_whole(base: Path) -> None:
+    whole = base.read_bytes()
+    channel = read(whole, None)
+    assert channel is not None
+
+    assert delta(whole, channel, ()) == Delta(whole, channel.items)
+
+
+@pytest.mark.parametrize(
+    "member", ['<rdf:li rdf:resource="{}"/>', '<rdf:li resource="{}"></rdf:li >', '<rdf:_1 rdf:resource="{}"/>']
+)
+@pytest.mark.parametrize("container", ["Seq", "Bag"])
+def test_the_members_of_rss_10_go_with_their_items(container: str, member: str) -> None:
+    result = made(rdf("a", "b", "c", container=container, member=member), number=1)
+
+    assert result == Delta(rdf("a", container=container, member=member).encode(), 1)
+
+
+def test_a_member_whose_item_stays_stays() -> None:
+    twice = rdf("a", "a", "b")
+
+    result = made(twice, number=1)
+
+    assert result is not None
+    assert result.body.count(b"rdf:li") == 2
+
+
+def test_what_looks_like_an_entry_in_a_comment_or_in_text_is_not_cut() -> None:
+    decoys = "<!-- <item>x</item> --><description><![CDATA[ <item>x</item> ]]></description>"
+    body = RSS.format("u", f"{decoys}<item><guid>1</guid></item>{decoys}")
+
+    assert made(body, body) == Delta(RSS.format("u", decoys * 2).encode(), 0)
+
+
+def test_an_entry_within_an_entry_goes_with_it() -> None:
+    inner = "<item><title>a</title><item><title>b</title></item></item>"
+
+    assert made(RSS.format("u", f"{inner}<item/>"), RSS.format("u", inner)) == Delta(
+        RSS.format("u", "<item/>").encode(), 1
+    )
+
+
+@pytest.mark.parametrize(("old", "left"), [("12", "3"), ("23", "1"), ("13", "2"), ("2", "1, 3"), ("123", "")])
+def test_a_list_of_json_keeps_its_commas_right(old: str, left: str) -> None:
+    form = '{{"version": "https://jsonfeed.org/version/1", "items": [ {} ], "title": "t"}}'
+    items = {number: f'{{"id": {number}}}' for number in "123"}
+
+    result = made(form.format(" , ".join(items.values())), form.format(",".join(items[number] for number in old)))
+
+    assert result is not None
+    written = form.format(" , ".join(items[number] for number in left.split(", ") if number))
+    assert result.body.replace(b" ", b"") == written.replace(" ", "").encode()
+
+
+@pytest.mark.parametrize(
+    "element",
+    ["http://purl.org/syndication/history/1.0 complete", "http://www.microsoft.com/schemas/rss/core/2005 treatAs"],
+)
+def test_a_feed_that_says_it_is_all_there_is_has_no_delta(element: str) -> None:
+    namespace, local = element.split()
+    body = RSS.format(namespace, f"<x:{local}/><item/>")
+
+    assert made(body, body) is None
+
+
+def test_a_signed_feed_has_no_delta() -> None:
+    body = RSS.format("http://www.w3.org/2000/09/xmldsig#", "<x:Signature/><item/>")
+
+    assert made(body, body) is None
+
+
+def test_an_ill_formed_feed_has_no_delta() -> None:
+    assert made(RSS.format("u", "<title>a & b</title><item/>"), RSS.format("u", "<item/>")) is None
+
+
+# -- real feeds
+
+
+def test_every_entry_of_every_real_feed_can_be_cut(corpus: Path) -> None:
+    looked_at = 0
+    for path in sorted((corpus / "feeds").iterdir())[::3]:
+        body = path.read_bytes()
+        channel = read(body, None)
+        found = entries(body, channel) if channel else None
+        if channel is None or found is None:
+            continue
+        looked_at += 1
+        pairs = [(entry.identity, entry.digest) for entry in found]
+        for base in (pairs, pairs[1:], pairs[::2]):
+            result = delta(body, channel, base)
+            if result is None:
+                continue
+            again = read(result.body, None)
+            assert again is not None, path.name
+            assert again.well_formed, path.name
+            assert again.items == result.entries == len(pairs) - len(base), path.name
+            assert (again.title, again.link, again.schedule, again.self_links) == (
+                channel.title,
+                channel.link,
+                channel.schedule,
+                channel.self_links,
+            ), path.name
+    assert looked_at > 100
+
+
+def test_successive_versions_of_real_feeds_are_told_in_less(corpus: Path) -> None:
+    full = short = smaller = steps = 0
+    for path in sorted((corpus / "history").glob("*.tar.xz")):
+        for before, now in successive(path):
+            channel, old = read(now, None), read(before, None)
+            if channel is None or old is None:
+                continue
+            base, current = entries(before, old), entries(now, channel)
+            if base is None or current is None:
+                continue
+            result = delta(now, channel, unpack(pack(base)))
+            assert result is not None, path.name
+            digests = {entry.digest for entry in base}
+            again = read(result.body, None)
+            assert again is not None
+            sent = entries(result.body, again)
+            assert sent is not None
+            assert {entry.digest for entry in sent} <= {entry.digest for entry in current}
+            assert {entry.digest for entry in current} - digests <= {entry.digest for entry in sent}
+            steps, full, short = steps + 1, full + len(now), short + len(result.body)
+            smaller += len(result.body) < len(now)
+
+    assert steps > 200
+    assert smaller > steps / 2
+    assert short < full / 2
+
+
+def successive(path: Path) -> list[tuple[bytes, bytes]]:
+    """Pairs of successive versions that differ, evenly spread over a history."""
+    with lzma.open(path) as packed, tarfile.open(fileobj=packed, mode="r:") as archive:
+        versions = [file.read() for member in archive if (file := archive.extractfile(member))]
+    pairs = [(before, now) for before, now in pairwise(versions) if before != now]
+    return pairs[:: -(-len(pairs) // HISTORY) or 1]

@@ -1,0 +1,278 @@
+"""Entries: what they are known by, what counts as a change of one, and where they stand."""
+
+import pytest
+
+from feedproxy.feed.entries import Entry, entries, pack, unpack
+from feedproxy.feed.read import read
+
+FEED = """\
+<?xml version="1.0" encoding="utf-8"?>
+<rss version="2.0" xmlns:dc="http://purl.org/dc/elements/1.1/">
+  <channel>
+    <title>t</title>
+    <item>
+      <title>one</title>
+      <guid>1</guid>
+      <dc:creator id="1" role="x">Ann</dc:creator>
+      <pubDate>Fri, 20 Nov 2026 08:00:00 GMT</pubDate>
+      <description>a <![CDATA[<b>bold</b>]]> word</description>
+    </item>
+    <item><title>two</title></item>
+  </channel>
+</rss>
+"""
+RDF = """\
+<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/">
+<channel rdf:about="http://example.com/"><title>t</title></channel>{}</rdf:RDF>"""
+ATOM = "<feed xmlns='http://www.w3.org/2005/Atom'><title>t</title>{}</feed>"
+ATOM_03 = ATOM.replace("http://www.w3.org/2005/Atom", "http://purl.org/atom/ns#")
+RSS = "<rss><channel><title>t</title>{}</channel></rss>"
+JSON = '{{"version": "https://jsonfeed.org/version/1.1", "title": "t", "items": [{}]}}'
+
+
+def all_of(document: str | bytes, charset: str | None = None) -> tuple[Entry, ...]:
+    body = document.encode() if isinstance(document, str) else document
+    channel = read(body, f"text/xml; charset={charset}" if charset else None)
+    assert channel is not None
+    found = entries(body, channel, charset=charset)
+    assert found is not None
+    return found
+
+
+def none_of(document: str | bytes) -> bool:
+    body = document.encode() if isinstance(document, str) else document
+    channel = read(body, None)
+    assert channel is not None
+    return entries(body, channel) is None
+
+
+def only(document: str) -> Entry:
+    [entry] = all_of(document)
+    return entry
+
+
+# -- identity
+
+NAMED = {
+    "a guid": (RSS, "<item><guid isPermaLink='false'> {} </guid><link>http://l/</link></item>"),
+    "an id of Atom 1.0": (ATOM, "<entry><id>{}</id><link href='http://l/'/></entry>"),
+    "an id of Atom 0.3": (ATOM_03, "<entry><id>{}</id><link rel='alternate' href='http://l/'/></entry>"),
+    "rdf:about": (RDF, "<item rdf:about='{}'><link>http://l/</link></item>"),
+    "an id of JSON": (JSON, '{{"id": "{}", "url": "http://l/"}}'),
+    "a link of RSS": (RSS, "<item><guid/><link>{}</link></item>"),
+    "a link of Atom": (ATOM, "<entry><link rel='enclosure' href='x'/><link href='{}'/></entry>"),
+    "a link of RSS 1.0": (RDF, "<item><link>{}</link></item>"),
+    "a link of JSON": (JSON, '{{"url": "{}"}}'),
+}
+
+
+@pytest.mark.parametrize(("feed", "item"), NAMED.values(), ids=NAMED)
+def test_an_entry_that_has_a_name_is_known_by_it_whatever_it_says(feed: str, item: str) -> None:
+    one, again = only(feed.format(item.format("n"))), only(feed.format(item.format("n").replace("l/", "other/")))
+    closing = "}" if feed is JSON else f"</{'entry' if 'entry' in item else 'item'}>"
+    more = ', "title": "new"}' if feed is JSON else f"<title>new</title>{closing}"
+    changed = only(feed.format(item.format("n").removesuffix(closing) + more))
+    other = only(feed.format(item.format("m")))
+
+    assert one.identity == again.identity == changed.identity != other.identity
+    assert one.digest != changed.digest
+
+
+def test_without_a_name_an_entry_is_known_by_what_it_says() -> None:
+    one, two = all_of(RSS.format("<item><title>a</title></item><item><title>b</title></item>"))
+
+    assert one.identity != two.identity
+    assert only(RSS.format("<item> <title>b</title></item>")).identity == two.identity
+
+
+def test_a_guid_is_no_link_and_a_number_is_an_id() -> None:
+    assert (
+        only(RSS.format("<item><guid>x</guid></item>")).identity
+        != only(RSS.format("<item><link>x</link></item>")).identity
+    )
+    assert only(JSON.format('{"id": 7}')).identity == only(JSON.format('{"id": "7"}')).identity
+
+
+@pytest.mark.parametrize("foreign", ["<x:guid xmlns:x='u'>x</x:guid>", "<source><guid>x</guid></source>"])
+def test_only_a_guid_of_the_item_itself_names_it(foreign: str) -> None:
+    item = f"<item>{foreign}<guid>g</guid></item>"
+
+    assert only(RSS.format(item)).identity == only(RSS.format("<item><guid>g</guid></item>")).identity
+
+
+def test_duplicate_guids_are_told_apart_by_what_they_say() -> None:
+    a, b, c = (f"<item><guid>g</guid><title>{title}</title></item>" for title in "abc")
+    [alone] = all_of(RSS.format(b))
+    first, second = all_of(RSS.format(a + b))
+    newest, first_later, second_later = all_of(RSS.format(c + a + b))
+
+    assert len({newest.identity, first.identity, second.identity}) == 3
+    assert alone.identity == second.identity == second_later.identity
+    assert first.identity == first_later.identity
+
+
+def test_the_same_item_twice_is_two_entries() -> None:
+    one, two, three = all_of(RSS.format("<item><guid>g</guid></item>" * 3))
+
+    assert len({one.identity, two.identity, three.identity}) == 3
+
+
+# -- digest
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("<title>one", "<!-- made in 12 ms --><title>one"),
+        ("<title>one", "<title><!-- x -->one"),
+        ("\n      <title>one", "\r\n\t<title>one"),
+        ('id="1" role="x"', "role = 'x'  id='1'"),
+        ("<title>one</title>", "<title  >one</title >"),
+        ("<![CDATA[<b>bold</b>]]>", "&lt;b>bold&lt;/b&gt;"),
+        ("dc:", "core:"),
+        ("<title>t<", "<title>another<"),
+        ("<item><title>two</title></item>", ""),
+        ("<title>t</title>", "<title>t</title><item><title>new</title></item>"),
+    ],
+)
+def test_what_says_nothing_new_of_an_entry_is_no_change(old: str, new: str) -> None:
+    changed = FEED.replace(old, new)
+    if old == "dc:":
+        changed = changed.replace("xmlns:dc", "xmlns:core")
+    assert changed != FEED
+
+    assert (all_of(FEED)[0].identity, all_of(FEED)[0].digest) in {
+        (entry.identity, entry.digest) for entry in all_of(changed)
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("<title>one<", "<title>One<"),
+        ("20 Nov", "21 Nov"),
+        ("http://purl.org/dc/elements/1.1/", "http://purl.org/dc/terms/"),
+        ('id="1"', 'id="2"'),
+        ("a <![CDATA[", "a  <![CDATA["),
+        ("<title>one</title>", "<title>one</title><category/>"),
+        ("<title>one</title>", "<title>one</title><?x y?>"),
+    ],
+)
+def test_what_says_something_new_of_an_entry_is_a_change(old: str, new: str) -> None:
+    before, after = all_of(FEED)[0], all_of(FEED.replace(old, new))[0]
+
+    assert before.identity == after.identity
+    assert before.digest != after.digest
+
+
+def test_a_long_text_counts_the_same_however_it_is_written() -> None:
+    text = "<p>&amp;é</p>" * 3000
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;")
+
+    one = only(RSS.format(f"<item><description>{escaped}</description></item>"))
+    other = only(RSS.format(f"<item><description><![CDATA[{text}]]></description></item>"))
+
+    assert one.digest == other.digest
+
+
+def test_the_source_of_an_entry_may_have_another_date() -> None:
+    entry = "<entry><id>1</id><updated>{}</updated><source><updated>{}</updated><id>s</id></source></entry>"
+
+    assert only(ATOM.format(entry.format(1, 1))) == only(ATOM.format(entry.format(1, 2)))
+    assert only(ATOM.format(entry.format(1, 1))) != only(ATOM.format(entry.format(2, 1)))
+
+
+def test_the_order_of_members_of_json_does_not_count() -> None:
+    one, other = (only(JSON.format(item)) for item in ('{"id": "1", "a": [1]}', '{"a":[1], "id":"1"}'))
+
+    assert one.digest == other.digest
+
+
+def test_an_entity_counts_though_it_is_not_expanded() -> None:
+    feed = '<!DOCTYPE rss PUBLIC "n" "http://127.0.0.1:9/x.dtd">' + RSS.format("<item><title>&{};</title></item>")
+
+    assert only(feed.format("eacute")).digest != only(feed.format("egrave")).digest
+
+
+# -- places
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    ["utf-8", "utf-8-sig", "utf-16", "utf-32-be", "iso-8859-1", "gb18030", "shift_jis", "euc-jp", "iso-2022-jp"],
+)
+def test_the_bytes_of_an_entry_are_found_in_every_encoding(encoding: str) -> None:
+    word = "é" if encoding == "iso-8859-1" else "日本語"
+    items = [f"<item><title>{word}</title></item>", "<item/>", f"<item a='>'>{word}</item >"]
+    label = {"utf-8-sig": "utf-8"}.get(encoding, encoding)
+    text = f"<?xml version='1.0' encoding='{label}'?>" + RSS.format(f" {word} ".join(items)).replace("t<", f"{word}<")
+    body = text.encode(encoding)
+
+    codec = {"utf-8-sig": "utf-8", "utf-16": "utf-16-le"}.get(encoding, encoding)
+    assert [body[entry.start : entry.end].decode(codec) for entry in all_of(body)] == items
+
+
+def test_the_charset_of_content_type_counts_where_the_document_says_nothing() -> None:
+    body = RSS.format("é<item><title>é</title></item>").encode("iso-8859-1")
+
+    [entry] = all_of(body, "iso-8859-1")
+
+    assert body[entry.start : entry.end] == "<item><title>é</title></item>".encode("iso-8859-1")
+
+
+def test_the_bytes_of_an_entry_of_json_are_its_object() -> None:
+    body = JSON.format(' {"id": "é", "x": "]}"} , {"id":2}').encode()
+
+    assert [body[entry.start : entry.end] for entry in all_of(body)] == [
+        '{"id": "é", "x": "]}"}'.encode(),
+        b'{"id":2}',
+    ]
+
+
+def test_items_may_stand_beside_the_channel() -> None:
+    assert len(all_of(RDF.format("<item rdf:about='a'/><item rdf:about='b'/>"))) == 2
+    assert len(all_of("<rss><channel><title>t</title></channel><item/></rss>")) == 1
+
+
+def test_a_feed_without_entries_has_none() -> None:
+    assert all_of(RSS.format("")) == ()
+    assert all_of(ATOM.format("")) == ()
+    assert all_of(JSON.format("")) == ()
+
+
+# -- what cannot be done exactly
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        RSS.format("<item><title>a & b</title></item>"),
+        '<!DOCTYPE rss [<!ENTITY e "x">]>' + RSS.format("<item><title>&e;</title></item>"),
+        RSS.format("<image><item/></image><item/>"),
+        RSS.format("<x:item xmlns:x='urn:x'/>"),
+        RSS.format("<item/>").encode() + b"\xff",
+        RSS.format("<item><title>\xff</title></item>").encode("latin-1"),
+        '<CHANNEL HREF="http://example.com/"><ITEM HREF="a"/></CHANNEL>',
+        JSON.format('{"id": 1}') + "x",
+        JSON.format('{"id": 1}, 2'),
+        JSON.format('{"id": 1}')[:-1] + ', "items": []}',
+    ],
+)
+def test_there_are_no_entries_where_it_cannot_be_done_exactly(document: str | bytes) -> None:
+    assert none_of(document)
+
+
+# -- what is kept
+
+
+def test_what_was_packed_comes_out_again_at_sixteen_bytes_an_entry() -> None:
+    version = all_of(FEED)
+    packed = pack(version)
+
+    assert len(packed) == 16 * len(version)
+    assert unpack(packed) == {(entry.identity, entry.digest) for entry in version}
+
+
+def test_damaged_bytes_are_no_version() -> None:
+    with pytest.raises(ValueError, match="whole number"):
+        unpack(b"123")
