@@ -8,6 +8,7 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.negotiation import best_type
 
 TITLES = {
+    301: "This feed has moved",
     400: "That address cannot be fetched",
     401: "Credentials are needed",
     403: "That address may not be reached through this proxy",
