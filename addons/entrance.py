@@ -22,6 +22,7 @@ class Stream(FeedStream):
     """mitmproxy's stream, with our own words for what fails on the way upstream."""
 
     error_page = staticmethod(passing.error_page)
+    interim_of = staticmethod(desk.interim_of)
 
 
 class Entrance:

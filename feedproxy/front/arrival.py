@@ -91,7 +91,7 @@ def entrance_of(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int]
 
 
 def _reverse(flow: http.HTTPFlow, fields: Fields, visit: Visit, settings: Settings, path: str) -> Arrival | Ours:
-    if flow.metadata.get(ABSOLUTE_FORM):
+    if flow.metadata.get(ABSOLUTE_FORM) and not flow.request.is_http2:  # there, :authority is what Host was
         # RFC 9112, 3.2.2: Host says nothing beside an absolute-form, so it cannot vouch for it.
         asked = flow.request.data.authority.decode("latin-1").lower()
         address, port, *_ = flow.client_conn.sockname
@@ -104,6 +104,8 @@ def _reverse(flow: http.HTTPFlow, fields: Fields, visit: Visit, settings: Settin
     if path.startswith(settings.endpoint_prefix):
         return Ours(path, visit)
     base = settings.upstream.rstrip("/")
+    # Normalised by itself first: `..` climbs no higher than the upstream's own path.
+    path = uri.normalise("http://upstream" + path).removeprefix("http://upstream")
     return Arrival(Request(flow.request.method, uri.normalise(base + path), fields), visit)
 
 

@@ -43,6 +43,7 @@ class Case:
     status: CacheStatus | None = None
     words: str = ""
     passing: bool = False
+    interim: tuple[Response, ...] = ()
 
 
 class Desk:
@@ -94,8 +95,10 @@ class Desk:
         if case is None or case.arrival is None or case.passing or flow.response is not None:
             return
         match await self.runtime.service.answer(case.arrival.request, case.visit):
-            case Answer(response, status, words):
+            case Answer(response, status, words) as answer:
                 self._put(flow, case, response, status, words)
+                if case.visit.entrance is not Entrance.GATEWAY:
+                    case.interim = answer.interim  # their links are meant for another origin than the gateway's
             case PassThrough(status):
                 await self._forward(flow, case, status)
 
@@ -201,6 +204,12 @@ def _length(flow: http.HTTPFlow) -> int | None:
         return int(flow.request.headers.get("content-length", "0"))
     except ValueError:
         return None
+
+
+def interim_of(flow: http.HTTPFlow) -> list[http.Response]:
+    """The 1xx responses that came on the way to a flow's answer, as mitmproxy sends them."""
+    case = next((found for each in _desks.values() if (found := each.case(flow)) is not None), None)
+    return [passing.make(response) for response in case.interim] if case is not None else []
 
 
 _desks: "WeakKeyDictionary[Runtime, Desk]" = WeakKeyDictionary()

@@ -81,11 +81,12 @@ def begin(flow: http.HTTPFlow, arrival: Arrival, *, via: str) -> None:
     fields = fields.end_to_end().without(*FRAMING, "a-im")
     if arrival.visit.entrance is Entrance.GATEWAY:
         fields = fields.without("cookie", "cookie2", "referer", "origin")
+    hearsay = [name for name, _ in fields if name.lower().startswith("x-forwarded-")]
+    fields = fields.without("forwarded", "x-real-ip", *hearsay)
     if arrival.visit.entrance is Entrance.REVERSE:
+        scheme, _, name = arrival.visit.base.partition("://")
         fields = fields.with_field("X-Forwarded-For", arrival.visit.address)
-        fields = fields.with_field("X-Forwarded-Proto", arrival.visit.base.partition(":")[0])
-    else:
-        fields = fields.without("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
+        fields = fields.with_field("X-Forwarded-Proto", scheme).with_field("X-Forwarded-Host", name.partition("/")[0])
     if not framing and flow.request.is_http2:
         # HTTP/2 frames content by itself. HTTP/1.1 upstream must be told, or it takes the content for a request of its
         # own; spoken of as HTTP/1.1, the request loses its Transfer-Encoding where upstream is HTTP/2 after all.
@@ -132,6 +133,8 @@ def error_page(flow: http.HTTPFlow, words: str) -> http.Response:
     logger.info("pass-through failed: %s", words)
     response = problem(code, detail, said, request=Request("GET", flow.request.url, fields_of(flow.request)))
     fields = append(response.fields, CacheStatus(detail=detail)).with_field("Connection", "close")
+    # As `dress` has it for the gateway, whose page this may be.
+    fields = fields.with_field("Content-Security-Policy", "sandbox").with_field("X-Content-Type-Options", "nosniff")
     return make(Response(code, fields, response.body))
 
 

@@ -11,7 +11,7 @@ So the layer is subclassed, at the two methods where these things are still ther
 here, which mitmproxy does not give it: h11 stops at 16 KiB, Tomcat at 8, node at 16; ours is `header_max`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from mitmproxy import http
 from mitmproxy.proxy import commands, events, layer
@@ -31,11 +31,15 @@ ABSOLUTE_FORM = "feedproxy.absolute-form"
 type ErrorPage = Callable[[http.HTTPFlow, str], http.Response]
 """Makes the answer for a flow whose way upstream failed, from mitmproxy's own words about it."""
 
+type InterimOf = Callable[[http.HTTPFlow], Iterable[http.Response]]
+"""The 1xx responses to send before a flow's answer."""
+
 
 class FeedStream(HttpStream):
     """One request and its answer."""
 
     error_page: ErrorPage | None = None
+    interim_of: InterimOf = staticmethod(lambda _: ())
 
     def check_invalid(self, request: bool) -> layer.CommandGenerator[bool]:
         if request:
@@ -53,6 +57,13 @@ class FeedStream(HttpStream):
             and not request.data.host
             and not request.host_header
         )
+
+    def send_response(self, already_streamed: bool = False) -> layer.CommandGenerator[None]:
+        # RFC 9110, 15.2: a proxy forwards 1xx responses; HTTP/1.0 knows none.
+        if self.flow.request.http_version != "HTTP/1.0":
+            for interim in self.interim_of(self.flow):
+                yield SendHttp(ResponseHeaders(self.stream_id, interim, False), self.context.client)
+        yield from super().send_response(already_streamed)
 
     def handle_protocol_error(
         self, event: RequestProtocolError | ResponseProtocolError

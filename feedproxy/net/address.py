@@ -64,9 +64,7 @@ class AddressPolicy:
             if not (listed or self._allow_private):
                 raise Forbidden(f"{subject} is an {words} form of {target}")
             self._check(target, f"{subject} ({target})")
-        elif (
-            not listed and (row := special(address)) is not None and not (row.private and self._allow_private)
-        ):
+        elif not listed and (row := special(address)) is not None and not (row.private and self._allow_private):
             raise Forbidden(f"{subject} is not a public address: {row.words}")
 
     def literal(self, host: str) -> str | None:
@@ -126,15 +124,11 @@ def _plain(host: str) -> str:
     """A host in lower case, in A-labels, without the root's dot. Raises BadTarget."""
     if not host.isascii():
         try:
-            host = host.encode("idna").decode(
-                "ascii"
-            )  # also folds full-width digits and dots, which then count
+            host = host.encode("idna").decode("ascii")  # also folds full-width digits and dots, which then count
         except UnicodeError:
             raise BadTarget(f"{host!r} is no host name") from None
     host = host.lower().removesuffix(".")
-    if not host or not re.fullmatch(
-        r"\[[0-9a-f:.%a-z_~-]+\]|[0-9a-f.]*:[0-9a-f:.]*(?:%[\w.~-]+)?|[a-z0-9._~-]+", host
-    ):
+    if not host or not re.fullmatch(r"\[[0-9a-f:.%a-z_~-]+\]|[0-9a-f.]*:[0-9a-f:.]*(?:%[\w.~-]+)?|[a-z0-9._~-]+", host):
         raise BadTarget(f"{host!r} is no host name")
     if "[" not in host and ":" not in host and any(not label or len(label) > 63 for label in host.split(".")):
         raise BadTarget(f"{host!r} is no host name")

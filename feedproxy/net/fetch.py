@@ -18,7 +18,7 @@ from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import BadTarget, BrokenMessage, FeedproxyError, FetchTimeout, Unreachable
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.net.address import AddressPolicy
-from feedproxy.net.wire import CheckedResolver, ExactConnector, StaleConnection
+from feedproxy.net.wire import CheckedResolver, ExactConnector, StaleConnection, interim_of
 from feedproxy.settings import Settings
 
 _AUTOMATIC = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
@@ -64,6 +64,8 @@ class Fetched:
     response: Response
     request_time: Instant
     response_time: Instant
+    interim: tuple[Response, ...] = ()
+    """The 1xx responses that came before it, except 100, which is between the two ends of a connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class Oversized:
 
     status: int
     fields: Fields
+    interim: tuple[Response, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +169,7 @@ class Fetcher:
         request_time = self._clock.now()
         answer = await self._session(exempt).request(method, url, headers=lines, allow_redirects=False)
         response_time = self._clock.now()
+        interim = interim_of(answer)
         async with answer:
             cap = self._limits.buffer_max
             fields = _response_fields(answer.raw_headers)
@@ -183,7 +187,8 @@ class Fetcher:
                     answer.close()
                     return Oversized(answer.status, fields)
             reason = (answer.reason or "").encode("utf-8", "surrogateescape").decode("latin-1")
-            return Fetched(Response(answer.status, fields, bytes(body), reason), request_time, response_time)
+            response = Response(answer.status, fields, bytes(body), reason)
+            return Fetched(response, request_time, response_time, interim)
 
     def _session(self, exempt: bool) -> aiohttp.ClientSession:
         """One pool for what is checked and one for what is not: a connection never changes sides."""
@@ -204,9 +209,7 @@ class Fetcher:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 skip_auto_headers=_AUTOMATIC,
                 auto_decompress=False,
-                timeout=aiohttp.ClientTimeout(
-                    total=None, connect=limits.connect, sock_read=limits.first_byte
-                ),
+                timeout=aiohttp.ClientTimeout(total=None, connect=limits.connect, sock_read=limits.first_byte),
             )
         return self._sessions[exempt]
 

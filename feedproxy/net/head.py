@@ -19,6 +19,9 @@ _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROLS = bytes.maketrans(bytes([*range(1, 9), *range(11, 32), 127]), b" " * 30)
 _DIGITS = re.compile(rb"[0-9]{1,18}")
 
+_TRANSFER_CODINGS = (b"chunked", b"gzip", b"deflate", b"compress")
+_CLOSE: Line = (b"Connection", b"close")
+
 _NO_CONTENT = frozenset({204, 304})
 
 
@@ -41,6 +44,10 @@ class Head:
     def has_content(self, method: str) -> bool:
         """May content follow? (RFC 9112, section 6.3, rule 1)"""
         return method != "HEAD" and self.status >= 200 and self.status not in _NO_CONTENT
+
+    def fields(self) -> list[tuple[str, str]]:
+        """The lines as str, a character a byte (http/message.py)."""
+        return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self.lines]
 
     def wire(self) -> bytes:
         """The head in canonical form."""
@@ -107,7 +114,14 @@ def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool]
         lines, codings = _without(lines, b"transfer-encoding"), []
     if codings:
         if codings != [b"chunked"]:
-            raise BrokenMessage(f"transfer codings that were not asked for: {b', '.join(codings)[:60]!r}")
+            if not all(_TOKEN.fullmatch(coding) for coding in codings) or any(
+                name in coding for coding in codings for name in _TRANSFER_CODINGS
+            ):
+                raise BrokenMessage(f"transfer codings that were not asked for: {b', '.join(codings)[:60]!r}")
+            # "If a Transfer-Encoding header field is present in a response and the chunked transfer coding is not
+            # the final encoding, the message body length is determined by reading the connection until it is
+            # closed" -- section 6.3. A name that means nothing has coded nothing.
+            return (*_without(_without(lines, b"transfer-encoding"), b"content-length"), _CLOSE), False
         # "the Transfer-Encoding overrides the Content-Length. Such a message might indicate an attempt to
         # perform request smuggling": we take the chunks, and never use the connection again.
         return _without(lines, b"content-length"), not lengths and minor > 0

@@ -3,7 +3,8 @@
 aiohttp's own reading loses a good 304 when bytes follow it in the same packet, bounds each field but not the
 head, repeats requests on connections that were never used before, and sends every field value as UTF-8.
 It has no public place to mend that, so this module, and only this one, stands on inner names of aiohttp:
-`TCPConnector._factory` and ResponseHandler's `set_response_params`, `feed_data`, `_payload` and `_parser`.
+`TCPConnector._factory`, `ClientResponse._protocol` and ResponseHandler's `set_response_params`, `feed_data`,
+`_payload` and `_parser`.
 tests/net/test_wire.py fails when one of them moves.
 (docs/decisions/fetching-with-aiohttp.md)
 """
@@ -14,11 +15,12 @@ import socket
 import ssl
 from typing import Any, cast
 
-from aiohttp import TCPConnector
+from aiohttp import ClientResponse, TCPConnector
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_proto import ResponseHandler
 
 from feedproxy.errors import BrokenMessage, FetchError
+from feedproxy.http.message import Fields, Response
 from feedproxy.net.address import AddressPolicy
 from feedproxy.net.head import could_be_http, find_end, parse_head
 
@@ -62,6 +64,8 @@ class ExactProtocol(ResponseHandler):
         self._method_has_content = True
         self._head: bytearray | None = None
         self._heads = self._head_bytes = 0
+        self.interim: list[Response] = []
+        """The 1xx responses of the exchange under way."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._open.add(self)
@@ -74,6 +78,7 @@ class ExactProtocol(ResponseHandler):
         self._answered = False
         self._method_has_content = not skip_payload
         self._head, self._heads, self._head_bytes = bytearray(), 0, 0
+        self.interim = []
         # The head was measured here, as a whole; no part of it can be above these. (Which limits there are
         # differs between releases of aiohttp: those that it passes are replaced.)
         size = 2 * self._head_max
@@ -117,6 +122,8 @@ class ExactProtocol(ResponseHandler):
         if head.status == 101:
             raise BrokenMessage("101 Switching Protocols, which nobody asked for")
         if head.is_interim:
+            if head.status != 100:
+                self.interim.append(Response(head.status, Fields(head.fields()).end_to_end()))
             return bool(data)
         rest, self._head = bytes(data), None
         if not head.reusable:
@@ -169,6 +176,12 @@ class ExactProtocol(ResponseHandler):
         self.force_close()
         if self.transport is not None:
             self.transport.close()
+
+
+def interim_of(answer: ClientResponse) -> tuple[Response, ...]:
+    """The 1xx responses that came on the connection before this answer."""
+    protocol = answer._protocol
+    return tuple(protocol.interim) if isinstance(protocol, ExactProtocol) else ()
 
 
 class CheckedResolver(AbstractResolver):

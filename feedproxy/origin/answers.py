@@ -25,6 +25,8 @@ class Answer:
     status: CacheStatus
     words: str = ""
     feed: bool = False
+    interim: tuple[Response, ...] = ()
+    """1xx responses that came before, for the one reader whose request went upstream (RFC 9110, 15.2)."""
 
 
 @dataclass(frozen=True, slots=True)

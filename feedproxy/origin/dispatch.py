@@ -19,8 +19,9 @@ from feedproxy.origin import planner
 from feedproxy.origin.answers import Ask
 from feedproxy.origin.flight import Flights
 from feedproxy.origin.keeping import Errand
+from feedproxy.origin.landed import Landed, Observer
 from feedproxy.origin.trail import Fetching
-from feedproxy.origin.update import Landed, Observer, Updates
+from feedproxy.origin.update import Updates
 from feedproxy.origin.upstream import background_request
 from feedproxy.settings import Settings
 from feedproxy.store.base import Store

@@ -4,14 +4,11 @@ A decision is made from what is stored (cache/reuse.py); when the origin must be
 update of that target that is under way (dispatch.py). Whoever waits may go away without ending it.
 """
 
-import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from functools import partial
-from operator import eq
+from collections.abc import Callable
+from dataclasses import replace
 from typing import assert_never
 
-from feedproxy.cache import invalidation, reuse, stale, variation
+from feedproxy.cache import reuse, stale, variation
 from feedproxy.cache.freshness import Freshness
 from feedproxy.cache.reuse import Forward, Reuse, ReuseAndRevalidate, Unsatisfiable, Validate
 from feedproxy.cache.stale import Occasion
@@ -20,16 +17,17 @@ from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError, FetchError, FetchTimeout, Loop
 from feedproxy.http.cache_control import CacheControl
-from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.message import Fields, Request
 from feedproxy.origin import guard, moves, planner
 from feedproxy.origin.answers import Answer, Ask, OwnAnswers, PassThrough
 from feedproxy.origin.assess import assess
 from feedproxy.origin.audience import Audience
 from feedproxy.origin.dispatch import Dispatch
 from feedproxy.origin.entrance import Entrance, Visit, dress
+from feedproxy.origin.landed import Landed, Observer
 from feedproxy.origin.reply import reply
 from feedproxy.origin.trail import Fetching
-from feedproxy.origin.update import Landed, Observer
+from feedproxy.origin.upkeep import Refreshed, Upkeep
 from feedproxy.origin.upstream import feed_id, passed_here_before, upstream_request
 from feedproxy.readers.count import SubscriberCounts
 from feedproxy.readers.identify import Identifier
@@ -44,22 +42,7 @@ OVERSIZED_FOR: Seconds = 86_400
 """A body that was too large streams for a day before it is looked at again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refreshed:
-    """What an operator's or a ping's refresh came to.
-
-    `outcome` is `updated`, `unchanged`, `confirmed` (304), `not-stored`, `failed`, or `later` when the target's floor
-    or its site's turn has to come first (at `at`).
-    """
-
-    target: str
-    outcome: str
-    words: str = ""
-    status: int | None = None
-    at: Instant | None = None
-
-
-class Service:
+class Service(Upkeep):
     """The shared cache as one object: it is given its clock, store and client, and owns its tasks."""
 
     def __init__(
@@ -75,9 +58,6 @@ class Service:
         version: str,
         observer: Observer,
     ) -> None:
-        self._settings_for = settings_for
-        self.store = store
-        self._clock = clock
         self.counts = counts
         self.pseudonym = pseudonym
         self.via = f"1.1 {pseudonym}"
@@ -90,7 +70,7 @@ class Service:
             version=version,
         )
         self._own = OwnAnswers(clock, self.via)
-        self._dispatch = Dispatch(
+        dispatch = Dispatch(
             settings_for=settings_for,
             store=store,
             fetcher=fetcher,
@@ -99,6 +79,7 @@ class Service:
             via=self.via,
             agent=self.audience.agent,
         )
+        super().__init__(settings_for=settings_for, store=store, clock=clock, dispatch=dispatch)
 
     # -- readers
 
@@ -245,11 +226,11 @@ class Service:
         ttl = int(freshness.ttl) if landed.stored else None
         words = landed.words if landed.detail is not None else freshness.words
         answer = self._made(ask, landed.response, freshness, replace(status, ttl=ttl, detail=landed.detail), words)
-        if collapsed or not landed.set_cookie:
+        if collapsed:
             return answer
-        # A cookie is for the one whose request brought it, and for nobody after.
+        # A cookie is for the one whose request brought it, and for nobody after; so are responses on the way.
         fields = Fields((*answer.response.fields, *(("Set-Cookie", value) for value in landed.set_cookie)))
-        return replace(answer, response=answer.response.with_fields(fields))
+        return replace(answer, response=answer.response.with_fields(fields), interim=landed.interim)
 
     def _standing_in(self, ask: Ask, landed: Landed, status: CacheStatus, now: Instant) -> Answer | None:
         """The copy, where it may stand in for what came; None where what came is the answer."""
@@ -320,70 +301,6 @@ class Service:
         if self._clock.now() >= guard.last_good(resource) + patience:
             return False
         return self._allowed(ask, stored, freshness, Occasion.DISCONNECTED)
-
-    # -- operator, ping, pass-through
-
-    async def refresh(self, target: str) -> Refreshed:
-        """Ask the origin of this target now, or as soon as its floor allows (then the outcome is `later`)."""
-        resource = self.store.get(target)
-        match self._dispatch.permission(resource, target, self._settings_for(target)):
-            case planner.Wait(until, _, words):
-                self._dispatch.schedule(target, until - self._clock.now())
-                return Refreshed(target, "later", words, at=until)
-        landed = await self._dispatch.in_background(target)
-        if landed.stored and landed.fwd_status == 304:
-            outcome = "confirmed"
-        elif landed.stored:
-            outcome = "updated" if landed.changed else "unchanged"
-        else:
-            outcome = "failed" if landed.detail or landed.error else "not-stored"
-        return Refreshed(target, outcome, landed.words or str(landed.detail or ""), landed.fwd_status)
-
-    async def purge(self, target: str = "", *, pattern: str = "") -> list[str]:
-        """Forget this target, or all that match the glob: those that were held. What is under way is not stored."""
-        if target:
-            targets = [target] if self.store.get(target) is not None else []
-            self._dispatch.outdate(partial(eq, target))
-        else:
-            # In addresses `?` and `[` are ordinary characters: only `*` stands for anything.
-            glob = re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL)
-            targets = [each for each in self.store.targets() if glob.fullmatch(each)]
-            self._dispatch.outdate(lambda each: glob.fullmatch(each) is not None)
-        for each in targets:
-            await self.store.delete(each)
-        await self.store.flush()
-        return targets
-
-    async def undo(self, target: str) -> bool:
-        """Forget a remembered move or end of this target; whether there was one."""
-        resource = self.store.get(target)
-        if resource is None or resource.sighting is None:
-            return False
-        await self.store.put(replace(resource, sighting=None))
-        return True
-
-    async def passed(self, request: Request, response: Response) -> None:
-        """A request that streamed through was answered: invalidate what RFC 9111, 4.4, wants invalidated."""
-        for target in invalidation.invalidated_by(request, response):
-            self._dispatch.outdate(partial(eq, target))
-            resource = self.store.get(target)
-            if resource is not None and resource.variants:
-                variants = tuple(replace(each, invalid=True) for each in resource.variants)
-                await self.store.put(replace(resource, variants=variants))
-
-    # -- what is known
-
-    def resources(self) -> Iterable[Resource]:
-        """Everything that is held, for those who look after it."""
-        for target in self.store.targets():
-            if (resource := self.store.get(target)) is not None:
-                yield resource
-
-    def freshness_of(self, resource: Resource) -> Freshness | None:
-        """How fresh the newest stored response of a resource is, with the reason in words."""
-        if not resource.variants:
-            return None
-        return assess(resource, resource.variants[-1], self._settings_for(resource.target), self._clock.now())
 
     @property
     def under_way(self) -> int:

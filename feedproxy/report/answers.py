@@ -41,7 +41,8 @@ SORTS: Mapping[str, tuple[str, Callable[[View], Any]]] = {
 class Watched(Protocol):
     """What is shown: a Runtime."""
 
-    settings: Settings
+    @property
+    def settings(self) -> Settings: ...
     clock: Clock
     metrics: Metrics
     draining: bool

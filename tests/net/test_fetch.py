@@ -96,9 +96,7 @@ async def test_fields_of_another_hop_and_promises_of_content_stay_behind() -> No
     await fetch_once(OK, lines=(*lines, ("X-Kept", "1")), inspect=inspect)
 
 
-@pytest.mark.parametrize(
-    "line", [("X", "a\r\nInjected: 1"), ("X\n", "1"), ("X", "\0"), ("X", "\u20ac"), ("", "x")]
-)
+@pytest.mark.parametrize("line", [("X", "a\r\nInjected: 1"), ("X\n", "1"), ("X", "\0"), ("X", "\u20ac"), ("", "x")])
 async def test_a_field_that_cannot_be_sent_is_refused_before_anything_is(line: tuple[str, str]) -> None:
     async with origin(OK) as raw, a_fetcher() as fetcher:
         with pytest.raises(BadTarget):
@@ -164,9 +162,7 @@ async def test_interim_responses_are_passed_over_whole_or_in_pieces() -> None:
     interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
 
     assert await body_of(interim + OK) == b"ok"
-    assert (
-        fetched(await fetch_once(play(interim[:9], interim[9:30], interim[30:], OK))).response.body == b"ok"
-    )
+    assert fetched(await fetch_once(play(interim[:9], interim[9:30], interim[30:], OK))).response.body == b"ok"
     got = fetched(await fetch_once(interim + b"HTTP/1.1 304 Not Modified\r\nETag: x\r\n\r\n"))
     assert (got.response.status, list(got.response.fields)) == (304, [("ETag", "x")])
 
@@ -178,26 +174,20 @@ async def test_endless_interim_responses_are_a_broken_message() -> None:
 
 async def test_a_protocol_that_nobody_asked_for_is_a_broken_message() -> None:
     with pytest.raises(BrokenMessage, match="101"):
-        await fetch_once(
-            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n\0\0"
-        )
+        await fetch_once(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n\0\0")
 
 
 async def test_chunks_and_trailers_are_read_and_the_trailers_dropped() -> None:
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: CHUNKED\r\nTrailer: X-T\r\n\r\n"
 
-    got = fetched(
-        await fetch_once(head + b"3;ext=1\r\nabc\r\nA\r\n0123456789\r\n0\r\nX-T: 1\r\nDigest: y\r\n\r\n")
-    )
+    got = fetched(await fetch_once(head + b"3;ext=1\r\nabc\r\nA\r\n0123456789\r\n0\r\nX-T: 1\r\nDigest: y\r\n\r\n"))
 
     assert (got.response.body, list(got.response.fields)) == (b"abc0123456789", [])
 
 
 @pytest.mark.parametrize("size", [1, 2, 7])
 async def test_an_answer_in_small_pieces_is_the_same_answer(size: int) -> None:
-    answer = (
-        b"HTTP/1.1 200 OK\r\nX-Y: z\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n2\r\nef\r\n0\r\n\r\n"
-    )
+    answer = b"HTTP/1.1 200 OK\r\nX-Y: z\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n2\r\nef\r\n0\r\n\r\n"
     pieces = [answer[at : at + size] for at in range(0, len(answer), size)]
 
     got = fetched(await fetch_once(play(*pieces)))
@@ -371,9 +361,7 @@ async def test_a_head_up_to_the_cap_is_read_and_one_above_it_is_broken() -> None
 
     limits = FetchLimits(header_max=20_000)
 
-    assert (
-        len(fetched(await fetch_once(sized(19_900), limits=limits)).response.fields.get("x") or "") == 19_900
-    )
+    assert len(fetched(await fetch_once(sized(19_900), limits=limits)).response.fields.get("x") or "") == 19_900
     with pytest.raises(BrokenMessage, match="20000 bytes"):
         await fetch_once(sized(20_001), limits=limits)
     with pytest.raises(BrokenMessage, match="20000 bytes"):
@@ -434,9 +422,7 @@ SLOW = {
 
 
 @pytest.mark.parametrize(("answer", "limits"), SLOW.values(), ids=SLOW)
-async def test_a_slow_answer_ends_in_a_timeout_and_leaves_no_connection(
-    answer: Played, limits: FetchLimits
-) -> None:
+async def test_a_slow_answer_ends_in_a_timeout_and_leaves_no_connection(answer: Played, limits: FetchLimits) -> None:
     async with origin(answer) as raw, a_fetcher(limits) as fetcher:
         with pytest.raises(FetchTimeout):
             await fetcher.fetch(a_get(raw.url()))
@@ -668,3 +654,20 @@ async def test_every_hostile_answer_of_the_corpus_ends_in_an_answer_or_an_error(
             else:
                 assert isinstance(got, Fetched | Oversized)
     assert broken == expected_broken
+
+
+async def test_interim_responses_come_with_the_answer_except_100() -> None:
+    interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\nConnection: y\r\nY: 1\r\n\r\n"
+
+    got = fetched(await fetch_once(interim + OK))
+
+    assert [(each.status, list(each.fields)) for each in got.interim] == [(103, [("Link", "</x>")])]
+
+
+async def test_a_transfer_coding_that_nobody_knows_leaves_the_content_to_the_end_of_the_connection() -> None:
+    answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: sparkling\r\nContent-Length: 1\r\n\r\nall of it"
+
+    got = fetched(await fetch_once(play(answer, then="close")))
+
+    assert got.response.body == b"all of it"
+    assert "transfer-encoding" not in got.response.fields
