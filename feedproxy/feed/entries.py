@@ -1,12 +1,13 @@
 """The entries of a feed: what each is known by, what it says, and where it stands.
 
 An entry is known by what its format names it by: `guid`, `id`, `rdf:about`; else by its link; else by what
-it says. Where several entries have one name, the last has it, and the others are known by what they say as well:
-so a new one, which mostly comes in front, leaves the others what they are. Identity and digest are hashes of eight bytes: sixteen bytes are all that has to be
-kept of an entry to know later whether it is new or changed (`pack`).
+it says. Where several entries have one name, the last has it, and the others are known by what they say as
+well: so a new one, which mostly comes in front, leaves the others what they are.
 
-Both compare documents of one feed only. Two entries that are not the same are taken for it when they agree in both
-hashes, by chance once in 2¹²⁸ pairs; and who makes them agree on purpose hides nothing but his own entry.
+Identity and digest are hashes of eight bytes: sixteen bytes are all that has to be kept of an entry to know
+later whether it is new or changed (`pack`). Entries of one feed only are compared.
+Two that differ are taken for the same when they agree in both hashes, by chance once in 2¹²⁸ pairs; and who makes
+them agree on purpose hides nothing but his own entry.
 """
 
 from collections import Counter
@@ -17,6 +18,9 @@ from feedproxy.feed import items, jsonitems
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.items import HASH_BYTES, Item, Outline, digest_of
 from feedproxy.feed.splice import Document, open_document, own_ranges
+
+_MOST = 10_000
+"""Entries. Known feeds have a few hundred at most; a hostile one could have millions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +39,8 @@ def entries(body: bytes, channel: Channel, *, charset: str | None = None) -> tup
     """The entries of a feed's document, in order; `channel` is what was read from `body`.
 
     `charset` is the parameter of Content-Type, where the origin sent one. None where it cannot be done exactly:
-    the document is ill-formed, has entities of its own, is in an encoding that cannot be read back, or has items
-    where its format knows none. CDF's are not read.
+    the document is ill-formed, has entities of its own, is in an encoding that cannot be read back, has items
+    where its format knows none, or more than 10,000. CDF's are not read.
     """
     found = outline(body, channel, charset)
     if found is None:
@@ -53,7 +57,7 @@ def entries(body: bytes, channel: Channel, *, charset: str | None = None) -> tup
 
 def outline(body: bytes, channel: Channel, charset: str | None) -> tuple[Document, Outline] | None:
     """The document and where its items stand in its UTF-8 form; None as for `entries`."""
-    if not channel.well_formed or channel.kind is Kind.CDF:
+    if not channel.well_formed or channel.kind is Kind.CDF or channel.items > _MOST:
         return None
     document = open_document(body, charset)
     if document is None:

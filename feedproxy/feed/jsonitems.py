@@ -20,15 +20,19 @@ type _Span = tuple[int, int, object]
 def find(utf8: bytes) -> Outline | None:
     """The items of a well-formed feed; None where the document is not of this shape."""
     try:
-        text = utf8.decode()
-        spans = _spans(text)
+        return _find(utf8.decode())
     except (ValueError, RecursionError):
         return None
+
+
+def _find(text: str) -> Outline:
+    """Raises ValueError, RecursionError."""
+    spans = _spans(text)
     places = iter(_places(text, [place for start, end, _ in spans for place in (start, end)]))
     items = []
     for _, _, value in spans:
         if not isinstance(value, dict):
-            return None
+            raise ValueError("an item that is none")
         items.append(Item(next(places), next(places), _name(value), digest_of(canonical_json(value))))
     return Outline(tuple(items))
 

@@ -256,6 +256,7 @@ def test_a_feed_without_entries_has_none() -> None:
         JSON.format('{"id": 1}') + "x",
         JSON.format('{"id": 1}, 2'),
         JSON.format('{"id": 1}')[:-1] + ', "items": []}',
+        RSS.format("<item/>" * 10_001),
     ],
 )
 def test_there_are_no_entries_where_it_cannot_be_done_exactly(document: str | bytes) -> None:

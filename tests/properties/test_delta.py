@@ -1,0 +1,174 @@
+"""Of every two versions of every feed: the delta has what is new, and nothing but entries is missing from it."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from feedproxy.feed.channel import Channel
+from feedproxy.feed.charset import to_utf8
+from feedproxy.feed.delta import delta
+from feedproxy.feed.entries import Entry, entries, pack, unpack
+from feedproxy.feed.read import read
+
+ENCODINGS = [
+    "utf-8",
+    "utf-8-sig",
+    "utf-16",
+    "utf-32",
+    "iso-8859-1",
+    "windows-1251",
+    "shift_jis",
+    "iso-2022-jp",
+    "gb18030",
+]
+LABELS = {"utf-8-sig": "utf-8"}
+RDF = 'xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/"'
+GAPS = ["", "\n", "\r\n\t ", "<!-- <item/> -->", "\n <generator>g</generator> ", "<ttl>5</ttl>"]
+
+type Version = list[tuple[str, str, str]]
+"""Name, text, and what stands in front, of each entry."""
+
+words = st.sampled_from(["a", "é日本語", "Лента ~\\", "a<b> &amp; ]]>", "中文㎡", "<item/>", ""])
+versions = st.lists(st.tuples(st.sampled_from("1234567"), words, st.sampled_from(GAPS)), max_size=7)
+
+
+def held(text: str, codec: str) -> str:
+    """Text as XML in an encoding that holds only some of it."""
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return "".join(
+        char if char.isascii() or char.encode(codec, "ignore").decode(codec) == char else f"&#{ord(char)};"
+        for char in escaped
+    )
+
+
+def written(kind: str, codec: str, version: Version) -> bytes:
+    if kind == "json":
+        feed = {"version": "https://jsonfeed.org/version/1.1", "title": "t", "items": [], "x": {"items": [1]}}
+        items = ",".join(
+            "\n " * len(gap) + json.dumps({"id": name, "content_text": text}, ensure_ascii=len(name) > 1)
+            for name, text, gap in version
+        )
+        return json.dumps(feed).replace("[]", f"[{items} ]").encode("utf-16" if codec == "utf-16" else "utf-8")
+    inside = []
+    for name, text, gap in version:
+        said = held(text, codec)
+        inside.append(
+            gap
+            + {
+                "rss": f"<item><guid>{name}</guid><title>{said}</title></item>",
+                "rdf": f"<item rdf:about='{name}'><title>{said}</title></item >",
+                "atom": f"<a:entry><a:id>{name}</a:id><a:title>{said}</a:title></a:entry>".replace(
+                    "a:title></", "a:title\n></"
+                ),
+            }[kind]
+        )
+    items, title = "".join(inside), held("é日本語", codec)
+    members = "".join(f"\n<rdf:li resource='{name}'/>" for name, _, _ in version)
+    members = f"<rdf:Seq>{members}</rdf:Seq>"
+    body = {
+        "rss": f"<rss><channel><title>{title}</title>{items}</channel></rss>",
+        "rdf": f"<rdf:RDF {RDF}><channel><title>{title}</title><items>{members}</items></channel>{items}</rdf:RDF>",
+        "atom": f"<a:feed xmlns:a='http://www.w3.org/2005/Atom'><a:title>{title}</a:title>{items}</a:feed>",
+    }[kind]
+    return f"<?xml version='1.0' encoding='{LABELS.get(codec, codec)}'?>\r\n{body}".encode(codec)
+
+
+def seen(body: bytes) -> tuple[Channel, tuple[Entry, ...]]:
+    channel = read(body, None)
+    assert channel is not None
+    found = entries(body, channel)
+    assert found is not None
+    return channel, found
+
+
+def pairs(found: tuple[Entry, ...]) -> list[tuple[str, str]]:
+    return [(entry.identity, entry.digest) for entry in found]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.sampled_from(["rss", "rdf", "atom", "json"]), st.sampled_from(ENCODINGS), versions, versions)
+def test_a_reader_who_merges_a_delta_has_the_current_entries(
+    kind: str, codec: str, before: Version, now: Version
+) -> None:
+    old_body, body = written(kind, codec, before), written(kind, codec, now)
+    _, old = seen(old_body)
+    channel, current = seen(body)
+    base = unpack(pack(old))
+
+    result = delta(body, channel, base)
+
+    assert result is not None
+    new = [entry for entry in current if (entry.identity, entry.digest) not in base]
+    assert set(pairs(current)) <= base | set(pairs(tuple(new)))
+    after, sent = seen(result.body)
+    assert after.well_formed
+    assert result.entries == len(sent) == after.items
+    assert [result.body[entry.start : entry.end] for entry in sent] == [body[entry.start : entry.end] for entry in new]
+    assert [entry.digest for entry in sent] == [entry.digest for entry in new]
+    assert (after.kind, after.version, after.title, after.link) == (
+        channel.kind,
+        channel.version,
+        channel.title,
+        channel.link,
+    )
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(["rss", "atom"]), st.sampled_from(ENCODINGS), versions, st.sets(st.integers(0, 6)))
+def test_nothing_but_entries_is_cut(kind: str, codec: str, now: Version, known: set[int]) -> None:
+    body = written(kind, codec, now)
+    channel, current = seen(body)
+
+    result = delta(body, channel, [pair for number, pair in enumerate(pairs(current)) if number in known])
+
+    assert result is not None
+    assert without_space(result.body, seen(result.body)[1]) == without_space(body, current)
+
+
+def without_space(body: bytes, found: tuple[Entry, ...]) -> str:
+    """What is in a document beside its entries; white space only sets apart what is there."""
+    parts, position = [], 0
+    for entry in found:
+        parts.append(body[position : entry.start])
+        position = entry.end
+    return "".join(to_utf8(b"".join((*parts, body[position:]))).data.decode().split())
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(["rss", "rdf", "atom", "json"]), st.sampled_from(ENCODINGS), versions)
+def test_a_delta_of_a_version_against_itself_has_no_entries(kind: str, codec: str, version: Version) -> None:
+    body = written(kind, codec, version)
+    channel, current = seen(body)
+
+    result = delta(body, channel, pairs(current))
+
+    assert result is not None
+    assert result.entries == 0
+    assert b"rdf:li" not in to_utf8(result.body).data
+    assert len({entry.identity for entry in current}) == len(current)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=200), st.none() | st.text(max_size=8))
+def test_no_bytes_whatsoever_raise(junk: bytes, charset: str | None) -> None:
+    for body in (
+        junk,
+        b"<rss><channel><item/>" + junk,
+        b"<rss><channel><item>" + junk + b"</item></channel></rss>",
+        b'{"version":"jsonfeed.org/version/1","items":[' + junk + b"]}",
+    ):
+        channel = read(body, None)
+        if channel is not None:
+            entries(body, channel, charset=charset)
+            delta(body, channel, (), charset=charset)
+
+
+@pytest.mark.parametrize("depth", [1_000, 100_000])
+def test_depth_raises_nothing(depth: int) -> None:
+    body = b'{"version":"jsonfeed.org/version/1","items":[{"id":1,"x":' + b"[" * depth + b"]" * depth + b"}]}"
+
+    channel = read(body, None)
+
+    assert channel is None or delta(body, channel, ()) is not None
