@@ -46,7 +46,8 @@ class Runtime:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock: Clock = clock or SystemClock()
-        self.settings = Settings()
+        self._settings = Settings()
+        self._adopted: Any = None
         self.rules = Rules()
         self.metrics = Metrics()
         self.draining = False
@@ -68,17 +69,28 @@ class Runtime:
 
     # -- settings
 
+    @property
+    def settings(self) -> Settings:
+        """What the operator decided; what was opened already keeps the store and the limits it was opened with."""
+        if self._adopted is not None:
+            options, self._adopted = self._adopted, None
+            names = set(options.keys())
+            self._settings = from_options({name: getattr(options, name) for name in option_names() if name in names})
+            if "ssl_verify_upstream_trusted_ca" in names:
+                self.trusted_ca = options.ssl_verify_upstream_trusted_ca
+                self.insecure = options.ssl_insecure
+        return self._settings
+
     def configure(self, values: Mapping[str, Any]) -> None:
-        """Take over option values; what was opened already keeps the store and the limits it was opened with."""
-        self.settings = from_options(values)
+        """Take over option values."""
+        self._adopted, self._settings = None, from_options(values)
 
     def adopt(self, options: Any) -> None:
-        """Take over mitmproxy's options: those of ours that are declared, and its own word on upstream TLS."""
-        names = set(options.keys())
-        self.configure({name: getattr(options, name) for name in option_names() if name in names})
-        if "ssl_verify_upstream_trusted_ca" in names:
-            self.trusted_ca = options.ssl_verify_upstream_trusted_ca
-            self.insecure = options.ssl_insecure
+        """Take over mitmproxy's options: those of ours that are declared, and its own word on upstream TLS.
+
+        They are read when they are next asked for: mitmproxy configures every addon anew for each option declared.
+        """
+        self._adopted = options
 
     def set_rules(self, rules: Rules) -> None:
         """Take over the rules of `feeds:`."""
