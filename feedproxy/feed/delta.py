@@ -1,10 +1,9 @@
 """What is new in a feed since a version that a reader has: the same document without the entries he knows.
 
-This is the instance manipulation `feed` of RFC 3229: "a complete, well-formed feed document" in the format and
-the encoding of the whole, so that a reader who merges entries by their ids, as readers do, needs nothing else.
-Every byte stays as it is but those of the entries that are cut, with the white space (in JSON the comma) that
-set them apart; and in RSS 1.0 those of the `rdf:li` that name an item which is cut: "the channel's items" must
-be in the document.
+This is the instance manipulation `feed` (RFC 3229): a complete, well-formed document in the format and the encoding of
+the whole, so that a reader who merges entries by their ids, as readers do, needs nothing else. Every byte stays as
+it is but those of the entries that are cut, with the white space (in JSON the comma) that set them apart; and in
+RSS 1.0 those of the `rdf:li` that name an item which is cut, since the document must have every item they name.
 
 Entries that were taken out of the feed are not told: a delta has no word for it. So there is none of a feed
 which says that it is all there is (RFC 5005, complete feeds; Simple List Extensions): a reader would drop what he

@@ -38,7 +38,7 @@ def _find(text: str) -> Outline:
 
 
 def _name(item: dict[str, object]) -> str:
-    """ "If an id is presented as a number, a JSON Feed reader should coerce it to a string." """
+    """By id, else by url. An id that is written as a number counts as the same string (JSON Feed 1.1, items)."""
     return name_of("id", _text(item.get("id"))) or name_of("link", _text(item.get("url")))
 
 

@@ -65,12 +65,11 @@ def im_used(fields: Fields, *, base: EntityTag | None = None) -> Fields:
     """The fields of a 226, from those that the 200 would have: its ETag is that of the current instance, as it must be.
 
     `base` is the tag of the instance that the delta was made from, as the reader gave it; None where he gave a
-    date. Raises ValueError for fields without an ETag: "The response MUST include an Etag header field giving
-    the entity tag of the current instance" (section 10.4.1).
+    date. Raises ValueError for fields without an ETag, which a 226 must have (section 10.4.1).
     """
     if "etag" not in fields:
         raise ValueError("a 226 needs the ETag of the current instance")
-    # "If the request included more than one entity tag" Delta-Base MUST be there; it MAY be always (10.5.1).
+    # "MUST be included … if the request included more than one entity tag"; it may be always (section 10.5.1).
     condition = "If-None-Match" if base else "If-Modified-Since"
     fields = fields.without("delta-base", "accept-ranges").with_field("IM", FEED)
     if base:
