@@ -200,7 +200,6 @@ class Updates:
         if elsewhere and prepared.channel is None and before.channel is None and isinstance(walked.first, Fetched):
             # It leads to no feed, and there is no copy: the redirect itself passes.
             fetched, prepared = walked.first, Prepared(_raw(walked.first.response))
-        prepared = replace(prepared, content=dated(before, prepared.content, now))
         response = fetched.response
         outcome = Outcome(
             response.status,
@@ -329,6 +328,7 @@ class Updates:
                 changes = (*changes, self._clock.now())[-CHANGES_MAX:]
             resource = replace(resource, channel=outcome.channel, changes=changes)
         if stores:
+            response = replace(response, content=dated(resource, response.content, self._clock.now()))
             resource = with_variant(resource, response, errand)
         elif detail is None:
             # The origin replaced what is stored by something that may not be: the old is nobody's any more.
