@@ -123,6 +123,8 @@ class _Life:
         self.failure = ""
 
     def running(self) -> None:
+        if self._here.failure:
+            return  # the end is on its way
         server: proxyserver.Proxyserver = self._master.addons.get("proxyserver")
         addresses = server.listen_addrs()
         failures = [instance.last_exception for instance in server.servers if instance.last_exception]

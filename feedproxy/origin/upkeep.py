@@ -8,6 +8,7 @@ from operator import eq
 
 from feedproxy.cache import invalidation
 from feedproxy.cache.freshness import Freshness
+from feedproxy.cache.status import Detail
 from feedproxy.clock import Clock, Instant
 from feedproxy.http.message import Request, Response
 from feedproxy.origin import planner
@@ -15,7 +16,7 @@ from feedproxy.origin.assess import assess
 from feedproxy.origin.dispatch import Dispatch
 from feedproxy.settings import Settings
 from feedproxy.store.base import Store
-from feedproxy.store.resource import Resource
+from feedproxy.store.resource import Failures, Resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +77,12 @@ class Upkeep:
         return targets
 
     async def undo(self, target: str) -> bool:
-        """Forget a remembered move or end of this target; whether there was one."""
+        """Forget a remembered move or end of this target, and the pause it brought; whether there was one."""
         resource = self.store.get(target)
         if resource is None or resource.sighting is None:
             return False
-        await self.store.put(replace(resource, sighting=None))
+        failures = Failures() if resource.failures.detail == Detail.GONE else resource.failures
+        await self.store.put(replace(resource, sighting=None, failures=failures))
         return True
 
     async def passed(self, request: Request, response: Response) -> None:

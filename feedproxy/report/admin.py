@@ -5,6 +5,7 @@ our own pages, from the command line or from a program (report/door.py). Nothing
 """
 
 import logging
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 
@@ -63,7 +64,8 @@ class AdminServer:
             await web.TCPSite(runner, host, port).start()
         except OSError as error:
             await runner.cleanup()
-            raise UsageError(f"admin: cannot listen on {settings.admin}: {error.strerror or error}") from error
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
+            raise UsageError(f"admin: cannot listen on {settings.admin}: {why}") from error
         self._runner = runner
         bound = runner.addresses[0]
         self.url = f"http://{f'[{bound[0]}]' if ':' in bound[0] else bound[0]}:{bound[1]}"

@@ -241,6 +241,19 @@ async def test_an_end_that_was_believed_wrongly_is_undone(stage):
     assert b"back" in (await proxy.get("/feed.rss")).expect(200).body
 
 
+async def test_undoing_an_end_ends_the_pause_that_it_brought(stage):
+    proxy, origin, clock = await a_copy(stage, site_interval=0, feed_min_interval=0)
+    origin.publish("/feed.rss", b"", status=410, validators=False)
+    clock.advance(hours=2)
+    (await proxy.get("/feed.rss")).expect(410)
+    origin.publish("/feed.rss", a_feed("back"))
+    clock.advance(5)
+
+    assert await proxy.service.undo(origin.url("/feed.rss"))
+
+    assert b"back" in (await proxy.get("/feed.rss")).expect(200).body
+
+
 async def test_a_rule_moves_a_feed(stage):
     proxy, origin, _ = await a_copy(stage)
     proxy.rule("/feed.rss", moved_to="https://new.example/feed.rss")
