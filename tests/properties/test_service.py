@@ -198,6 +198,14 @@ def marks(content: bytes) -> set[str]:
     return {f"v{serial.decode()}-{language.decode()}" for serial, language in MARK.findall(content)}
 
 
+def language_of(seen: Seen) -> str:
+    return min(marks(seen.plain)).partition("-")[2]
+
+
+def accepted(step: Ask) -> str:
+    return dict(step.fields).get("Accept-Language", "none")
+
+
 class Watch:
     """Plays the steps, and looks at every answer."""
 
@@ -240,6 +248,8 @@ class Watch:
 
     def _held(self, step: Ask) -> Seen | None:
         before = self.seen[step.path]
+        if step.condition == "if-modified-since":  # a date does not tell one language from another
+            before = [seen for seen in before if language_of(seen) in ("all", accepted(step))]
         return before[-1 - step.holds] if step.holds < len(before) else None
 
     def _condition(self, step: Ask, held: Seen | None) -> dict[str, str]:
@@ -262,8 +272,7 @@ class Watch:
         assert int(seen.fields.get("age") or 0) >= int(now - world.good[mark]), "younger than it is"
         assert not (mark in world.personal and mark in world.shown), "given to two what was meant for one"
         world.shown.add(mark)
-        language = mark.partition("-")[2]
-        assert language in ("all", dict(step.fields).get("Accept-Language", "none")), "another reader's variant"
+        assert language_of(seen) in ("all", accepted(step)), "another reader's variant"
         if seen.tag:
             key = (step.path, seen.tag)
             assert self.whole.setdefault(key, seen.body) == seen.body or seen.tag.startswith("W/"), (
