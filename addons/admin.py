@@ -44,7 +44,8 @@ class Admin:
             await server.start()
         except UsageError as error:
             self.failure = here.failure = str(error)
-            logger.error("%s", error)
+            if not here.tells_failures:
+                logger.error("%s", error)
             master.shutdown()
             return
         self.server = server

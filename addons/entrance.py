@@ -11,7 +11,7 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from feedproxy import settings
 from feedproxy.errors import FeedproxyError, Forbidden, NotOurs
-from feedproxy.front import desk, passing
+from feedproxy.front import desk, mending, passing
 from feedproxy.front.stream import FeedStream, install
 from feedproxy.runtime import runtime
 
@@ -39,6 +39,7 @@ class Entrance:
             "connect_ports",
             "max_connections",
         )
+        mending.mend()
         # An eager mitmproxy connects upstream before anybody asked whether it may.
         ctx.options.update_defer(connection_strategy="lazy", rawtcp=False, websocket=False)
 
@@ -50,6 +51,7 @@ class Entrance:
     def client_connected(self, client: connection.Client) -> None:
         here = runtime(ctx.master)
         here.connections += 1
+        desk.desk(here).pace.connected(client, ctx.master.addons.get("proxyserver"))
         if here.draining or here.connections > here.settings.max_connections:
             client.error = "feedproxy holds as many connections as it may"
 
@@ -86,8 +88,12 @@ class Entrance:
             at.refuse(flow, Forbidden("feedproxy could not decide whether that address may be reached"))
 
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
-        at = desk.desk(runtime(ctx.master))
+        here = runtime(ctx.master)
+        at = desk.desk(here)
         try:
+            if not await at.pace.caught_up(flow.client_conn.id, here.settings.answer_timeout):
+                flow.kill()
+                return
             await at.arrive(flow)
         except FeedproxyError as error:
             at.refuse(flow, error)

@@ -51,6 +51,8 @@ class Runtime:
         self.rules = Rules()
         self.metrics = Metrics()
         self.draining = False
+        self.tells_failures = False
+        """`feedproxy serve` tells `failure` itself, in one line at the end; under mitmdump the log has to."""
         self.failure = ""
         """Why the proxy cannot run, told by an addon that found out after the start."""
         self.ready = False

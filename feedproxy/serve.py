@@ -14,6 +14,7 @@ import ssl
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -69,6 +70,7 @@ def make_master(plan: Plan, clock: Clock | None = None) -> tuple[master.Master, 
     except exceptions.OptionsError as error:
         raise UsageError(str(error)) from error
     _check(here)
+    _check_confdir(Path(made.options.confdir).expanduser())
     if "tcp_timeout" not in values:
         made.options.update(tcp_timeout=max(75, here.settings.answer_timeout + 30))
     if upstream := here.settings.upstream:
@@ -100,6 +102,16 @@ def _check(here: Runtime) -> None:
         ssl.create_default_context(cafile=here.trusted_ca)
     except OSError as error:
         raise UsageError(f"ssl_verify_upstream_trusted_ca: {here.trusted_ca}: {error.strerror or error}") from error
+
+
+def _check_confdir(folder: Path) -> None:
+    """mitmproxy makes its CA there, and goes on with a traceback where it cannot. Raises UsageError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"confdir (for the CA): {folder} cannot be used: {error.strerror or error}") from error
+    if not (folder / "mitmproxy-ca.pem").exists() and not os.access(folder, os.W_OK):
+        raise UsageError(f"confdir (for the CA): {folder} cannot be written to")
 
 
 def _reverse_mode(upstream: str) -> str:
@@ -165,6 +177,7 @@ async def serve(plan: Plan, announce: Callable[[str], None], clock: Clock | None
     for name in (signal.SIGTERM, signal.SIGINT):
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(name, stop)
+    here.tells_failures = True
     _ = here.service  # a store that cannot be opened is told before anybody is let in
     await made.run()
     if life.failure:

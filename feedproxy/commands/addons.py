@@ -11,7 +11,7 @@ from feedproxy.errors import FeedproxyError
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser("addons", help="print the folder of the addon scripts, for mitmdump -s")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
 
 
 def run(_: argparse.Namespace) -> int:

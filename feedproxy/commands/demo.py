@@ -26,7 +26,7 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("--days", type=int, default=7, metavar="N", help=f"how many days, 1 to {DAYS_MAX} (7)")
     parser.add_argument("--json", action="store_true", help="the figures as JSON")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from feedproxy.settings import Settings
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser("options", help="print every option with its text and default, as YAML")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
 
 
 def run(_: argparse.Namespace) -> int:

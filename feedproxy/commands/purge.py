@@ -16,7 +16,7 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("what", metavar="URL|PATTERN", help="an address, or a pattern with asterisks")
     client.add_options(parser)
-    parser.set_defaults(run=purge)
+    parser.set_defaults(run=purge, parser=parser)
 
 
 def purge(args: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("what", metavar="URL|PATTERN", help="an address, or a pattern with asterisks")
     client.add_options(parser)
-    parser.set_defaults(run=refresh)
+    parser.set_defaults(run=refresh, parser=parser)
 
 
 def refresh(args: argparse.Namespace) -> int:

@@ -27,7 +27,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--public-url", metavar="URL", help="the address under which readers reach this proxy")
     parser.add_argument("--store", metavar="DIR", help="folder of the store, or memory:")
     parser.add_argument("--allow-private", action="store_true", help="let targets be at private addresses")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -23,7 +23,7 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("--limit", type=int, default=50, metavar="N", help="feeds shown (50, at most 1000)")
     client.add_options(parser)
-    parser.set_defaults(run=status)
+    parser.set_defaults(run=status, parser=parser)
 
 
 def status(args: argparse.Namespace) -> int:

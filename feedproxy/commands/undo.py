@@ -16,7 +16,7 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("url", metavar="URL", help="the feed's own, old address")
     client.add_options(parser)
-    parser.set_defaults(run=undo)
+    parser.set_defaults(run=undo, parser=parser)
 
 
 def undo(args: argparse.Namespace) -> int:

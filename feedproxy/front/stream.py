@@ -7,26 +7,36 @@ Three things are lost in mitmproxy 12's HTTP layer before the first hook runs, a
 * an HTTP/1.0 request without Host, which it refuses though HTTP/1.0 knows no Host: it is for us as well;
 * that a failure on the way upstream must not be told with mitmproxy's own page.
 
-So the layer is subclassed, at the two methods where these things are still there. And a request's head has a limit
-here, which mitmproxy does not give it: h11 stops at 16 KiB, Tomcat at 8, node at 16; ours is `header_max`.
+So the layer is subclassed, at the methods where these things are still there. And a request's head has a limit
+(mending.py), which mitmproxy does not give it: h11 stops at 16 KiB, Tomcat at 8, node at 16; ours is `header_max`.
 """
 
 from collections.abc import Callable, Iterable
 
 from mitmproxy import http
+from mitmproxy.flow import Error
 from mitmproxy.proxy import commands, events, layer
 from mitmproxy.proxy.layers.http import HttpLayer, HttpStream, SendHttp
+from mitmproxy.proxy.layers.http._base import ReceiveHttp
 from mitmproxy.proxy.layers.http._events import (
+    ErrorCode,
+    RequestData,
     RequestProtocolError,
     ResponseData,
     ResponseEndOfMessage,
     ResponseHeaders,
     ResponseProtocolError,
 )
-from mitmproxy.proxy.layers.http._http1 import Http1Server
+from mitmproxy.proxy.layers.http._hooks import HttpErrorHook
+
+from feedproxy.front.mending import CappedServer
 
 ABSOLUTE_FORM = "feedproxy.absolute-form"
 """Key in `flow.metadata`: the request's target was written in absolute-form."""
+
+CONTENT_MAX = 65_536
+"""Bytes of content that a request may have which is refused, or asks for something of ours; and of what comes before
+its turn, beside the next head."""
 
 type ErrorPage = Callable[[http.HTTPFlow, str], http.Response]
 """Makes the answer for a flow whose way upstream failed, from mitmproxy's own words about it."""
@@ -65,6 +75,18 @@ class FeedStream(HttpStream):
                 yield SendHttp(ResponseHeaders(self.stream_id, interim, False), self.context.client)
         yield from super().send_response(already_streamed)
 
+    def state_consume_request_body(self, event: events.Event) -> layer.CommandGenerator[None]:
+        # What is passed on streams. What is held has no use but to be thrown away, and HTTP/2 need not say its length.
+        if isinstance(event, RequestData) and len(self.request_body_buf) + len(event.data) > CONTENT_MAX:
+            words, code = "more content than this request may have", ErrorCode.KILL
+            self.flow.error = Error(words)
+            yield HttpErrorHook(self.flow)
+            yield SendHttp(ResponseProtocolError(self.stream_id, words, code), self.context.client)
+            self.client_state = self.state_errored
+            self.flow.live = False
+            return
+        yield from super().state_consume_request_body(event)
+
     def handle_protocol_error(
         self, event: RequestProtocolError | ResponseProtocolError
     ) -> layer.CommandGenerator[None]:
@@ -101,25 +123,17 @@ class FeedStream(HttpStream):
         self.client_state = self.state_errored
 
 
-class CappedServer(Http1Server):
-    """Reads requests whose heads are no longer than `head_max` bytes; a longer one is 431, and the end."""
+class OneAtATime(CappedServer):
+    """Cuts off who sends on and on while his answer is being made: all of it would wait in memory."""
 
-    head_max = 65_536
-
-    def read_headers(self, event: events.ConnectionEvent) -> layer.CommandGenerator[None]:
-        if isinstance(event, events.DataReceived) and self._is_too_long():
-            body = b"The head of this request is too long."
-            head = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Type: text/plain\r\n"
-            yield commands.SendData(self.conn, head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-            yield commands.CloseConnection(self.conn)
+    def wait(self, event: events.Event) -> layer.CommandGenerator[None]:
+        if isinstance(event, events.DataReceived) and len(self.buf) > self.head_max + CONTENT_MAX:
+            gone = RequestProtocolError(self.stream_id, "too much at once", ErrorCode.CLIENT_DISCONNECTED)
             self.state = self.done
+            yield commands.CloseConnection(self.conn)
+            yield ReceiveHttp(gone)
             return
-        yield from super().read_headers(event)
-
-    def _is_too_long(self) -> bool:
-        held = bytes(self.buf)
-        end = held.find(b"\r\n\r\n")
-        return (end if end >= 0 else len(held)) > self.head_max
+        yield from super().wait(event)
 
 
 class FeedLayer(HttpLayer):
@@ -130,7 +144,7 @@ class FeedLayer(HttpLayer):
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
         if isinstance(event, events.Start) and self.context.client.alpn not in (b"h2", b"h3"):
-            server = CappedServer(self.context.fork())
+            server = OneAtATime(self.context.fork())
             server.head_max = self.head_max
             self.connections[self.context.client] = server
         yield from super()._handle_event(event)

@@ -242,7 +242,6 @@ def test_a_port_in_use_is_told_in_one_line(refused: Refused) -> None:
     assert said == f"feedproxy: cannot listen on {address}: Address already in use"
 
 
-@pytest.mark.xfail(strict=True, reason="an admin address in use is only logged, and the product serves without it")
 def test_an_admin_port_in_use_is_told_in_one_line(refused: Refused) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         refused(admin=f"127.0.0.1:{taken.getsockname()[1]}")
@@ -270,7 +269,6 @@ def test_a_value_that_cannot_work_is_told_at_start(refused: Refused, setting: st
     assert setting.partition("=")[0] in refused("--set", setting)
 
 
-@pytest.mark.xfail(strict=True, reason="argparse's own words: usage, two lines, no nearest name")
 def test_a_mistyped_flag_is_told_in_one_line_with_what_was_meant(refused: Refused) -> None:
     assert "--listen" in refused("--lisen", "127.0.0.1:0").partition("--lisen")[2]
 

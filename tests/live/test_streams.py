@@ -88,7 +88,6 @@ def test_a_body_that_turns_out_too_large_only_while_it_comes_streams_through(
     assert send(path).body == send(path).body == LARGE
 
 
-@pytest.mark.xfail(strict=True, reason="mitmproxy's own upstream client takes an interim answer for the final one")
 @pytest.mark.parametrize("interim", ["100 Continue", "103 Early Hints"])
 def test_an_interim_answer_is_not_taken_for_the_final_one(
     start: Callable[..., Feedproxy], origin: Origin, interim: str
@@ -105,7 +104,6 @@ def test_an_interim_answer_is_not_taken_for_the_final_one(
     assert (seen.status, seen.body) == (200, b"final")
 
 
-@pytest.mark.xfail(strict=True, reason="mitmproxy's HTTP/1 gives up at trailers with NotImplementedError, and all hang")
 @pytest.mark.parametrize("side", ["origin", "reader"])
 def test_trailers_hold_nobody_up(start: Callable[..., Feedproxy], origin: Origin, side: str) -> None:
     chunked = b"5\r\nfinal\r\n0\r\nX-Sum: 5\r\n\r\n"

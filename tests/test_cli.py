@@ -1,0 +1,38 @@
+"""The command line tells mistakes in one line, and ends with 2."""
+
+import pytest
+
+from feedproxy import __version__
+from feedproxy.cli import main
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["serve", "--lisen", "x"], "did you mean --listen?"),
+        (["serve", "--list", "127.0.0.1:0"], "unrecognized arguments: --list"),
+        (["serv"], "invalid choice: 'serv'"),
+        ([], "COMMAND"),
+        (["serve", "--set", "feed_hint=off"], "feed_hints"),
+        (["serve", "--listen", "nowhere"], "--listen nowhere"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str], argv: list[str], words: str) -> None:
+    try:
+        code = main(argv)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+
+    told = capsys.readouterr().err
+    assert code == 2
+    assert words in told
+    assert told.count("\n") == 1
+    assert told.startswith("feedproxy: ")
+
+
+def test_version_says_what_is_installed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+
+    assert end.value.code == 0
+    assert capsys.readouterr().out == f"feedproxy {__version__}\n"
