@@ -15,7 +15,9 @@ from feedproxy.cache.status import CacheStatus, Detail, Fwd, append
 from feedproxy.errors import FeedproxyError, Forbidden, Loop
 from feedproxy.front import passing
 from feedproxy.front.arrival import Arrival, Ours, arrive, entrance_of, fields_of, visit_of
+from feedproxy.front.pace import Pace
 from feedproxy.front.passing import Passes
+from feedproxy.front.stream import CONTENT_MAX
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Request, Response
 from feedproxy.origin.entrance import Entrance, Visit, dress
@@ -26,9 +28,6 @@ from feedproxy.report.landing import landing_page
 from feedproxy.runtime import Runtime
 
 logger = logging.getLogger(__name__)
-
-CONTENT_MAX = 65_536
-"""Bytes of content that a request may have which is refused, or asks for something of ours."""
 
 CACHED = ("GET", "HEAD")
 """The methods whose answers are stored and served; everything else streams through."""
@@ -52,6 +51,7 @@ class Desk:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.passes = Passes()
+        self.pace = Pace()
         self._cases: dict[str, Case] = {}
         self._of_client: dict[str, set[str]] = {}
 
@@ -145,6 +145,7 @@ class Desk:
     def gone(self, client: str) -> None:
         """The client has gone, and with it whatever mitmproxy forgot to end."""
         self.passes.forget(client)
+        self.pace.gone(client)
         for flow in self._of_client.pop(client, ()):
             self._cases.pop(flow, None)
         self.runtime.requests = len(self._cases)

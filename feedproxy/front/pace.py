@@ -1,0 +1,44 @@
+"""Readers who ask and do not read: what waits to be sent is bounded, and is not kept for longer than its reader.
+
+mitmproxy writes an answer as soon as it is made, whether or not the one before has been read, and when it lets go of a
+connection, what still waits to be sent on it waits for as long as the other side likes. A single connection could so
+take all memory there is: asking costs a hundred bytes, the answer megabytes.
+"""
+
+import asyncio
+from typing import Any
+
+from feedproxy.clock import Seconds
+
+LINGER: Seconds = 30
+"""How long the rest of an answer may take after mitmproxy has let go of the connection."""
+
+
+class Pace:
+    """The writers of the connections held, by client id."""
+
+    def __init__(self) -> None:
+        self._writers: dict[str, asyncio.StreamWriter] = {}
+
+    def connected(self, client: Any, proxyserver: Any) -> None:
+        """A reader has come; `proxyserver` is mitmproxy's addon of that name."""
+        handler = proxyserver.connections.get(client.id) if proxyserver is not None else None
+        writer = handler.transports[client].writer if handler is not None else None
+        if isinstance(writer, asyncio.StreamWriter):
+            self._writers[client.id] = writer
+
+    async def caught_up(self, client: str, seconds: Seconds) -> bool:
+        """Wait until the reader has what was sent before, but for a buffer full; whether he has, after `seconds`."""
+        if (writer := self._writers.get(client)) is None:
+            return True
+        try:
+            await asyncio.wait_for(writer.drain(), seconds)
+        except (TimeoutError, OSError):
+            return False
+        return True
+
+    def gone(self, client: str) -> None:
+        """mitmproxy has let go of the connection."""
+        writer = self._writers.pop(client, None)
+        if writer is not None and writer.transport.get_write_buffer_size():
+            asyncio.get_running_loop().call_later(LINGER, writer.transport.abort)
