@@ -6,6 +6,7 @@ Half of what mitmdump spends on a request goes to its default addons; only those
 import asyncio
 import contextlib
 import ipaddress
+import json
 import logging
 import os
 import re
@@ -70,7 +71,6 @@ def make_master(plan: Plan, clock: Clock | None = None) -> tuple[master.Master, 
     except exceptions.OptionsError as error:
         raise UsageError(str(error)) from error
     _check(here)
-    _check_confdir(Path(made.options.confdir).expanduser())
     if "tcp_timeout" not in values:
         made.options.update(tcp_timeout=max(75, here.settings.answer_timeout + 30))
     if upstream := here.settings.upstream:
@@ -166,6 +166,7 @@ class _Life:
 async def serve(plan: Plan, announce: Callable[[str], None], clock: Clock | None = None) -> int:
     """Run until SIGTERM or SIGINT; the exit code. `announce` is told each address that listens. Raises UsageError."""
     made, here = make_master(plan, clock)
+    _check_confdir(Path(made.options.confdir).expanduser())
     life = _Life(made, here, announce)
     made.addons.add(life)
     loop = asyncio.get_running_loop()
