@@ -296,8 +296,8 @@ def test_no_sequence_of_events_makes_the_cache_lie(played: list[Step]) -> None:
         stage = OnService(clock, {"site_interval": 0, "feed_min_interval": FLOOR})
         await stage.open()
         world = World(clock)
-        for path in PATHS:
-            world.publish(Publish(path, "max-age=30", vary=False, tag=True, date=False, age=0))
+        world.publish(Publish("/feed.rss", "max-age=30", vary=False, tag=True, date=False, age=0))
+        world.publish(Publish("/page", "max-age=600", vary=True, tag=True, date=True, age=0))
         stage.origin.speak(world.answer)
         watch = Watch(Proxy(stage), world)
         try:
