@@ -98,6 +98,21 @@ async def test_what_waits_to_be_sent_is_given_up_some_time_after_the_connection_
     server.close()
 
 
+async def ask_by_http2(
+    stage: OnProxy, *, end_stream: bool
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, h2.connection.H2Connection]:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    reader, writer = await connect(stage, ssl=context, server_hostname="feeds.example")
+    http2 = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
+    http2.initiate_connection()
+    head = [(":method", "GET"), (":path", "/page"), (":scheme", "https"), (":authority", "feeds.example")]
+    http2.send_headers(1, head, end_stream=end_stream)
+    writer.write(http2.data_to_send())
+    return reader, writer, http2
+
+
 @pytest.fixture
 async def publisher(tmp_path: Path) -> AsyncIterator[OnProxy]:
     stage = OnProxy(ManualClock(1_800_000_000.0), {"upstream": UPSTREAM, "confdir": str(tmp_path)})
@@ -108,14 +123,7 @@ async def publisher(tmp_path: Path) -> AsyncIterator[OnProxy]:
 
 async def test_content_of_untold_length_is_not_held(publisher: OnProxy) -> None:
     """HTTP/2 has no need of Content-Length, and a GET with content looks like one without."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    context.set_alpn_protocols(["h2"])
-    reader, writer = await connect(publisher, ssl=context, server_hostname="feeds.example")
-    http2 = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
-    http2.initiate_connection()
-    head = [(":method", "GET"), (":path", "/page"), (":scheme", "https"), (":authority", "feeds.example")]
-    http2.send_headers(1, head)
+    reader, writer, http2 = await ask_by_http2(publisher, end_stream=False)
     ended, sent = False, 0
     while not ended:
         size = min(http2.local_flow_control_window(1), http2.max_outbound_frame_size)
@@ -128,4 +136,18 @@ async def test_content_of_untold_length_is_not_held(publisher: OnProxy) -> None:
         ended = any(isinstance(each, h2.events.StreamReset) for each in found)
 
     assert publisher.origin.requests == 0
+    writer.close()
+
+
+async def test_a_publishers_name_is_his_own_in_http2_as_well(publisher: OnProxy) -> None:
+    """Its :authority is what Host is elsewhere, and no address of somebody else's origin."""
+    publisher.origin.publish("/page", b"hello", content_type="text/plain")
+    reader, writer, http2 = await ask_by_http2(publisher, end_stream=True)
+
+    answers: list[h2.events.ResponseReceived] = []
+    while not answers:
+        found = http2.receive_data(await asyncio.wait_for(reader.read(65_536), 5))
+        answers = [each for each in found if isinstance(each, h2.events.ResponseReceived)]
+
+    assert dict(answers[0].headers)[b":status"] == b"200"
     writer.close()

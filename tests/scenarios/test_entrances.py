@@ -403,3 +403,32 @@ async def test_in_reverse_the_names_of_its_own_are_answered_in_absolute_form(doo
 
     for name in ("http://feeds.example", origin.base):
         (await proxy.ask(f"{name}/feed.rss")).expect(200)
+
+
+@pytest.mark.parametrize("line", ["/../secret", "/%2e%2e/secret", "/deeper/../../../secret"])
+async def test_in_reverse_no_dots_lead_out_of_the_upstreams_path(door, line):
+    proxy, origin, _ = await door(upstream=f"{UPSTREAM}/feeds/")
+    origin.publish("/secret", b"not for readers", content_type="text/plain")
+    origin.publish("/feeds/secret", b"for readers", content_type="text/plain")
+
+    (await proxy.ask(line)).expect(200, body=b"for readers")
+
+
+async def test_in_reverse_an_origin_hears_of_the_way_from_us_alone(door):
+    proxy, origin, _ = await door(upstream=UPSTREAM)
+    origin.methods["POST"] = lambda _: Response(200, Fields(), b"done")
+
+    await proxy.ask(
+        "/form",
+        method="POST",
+        host="feeds.example",
+        x_forwarded_for="198.51.100.7",
+        x_forwarded_host="elsewhere.example",
+        x_forwarded_prefix="/elsewhere",
+        x_real_ip="198.51.100.7",
+        forwarded="for=198.51.100.7",
+    )
+
+    assert origin.heard.get_all("x-forwarded-host") == ["feeds.example"]
+    assert "198.51.100.7" not in origin.heard.get_all("x-forwarded-for")
+    assert not {"x-real-ip", "forwarded", "x-forwarded-prefix"} & {name.lower() for name, _ in origin.heard}

@@ -118,7 +118,10 @@ def line_for(stage: Stage, entrance: Entrance, path: str) -> str:
 
 def resolved(settings: dict[str, Any], origin: Origin) -> dict[str, Any]:
     """The settings with the origin's address where it was asked for."""
-    return {name: origin.base if value is UPSTREAM else value for name, value in settings.items()}
+    return {
+        name: value.replace(UPSTREAM, origin.base) if isinstance(value, str) else value
+        for name, value in settings.items()
+    }
 
 
 class OnService:
