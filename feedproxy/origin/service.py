@@ -28,7 +28,7 @@ from feedproxy.origin.landed import Landed, Observer
 from feedproxy.origin.reply import reply
 from feedproxy.origin.trail import Fetching
 from feedproxy.origin.upkeep import Refreshed, Upkeep
-from feedproxy.origin.upstream import feed_id, passed_here_before, upstream_request
+from feedproxy.origin.upstream import feed_id, for_everybody, passed_here_before, upstream_request
 from feedproxy.readers.count import SubscriberCounts
 from feedproxy.readers.identify import Identifier
 from feedproxy.settings import Settings
@@ -148,6 +148,8 @@ class Service(Upkeep):
             keep_range=keep_range,
         )
         personal = any(name in upstream.fields for name in ("authorization", "cookie"))
+        if resource is not None and known and not personal and not keep_range:
+            upstream = for_everybody(upstream, resource)
         return Ask(
             request,
             visit,

@@ -3,11 +3,23 @@
 import hashlib
 from collections.abc import Callable
 
+from feedproxy.cache.variation import nominated
+from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request
 from feedproxy.origin.entrance import Entrance, Visit
+from feedproxy.store.resource import Resource
 
 ACCEPT_ENCODING = "gzip, br, zstd"
 """Asked of every origin, whoever reads: the copy is decoded and coded anew for each reader."""
+
+ACCEPT = (
+    "application/rss+xml, application/atom+xml, application/feed+json, application/rdf+xml, "
+    "application/xml;q=0.9, text/xml;q=0.9, application/json;q=0.8, */*;q=0.5"
+)
+"""What a feed is asked for as, when it is asked for everybody."""
+
+VALUE_MAX = 512
+"""Characters of a field that goes with a request for everybody; no honest one has more."""
 
 NOT_PASSED_ON = (
     # Conditions and ranges are the cache's own business; forwarded they would shape the stored copy.
@@ -65,13 +77,26 @@ def upstream_request(
     return Request(request.method, request.target, with_via(fields, via))
 
 
+def for_everybody(request: Request, resource: Resource) -> Request:
+    """The request that renews the copy of a known feed, out of a reader's: nothing goes with it that is his alone.
+
+    What the origin does not tell apart (Vary) cannot matter to the copy, but could spoil it: a single field that the
+    origin cannot bear, sent again and again, kept everybody from the feed, and the origin seemed to be at fault.
+    """
+    told_apart = {name for each in resource.variants for name in nominated(each.fields)}
+    names = told_apart | {"user-agent", "accept-encoding", "cache-control", "pragma", "via"}
+    lines = [line for line in request.fields if line[0].lower() in names and len(line[1]) <= VALUE_MAX]
+    fields = Fields(lines)
+    if CacheControl.from_request(request.fields).no_store:
+        fields = fields.with_field("Cache-Control", fields.combined("cache-control") or "no-store")
+    if "accept" not in told_apart:
+        fields = fields.with_field("Accept", ACCEPT)
+    return Request(request.method, request.target, fields)
+
+
 def background_request(target: str, *, via: str, agent: str) -> Request:
     """The request for a feed that no reader is waiting for: ping, schedule, refresh."""
-    accept = (
-        "application/rss+xml, application/atom+xml, application/feed+json, application/rdf+xml, "
-        "application/xml;q=0.9, text/xml;q=0.9, application/json;q=0.8, */*;q=0.5"
-    )
-    lines = [("User-Agent", agent), ("Accept", accept), ("Accept-Encoding", ACCEPT_ENCODING)]
+    lines = [("User-Agent", agent), ("Accept", ACCEPT), ("Accept-Encoding", ACCEPT_ENCODING)]
     return Request("GET", target, with_via(Fields(lines), via))
 
 

@@ -99,3 +99,23 @@ async def test_what_we_stumble_over_is_kept_from_readers_while_there_is_a_copy(s
 
     clock.advance(hours=1)
     assert b"poison" in (await proxy.get("/feed.rss")).expect(200).body
+
+
+@pytest.mark.parametrize("name", ["x_filler", "accept", "accept_language", "cache_control"])
+async def test_a_field_that_an_origin_cannot_bear_does_not_keep_the_feed_from_others(stage, name):
+    """Sent whenever the origin may be asked, it would keep the feed in back-off until no copy is left."""
+    proxy, origin, clock = await stage()
+
+    def fussy(request):
+        if any(len(value) > 4000 for _, value in request.fields):
+            return Response(400, Fields([("Content-Type", "text/html")]), b"Bad Request")
+        lines = [("Content-Type", "application/rss+xml"), ("Cache-Control", "max-age=60"), ("Vary", "Accept-Language")]
+        return Response(200, Fields(lines), a_feed(f"hour {clock.now() // 3600:.0f}"))
+
+    origin.speak(fussy)
+    await proxy.get("/feed.rss")
+    for _ in range(30):
+        clock.advance(hours=1)
+        (await proxy.get("/feed.rss", **{name: "y" * 5000})).expect(200)
+
+    assert f"hour {clock.now() // 3600:.0f}".encode() in (await proxy.get("/feed.rss")).expect(200).body
