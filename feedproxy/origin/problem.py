@@ -3,6 +3,7 @@
 import html
 import json
 
+from feedproxy.cache.status import Detail
 from feedproxy.http.field import parse_parameters
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.negotiation import best_type
@@ -20,6 +21,9 @@ TITLES = {
     504: "The origin took too long",
     508: "This request has come round in a circle",
 }
+
+UNASKED = "There is no copy"
+"""Of a 504 that no origin is to blame for."""
 
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -43,7 +47,7 @@ def problem(
 
     It is never stored by others: what failed once may work the next time.
     """
-    title = TITLES.get(status, "Something went wrong")
+    title = UNASKED if detail == Detail.ONLY_IF_CACHED else TITLES.get(status, "Something went wrong")
     target = request.target if request is not None else ""
     offers = ["application/problem+json", "application/json", "text/html"]
     accept = request.fields.combined("accept") if request is not None else None
