@@ -30,6 +30,8 @@ class Cache:
             "lifetime_max",
             "state_freshness",
             "private",
+            "deltas",
+            "keep_unchanged",
             "drain_timeout",
             # Whoever has the cache alone fetches, too.
             "allow_private",

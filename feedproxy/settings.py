@@ -112,6 +112,12 @@ class Settings:
     self_link_text: bool = option(
         False, "Repeat the channel's link as text of the self link, for readers that confuse the two.", per_feed=True
     )
+    deltas: bool = option(
+        True, "Send readers that ask for it (A-IM: feed) only the entries that are new to them.", per_feed=True
+    )
+    keep_unchanged: bool = option(
+        True, "Keep the copy, and its tags, where nothing changed but dates of build and the like.", per_feed=True
+    )
     gzip_level: int = option(6, "Effort of gzip, 1 to 9; 0 switches it off.")
     brotli_level: int = option(5, "Effort of br, 1 to 11; 0 switches it off.")
     zstd_level: int = option(6, "Effort of zstd, 1 to 19; 0 switches it off.")

@@ -37,11 +37,12 @@ class Bases:
 def wanted_since(request: Request) -> Bases | None:
     """Since when a reader wants the entries of a feed; None where the whole is to be sent.
 
+    HEAD is answered as GET is (RFC 9110, section 9.3.2), though RFC 3229 speaks of GET alone.
     A request for a range wants a piece of the whole: RFC 3229 lets A-IM say in which order the two are to be
     applied, and nobody does.
     """
     fields = request.fields
-    if request.method != "GET" or "range" in fields:
+    if request.method not in ("GET", "HEAD") or "range" in fields:
         return None
     wish = fields.combined("a-im")
     if wish is None or not accepts_feed(wish):

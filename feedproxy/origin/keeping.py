@@ -11,13 +11,19 @@ from feedproxy.http.message import Request
 from feedproxy.origin import moves, trail
 from feedproxy.origin.guard import Outcome
 from feedproxy.settings import Settings
-from feedproxy.store.resource import Ending, Resource, Sighting
+from feedproxy.store.resource import Ending, Resource, Sighting, Version
 
 VARIANTS_MAX = 8
 """Variants kept of one target: enough for languages and formats, too few to flood the store with."""
 
 CHANGES_MAX = 32
 """Content changes remembered of a feed: a month of a daily one."""
+
+VERSIONS_MAX = 16
+"""Versions whose entries are remembered: of a feed that changes hourly, what a reader has who was away overnight."""
+
+VERSIONS_BYTES = 32 * 1024
+"""Bytes of their entries together: sixteen versions of 128 entries, or one of 2,048."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +103,22 @@ def without_variant(resource: Resource, errand: Errand) -> Resource:
         if not variation.selects(each, errand.request.fields, own_agent=errand.own_agent)
     )
     return replace(resource, variants=remaining)
+
+
+def with_version(resource: Resource, content: Content, entries: bytes | None) -> Resource:
+    """The resource with the entries of a version that readers get from now on; None where they are not known.
+
+    The content may be one that was there before, and with another date: who has it may know either.
+    """
+    if content.tag is None or entries is None:
+        return resource
+    new = Version(content.tag, content.last_modified, entries)
+    names = (new.tag, new.last_modified)
+    others = [each for each in resource.versions if (each.tag, each.last_modified) != names]
+    versions = [*others, new][-VERSIONS_MAX:]
+    while sum(len(each.entries) for each in versions) > VERSIONS_BYTES:
+        del versions[0]
+    return replace(resource, versions=tuple(versions))
 
 
 def unstored(request: Request, held: Resource | None, landed: Resource) -> Resource:

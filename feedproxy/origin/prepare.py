@@ -12,6 +12,7 @@ from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError, TooLarge, Undecodable
 from feedproxy.feed import read, relocation, usm
 from feedproxy.feed.channel import Channel
+from feedproxy.feed.entries import entries, pack
 from feedproxy.feed.relocation import Gone, Moved
 from feedproxy.http import coding
 from feedproxy.http.cache_control import CacheControl
@@ -45,13 +46,24 @@ class Prepared:
     html: bool = False
     page: bytes = b""
     """The first bytes of what is no feed, decoded: challenges are recognised by them."""
+    entries: bytes | None = None
+    """Of a feed: its entries, packed; None where there is nothing to reckon deltas from."""
 
 
-def prepare(response: Response, settings: Settings, *, self_href: str, now: Instant) -> Prepared:
+def prepare(
+    response: Response,
+    settings: Settings,
+    *,
+    self_href: str,
+    now: Instant,
+    held: Content | None = None,
+    known: Channel | None = None,
+) -> Prepared:
     """Look into a complete response, and make its content ready.
 
-    `self_href` is the subscription address that a self link should name. Never raises: what cannot be read is
-    kept as it came, with the reason in `error`.
+    `self_href` is the subscription address that a self link should name. `held` is the content that this one would
+    replace, and `known` what the feed said of itself: where both say the same, the content stays the one held.
+    Never raises: what cannot be read is kept as it came, with the reason in `error`.
     """
     label = response.fields.combined("content-encoding")
     raw = Content({_label(label): response.body})
@@ -91,6 +103,9 @@ def prepare(response: Response, settings: Settings, *, self_href: str, now: Inst
         link_text=settings.self_link_text,
         charset=_charset(declared),
     )
+    maybe_same = known is not None and known.content_digest == channel.content_digest
+    if settings.keep_unchanged and maybe_same and held and _says(held, edited.body, media_type):
+        return Prepared(held, channel)
     changes = edited.changes
     if media_type != declared:
         changes = (f"media type {declared or '(none)'} → {media_type}", *changes)
@@ -101,7 +116,8 @@ def prepare(response: Response, settings: Settings, *, self_href: str, now: Inst
         last_modified=last_modified,
         feed=True,
     )
-    return Prepared(content, channel, changes=changes)
+    found = entries(edited.body, channel, charset=_charset(declared)) if settings.deltas else None
+    return Prepared(content, channel, changes=changes, entries=None if found is None else pack(found))
 
 
 def codings_of(identity: bytes, settings: Settings) -> dict[str, bytes]:
@@ -117,6 +133,21 @@ def codings_of(identity: bytes, settings: Settings) -> dict[str, bytes]:
             if len(coded) < len(identity):
                 bodies[name] = coded
     return bodies
+
+
+def _says(held: Content, body: bytes, media_type: str | None) -> bool:
+    """Whether the content held says what `body` says, hints and links included (feed/identity.py).
+
+    Both are read, as readers would get them: the self link and the options may have changed, and where there are
+    several variants, what the feed last said of itself was perhaps said in another. Of the ill-formed nobody can know.
+    """
+    before = held.bodies.get("identity")
+    if before is None or held.tag is None or held.media_type != media_type:
+        return False
+    if before == body:
+        return True
+    channel = read.read(body, media_type)
+    return channel is not None and channel.well_formed and channel == read.read(before, media_type)
 
 
 def _self_link_mode(settings: Settings) -> str:

@@ -8,6 +8,7 @@ member is read follows from its declared type, so a new member with a default ne
 new version. A member whose type is not known here stops the import, not a reader's request.
 """
 
+import base64
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -41,6 +42,8 @@ def dump(resource: Resource) -> bytes:
             return list(value)
         if isinstance(value, frozenset):
             return sorted(value)
+        if isinstance(value, bytes):
+            return base64.b64encode(value).decode()
         written = {}
         for name, default in _defaults(type(value)):
             member = getattr(value, name)
@@ -157,6 +160,10 @@ def _read_fields(value: Any, context: _Context) -> Fields:
     return Fields([_SHARED.line(name, line) for name, line in _read_list(value, context)])
 
 
+def _read_bytes(value: Any, context: _Context) -> bytes:
+    return base64.b64decode(value, validate=True)
+
+
 def _read_bodies(value: Any, context: _Context) -> dict[str, bytes]:
     bodies = {}
     for coding, (start, length) in value.items():
@@ -171,6 +178,7 @@ _SIMPLE: Mapping[Any, _Read] = {
     int: _read_integer,
     float: _require(float, int),
     bool: _require(bool),
+    bytes: _read_bytes,
     Fields: _read_fields,
     Mapping[str, bytes]: _read_bodies,
 }

@@ -8,13 +8,14 @@ from feedproxy.store.resource import Resource
 RESOURCE_OVERHEAD = 1536
 """Bytes of a resource beside its variants: objects, channel, our own entry. Measured with tracemalloc."""
 VARIANT_OVERHEAD = 768
+VERSION_OVERHEAD = 192
 LINE_OVERHEAD = 64
 """The pair that holds a field line."""
 
 
 def weight(resource: Resource) -> int:
     """Bytes that a resource holds in memory: an estimate, rather too high, for nothing counts as shared."""
-    total = RESOURCE_OVERHEAD
+    total = RESOURCE_OVERHEAD + sum(VERSION_OVERHEAD + len(each.entries) for each in resource.versions)
     for variant in resource.variants:
         total += VARIANT_OVERHEAD + variant.content.size()
         for name, value in variant.fields:

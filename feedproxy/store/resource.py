@@ -51,10 +51,23 @@ class NewShape:
 
 
 @dataclass(frozen=True, slots=True)
+class Version:
+    """A version of a feed that readers have had: what it goes by, and what its entries were."""
+
+    tag: str
+    """The stem of its entity tags."""
+    last_modified: Instant | None
+    """As readers were told."""
+    entries: bytes
+    """Identity and digest of each, sixteen bytes (feed/entries.py)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Resource:
     """One target URI: its stored variants, what its feed says, and what its origin has done.
 
     `changes` are the instants at which the feed's content was seen to change, newest last, at most 32.
+    `versions` are the feed's last ones, the current among them, newest last, that deltas are reckoned from.
     `oversized` remembers that the body was above the cap, so that the next request streams at once.
     """
 
@@ -68,6 +81,7 @@ class Resource:
     failures: Failures = field(default_factory=Failures)
     new_shape: NewShape | None = None
     oversized: bool = False
+    versions: tuple[Version, ...] = ()
 
     def size(self) -> int:
         """Bytes of content held."""

@@ -106,8 +106,12 @@ def test_a_date_that_is_none_names_no_base() -> None:
     assert wanted_since(request(A_IM, ("If-Modified-Since", "yesterday"))) is None
 
 
-@pytest.mark.parametrize("method", ["HEAD", "POST", "PUT"])
-def test_only_get_is_answered_with_226(method: str) -> None:
+def test_head_is_answered_as_get_is() -> None:
+    assert wanted_since(request(A_IM, TAG, method="HEAD")) == wanted_since(request(A_IM, TAG))
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+def test_no_other_method_is_answered_with_226(method: str) -> None:
     assert wanted_since(request(A_IM, TAG, method=method)) is None
 
 
