@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from mitmproxy import http
 
 from feedproxy.cache.status import CacheStatus, Detail, Fwd, append
-from feedproxy.errors import FeedproxyError, Forbidden, Loop
+from feedproxy.errors import FeedproxyError, Forbidden, Loop, Unreachable
 from feedproxy.front import passing
 from feedproxy.front.arrival import Arrival, Ours, arrive, entrance_of, fields_of, visit_of
 from feedproxy.front.pace import Pace
@@ -64,6 +64,8 @@ class Desk:
         policy = self.runtime.connect_policy
         policy.check_port(port)
         address = (await policy.resolve(host, port))[0]
+        if _has_gone(flow):
+            raise Unreachable("the reader has gone meanwhile")
         self.passes.tunnels[flow.client_conn.id] = (host, port)
         self.passes.approve(flow.client_conn.id, host, port, address)
 
@@ -152,7 +154,8 @@ class Desk:
 
     def _open(self, flow: http.HTTPFlow, case: Case) -> Case:
         self._cases[flow.id] = case
-        self._of_client.setdefault(flow.client_conn.id, set()).add(flow.id)
+        if not _has_gone(flow):
+            self._of_client.setdefault(flow.client_conn.id, set()).add(flow.id)
         self.runtime.requests = len(self._cases)
         return case
 
@@ -183,6 +186,9 @@ class Desk:
         target = case.arrival.request.target
         settings = self.runtime.settings_for(target)
         await passing.approve(self.passes, flow.client_conn.id, target, settings, self.runtime.policy)
+        if _has_gone(flow):
+            self.passes.forget(flow.client_conn.id)
+            raise Unreachable("the reader has gone meanwhile")
         passing.begin(flow, case.arrival, via=self.runtime.service.via)
         case.status, case.passing = status, True
 
@@ -195,6 +201,11 @@ class Desk:
             response = response.with_fields(response.fields.with_added("Date", now))
         flow.response = passing.make(response)
         case.status, case.words = status, words
+
+
+def _has_gone(flow: http.HTTPFlow) -> bool:
+    """Whether `gone` has been called for this flow's client: what is noted of it now would be noted for ever."""
+    return flow.client_conn.timestamp_end is not None
 
 
 def _length(flow: http.HTTPFlow) -> int | None:

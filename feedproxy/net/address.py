@@ -6,12 +6,13 @@ the connection goes to one that was checked: a name that answers otherwise the s
 nothing.
 """
 
+import asyncio
 import ipaddress
 import re
 from collections.abc import Sequence
 
 from feedproxy.errors import BadTarget, Forbidden, Unreachable, UsageError
-from feedproxy.net.lookup import Lookup, system_lookup
+from feedproxy.net.lookup import PATIENCE, Lookup, system_lookup
 from feedproxy.net.networks import Address, Network, special, translated
 
 DEFAULT_PORTS = ("80", "443", "8080", "8443")
@@ -111,7 +112,10 @@ class AddressPolicy:
         """All addresses of a host, unchecked: for what the operator named. Raises Unreachable, BadTarget."""
         name = _plain(host)
         try:
-            found = list(await self._lookup(name, port))
+            async with asyncio.timeout(PATIENCE):
+                found = list(await self._lookup(name, port))
+        except TimeoutError as error:
+            raise Unreachable(f"{host} cannot be resolved: no answer in time") from error
         except (OSError, UnicodeError) as error:
             why = getattr(error, "strerror", None) or error
             raise Unreachable(f"{host} cannot be resolved: {why}") from error

@@ -9,9 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 type Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
 """Turns a name and a port into addresses as text. Raises OSError where there is none."""
 
+PATIENCE = 15.0
+"""Seconds a name may take to be looked up: three tries of five seconds, as resolvers have it."""
+
 # Threads of its own: the event loop's common ones are few, and a name server that does not answer would hold
-# them all, and with them parsing, compressing and the store.
-_THREADS = ThreadPoolExecutor(16, thread_name_prefix="lookup")
+# them all, and with them parsing, compressing and the store. Many: a stranger may have a slow name server.
+_THREADS = ThreadPoolExecutor(64, thread_name_prefix="lookup")
 
 
 async def system_lookup(host: str, port: int) -> list[str]:

@@ -1,8 +1,11 @@
 """What a stranger can name, and what he must not reach."""
 
+import asyncio
+
 import pytest
 
 from feedproxy.errors import BadTarget, Forbidden, Unreachable, UsageError
+from feedproxy.net import address
 from feedproxy.net.address import AddressPolicy
 from feedproxy.net.lookup import Lookup
 from feedproxy.net.networks import translated
@@ -95,9 +98,7 @@ def test_a_public_address_may_be_reached(ip: str) -> None:
 
 
 @pytest.mark.parametrize(("ip", "form"), FORMS.items())
-def test_a_translated_form_is_refused_and_with_allow_private_judged_by_where_it_ends(
-    ip: str, form: str
-) -> None:
+def test_a_translated_form_is_refused_and_with_allow_private_judged_by_where_it_ends(ip: str, form: str) -> None:
     import ipaddress
 
     assert str(translated(ipaddress.ip_address(ip))) == str((form, ipaddress.ip_address("127.0.0.1")))
@@ -106,9 +107,7 @@ def test_a_translated_form_is_refused_and_with_allow_private_judged_by_where_it_
     AddressPolicy(allow_private=True).check_address(ip)
 
 
-@pytest.mark.parametrize(
-    "ip", ["::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1", "::ffff:0.0.0.0"]
-)
+@pytest.mark.parametrize("ip", ["::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1", "::ffff:0.0.0.0"])
 def test_no_translation_leads_to_a_metadata_service(ip: str) -> None:
     with pytest.raises(Forbidden):
         AddressPolicy(allow_private=True).check_address(ip)
@@ -131,9 +130,7 @@ def test_a_network_behind_nat64_works_once_its_prefix_is_listed() -> None:
         policy.check_address("64:ff9b::7f00:1")
 
 
-@pytest.mark.parametrize(
-    "ip", ["fe80::1%eth0", "fe80::1%25lo", "::1%1", "10.0.0.1%x", "", "example.com", "1.2.3"]
-)
+@pytest.mark.parametrize("ip", ["fe80::1%eth0", "fe80::1%25lo", "::1%1", "10.0.0.1%x", "", "example.com", "1.2.3"])
 def test_a_zone_id_or_what_is_no_address_is_refused(ip: str) -> None:
     with pytest.raises(Forbidden):
         AddressPolicy(allow_private=True).check_address(ip)
@@ -275,3 +272,15 @@ def test_a_wrong_port_in_the_configuration_is_said_at_once(ports: list[str]) -> 
 def test_a_wrong_network_in_the_configuration_is_said_at_once() -> None:
     with pytest.raises(UsageError, match=r"10\.0\.0\.0/99"):
         AddressPolicy(networks=["10.0.0.0/99"])
+
+
+async def test_a_name_server_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """mitmproxy's time-out is disarmed while it is asked where a reader may go."""
+
+    async def never(host: str, port: int) -> list[str]:
+        await asyncio.Event().wait()
+        return []
+
+    monkeypatch.setattr(address, "PATIENCE", 0.01)
+    with pytest.raises(Unreachable):
+        await AddressPolicy(lookup=never).resolve("slow.example", 443)

@@ -118,6 +118,7 @@ class OnAddons:
         path = line.removeprefix(f"{split.scheme}://{split.netloc}") if absolute else line
         client = tflow.tclient_conn()
         client.peername, client.sockname = (address, 50_000), ("127.0.0.1", 8080)
+        client.timestamp_end = None
         request = http.Request(
             host=split.hostname or "",
             port=port,

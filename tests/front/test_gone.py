@@ -1,0 +1,44 @@
+"""A reader who goes away while it is decided where he may go leaves nothing behind."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from feedproxy.clock import ManualClock
+from feedproxy.front.desk import desk
+from tests.stages.play import OnProxy
+
+
+@pytest.mark.parametrize("method", ["CONNECT", "POST"])
+async def test_who_goes_away_while_a_name_is_looked_up_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    stage = OnProxy(ManualClock(1_800_000_000.0), {})
+    await stage.open()
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def slow(host: str, port: int) -> Sequence[str]:
+        asked.set()
+        await answer.wait()
+        return ["127.0.0.1"]
+
+    at = desk(stage.runtime)
+    policy = stage.runtime.connect_policy if method == "CONNECT" else stage.runtime.policy
+    monkeypatch.setattr(policy, "resolve", slow)
+    _, writer = await asyncio.open_connection("127.0.0.1", int(stage.base.rpartition(":")[2]))
+    target = "slow.example:443" if method == "CONNECT" else "http://slow.example/"
+    writer.write(f"{method} {target} HTTP/1.1\r\nHost: slow.example\r\nContent-Length: 0\r\n\r\n".encode())
+    await asked.wait()
+
+    writer.close()
+    while stage.runtime.connections:  # noqa: ASYNC110 (nobody tells when)
+        await asyncio.sleep(0)
+    answer.set()
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+    assert not at.passes.approved
+    assert not at.passes.tunnels
+    assert not at._of_client
+    await stage.close()
