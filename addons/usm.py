@@ -1,7 +1,5 @@
 """One click subscribes: the right media type for every feed, and a self link in it (USM)."""
 
-from dataclasses import replace
-
 from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 
@@ -27,7 +25,7 @@ class Usm:
         response = flow.response
         if response is None or desk(here).case(flow) or response.status_code != 200 or not response.raw_content:
             return
-        options = replace(here.settings, deltas=False)  # there is nobody here who would serve one
+        options = here.settings
         if len(response.raw_content) > options.buffer_max:
             return
         plain = Response(200, fields_of(response), response.raw_content)
