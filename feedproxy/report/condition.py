@@ -71,7 +71,9 @@ def condition(resource: Resource, freshness: Freshness | None, settings: Setting
     failures = resource.failures
     if failures.count:
         tries = _times(failures.count, "failure")
-        words = f"{tries} in a row for {span(now - failures.since)}: {sentence(failures.detail)}"
+        how_long = span(now - failures.since)
+        when = f"{how_long} ago" if failures.count == 1 else f"in a row for {how_long}"
+        words = f"{tries} {when}: {sentence(failures.detail)}"
         if freshness is not None:
             words += f" The copy is {freshness.words}"
         return Condition(State.FAILING, words, next_at, next_words)

@@ -58,7 +58,7 @@ class Deeds:
         if target:
             done = _refreshed(await service.refresh(target))
             self._clerk.forget([target])
-            words = " ".join(part for part in (done["sentence"], done["words"]) if part)
+            words = f"{done['sentence']} ({done['words']})" if done["words"] else done["sentence"]
             return self._outcome(request, target, done, Notice(done["ok"], words))
         targets = [each async for each in unhurried(service.store.targets()) if fnmatch.fnmatchcase(each, pattern)]
         told = await self._refresh_all(service, targets)
