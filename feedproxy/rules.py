@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from feedproxy.http.pattern import TargetPattern
+from feedproxy.http.reverse import forms
 from feedproxy.settings import Settings, override
 
 MEMO_SIZE = 4096
@@ -18,7 +19,7 @@ MEMO_SIZE = 4096
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Options for the feeds whose target URI matches."""
+    """Options for the feeds whose target URI matches, or its public form (http/reverse.py)."""
 
     match: TargetPattern
     overrides: Mapping[str, Any]
@@ -46,6 +47,7 @@ class Rules:
             return base
         if base is not self._base:
             self._base, self._settings = base, {}
+            self._memo.clear()
         matching = self._matching(target)
         if (merged := self._settings.get(matching)) is None:
             merged = override(base, [self.rules[index].overrides for index in matching])
@@ -56,7 +58,8 @@ class Rules:
     def _matching(self, target: str) -> tuple[int, ...]:
         if (known := self._memo.get(target)) is not None:
             return known
-        matching = tuple(index for index, rule in enumerate(self.rules) if rule.match.matches(target))
+        named = forms(target, self._base) if self._base is not None else (target,)
+        matching = tuple(index for index, rule in enumerate(self.rules) if any(map(rule.match.matches, named)))
         self._memo[target] = matching
         if len(self._memo) > MEMO_SIZE:
             self._memo.popitem(last=False)

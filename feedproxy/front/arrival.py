@@ -37,10 +37,11 @@ class Ours:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A request for a target."""
+    """A request for a target; `shown` is the target as this reader knows it."""
 
     request: Request
     visit: Visit
+    shown: str = ""
 
 
 def fields_of(message: http.Message) -> Fields:
@@ -106,7 +107,7 @@ def _reverse(flow: http.HTTPFlow, fields: Fields, visit: Visit, settings: Settin
     base = settings.upstream.rstrip("/")
     # Normalised by itself first: `..` climbs no higher than the upstream's own path.
     path = uri.normalise("http://upstream" + path).removeprefix("http://upstream")
-    return Arrival(Request(flow.request.method, uri.normalise(base + path), fields), visit)
+    return Arrival(Request(flow.request.method, uri.normalise(base + path), fields), visit, visit.base + path)
 
 
 def visit_of(flow: http.HTTPFlow, fields: Fields, settings: Settings, entrance: Entrance) -> Visit:

@@ -17,6 +17,7 @@ from feedproxy.front.arrival import Arrival, fields_of, headers_of
 from feedproxy.http import uri
 from feedproxy.http.field import split_list
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.reverse import is_upstream
 from feedproxy.net.address import AddressPolicy
 from feedproxy.origin.entrance import Entrance, dress
 from feedproxy.origin.problem import problem
@@ -26,6 +27,9 @@ from feedproxy.settings import Settings
 logger = logging.getLogger(__name__)
 
 FRAMING = ("transfer-encoding", "content-length")
+
+SHOWN = "feedproxy.shown"
+"""Key in `flow.metadata`: the target of a request that streams, as its reader knows it."""
 
 
 @dataclass(slots=True)
@@ -48,7 +52,7 @@ class Passes:
 async def approve(passes: Passes, client: str, target: str, settings: Settings, policy: AddressPolicy) -> None:
     """Check a target's address and let this client pass to it. Raises Forbidden, Unreachable."""
     host, port = uri.host_port(target)
-    if settings.upstream and uri.origin_of(target) == uri.origin_of(uri.normalise(settings.upstream)):
+    if is_upstream(target, settings):
         passes.approve(client, host, port, None)  # the operator's own word
         return
     policy.check_port(port)
@@ -95,6 +99,7 @@ def begin(flow: http.HTTPFlow, arrival: Arrival, *, via: str) -> None:
             framing = [("Transfer-Encoding", "chunked")]
     fields = with_via(Fields((*fields, *framing)), via)
     flow.request.url = arrival.request.target
+    flow.metadata[SHOWN] = arrival.shown or arrival.request.target
     if not flow.request.is_http2:
         flow.request.authority = ""  # to an origin in origin-form (RFC 9112, 3.2.1), also out of a tunnel
     host, port = uri.host_port(arrival.request.target)
@@ -131,7 +136,8 @@ def error_page(flow: http.HTTPFlow, words: str) -> http.Response:
     code, detail = (error.status_hint, error.detail) if error else (502, "unreachable")
     said = "That address may not be reached through this proxy." if error else "The origin cannot be reached."
     logger.info("pass-through failed: %s", words)
-    response = problem(code, detail, said, request=Request("GET", flow.request.url, fields_of(flow.request)))
+    shown = flow.metadata.get(SHOWN, flow.request.url)
+    response = problem(code, detail, said, request=Request("GET", shown, fields_of(flow.request)))
     fields = append(response.fields, CacheStatus(detail=detail)).with_field("Connection", "close")
     # As `dress` has it for the gateway, whose page this may be.
     fields = fields.with_field("Content-Security-Policy", "sandbox").with_field("X-Content-Type-Options", "nosniff")

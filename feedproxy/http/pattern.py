@@ -1,4 +1,4 @@
-"""Patterns over target URIs, as rules and purges write them.
+"""Patterns over target URIs, as rules write them.
 
 `*` stands for any run of characters: in the host only for those of the host, behind it for all, slashes
 included. It is the only sign with a meaning: `?` begins a query, as in any URI. Three forms:
@@ -9,6 +9,8 @@ included. It is the only sign with a meaning: `?` begins a query, as in any URI.
 
 A pattern is compared with normalised target URIs, and brought to their normal form itself (http/uri.py):
 upper case in a host, percent-encoding and international names need no thought.
+
+Purges and refreshes compare whole addresses, as they are written (`anywhere`).
 """
 
 import re
@@ -50,9 +52,7 @@ def _expression(text: str) -> str:
     else:
         where = f"{scheme}://" + _host(scheme, authority)
     # Asterisks are ordinary characters of a path, so that its normal form keeps them.
-    return where + (
-        _globbed(uri.normalise(f"{_ANYWHERE}/{path}").removeprefix(_ANYWHERE), ".*") if slash else "/.*"
-    )
+    return where + (_globbed(uri.normalise(f"{_ANYWHERE}/{path}").removeprefix(_ANYWHERE), ".*") if slash else "/.*")
 
 
 def _host(scheme: str, authority: str) -> str:
@@ -61,6 +61,11 @@ def _host(scheme: str, authority: str) -> str:
             raise BadTarget("a host holds no such characters")
         return _globbed(authority.lower(), "[^/]*")
     return re.escape(uri.normalise(f"{scheme}://{authority}/").split("/")[2])
+
+
+def anywhere(glob: str) -> re.Pattern[str]:
+    """What an operator's glob over whole addresses matches: `*` stands for anything, nothing else is special."""
+    return re.compile(_globbed(glob, ".*"), re.DOTALL)
 
 
 def _globbed(text: str, anything: str) -> str:

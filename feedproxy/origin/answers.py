@@ -1,5 +1,6 @@
 """The answers of our own: moved, gone, later, refused. And the two things a request can come to."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from feedproxy.cache.status import CacheStatus, Detail, append
@@ -9,12 +10,14 @@ from feedproxy.feed import relocation
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.origin.entrance import Visit, location_inside
+from feedproxy.origin.entrance import Entrance, Visit, location_inside, told
 from feedproxy.origin.problem import problem
 from feedproxy.origin.upstream import with_via
 from feedproxy.settings import Settings
 
 type Extra = tuple[tuple[str, str], ...]
+
+_SENTENCES = {str(each): each.sentence for each in Detail}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +59,28 @@ class Ask:
 class OwnAnswers:
     """Makes answers that are nobody's but ours."""
 
-    def __init__(self, clock: Clock, via: str) -> None:
+    def __init__(self, clock: Clock, via: str, settings_for: Callable[[str], Settings]) -> None:
         self._clock = clock
         self._via = via
+        self._settings_for = settings_for
 
-    def refusal(self, request: Request, error: FeedproxyError, status: CacheStatus | None = None) -> Answer:
+    def refusal(
+        self, request: Request, visit: Visit, error: FeedproxyError, status: CacheStatus | None = None
+    ) -> Answer:
         """What went wrong, as the error suggests it."""
-        words = str(error) or "feedproxy refused this request."
+        words = said = str(error) or "feedproxy refused this request."
+        if visit.entrance is Entrance.REVERSE:
+            # Errors name hosts and addresses. What is behind us is nobody's business but the operator's.
+            said = _SENTENCES.get(error.detail, "feedproxy refused this request.")
         status = replace(status or CacheStatus(), detail=error.detail)
-        return self.problem(request, error.status_hint, error.detail, words, status)
+        answer = self.problem(request, visit, error.status_hint, error.detail, said, status)
+        return replace(answer, words=words)
 
-    def later(self, request: Request, until: Instant, detail: Detail, words: str) -> Answer:
+    def later(self, request: Request, visit: Visit, until: Instant, detail: Detail, words: str) -> Answer:
         """503: the origin wants to be left in peace, and there is no copy to serve."""
         seconds = max(1, round(until - self._clock.now()))
-        return self.problem(request, 503, detail, words, CacheStatus(detail=detail), (("Retry-After", str(seconds)),))
+        extra = (("Retry-After", str(seconds)),)
+        return self.problem(request, visit, 503, detail, words, CacheStatus(detail=detail), extra)
 
     def moved(self, ask: Ask, location: str, status: CacheStatus) -> Answer:
         """301, or the document that says the same."""
@@ -77,8 +88,9 @@ class OwnAnswers:
         if settings.moved_to and settings.announce_as == "xml":
             inside = location_inside(location, ask.visit, target=ask.request.target, upstream=settings.upstream)
             return self._document(ask, relocation.document(inside), status, f"the feed has moved to {location}")
-        words, extra = f"The feed has moved to {location}.", (("Location", location),)
-        return self.problem(ask.request, 301, Detail.MOVED, words, status, extra, settings.relocation_spacing)
+        shown = told(location, ask.visit, upstream=settings.upstream)
+        words, extra, kept = f"The feed has moved to {shown}.", (("Location", location),), settings.relocation_spacing
+        return self.problem(ask.request, ask.visit, 301, Detail.MOVED, words, status, extra, kept)
 
     def gone(self, ask: Ask, status: CacheStatus) -> Answer:
         """410, or the document that says the same."""
@@ -86,11 +98,12 @@ class OwnAnswers:
         if settings.gone and settings.announce_as == "xml":
             return self._document(ask, relocation.document(None), status, "the feed has ended")
         words = "This feed has ended; please unsubscribe."
-        return self.problem(ask.request, 410, Detail.GONE, words, status, (), settings.relocation_spacing)
+        return self.problem(ask.request, ask.visit, 410, Detail.GONE, words, status, (), settings.relocation_spacing)
 
     def problem(
         self,
         request: Request,
+        visit: Visit,
         code: int,
         detail: str,
         words: str,
@@ -99,7 +112,8 @@ class OwnAnswers:
         lifetime: Seconds = 0,
     ) -> Answer:
         """An error document, with what Cache-Status says of it; `lifetime` seconds it may be kept by others."""
-        response = problem(code, detail, words, request=request, extra=extra)
+        shown = told(request.target, visit, upstream=self._settings_for(request.target).upstream)
+        response = problem(code, detail, words, request=replace(request, target=shown), extra=extra)
         fields = response.fields
         if lifetime:
             fields = fields.with_field("Cache-Control", f"max-age={int(lifetime)}")

@@ -15,6 +15,7 @@ from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.http import negotiation, uri
 from feedproxy.http.message import Fields
+from feedproxy.http.reverse import is_upstream, public_form
 from feedproxy.origin import planner
 from feedproxy.origin.answers import Ask
 from feedproxy.origin.flight import Flights
@@ -121,9 +122,16 @@ class Dispatch:
                 await self._clock.sleep(seconds)
                 await self.in_background(target)
             finally:
-                self._scheduled.pop(target, None)
+                if self._scheduled.get(target) is asyncio.current_task():
+                    del self._scheduled[target]
 
         self._scheduled[target] = asyncio.ensure_future(wait())
+
+    def forget(self, matches: Callable[[str], bool]) -> None:
+        """Targets were purged: they are outdated, and what was to be done for them later is not done."""
+        for target in [each for each in self._scheduled if matches(each)]:
+            self._scheduled.pop(target).cancel()
+        self.outdate(matches)
 
     def outdate(self, matches: Callable[[str], bool]) -> None:
         """Targets were purged or invalidated: what is under way for them was asked before.
@@ -156,7 +164,7 @@ class Dispatch:
             Errand(
                 upstream,
                 settings,
-                self_href=_self_href(target, settings),
+                self_href=public_form(target, settings),
                 validate=variant,
                 own_agent=ask.own_agent,
                 follow=follow,
@@ -184,7 +192,7 @@ class Dispatch:
             Errand(
                 request,
                 settings,
-                self_href=_self_href(target, settings),
+                self_href=public_form(target, settings),
                 validate=variant,
                 own_agent=own_agent,
                 exempt=is_upstream(target, settings),
@@ -216,20 +224,6 @@ class Dispatch:
         accept = ask.request.fields.combined("accept")
         browsing = negotiation.best_type(accept, (*FEED_TYPES, "text/html")) == "text/html" if accept else False
         return not browsing and ask.request.target not in self._plain and "range" not in ask.upstream.fields
-
-
-def is_upstream(target: str, settings: Settings) -> bool:
-    """Whether this is the configured upstream: the operator's own word, exempt from the address check."""
-    return bool(settings.upstream) and uri.origin_of(target) == uri.origin_of(uri.normalise(settings.upstream))
-
-
-def _self_href(target: str, settings: Settings) -> str:
-    """The subscription address: the public one in reverse mode, the origin's in the office."""
-    if settings.upstream and settings.public_url and is_upstream(target, settings):
-        behind = uri.normalise(settings.upstream).rstrip("/")
-        path = target.removeprefix(behind) if target.startswith(behind) else target[len(uri.origin_of(target)) :]
-        return settings.public_url.rstrip("/") + path
-    return target
 
 
 def _may_be_shared(ask: Ask, landed: Landed) -> bool:

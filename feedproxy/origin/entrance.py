@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from urllib.parse import urlsplit
 
 from feedproxy.errors import BadTarget
 from feedproxy.http import uri
 from feedproxy.http.message import Fields
+from feedproxy.http.reverse import rebased
 
 
 class Entrance(StrEnum):
@@ -82,7 +82,15 @@ def location_inside(location: str, visit: Visit, *, target: str, upstream: str) 
         return location
     if visit.entrance is Entrance.GATEWAY:
         return visit.base + uri.gateway_path(absolute)
-    if visit.entrance is Entrance.REVERSE and uri.origin_of(absolute) == uri.origin_of(upstream):
-        split = urlsplit(absolute)
-        return visit.base + split.path + (f"?{split.query}" if split.query else "")
-    return location
+    return _public(absolute, visit, upstream) or location
+
+
+def told(target: str, visit: Visit, *, upstream: str) -> str:
+    """A target as we name it to this reader: what is behind us in reverse mode has its public name."""
+    return _public(target, visit, upstream) or target
+
+
+def _public(target: str, visit: Visit, upstream: str) -> str | None:
+    if visit.entrance is not Entrance.REVERSE or not upstream:
+        return None
+    return rebased(target, upstream, visit.base)

@@ -20,6 +20,7 @@ from feedproxy.cache.status import Detail
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import BadTarget
 from feedproxy.http import uri
+from feedproxy.http.reverse import upstream_form
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Ending, Sighting
 
@@ -101,8 +102,8 @@ def standing(
     rules that match a whole site, is passed over. After a 410 that is not yet believed the origin is asked
     each time (within its floor), but a copy does not answer any more.
     """
-    if settings.moved_to and settings.moved_to != target:
-        return Redirect(settings.moved_to)
+    if settings.moved_to and (moved_to := upstream_form(settings.moved_to, settings)) != target:
+        return Redirect(moved_to)
     if settings.gone:
         return Gone()
     if sighting is None:

@@ -15,7 +15,7 @@ from feedproxy.cache.stale import Occasion
 from feedproxy.cache.status import CacheStatus, Detail, Fwd
 from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Clock, Instant, Seconds
-from feedproxy.errors import FeedproxyError, FetchError, FetchTimeout, Loop
+from feedproxy.errors import FeedproxyError, FetchError, FetchTimeout, Forbidden, Loop
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request
 from feedproxy.origin import guard, moves, planner
@@ -69,7 +69,7 @@ class Service(Upkeep):
             installation=pseudonym,
             version=version,
         )
-        self._own = OwnAnswers(clock, self.via)
+        self._own = OwnAnswers(clock, self.via, settings_for)
         dispatch = Dispatch(
             settings_for=settings_for,
             store=store,
@@ -88,7 +88,7 @@ class Service(Upkeep):
         try:
             answer = await self._answer(request, visit)
         except FeedproxyError as error:
-            answer = self._own.refusal(request, error)
+            answer = self._own.refusal(request, visit, error)
         if isinstance(answer, Answer):
             upstream = self._settings_for(request.target).upstream
             fields = dress(answer.response.fields, visit, target=request.target, upstream=upstream)
@@ -124,7 +124,7 @@ class Service(Upkeep):
                 return self._hit(ask, stored, how_fresh, detail)
             case Unsatisfiable(words):
                 status = CacheStatus(detail=Detail.ONLY_IF_CACHED)
-                return self._own.problem(request, 504, Detail.ONLY_IF_CACHED, words, status)
+                return self._own.problem(request, visit, 504, Detail.ONLY_IF_CACHED, words, status)
             case Validate(stored, fwd):
                 return await self._forward(ask, resource, stored, freshness, fwd)
             case Forward(fwd, _, selected):
@@ -186,12 +186,12 @@ class Service(Upkeep):
             case planner.Wait() if self._dispatch.is_under_way(ask):
                 pass  # it is this very update that the floor and the spacing speak of
             case planner.Wait(until, detail, words):
-                if ending := self._ending(ask, resource, now, CacheStatus(hit=True)):
+                if ending := self._ending(ask, resource, now, CacheStatus()):
                     return ending  # due for another look, which nobody may take now
                 if resource and variant and freshness and self._may_stand_in(ask, resource, variant, freshness):
                     return self._hit(ask, variant, freshness, None if freshness.fresh(now) else detail, words)
                 if detail in (Detail.RETRY_AFTER, Detail.BACK_OFF):
-                    return self._own.later(ask.request, until, detail, words)
+                    return self._own.later(ask.request, ask.visit, until, detail, words)
                 # Neither the floor nor the spacing may keep from readers what HTTP wants them to get from the
                 # origin (docs/decisions/what-the-floor-binds.md).
             case planner.Go():
@@ -208,6 +208,8 @@ class Service(Upkeep):
     def _landed(self, ask: Ask, landed: Landed, fwd: Fwd, *, collapsed: bool) -> Answer | PassThrough:
         now = self._clock.now()
         status = CacheStatus(fwd=fwd, fwd_status=landed.fwd_status, stored=landed.stored, collapsed=collapsed)
+        if isinstance(landed.error, Forbidden):
+            status = CacheStatus()  # by our own veto nothing went to the origin
         told = landed.response is not None and landed.response.status == 410  # in the origin's own words
         if not told and (ending := self._ending(ask, landed.resource, now, status)):
             return ending
@@ -216,12 +218,12 @@ class Service(Upkeep):
         if standing_in := self._standing_in(ask, landed, status, now):
             return standing_in
         if landed.response is None:
-            return self._own.refusal(ask.request, landed.error or FetchError(landed.words), status)
+            return self._own.refusal(ask.request, ask.visit, landed.error or FetchError(landed.words), status)
         if landed.response.status == 429:
             # DESIGN, 11: a reader never sees the origin's 429, that was for us.
             until = max(landed.resource.failures.next_try, now + ask.settings.feed_min_interval)
             words = "The origin has had too many requests."
-            return self._own.later(ask.request, until, Detail.RATE_LIMITED, words)
+            return self._own.later(ask.request, ask.visit, until, Detail.RATE_LIMITED, words)
         if landed.response.content.feed:
             self._count(ask.request, ask.visit)  # perhaps it was not known for a feed before; nobody counts twice
         freshness = assess(landed.resource, landed.response, ask.settings, now)
@@ -250,7 +252,8 @@ class Service(Upkeep):
         if not self._allowed(ask, variant, freshness, occasion):
             return None
         detail = landed.detail or Detail.STALE_IF_ERROR
-        status = replace(status, stored=False, ttl=int(freshness.ttl), detail=detail)
+        hit = status.fwd is None
+        status = replace(status, hit=hit, stored=False, ttl=int(freshness.ttl), detail=detail)
         return self._made(ask, variant, freshness, status, landed.words)
 
     def _hit(
@@ -283,7 +286,8 @@ class Service(Upkeep):
         Before the origin was asked (`landed` is None) a remembered one that is due for another look is no answer yet.
         """
         sighting = resource.sighting if resource is not None else None
-        status = landed or CacheStatus(hit=True)
+        # No stored response answers, and nothing was asked: RFC 9211, section 2, has no word for what is ours.
+        status = landed or CacheStatus()
         match moves.standing(sighting, now, ask.settings, target=ask.request.target):
             case moves.Redirect(location, recheck) if landed or not recheck:
                 return self._own.moved(ask, location, replace(status, detail=Detail.MOVED))

@@ -279,8 +279,9 @@ class Updates:
                 return Landed(resource, response, False, fwd_status, verdict, detail, words, outcome.error)
             case Pass(words, fault, new_shape):
                 resource = replace(before, new_shape=new_shape)
-                if outcome.status in (401, 451):
-                    # Who may read has changed: no copy answers any more until the origin gives one again.
+                if outcome.status in (401, 410, 451):
+                    # Who may read has changed, or there is nothing to be read: no copy answers any more until the
+                    # origin gives one again.
                     invalid = tuple(replace(each, invalid=True) for each in resource.variants)
                     resource = replace(resource, variants=invalid)
                 if fault is not None and (not_before is not None or before.channel is not None):

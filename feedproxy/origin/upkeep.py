@@ -1,6 +1,5 @@
 """What is done to the cache by others than readers: the operator, a ping, a request that streamed past it."""
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,6 +10,8 @@ from feedproxy.cache.freshness import Freshness
 from feedproxy.cache.status import Detail
 from feedproxy.clock import Clock, Instant
 from feedproxy.http.message import Request, Response
+from feedproxy.http.pattern import anywhere
+from feedproxy.http.reverse import forms, upstream_form
 from feedproxy.origin import planner
 from feedproxy.origin.assess import assess
 from feedproxy.origin.dispatch import Dispatch
@@ -45,8 +46,20 @@ class Upkeep:
         self._clock = clock
         self._dispatch = dispatch
 
+    def meant(self, address: str) -> str:
+        """The target that an operator means by a normalised address, be it the public one."""
+        return upstream_form(address, self._settings_for(address))
+
+    def matching(self, pattern: str) -> Callable[[str], bool]:
+        """Whether a target matches an operator's glob, in its public form or its own."""
+        glob = anywhere(pattern)
+        # Where we stand is the same for all targets, whatever rules there are for each.
+        settings = self._settings_for("")
+        return lambda target: any(glob.fullmatch(form) is not None for form in forms(target, settings))
+
     async def refresh(self, target: str) -> Refreshed:
         """Ask the origin of this target now, or as soon as its floor allows (then the outcome is `later`)."""
+        target = self.meant(target)
         resource = self.store.get(target)
         match self._dispatch.permission(resource, target, self._settings_for(target)):
             case planner.Wait(until, _, words):
@@ -64,13 +77,13 @@ class Upkeep:
     async def purge(self, target: str = "", *, pattern: str = "") -> list[str]:
         """Forget this target, or all that match the glob: those that were held. What is under way is not stored."""
         if target:
+            target = self.meant(target)
             targets = [target] if self.store.get(target) is not None else []
-            self._dispatch.outdate(partial(eq, target))
+            self._dispatch.forget(partial(eq, target))
         else:
-            # In addresses `?` and `[` are ordinary characters: only `*` stands for anything.
-            glob = re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL)
-            targets = [each for each in self.store.targets() if glob.fullmatch(each)]
-            self._dispatch.outdate(lambda each: glob.fullmatch(each) is not None)
+            matches = self.matching(pattern)
+            targets = [each for each in self.store.targets() if matches(each)]
+            self._dispatch.forget(matches)
         for each in targets:
             await self.store.delete(each)
         await self.store.flush()
@@ -78,6 +91,7 @@ class Upkeep:
 
     async def undo(self, target: str) -> bool:
         """Forget a remembered move or end of this target, and the pause it brought; whether there was one."""
+        target = self.meant(target)
         resource = self.store.get(target)
         if resource is None or resource.sighting is None:
             return False

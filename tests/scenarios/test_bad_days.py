@@ -2,8 +2,9 @@
 
 import pytest
 
-from feedproxy.errors import BrokenMessage, FetchTimeout, Unreachable
+from feedproxy.errors import BrokenMessage, FetchTimeout, Forbidden, Unreachable
 from feedproxy.http.message import Fields, Response
+from tests.stages.admin import NOW, a_resource
 from tests.stages.origin import a_feed
 
 
@@ -150,3 +151,21 @@ async def test_a_cold_failure_is_an_error_document_of_ours(stage, error):
     assert "text/html" in (seen.fields.get("content-type") or "")
     assert b"Traceback" not in seen.body
     assert b"mitmproxy" not in seen.body
+
+
+async def test_of_an_address_that_may_not_be_reached_nobody_says_that_it_was_asked(stage):
+    proxy, origin, _ = await stage(allow_private=False)
+    origin.break_down(Forbidden("not here"))  # on the whole proxy the address itself is reason enough
+
+    assert (await proxy.get("/feed.rss")).expect(403).cache == "feedproxy; detail=forbidden-address"
+
+
+async def test_a_copy_that_stands_in_for_an_address_that_may_not_be_reached_is_a_hit(stage):
+    proxy, origin, clock = await stage(allow_private=False)
+    origin.break_down(Forbidden("not here"))
+    two_hours_ago = (NOW - clock.now()) / 60 + 120
+    await proxy.service.store.put(a_resource(origin.url("/feed.rss"), minutes_ago=two_hours_ago, max_age=3600))
+
+    seen = (await proxy.get("/feed.rss")).expect(200, cache="hit; detail=forbidden-address")
+
+    assert "fwd" not in seen.cache

@@ -17,8 +17,9 @@ async def test_a_permanent_move_is_followed_and_told_after_it_was_seen_twice(sta
     await proxy.get("/old.rss")
     clock.advance(minutes=61)
 
-    told = (await proxy.get("/old.rss")).expect(301, cache="detail=moved")
+    told = (await proxy.get("/old.rss")).expect(301)
     assert told.location.endswith(origin.url("/new.rss"))
+    assert told.cache == "feedproxy; detail=moved"  # neither did the store answer nor was anybody asked (RFC 9211, 2)
 
 
 async def test_a_captive_portal_moves_nobody(stage):
@@ -103,6 +104,22 @@ async def test_after_a_410_the_next_reader_is_told_the_same_while_the_origin_is_
         clock.advance(10)
         (await proxy.get("/feed.rss")).expect(410, cache="detail=gone")
     assert origin.requests == asked
+
+
+async def test_after_a_410_that_is_not_yet_believed_a_fresh_copy_answers_nobody(stage):
+    proxy, origin, clock = await stage(feed_min_interval=0, site_interval=0)
+    origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=86400")
+    await proxy.get("/feed.rss")
+    origin.publish("/feed.rss", b"", status=410, validators=False)
+    clock.advance(minutes=10)
+    (await proxy.get("/feed.rss", cache_control="no-cache")).expect(410)
+
+    (await proxy.get("/feed.rss")).expect(410)
+
+    origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=86400")
+    clock.advance(hours=1)
+    (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale")
+    (await proxy.get("/feed.rss")).expect(200, cache="hit")
 
 
 async def test_410_passes_at_once_and_is_remembered_when_seen_again(stage):

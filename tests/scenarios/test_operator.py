@@ -140,6 +140,18 @@ async def test_a_pattern_purges_what_it_matches_and_nothing_else(stage):
     (await proxy.get("/a/2.rss?x=1")).expect(200, cache="fwd=uri-miss")
 
 
+@pytest.mark.parametrize("pattern", ["/feed.rss?x=[1]", "/f*?x=[*", "*[1]"])
+async def test_in_a_pattern_nothing_but_the_asterisk_is_special(stage, pattern):
+    proxy, origin, _ = await stage(site_interval=0)
+    for path in ("/feed.rss?x=[1]", "/feed.rss/x=1"):
+        origin.publish(path, a_feed(), cache_control="max-age=600")
+        await proxy.service.refresh(origin.url(path))
+
+    purged = await proxy.service.purge(pattern=origin.base + pattern if pattern.startswith("/") else pattern)
+
+    assert purged == [origin.url("/feed.rss?x=[1]")]
+
+
 async def test_a_purge_of_what_is_not_held_forgets_nothing(stage):
     proxy, origin, _ = await stage()
 
@@ -258,8 +270,9 @@ async def test_a_rule_moves_a_feed(stage):
     proxy, origin, _ = await a_copy(stage)
     proxy.rule("/feed.rss", moved_to="https://new.example/feed.rss")
 
-    told = (await proxy.get("/feed.rss")).expect(301, cache="detail=moved")
+    told = (await proxy.get("/feed.rss")).expect(301)
 
+    assert told.cache == "feedproxy; detail=moved"
     assert told.location.endswith("https://new.example/feed.rss")
     assert origin.requests == 1
 
@@ -287,7 +300,7 @@ async def test_a_rule_ends_a_feed(stage):
     proxy, origin, _ = await a_copy(stage)
     proxy.rule("/feed.rss", gone=True)
 
-    (await proxy.get("/feed.rss")).expect(410, cache="detail=gone")
+    assert (await proxy.get("/feed.rss")).expect(410).cache == "feedproxy; detail=gone"
     assert origin.requests == 1
 
 

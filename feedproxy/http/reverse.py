@@ -1,0 +1,47 @@
+"""Reverse mode's two addresses of one feed: the upstream's, and the public one.
+
+The upstream's is what is fetched, and the name under which everything is stored. The public one is all that readers
+know, and what an operator has in mind. They differ by their beginning alone: `upstream` in the one, `public_url` in
+the other. What is not below `upstream` cannot be asked for through us, and has no public form.
+"""
+
+from feedproxy.http import uri
+from feedproxy.settings import Settings
+
+
+def is_upstream(target: str, settings: Settings) -> bool:
+    """Whether a normalised target is at the configured upstream's origin: the operator's own word."""
+    return bool(settings.upstream) and uri.origin_of(target) == uri.origin_of(uri.normalise(settings.upstream))
+
+
+def rebased(target: str, old: str, new: str) -> str | None:
+    """A normalised target below `old`, at the same place below `new`; None for what is not below it.
+
+    Raises BadTarget where `old` is no address.
+    """
+    behind = uri.normalise(old).rstrip("/")
+    return new.rstrip("/") + target.removeprefix(behind) if target.startswith(behind + "/") else None
+
+
+def public_form(target: str, settings: Settings) -> str:
+    """The normalised address under which readers know this target: itself, unless `public_url` says another."""
+    if settings.upstream and settings.public_url and (found := rebased(target, settings.upstream, settings.public_url)):
+        return uri.normalise(found)
+    return target
+
+
+def upstream_form(address: str, settings: Settings) -> str:
+    """The target that a normalised address means: the upstream's for a public one, else itself.
+
+    What is below both, as it happens where the one is a folder of the other, is taken for the upstream's.
+    """
+    if not settings.upstream or not settings.public_url or rebased(address, settings.upstream, "") is not None:
+        return address
+    found = rebased(address, settings.public_url, settings.upstream)
+    return uri.normalise(found) if found is not None else address
+
+
+def forms(target: str, settings: Settings) -> tuple[str, ...]:
+    """All addresses that mean this target: its own, and the public one where that is another."""
+    public = public_form(target, settings)
+    return (target,) if public == target else (target, public)

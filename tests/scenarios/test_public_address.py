@@ -1,0 +1,196 @@
+"""In reverse mode a feed has two addresses: readers know the public one only, and an operator may say either."""
+
+import asyncio
+
+import pytest
+
+from feedproxy.errors import Unreachable
+from feedproxy.http.message import Fields, Response
+from tests.stages.origin import a_feed
+from tests.stages.play import UPSTREAM
+
+PUBLIC = "https://feeds.example"
+FORMS = ["upstream", "public"]
+HTML = {"accept": "text/html"}
+
+
+async def a_publisher(stage, **settings):
+    """A proxy in front of an origin whose feed it holds."""
+    proxy, origin, clock = await stage(upstream=UPSTREAM, public_url=PUBLIC + "/", **settings)
+    origin.publish("/feed.rss", a_feed("old"), cache_control="max-age=600")
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=5)
+    return proxy, origin, clock
+
+
+def address(form, origin, path):
+    return origin.url(path) if form == "upstream" else PUBLIC + path
+
+
+# -- rules
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_rule_names_a_feed_by_either_address(stage, form):
+    proxy, origin, _ = await a_publisher(stage)
+    proxy.rule(address(form, origin, "/feed.rss"), gone=True)
+
+    (await proxy.get("/feed.rss")).expect(410)
+    (await proxy.get("/other.rss")).expect(404)
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_rule_names_the_new_address_by_either(stage, form):
+    proxy, origin, _ = await a_publisher(stage)
+    proxy.rule(PUBLIC + "/old.rss", moved_to=address(form, origin, "/feed.rss"))
+
+    assert (await proxy.get("/old.rss")).expect(301).location == PUBLIC + "/feed.rss"
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_rule_for_the_whole_site_does_not_move_the_new_address_to_itself(stage, form):
+    proxy, origin, _ = await a_publisher(stage)
+    proxy.rule(PUBLIC + "/*", moved_to=address(form, origin, "/feed.rss"))
+
+    (await proxy.get("/feed.rss")).expect(200)
+    (await proxy.get("/old.rss")).expect(301)
+
+
+# -- deeds
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_refresh_names_a_feed_by_either_address(stage, form):
+    proxy, origin, _ = await a_publisher(stage)
+    origin.publish("/feed.rss", a_feed("new"), cache_control="max-age=600")
+
+    done = await proxy.service.refresh(address(form, origin, "/feed.rss"))
+
+    assert (done.target, done.outcome) == (origin.url("/feed.rss"), "updated")
+    assert b"new" in (await proxy.get("/feed.rss")).expect(200, cache="hit").body
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_purge_names_a_feed_by_either_address(stage, form):
+    proxy, origin, _ = await a_publisher(stage)
+
+    assert await proxy.service.purge(address(form, origin, "/feed.rss")) == [origin.url("/feed.rss")]
+    (await proxy.get("/feed.rss")).expect(200, cache="fwd=uri-miss")
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_pattern_purges_by_either_address(stage, form):
+    proxy, origin, _ = await a_publisher(stage)
+
+    assert await proxy.service.purge(pattern=address(form, origin, "/f*")) == [origin.url("/feed.rss")]
+    assert await proxy.service.purge(pattern=address(form, origin, "/f*")) == []
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_an_end_is_undone_by_either_address(stage, form):
+    proxy, origin, _ = await a_publisher(stage)
+    origin.publish("/ended.rss", b"<redirect><newLocation/></redirect>", content_type="application/xml")
+    (await proxy.get("/ended.rss")).expect(410)
+
+    assert await proxy.service.undo(address(form, origin, "/ended.rss"))
+
+
+# -- what readers see
+
+
+@pytest.mark.parametrize("how", [{}, HTML], ids=["problem", "page"])
+async def test_no_answer_of_ours_shows_readers_what_is_behind_us(stage, how):
+    proxy, origin, clock = await a_publisher(stage)
+    proxy.rule("/old.rss", moved_to=origin.url("/feed.rss"))
+    proxy.rule("/ended.rss", gone=True)
+    origin.publish("/elsewhere.rss", b"", status=301, location=origin.url("/elsewhere.rss?again"))
+    hidden = origin.base.removeprefix("http://").encode()
+
+    told = [
+        (await proxy.get("/old.rss", **how)).expect(301),
+        (await proxy.get("/ended.rss", **how)).expect(410),
+        (await proxy.get("/none.rss", cache_control="only-if-cached", **how)).expect(504),
+    ]
+    origin.break_down(Unreachable(f"{origin.base} cannot be reached"))
+    told.append((await proxy.get("/unheard.rss", **how)).expect(502))
+    clock.advance(minutes=1)
+    told.append(await proxy.get("/unheard.rss", **how))
+
+    for seen in told:
+        assert hidden not in seen.body
+        assert b"127.0.0.1" not in seen.body
+    assert f"has moved to {PUBLIC}/feed.rss".encode() in told[0].body
+    assert f"{PUBLIC}/old.rss".encode() in told[0].body
+    assert f"{PUBLIC}/ended.rss".encode() in told[1].body
+
+
+async def test_a_301_says_that_the_feed_has_moved(stage):
+    proxy, origin, _ = await stage()
+    proxy.rule("/old.rss", moved_to=origin.url("/feed.rss"))
+
+    assert b"This feed has moved" in (await proxy.get("/old.rss", **HTML)).expect(301).body
+
+
+async def test_in_the_gateway_our_answers_name_the_target(stage):
+    proxy, origin, _ = await stage()
+    proxy.rule("/ended.rss", gone=True)
+
+    assert origin.url("/ended.rss").encode() in (await proxy.get("/ended.rss")).expect(410).body
+
+
+async def test_without_a_public_url_readers_see_the_address_they_asked(stage):
+    proxy, _, _ = await stage(upstream=UPSTREAM)
+    proxy.rule("/ended.rss", gone=True)
+
+    assert f"{proxy.stage.name}/ended.rss".encode() in (await proxy.get("/ended.rss")).expect(410).body
+
+
+async def test_a_form_that_cannot_be_passed_on_does_not_show_the_upstream(door):
+    proxy, origin, _ = await door(upstream=UPSTREAM, public_url=PUBLIC)
+    origin.methods["POST"] = lambda _: Response(200, Fields(), b"done")
+    origin.break_down(Unreachable("no route"))
+
+    told = await proxy.send("POST", "/form")
+
+    assert told.status >= 500
+    assert origin.base.encode() not in told.body
+
+
+async def test_folders_on_either_side_are_a_part_of_the_address(stage):
+    proxy, _, _ = await stage(upstream="http://127.0.0.1:1/blog", public_url=PUBLIC + "/news/")
+    assert proxy.service.meant(PUBLIC + "/news/feed.rss") == "http://127.0.0.1:1/blog/feed.rss"
+    assert proxy.service.meant(PUBLIC + "/feed.rss") == PUBLIC + "/feed.rss"
+
+
+# -- what was promised, and what is left of it
+
+
+@pytest.mark.parametrize("by", ["target", "pattern"])
+async def test_a_refresh_for_later_is_dropped_with_what_is_purged(stage, by):
+    proxy, origin, clock = await a_publisher(stage, feed_min_interval=600)
+    assert (await proxy.service.refresh(origin.url("/feed.rss"))).outcome == "later"
+
+    await asyncio.sleep(0)
+    if by == "target":
+        await proxy.service.purge(PUBLIC + "/feed.rss")
+    else:
+        await proxy.service.purge(pattern=PUBLIC + "/*")
+    clock.advance(hours=1)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    await proxy.settled()
+
+    assert origin.requests == 1
+    assert proxy.service.store.get(origin.url("/feed.rss")) is None
+
+
+async def test_a_refresh_for_later_outlives_what_makes_a_copy_invalid(door):
+    proxy, origin, clock = await a_publisher(door, feed_min_interval=600)
+    origin.methods["POST"] = lambda _: Response(204, Fields())
+    assert (await proxy.service.refresh(origin.url("/feed.rss"))).outcome == "later"
+
+    (await proxy.send("POST", "/feed.rss")).expect(204)
+    await asyncio.sleep(0)
+    clock.advance(minutes=6)
+
+    await asyncio.wait_for(origin.asked(3), 5)
