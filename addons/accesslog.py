@@ -8,6 +8,7 @@ from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
 from feedproxy.front.desk import desk
+from feedproxy.http.reverse import public_form
 from feedproxy.report.log import Line
 from feedproxy.runtime import runtime
 
@@ -41,17 +42,20 @@ class AccessLog:
         if here.settings.log_format == "off":
             return
         agent = flow.request.headers.get("user-agent", "")
+        upstream = case.arrival.request.target if case.arrival is not None else ""
+        target = public_form(upstream, here.settings) if upstream else flow.request.path
         line = Line(
             at=here.clock.now(),
             reader=here.service.audience.pseudonym_of(case.visit, agent),
             entrance=case.visit.entrance,
             method=flow.request.method,
-            target=case.arrival.request.target if case.arrival is not None else flow.request.path,
+            target=target,
             status=code,
             size=size,
             cache=case.status.text(),
             seconds=seconds,
             agent=agent,
+            upstream=upstream if upstream != target else "",
             words=case.words or (flow.error.msg if flow.error is not None else ""),
         )
         logger.info("%s", line.as_json() if here.settings.log_format == "json" else line.as_text())

@@ -43,6 +43,7 @@ class Watched(Protocol):
 
     @property
     def settings(self) -> Settings: ...
+
     clock: Clock
     metrics: Metrics
     draining: bool
@@ -285,7 +286,7 @@ def select(rows: Sequence[View], query: str, state: str) -> list[View]:
         row
         for row in rows
         if (not state or row["state"] == state)
-        and (not wanted or wanted in row["title"].casefold() or wanted in row["target"].casefold())
+        and (not wanted or any(wanted in (row[name] or "").casefold() for name in ("title", "target", "upstream")))
     ]
 
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from feedproxy.cache.freshness import Freshness, span
 from feedproxy.cache.status import Detail
 from feedproxy.clock import Instant
+from feedproxy.http.reverse import public_form
 from feedproxy.origin import moves, planner
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
@@ -56,7 +57,7 @@ def condition(resource: Resource, freshness: Freshness | None, settings: Setting
     sighting = resource.sighting
     if standing is not None:
         if isinstance(standing, moves.Redirect):
-            words = f"readers are sent to {standing.location}"
+            words = f"readers are sent to {public_form(standing.location, settings)}"
             state = State.MOVED
         else:
             words = "readers are told that it has ended"

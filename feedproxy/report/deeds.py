@@ -1,12 +1,11 @@
 """What the operator can do: ask an origin now, forget copies, undo a remembered move or end.
 
 Each answers when it is done: with JSON, or, to a form of our own pages, by leading back to the page that tells
-the outcome. A target comes as `url`, as `id` (so that no page has to name an address with a secret in it), or,
-where several are meant, as `pattern`.
+the outcome. A target comes as `url` (the public one or the upstream's), as `id` (so that no page has to name an
+address with a secret in it), or, where several are meant, as `pattern`.
 """
 
 import asyncio
-import fnmatch
 import secrets
 
 from aiohttp import web
@@ -18,7 +17,7 @@ from feedproxy.origin.upstream import feed_id
 from feedproxy.report.answers import Answers, Notice, Watched, as_json, wants_json
 from feedproxy.report.pages import iso
 from feedproxy.report.roll import Clerk, unhurried
-from feedproxy.report.views import View, masked, public
+from feedproxy.report.views import View, masked, named
 
 TOLD_MAX = 1000
 """Targets named in an answer; the rest is counted."""
@@ -56,11 +55,12 @@ class Deeds:
         service = self._answers.service()
         target, pattern = await self._asked(request)
         if target:
-            done = _refreshed(await service.refresh(target))
+            done = self._refreshed(await service.refresh(target))
             self._clerk.forget([target])
             words = f"{done['sentence']} ({done['words']})" if done["words"] else done["sentence"]
             return self._outcome(request, target, done, Notice(done["ok"], words))
-        targets = [each async for each in unhurried(service.store.targets()) if fnmatch.fnmatchcase(each, pattern)]
+        matches = service.matching(pattern)
+        targets = [each async for each in unhurried(service.store.targets()) if matches(each)]
         told = await self._refresh_all(service, targets)
         self._clerk.forget(targets)
         good = sum(1 for each in told if each["ok"])
@@ -73,7 +73,8 @@ class Deeds:
         target, pattern = await self._asked(request)
         gone = await service.purge(target, pattern=pattern)
         self._clerk.forget(gone)
-        view = {"ok": True, "purged": len(gone), "targets": [public(each) for each in gone[:TOLD_MAX]]}
+        names = [self._named(each)["target"] for each in gone[:TOLD_MAX]]
+        view = {"ok": True, "purged": len(gone), "targets": names}
         words = {0: "Nothing of that was held.", 1: "Forgotten: the next reader gets a new copy."}
         notice = Notice(bool(gone), words.get(len(gone), f"{len(gone)} copies forgotten."))
         return self._outcome(request, target, view, notice)
@@ -85,7 +86,7 @@ class Deeds:
             raise WrongRequest("A move is undone for one feed at a time: url, not pattern.")
         undone = await self._answers.service().undo(target)
         self._clerk.forget([target])
-        view = {"ok": undone, "target": public(target), "undone": undone}
+        view = {"ok": undone, **self._named(target), "undone": undone}
         words = "The remembered move or end is forgotten." if undone else "No move or end was remembered."
         return self._outcome(request, target, view, Notice(undone, words))
 
@@ -94,7 +95,7 @@ class Deeds:
 
         async def one(target: str) -> View:
             async with gate:
-                return _refreshed(await service.refresh(target))
+                return self._refreshed(await service.refresh(target))
 
         return await asyncio.gather(*(one(target) for target in targets))
 
@@ -105,7 +106,7 @@ class Deeds:
         if sum(map(bool, (url, identifier, pattern))) != 1:
             raise WrongRequest("One of url, pattern and id is needed.")
         if url:
-            return uri.normalise(url), ""
+            return self._answers.service().meant(uri.normalise(url)), ""
         if identifier:
             return await self._answers.target(identifier), ""
         return "", pattern
@@ -119,14 +120,16 @@ class Deeds:
         back = f"/feeds/{feed_id(target)}" if held else "/"
         return web.Response(status=303, headers={"Location": f"{back}?done={token}"})
 
+    def _refreshed(self, done: Refreshed) -> View:
+        return {
+            "ok": done.outcome != "failed",
+            **self._named(done.target),
+            "outcome": done.outcome,
+            "sentence": SENTENCES.get(done.outcome, ""),
+            "words": masked(done.words),
+            "status": done.status,
+            "at": iso(done.at) if done.at is not None else None,
+        }
 
-def _refreshed(done: Refreshed) -> View:
-    return {
-        "ok": done.outcome != "failed",
-        "target": public(done.target),
-        "outcome": done.outcome,
-        "sentence": SENTENCES.get(done.outcome, ""),
-        "words": masked(done.words),
-        "status": done.status,
-        "at": iso(done.at) if done.at is not None else None,
-    }
+    def _named(self, target: str) -> View:
+        return named(target, self._runtime.settings)

@@ -28,7 +28,7 @@ USERINFO = re.compile(r"(?i)(https?(?::|%3a)(?:/|%2f){1,2})[^/?#&\s]*(?:@|%40)")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One request, as it is logged. `reader` is a pseudonym."""
+    """One request, as it is logged. `reader` is a pseudonym; `upstream` the target where readers know another."""
 
     at: Instant
     reader: str
@@ -41,6 +41,7 @@ class Line:
     seconds: Seconds
     agent: str
     words: str = ""
+    upstream: str = ""
 
     def as_text(self) -> str:
         """For people and for grep."""
@@ -58,6 +59,7 @@ class Line:
                 "entrance": self.entrance,
                 "method": self.method,
                 "target": without_secrets(self.target),
+                **({"upstream": without_secrets(self.upstream)} if self.upstream else {}),
                 "status": self.status,
                 "bytes": self.size,
                 "cache_status": self.cache,

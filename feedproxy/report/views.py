@@ -15,6 +15,7 @@ from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.feed.channel import Channel, Kind, Schedule
 from feedproxy.http.date import format_http_date
+from feedproxy.http.reverse import public_form
 from feedproxy.http.validator import own_tag
 from feedproxy.origin.upstream import feed_id
 from feedproxy.readers.count import CountView
@@ -62,11 +63,11 @@ def is_feed(resource: Resource) -> bool:
 def row(seen: Look, subscribers: int) -> View:
     """One line of the table of feeds."""
     resource, channel = seen.resource, seen.resource.channel
-    target = public(resource.target)
+    names = named(resource.target, seen.settings)
     return {
         "id": feed_id(resource.target),
-        "target": target,
-        "title": plain_text(channel.title) if channel and channel.title.strip() else _bare(target),
+        **names,
+        "title": plain_text(channel.title) if channel and channel.title.strip() else _bare(names["target"]),
         "format": format_name(channel),
         "state": str(seen.condition.state),
         "reason": masked(seen.condition.words),
@@ -88,9 +89,9 @@ def detail(seen: Look, counts: CountView) -> View:
         "kind": str(channel.kind) if channel else None,
         "version": channel.version if channel else None,
         "well_formed": channel.well_formed if channel else None,
-        "link": public(channel.link) if channel and channel.link.startswith(("http://", "https://")) else None,
+        "link": shown(channel.link) if channel and channel.link.startswith(("http://", "https://")) else None,
         "items": channel.items if channel else None,
-        "hubs": [public(hub) for hub in channel.hubs] if channel else [],
+        "hubs": [shown(hub) for hub in channel.hubs] if channel else [],
         "status": newest.status if newest else None,
         "age": round(freshness.age) if freshness else None,
         "lifetime": round(freshness.lifetime) if freshness else None,
@@ -107,14 +108,20 @@ def detail(seen: Look, counts: CountView) -> View:
         "changes": [iso(each) for each in resource.changes],
         "subscribers": _subscribers(counts),
         "failures": _failures(resource.failures),
-        "sighting": _sighting(resource.sighting),
+        "sighting": _sighting(resource.sighting, seen.settings),
         "schedule": _schedule(channel.schedule) if channel else None,
         "private": seen.settings.private,
         "warnings": warnings(seen),
     }
 
 
-def public(target: str) -> str:
+def named(target: str, settings: Settings) -> View:
+    """A target by the address that readers know; `upstream` is the one we ask, where it is another."""
+    known = public_form(target, settings)
+    return {"target": shown(known), "upstream": shown(target) if known != target else None}
+
+
+def shown(target: str) -> str:
     """An address that may be shown."""
     try:
         return without_secrets(target)
@@ -124,7 +131,7 @@ def public(target: str) -> str:
 
 def masked(words: str) -> str:
     """A sentence, the addresses in it without their secrets."""
-    return _URL.sub(lambda found: public(found[0]), plain_text(words, 1000))
+    return _URL.sub(lambda found: shown(found[0]), plain_text(words, 1000))
 
 
 def format_name(channel: Channel | None) -> str:
@@ -221,12 +228,12 @@ def _failures(failures: Failures) -> View | None:
     }
 
 
-def _sighting(sighting: Sighting | None) -> View | None:
+def _sighting(sighting: Sighting | None, settings: Settings) -> View | None:
     if sighting is None:
         return None
     return {
         "ending": str(sighting.ending),
-        "location": public(sighting.location) if sighting.location else None,
+        "location": shown(public_form(sighting.location, settings)) if sighting.location else None,
         "first": iso(sighting.first),
         "last": iso(sighting.last),
         "count": sighting.count,

@@ -313,3 +313,69 @@ async def test_metrics_tell_the_present_without_naming_anything(proxy: Proxy) ->
     assert "feedproxy_updates_under_way 0.0" in text
     assert "process_resident_memory_bytes" in text
     assert "://" not in text
+
+
+UPSTREAM, PUBLIC = "http://127.0.0.1:8000", "https://feeds.example"
+
+
+@pytest.fixture
+async def publisher(make_proxy: Callable[..., Any]) -> Proxy:
+    """A proxy in front of an origin, with a feed of its own."""
+    proxy: Proxy = await make_proxy(upstream=UPSTREAM, public_url=PUBLIC + "/")
+    await proxy.keep(a_resource(UPSTREAM + "/feed.xml"))
+    return proxy
+
+
+@pytest.mark.parametrize("base", [UPSTREAM, PUBLIC])
+async def test_in_reverse_a_feed_is_shown_and_found_by_both_its_addresses(publisher: Proxy, base: str) -> None:
+    (row,) = (await publisher.json(f"/feeds?q={base}/feed"))["feeds"]
+    _, page = await publisher.get(f"/feeds/{row['id']}")
+
+    assert (row["target"], row["upstream"]) == (f"{PUBLIC}/feed.xml", f"{UPSTREAM}/feed.xml")
+    assert f"{PUBLIC}/feed.xml" in page
+    assert f"{UPSTREAM}/feed.xml" in page
+
+
+@pytest.mark.parametrize("base", [UPSTREAM, PUBLIC])
+async def test_in_reverse_a_deed_names_a_feed_by_either_address(publisher: Proxy, base: str) -> None:
+    _, undone, _ = await publisher.post(f"/undo?url={base}/feed.xml")
+    _, purged, _ = await publisher.post(f"/purge?url={base}/feed.xml")
+
+    assert (undone["target"], undone["upstream"]) == (f"{PUBLIC}/feed.xml", f"{UPSTREAM}/feed.xml")
+    assert (purged["purged"], purged["targets"]) == (1, [f"{PUBLIC}/feed.xml"])
+
+
+async def test_after_a_deed_by_the_public_address_one_is_led_back_to_the_feed(publisher: Proxy) -> None:
+    _, _, location = await publisher.post("/undo", {"url": f"{PUBLIC}/feed.xml"}, Accept="text/html")
+
+    assert location.startswith(f"/feeds/{feed_id(UPSTREAM + '/feed.xml')}?")
+
+
+async def test_a_move_is_told_as_readers_are_told_it(publisher: Proxy) -> None:
+    moved = Sighting(Ending.MOVED, UPSTREAM + "/new.xml", NOW, NOW, 2, confirmed=True)
+    await publisher.keep(replace(a_resource(UPSTREAM + "/old.xml"), sighting=moved))
+
+    view = await publisher.json(f"/feeds/{feed_id(UPSTREAM + '/old.xml')}")
+
+    assert view["sighting"]["location"] == PUBLIC + "/new.xml"
+    assert view["reason"].startswith(f"readers are sent to {PUBLIC}/new.xml")
+
+
+@pytest.mark.parametrize("base", [UPSTREAM, PUBLIC])
+async def test_a_pattern_refreshes_by_either_address(publisher: Proxy, base: str) -> None:
+    _, told, _ = await publisher.post(f"/refresh?pattern={base}/*")
+
+    assert (told["matched"], told["refreshed"][0]["target"]) == (1, f"{PUBLIC}/feed.xml")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matched"),
+    [("https://example.com/feed.xml?x=[1]", 1), ("*[1]", 1), ("https://example.com/feed.xm?*", 0), ("*[2-9]", 0)],
+)
+async def test_refresh_and_purge_read_a_pattern_alike(proxy: Proxy, pattern: str, matched: int) -> None:
+    await proxy.keep(a_resource("https://example.com/feed.xml?x=[1]", minutes_ago=0))  # too soon to be asked again
+
+    _, refreshed, _ = await proxy.post("/refresh", {"pattern": pattern})
+    _, purged, _ = await proxy.post("/purge", {"pattern": pattern})
+
+    assert (refreshed["matched"], purged["purged"]) == (matched, matched)

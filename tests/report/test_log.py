@@ -1,8 +1,10 @@
 """What the line of a request shows, and what it must not."""
 
+import json
+
 import pytest
 
-from feedproxy.report.log import without_secrets
+from feedproxy.report.log import Line, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -21,3 +23,13 @@ def test_names_passwords_and_tokens_are_left_out_of_refused_requests_too(asked: 
 @pytest.mark.parametrize("asked", ["/https://example.com/@user.rss", "https://example.com/?q=a@example.org"])
 def test_an_at_sign_that_names_nobody_stays(asked: str) -> None:
     assert without_secrets(asked) == asked
+
+
+def test_where_readers_know_another_address_than_we_ask_both_are_told_to_programs() -> None:
+    line = Line(
+        0, "", "reverse", "GET", "https://feeds.example/a", 200, 0, "", 0, "", "", "http://127.0.0.1:8000/a?key=b"
+    )
+
+    assert json.loads(line.as_json())["target"] == "https://feeds.example/a"
+    assert json.loads(line.as_json())["upstream"] == "http://127.0.0.1:8000/a?key=…"
+    assert "https://feeds.example/a" in line.as_text()
