@@ -127,14 +127,14 @@ def test_every_page_can_be_reached_from_the_index() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=_named)
 def test_every_command_line_parses(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parse = argparse.ArgumentParser.parse_args
+    parse = cli.Parser.parse_args
     parsed: list[argparse.Namespace] = []
 
     def parse_only(self: argparse.ArgumentParser, *args: Any, **kwargs: Any) -> argparse.Namespace:
         parsed.append(parse(self, *args, **kwargs))
         return argparse.Namespace(**vars(parsed[-1]) | {"run": lambda _: 0})
 
-    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_only)
+    monkeypatch.setattr(cli.Parser, "parse_args", parse_only)
     for command in _commands(page.read_text(encoding="utf-8")):
         words = _words(command)
         if words == ["--version"]:
