@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from feedproxy.cache.status import CacheStatus, Detail, append
+from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.feed import relocation
@@ -28,6 +29,8 @@ class Answer:
     status: CacheStatus
     words: str = ""
     feed: bool = False
+    stored: StoredResponse | None = None
+    """What it was made of, where it was."""
     interim: tuple[Response, ...] = ()
     """1xx responses that came before, for the one reader whose request went upstream (RFC 9110, 15.2)."""
 

@@ -59,8 +59,8 @@ class Dispatch:
         self._clock = clock
         self._via = via
         self._agent = agent
-        self._workers = ThreadPoolExecutor(2, thread_name_prefix="feedproxy-prepare")
-        self._updates = Updates(fetcher, store, clock, observer, self._workers)
+        self.workers = ThreadPoolExecutor(2, thread_name_prefix="feedproxy-prepare")
+        self._updates = Updates(fetcher, store, clock, observer, self.workers)
         self._flights: Flights[object, Landed] = Flights()
         self._alone = itertools.count()
         self._sites = planner.SiteTimes()
@@ -149,7 +149,7 @@ class Dispatch:
         for task in list(self._scheduled.values()):
             task.cancel()
         await self._flights.land_all(timeout)
-        self._workers.shutdown(wait=True, cancel_futures=True)
+        self.workers.shutdown(wait=True, cancel_futures=True)
 
     async def _for_reader(self, ask: Ask, resource: Resource | None, variant: StoredResponse | None) -> Landed:
         target, settings = ask.request.target, ask.settings

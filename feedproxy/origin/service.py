@@ -22,6 +22,7 @@ from feedproxy.origin import guard, moves, planner
 from feedproxy.origin.answers import Answer, Ask, OwnAnswers, PassThrough
 from feedproxy.origin.assess import assess
 from feedproxy.origin.audience import Audience
+from feedproxy.origin.deltas import Deltas
 from feedproxy.origin.dispatch import Dispatch
 from feedproxy.origin.entrance import Entrance, Visit, dress
 from feedproxy.origin.landed import Landed, Observer
@@ -79,6 +80,7 @@ class Service(Upkeep):
             via=self.via,
             agent=self.audience.agent,
         )
+        self._deltas = Deltas(dispatch.workers)
         super().__init__(settings_for=settings_for, store=store, clock=clock, dispatch=dispatch)
 
     # -- readers
@@ -90,10 +92,19 @@ class Service(Upkeep):
         except FeedproxyError as error:
             answer = self._own.refusal(request, visit, error)
         if isinstance(answer, Answer):
+            answer = await self._shortened(answer, request)
             upstream = self._settings_for(request.target).upstream
             fields = dress(answer.response.fields, visit, target=request.target, upstream=upstream)
             answer = replace(answer, response=answer.response.with_fields(fields))
         return answer
+
+    async def _shortened(self, answer: Answer, request: Request) -> Answer:
+        """The answer, or instead of it what is new to a reader that asked for no more."""
+        if answer.stored is None or "a-im" not in request.fields:
+            return answer
+        resource, settings = self.store.get(request.target), self._settings_for(request.target)
+        response = await self._deltas.instead_of(answer.response, answer.stored, request, resource, settings)
+        return replace(answer, response=response)
 
     async def _answer(self, request: Request, visit: Visit) -> Answer | PassThrough:
         if passed_here_before(request.fields, self.pseudonym):
@@ -276,7 +287,7 @@ class Service(Upkeep):
             state_freshness=states,
             surrogate_key=feed_id(stored.target) if states else None,
         )
-        return Answer(response, status, words, feed=stored.content.feed)
+        return Answer(response, status, words, feed=stored.content.feed, stored=stored)
 
     def _ending(
         self, ask: Ask, resource: Resource | None, now: Instant, landed: CacheStatus | None = None
@@ -315,6 +326,7 @@ class Service(Upkeep):
 
     async def close(self, timeout: Seconds) -> None:
         """Let what is under way land, `timeout` seconds at most, and end."""
+        await self._deltas.close()
         await self._dispatch.close(timeout)
 
 

@@ -26,6 +26,7 @@ from feedproxy.origin.keeping import (
     sighted,
     unstored,
     with_variant,
+    with_version,
     without_variant,
     worth_keeping,
 )
@@ -109,7 +110,16 @@ class Updates:
         response = walked.last.response
         if response.status != 200:
             return _Came(walked, Prepared(_raw(response)))
-        work = functools.partial(prepare, response, errand.settings, self_href=errand.self_href, now=self._clock.now())
+        before = self._store.get(errand.request.target)
+        work = functools.partial(
+            prepare,
+            response,
+            errand.settings,
+            self_href=errand.self_href,
+            now=self._clock.now(),
+            held=errand.validate.content if errand.validate is not None else None,
+            known=before.channel if before is not None else None,
+        )
         return _Came(walked, await asyncio.get_running_loop().run_in_executor(self._workers, work))
 
     def _made_of(self, came: _Came | FeedproxyError, errand: Errand) -> Landed | None:
@@ -212,6 +222,9 @@ class Updates:
             broken=walked.broken if before.channel is not None else None,
         )
         landed = self._judged(errand, before, outcome, self._stored(errand, fetched, prepared))
+        if landed.stored and landed.response is not None:
+            resource = with_version(landed.resource, landed.response.content, prepared.entries)
+            landed = replace(landed, resource=resource)
         if landed.kept is None:
             sighting = sighted(before, walked, outcome, now, errand.settings)
             landed = replace(landed, resource=replace(landed.resource, sighting=sighting))

@@ -1,0 +1,158 @@
+"""What is made for many readers is made once, within bounds, and no fault of ours costs a reader the feed."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from feedproxy.cache.stored import StoredResponse
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.validator import own_tag
+from feedproxy.origin import deltas
+from feedproxy.origin.deltas import Deltas
+from feedproxy.origin.keeping import VERSIONS_BYTES, VERSIONS_MAX, with_version
+from feedproxy.origin.prepare import Prepared, prepare
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Resource, Version
+
+NOW = 1_800_000_000.0
+TARGET = "http://example.com/feed"
+TYPE = Fields([("Content-Type", "application/rss+xml")])
+
+
+def feed(first: int, last: int = 40) -> bytes:
+    items = "".join(f"<item><guid>{number}</guid></item>" for number in range(first, last))
+    return f"<rss version='2.0'><channel><title>t</title>{items}</channel></rss>".encode()
+
+
+def version(first: int) -> Prepared:
+    prepared = prepare(Response(200, TYPE, feed(first)), Settings(), self_href=TARGET, now=NOW)
+    assert prepared.entries is not None
+    return prepared
+
+
+class Counting(ThreadPoolExecutor):
+    """A pool that counts."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.jobs = 0
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.jobs += 1
+        return super().submit(fn, *args, **kwargs)
+
+
+class Desk:
+    """A feed that was fetched in versions beginning with these numbers, and who asks for it."""
+
+    def __init__(self, pool: ThreadPoolExecutor, *firsts: int) -> None:
+        self.deltas = Deltas(pool)
+        self.bodies = [version(first) for first in firsts]
+        self.resource = Resource(TARGET)
+        for each in self.bodies:
+            self.resource = with_version(self.resource, each.content, each.entries)
+        self.stored = StoredResponse(TARGET, 200, TYPE, self.bodies[-1].content, NOW, NOW)
+        self.resource = Resource(TARGET, (self.stored,), versions=self.resource.versions)
+
+    async def ask(self, number: int, coding: str = "identity") -> Response:
+        tag = own_tag(self.bodies[number].content.tag or "", "identity")
+        content = self.stored.content
+        fields = TYPE.with_field("ETag", own_tag(content.tag or "", coding).text)
+        if coding != "identity":
+            fields = fields.with_field("Content-Encoding", coding)
+        whole = Response(200, fields, content.bodies[coding])
+        request = Request("GET", TARGET, Fields([("A-IM", "feed"), ("If-None-Match", tag.text)]))
+        return await self.deltas.instead_of(whole, self.stored, request, self.resource, Settings())
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[Counting]:
+    pool = Counting()
+    yield pool
+    pool.shutdown()
+
+
+async def test_readers_with_the_same_base_cost_one(pool: Counting) -> None:
+    desk = Desk(pool, 2, 1, 0)
+
+    answers = await asyncio.gather(*(desk.ask(1) for _ in range(50)), *(desk.ask(0) for _ in range(50)))
+    answers += [await desk.ask(1), await desk.ask(0)]
+
+    assert {answer.status for answer in answers} == {226}
+    assert len({answer.body for answer in answers}) == 2
+    assert pool.jobs == 2
+
+
+async def test_each_coding_is_made_for_itself(pool: Counting) -> None:
+    desk = Desk(pool, 1, 0)
+
+    made = [await desk.ask(0, coding) for coding in ("identity", "gzip", "identity", "gzip")]
+
+    assert pool.jobs == 2
+    assert {answer.fields.get("content-encoding") for answer in made} == {None, "gzip"}
+
+
+async def test_that_there_is_none_is_remembered_too(pool: Counting) -> None:
+    desk = Desk(pool, 40, 0)
+
+    assert [(await desk.ask(0)).status for _ in range(3)] == [200, 200, 200]
+    assert pool.jobs == 1
+
+
+async def test_what_is_remembered_is_bounded(pool: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deltas, "REMEMBERED_MAX", 2)
+    desk = Desk(pool, 3, 2, 1, 0)
+
+    for number in (0, 1, 2, 2, 1, 0):
+        assert (await desk.ask(number)).status == 226
+
+    assert pool.jobs == 4
+
+
+async def test_the_bytes_remembered_are_bounded(pool: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deltas, "REMEMBERED_BYTES", 1)
+    desk = Desk(pool, 1, 0)
+
+    assert [(await desk.ask(0)).status for _ in range(2)] == [226, 226]
+    assert pool.jobs == 2
+
+
+async def test_a_fault_of_ours_gives_the_whole(pool: Counting) -> None:
+    desk = Desk(pool, 1, 0)
+    damaged = Version(desk.resource.versions[0].tag, None, b"no whole number of entries")
+    desk.resource = Resource(TARGET, desk.resource.variants, versions=(damaged,))
+
+    assert (await desk.ask(0)).status == 200
+
+
+async def test_a_reader_that_goes_away_takes_nothing_from_the_others(pool: Counting) -> None:
+    desk = Desk(pool, 1, 0)
+    leaving, staying = asyncio.ensure_future(desk.ask(0)), asyncio.ensure_future(desk.ask(0))
+    await asyncio.sleep(0)
+    leaving.cancel()
+
+    assert (await staying).status == 226
+    assert pool.jobs == 1
+
+
+def test_the_versions_kept_are_bounded_in_number_and_bytes() -> None:
+    content = version(0).content
+    resource = Resource(TARGET)
+    for number in range(3 * VERSIONS_MAX):
+        dated = type(content)(content.bodies, f"tag-{number}", last_modified=NOW + number, feed=True)
+        resource = with_version(resource, dated, bytes(16))
+    assert [each.tag for each in resource.versions] == [f"tag-{VERSIONS_MAX * 2 + at}" for at in range(VERSIONS_MAX)]
+
+    resource = with_version(resource, content, bytes(VERSIONS_BYTES - 16))
+    assert len(resource.versions) == 2
+    assert with_version(resource, content, bytes(VERSIONS_BYTES + 16)).versions == ()
+
+
+def test_a_version_is_kept_once_for_each_of_its_dates() -> None:
+    one = version(0)
+    resource = with_version(with_version(Resource(TARGET), one.content, one.entries), one.content, one.entries)
+
+    assert len(resource.versions) == 1
