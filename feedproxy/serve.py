@@ -13,6 +13,7 @@ import re
 import signal
 import ssl
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,8 +105,9 @@ def _check(here: Runtime) -> None:
         raise UsageError(f"ssl_verify_upstream_trusted_ca: {here.trusted_ca}: {error.strerror or error}") from error
 
 
-def _check_confdir(folder: Path) -> None:
+def _check_confdir(confdir: str) -> None:
     """mitmproxy makes its CA there, and goes on with a traceback where it cannot. Raises UsageError."""
+    folder = Path(confdir).expanduser()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -166,7 +168,10 @@ class _Life:
 async def serve(plan: Plan, announce: Callable[[str], None], clock: Clock | None = None) -> int:
     """Run until SIGTERM or SIGINT; the exit code. `announce` is told each address that listens. Raises UsageError."""
     made, here = make_master(plan, clock)
-    _check_confdir(Path(made.options.confdir).expanduser())
+    _check_confdir(made.options.confdir)
+    if here.settings.log_format == "json":
+        for handler in logging.getLogger().handlers:
+            handler.setFormatter(JsonLines())
     life = _Life(made, here, announce)
     made.addons.add(life)
     loop = asyncio.get_running_loop()
@@ -192,6 +197,17 @@ def _in_short(error: BaseException) -> str:
     """The system's words; mitmproxy's own are three lines long, and advise options that are none of ours."""
     number = getattr(error, "errno", None) or 0
     return os.strerror(number) if number > 0 else str(error).rpartition(" with ")[2]
+
+
+class JsonLines(logging.Formatter):
+    """Every line an object: those of requests are (report/log.py), all others become one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        said = super().format(record)
+        if record.name == "feedproxy.access":
+            return said
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
+        return json.dumps({"time": at, "level": record.levelname.lower(), "message": said}, ensure_ascii=False)
 
 
 def log_to(stream: Any = None) -> None:

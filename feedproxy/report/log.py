@@ -5,11 +5,11 @@ Secrets never get here: userinfo is left out, and what looks like a token in a q
 
 import json
 import re
+import time
 from dataclasses import dataclass
 from urllib.parse import urlsplit, urlunsplit
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.http.date import format_http_date
 
 SECRET = re.compile(
     r"(?i)((?:^|[&;])(?:[^=&;]*(?:token|secret|password|passwd|pwd|auth|signature|sig|session|api_?key|access_?key|key)"
@@ -54,7 +54,7 @@ class Line:
         """For programs: one object a line."""
         return json.dumps(
             {
-                "time": format_http_date(self.at),
+                "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.at)),
                 "reader": self.reader,
                 "entrance": self.entrance,
                 "method": self.method,

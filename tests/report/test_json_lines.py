@@ -1,0 +1,22 @@
+"""With `log_format: json` every line of the log is an object."""
+
+import io
+import json
+import logging
+
+from feedproxy.report.log import Line
+from feedproxy.serve import JsonLines
+
+
+def test_lines_of_requests_and_all_others_are_objects() -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines())
+    line = Line(0.0, "r", "gateway", "GET", "http://example.com/", 200, 2, "feedproxy; hit", 0.1, 'a "b"')
+
+    for name, said in (("feedproxy.access", line.as_json()), ("feedproxy", 'it said "no"\nand left')):
+        handler.emit(logging.LogRecord(name, logging.WARNING, "", 0, said, (), None))
+
+    first, second = (json.loads(each) for each in stream.getvalue().splitlines())
+    assert (first["time"], first["user_agent"]) == ("1970-01-01T00:00:00Z", 'a "b"')
+    assert (second["level"], second["message"]) == ("warning", 'it said "no"\nand left')
