@@ -286,7 +286,7 @@ def select(rows: Sequence[View], query: str, state: str) -> list[View]:
         row
         for row in rows
         if (not state or row["state"] == state)
-        and (not wanted or any(wanted in (row[name] or "").casefold() for name in ("title", "target", "upstream")))
+        and (not wanted or any(wanted in row.get(name, "").casefold() for name in ("title", "target", "upstream")))
     ]
 
 

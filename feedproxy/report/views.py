@@ -118,7 +118,7 @@ def detail(seen: Look, counts: CountView) -> View:
 def named(target: str, settings: Settings) -> View:
     """A target by the address that readers know; `upstream` is the one we ask, where it is another."""
     known = public_form(target, settings)
-    return {"target": shown(known), "upstream": shown(target) if known != target else None}
+    return {"target": shown(known)} | ({"upstream": shown(target)} if known != target else {})
 
 
 def shown(target: str) -> str:

@@ -194,3 +194,16 @@ async def test_a_refresh_for_later_outlives_what_makes_a_copy_invalid(door):
     clock.advance(minutes=6)
 
     await asyncio.wait_for(origin.asked(3), 5)
+
+
+# -- what the operator sees
+
+
+async def test_a_line_of_the_log_names_the_public_address(door, caplog):
+    caplog.set_level("INFO", "feedproxy.access")
+    proxy, origin, _ = await door(upstream=UPSTREAM, public_url=PUBLIC, log_format="text")
+    origin.publish("/feed.rss", a_feed())
+
+    await proxy.get("/feed.rss")
+
+    assert [line for line in caplog.messages if f"reverse GET {PUBLIC}/feed.rss 200" in line]
