@@ -26,7 +26,7 @@ from mitmproxy.addons import core, disable_h2c, next_layer, proxyserver, tlsconf
 from feedproxy.addons import default_addons
 from feedproxy.clock import Clock
 from feedproxy.config import Config, OptionSpec, load, parse_sets, spec_of
-from feedproxy.errors import FeedproxyError, UsageError
+from feedproxy.errors import BadTarget, FeedproxyError, UsageError
 from feedproxy.http import uri
 from feedproxy.rules import Rules
 from feedproxy.runtime import Runtime, runtime
@@ -97,8 +97,13 @@ def _check(here: Runtime) -> None:
             raise UsageError(f"{name} is {most} at most")
     if not re.fullmatch(r"/([^/?#]+/)+", here.settings.endpoint_prefix):
         raise UsageError(f"endpoint_prefix: {here.settings.endpoint_prefix!r} is no path such as /-/")
-    if (public := here.settings.public_url) and not re.match(r"(?i)https?://[^/?#@]+(/[^?#]*)?$", public):
-        raise UsageError(f"public_url: {public!r} is no address such as https://feeds.example/")
+    if public := here.settings.public_url:
+        try:
+            uri.normalise(public)
+        except BadTarget as error:
+            raise UsageError(f"public_url: {public!r} is no address such as https://feeds.example/: {error}") from error
+        if "?" in public or "#" in public:
+            raise UsageError(f"public_url: {public!r} has more than a path")
     try:
         ssl.create_default_context(cafile=here.trusted_ca)
     except OSError as error:

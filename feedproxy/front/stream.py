@@ -53,7 +53,9 @@ class FeedStream(HttpStream):
 
     def check_invalid(self, request: bool) -> layer.CommandGenerator[bool]:
         if request:
-            self.flow.metadata[ABSOLUTE_FORM] = bool(self.flow.request.data.authority)
+            # HTTP/2 has :authority in the place of Host; it says nothing of a proxy.
+            is_absolute = bool(self.flow.request.data.authority) and not self.flow.request.is_http2
+            self.flow.metadata[ABSOLUTE_FORM] = is_absolute
             if self._has_no_host() and self.context.client.sockname:
                 address, port, *_ = self.context.client.sockname
                 self.flow.request.headers["Host"] = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

@@ -76,7 +76,7 @@ def _answer(status: int, media_type: str, body: bytes, cache_control: str, base:
     lines = [
         ("Content-Type", media_type),
         ("Cache-Control", cache_control),
-        ("Content-Security-Policy", pages.policy(base)),
+        ("Content-Security-Policy", f"sandbox allow-forms; {pages.policy(base)}"),
         ("X-Content-Type-Options", "nosniff"),
         ("Referrer-Policy", "no-referrer"),
         ("Content-Length", str(len(body))),

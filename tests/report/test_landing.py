@@ -24,7 +24,7 @@ def test_the_page_runs_nothing_and_loads_nothing_from_elsewhere() -> None:
     answer = landing_page("/", BASE)
 
     policy = answer.fields.get("content-security-policy") or ""
-    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert policy.startswith("sandbox allow-forms; default-src 'none'; style-src 'sha256-")
     assert f"form-action 'self' {BASE};" in policy
     assert b"<script" not in answer.body
     assert b'src="http' not in answer.body
