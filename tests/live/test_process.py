@@ -264,7 +264,16 @@ def test_a_wrong_option_is_told_in_one_line_with_what_was_meant(
     assert words in refused(*arguments)
 
 
-@pytest.mark.parametrize("setting", ["gzip_level=77", "public_url=feeds.example", "endpoint_prefix=own"])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "gzip_level=77",
+        "public_url=feeds.example",
+        "public_url=https://feeds.example:99999/",
+        "public_url=https://feeds.example/?a",
+        "endpoint_prefix=own",
+    ],
+)
 def test_a_value_that_cannot_work_is_told_at_start(refused: Refused, setting: str) -> None:
     assert setting.partition("=")[0] in refused("--set", setting)
 
