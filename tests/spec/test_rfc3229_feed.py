@@ -2,14 +2,17 @@
 
 import pytest
 
+from feedproxy.cache.storing import DoNotStore, may_store
 from feedproxy.feed.delta import delta
 from feedproxy.feed.entries import entries
 from feedproxy.feed.read import read
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import format_http_date
 from feedproxy.http.instance import IM_USED, Bases, accepts_feed, im_used, wanted_since
-from feedproxy.http.message import Fields, Request
+from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.validator import EntityTag
+from feedproxy.origin.entrance import Entrance, Visit
+from feedproxy.origin.upstream import upstream_request
 
 TAG = ("If-None-Match", '"v1"')
 A_IM = ("A-IM", "feed")
@@ -182,6 +185,21 @@ def test_what_must_not_be_stored_at_all_is_not_opened_to_caches_that_know_226() 
 @pytest.mark.parametrize("name", ["CDN-Cache-Control", "ExampleCDN-Cache-Control", "Surrogate-Control"])
 def test_no_field_for_some_caches_only_allows_what_is_forbidden_to_all(name: str) -> None:
     assert name not in im_used(FULL.with_field(name, "max-age=300"))
+
+
+@pytest.mark.parametrize("control", ["public, max-age=3600", "max-age=3600, im", "no-store, im"])
+def test_a_226_of_an_origins_own_is_never_stored(control: str) -> None:
+    answer = Response(IM_USED, Fields([("Cache-Control", control), ("IM", "feed"), ("ETag", '"v2"')]), b"<rss/>")
+
+    assert isinstance(may_store(request(), answer, now=NOON), DoNotStore)
+
+
+def test_a_im_goes_no_further_than_here() -> None:
+    visit = Visit(Entrance.GATEWAY, "http://proxy.example", "192.0.2.1")
+
+    upstream = upstream_request(request(A_IM, TAG), visit, via="1.1 feedproxy-0", own_agent=None)
+
+    assert not {"a-im", "if-none-match"} & {name.lower() for name, _ in upstream.fields}
 
 
 # -- the manipulation itself
