@@ -7,13 +7,13 @@ from feedproxy.cache.freshness import Freshness, Source
 from feedproxy.cache.status import CacheStatus, append
 from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Instant
-from feedproxy.errors import FeedproxyError
 from feedproxy.http import byte_range, coding, negotiation, precondition
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.precondition import NotModified, PreconditionFailed
 from feedproxy.http.validator import EntityTag, own_tag, parse_tag
+from feedproxy.origin.plain import PLAIN
 from feedproxy.origin.upstream import with_via
 
 DIGESTS = ("content-digest", "repr-digest", "digest", "want-content-digest", "content-md5")
@@ -120,9 +120,8 @@ def _select(stored: StoredResponse, request: Request, decoded_max: int) -> Selec
         return Selected(body, fields, tag)
     if CacheControl.from_fields(fields).no_transform:
         return Selected(body, fields, tag)
-    try:
-        plain = coding.decode(body, label, limit=coding.reasonable(len(body), decoded_max))
-    except FeedproxyError:
+    plain = PLAIN.of(body, label, limit=decoded_max)
+    if plain is None:
         return Selected(body, fields, tag)  # with its label: the reader may know better than we do
     # The origin's tag names the coded bytes; of the decoded ones it is true in substance only.
     fields = vary_on_coding(fields.without("content-encoding", *DIGESTS))

@@ -1,0 +1,39 @@
+"""Decoding for readers without the coding costs once, whatever comes of it."""
+
+import gzip
+
+import pytest
+
+from feedproxy.http import coding
+from feedproxy.origin import plain
+from feedproxy.origin.plain import Plain
+
+
+@pytest.mark.parametrize("body", [gzip.compress(b"page" * 100), b"\x1f\x8bbroken"])
+def test_the_second_reader_costs_no_decoding(monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
+    calls = 0
+    decode = coding.decode
+
+    def counting(*args: object, **kwargs: object) -> bytes:
+        nonlocal calls
+        calls += 1
+        return decode(*args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(plain.coding, "decode", counting)
+    known = Plain()
+
+    first = known.of(body, "gzip", limit=10_000)
+
+    assert known.of(body, "gzip", limit=10_000) == first
+    assert calls == 1
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    known = Plain()
+    bodies = [gzip.compress(b"%d" % number) for number in range(3 * plain.ENTRIES_MAX)]
+
+    for number, body in enumerate(bodies):
+        assert known.of(body, "gzip", limit=100) == b"%d" % number
+
+    assert len(known._known) <= plain.ENTRIES_MAX
+    assert known._bytes <= plain.BYTES_MAX
