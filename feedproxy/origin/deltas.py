@@ -18,6 +18,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from feedproxy.cache.stored import StoredResponse
+from feedproxy.clock import Seconds
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.delta import delta
 from feedproxy.feed.entries import unpack
@@ -103,9 +104,9 @@ class Deltas:
             _, oldest = self._made.popitem(last=False)
             self._size -= len(oldest or b"")
 
-    async def close(self) -> None:
-        """What is under way is nobody's any more."""
-        await self._under_way.land_all(0)
+    async def close(self, timeout: Seconds) -> None:
+        """Let what is under way land, `timeout` seconds at most, and end."""
+        await self._under_way.land_all(timeout)
 
 
 def _may_be_cut(stored: StoredResponse, resource: Resource) -> bool:

@@ -326,7 +326,7 @@ class Service(Upkeep):
 
     async def close(self, timeout: Seconds) -> None:
         """Let what is under way land, `timeout` seconds at most, and end."""
-        await self._deltas.close()
+        await self._deltas.close(timeout)
         await self._dispatch.close(timeout)
 
 
