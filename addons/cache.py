@@ -31,6 +31,7 @@ class Cache:
             "state_freshness",
             "private",
             "deltas",
+            "deltas_not_for",
             "keep_unchanged",
             "drain_timeout",
             # Whoever has the cache alone fetches, too.

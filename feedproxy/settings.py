@@ -5,9 +5,14 @@ An addon declares the options it uses to mitmproxy (`declare`), the library read
 it matches. Durations are whole seconds, sizes bytes: mitmproxy knows no other numbers.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
+
+from feedproxy.errors import UsageError
+
+_ADDRESS = re.compile(r"(?:(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^:\[\]/@\s]*)):)?(?P<port>[0-9]{1,5})")
 
 
 def option(default: Any, text: str, *, choices: tuple[str, ...] = (), per_feed: bool = False) -> Any:
@@ -21,6 +26,7 @@ class Settings:
     """What the operator decided. Built from mitmproxy's options; valid once built."""
 
     # -- entrances
+    listen: str = option("127.0.0.1:8080", "HOST:PORT where readers connect; `feedproxy serve` alone reads it.")
     upstream: str = option("", "The origin that feedproxy stands in front of (reverse). Empty: gateway and proxy.")
     public_url: str = option("", "The address under which readers reach this proxy, such as https://feeds.example/.")
     endpoint_prefix: str = option("/-/", "The path under which feedproxy's own endpoints stand.")
@@ -30,7 +36,9 @@ class Settings:
     trusted_proxies: tuple[str, ...] = option(
         (), "Addresses or networks of load balancers in front, whose Forwarded and X-Forwarded-* are believed."
     )
-    connect_ports: tuple[str, ...] = option(("443",), "Ports that CONNECT may reach.")
+    connect_ports: tuple[str, ...] = option(
+        ("443",), "Ports that CONNECT may reach; with allow_private all above 1024, too."
+    )
     allow_private: bool = option(
         False, "Let targets be at private, loopback and link-local addresses, and on any port above 1024."
     )
@@ -39,6 +47,10 @@ class Settings:
         ("80", "443", "8080", "8443"), "Ports a target may have; `1025-65535` adds a range."
     )
     max_connections: int = option(10_000, "Connections from readers held at once; more are refused.")
+    max_connections_per_address: int = option(
+        512, "Of these from one address (IPv6: /64); 0 for any number. Peers in trusted_proxies have no such limit."
+    )
+    head_timeout: int = option(15, "Seconds a reader may take to send a request's head, once begun; 0 for no limit.")
 
     # -- fetching
     contact_url: str = option("", "A page about this proxy for publishers, put into the User-Agent.")
@@ -115,6 +127,10 @@ class Settings:
     deltas: bool = option(
         True, "Send readers that ask for it (A-IM: feed) only the entries that are new to them.", per_feed=True
     )
+    deltas_not_for: tuple[str, ...] = option(
+        ("feedparser/", "UniversalFeedParser/", "rss2email/"),
+        "Beginnings of User-Agents that get the whole all the same: programs that ask for deltas without knowing it.",
+    )
     keep_unchanged: bool = option(
         True, "Keep the copy, and its tags, where nothing changed but dates of build and the like.", per_feed=True
     )
@@ -186,6 +202,19 @@ def from_options(values: Mapping[str, Any]) -> Settings:
 def ports(settings: Settings, listed: tuple[str, ...]) -> tuple[str, ...]:
     """The ports listed, and with `allow_private` all above 1024: what runs on one's own network runs anywhere."""
     return (*listed, "1025-65535") if settings.allow_private else listed
+
+
+def listen_address(text: str, option_name: str) -> tuple[str, int]:
+    """Host and port of `HOST:PORT`, `:PORT` (all addresses: the host is empty) or `PORT` (this machine alone).
+
+    Raises UsageError, which names the option.
+    """
+    found = _ADDRESS.fullmatch(text.strip())
+    if found is None or int(found["port"]) > 65535:
+        default = getattr(Settings(), option_name)
+        raise UsageError(f"{option_name}: {text}: expected HOST:PORT, such as {default}")
+    host = found["six"] or found["host"]
+    return "127.0.0.1" if host is None else host, int(found["port"])
 
 
 def override(settings: Settings, rules: Iterable[Mapping[str, Any]]) -> Settings:

@@ -65,7 +65,8 @@ class Deltas:
         self, whole: Response, stored: StoredResponse, request: Request, resource: Resource | None, settings: Settings
     ) -> Response:
         """The delta that the request asks for, out of this stored response; `whole` where there is none."""
-        bases = wanted_since(request) if whole.status == 200 and settings.deltas else None
+        wants = whole.status == 200 and settings.deltas and not _knows_not_what_it_asks(request, settings)
+        bases = wanted_since(request) if wants else None
         if bases is None or resource is None or not _may_be_cut(stored, resource):
             return whole
         base = _find(bases, resource.versions)
@@ -107,6 +108,11 @@ class Deltas:
     async def close(self, timeout: Seconds) -> None:
         """Let what is under way land, `timeout` seconds at most, and end."""
         await self._under_way.land_all(timeout)
+
+
+def _knows_not_what_it_asks(request: Request, settings: Settings) -> bool:
+    """feedparser asks for deltas in the name of programs that were never told: rss2email takes a 226 for an error."""
+    return (request.fields.get("user-agent") or "").startswith(settings.deltas_not_for)
 
 
 def _may_be_cut(stored: StoredResponse, resource: Resource) -> bool:

@@ -596,3 +596,12 @@ async def test_every_byte_can_be_the_origins_last_word(stage):
     seen = (await proxy.get(PATH, if_none_match=first.tag)).expect(200)
 
     assert BUILT.format(2).encode() in seen.body
+
+
+@pytest.mark.parametrize("agent", ["feedparser/6.0.11 +https://github.com/kurtmckee/feedparser/", "rss2email/3.14"])
+async def test_a_program_that_asks_without_knowing_it_gets_the_whole(stage, agent):
+    proxy, _, _, first = await a_reader(stage)
+
+    seen = await proxy.get(PATH, if_none_match=first.tag, a_im="feed", user_agent=agent)
+
+    assert titles(seen.expect(200)) == ["news", *OLD]
