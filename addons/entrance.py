@@ -30,6 +30,7 @@ class Entrance:
 
     def load(self, loader: Loader) -> None:
         settings.declare(
+            "listen",
             loader,
             "upstream",
             "public_url",
@@ -37,6 +38,8 @@ class Entrance:
             "intercept",
             "trusted_proxies",
             "connect_ports",
+            "max_connections_per_address",
+            "head_timeout",
             "max_connections",
         )
         mending.mend()

@@ -52,6 +52,8 @@ class Config:
 
     options: Mapping[str, Any] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Where each option stands, as `FILE:LINE`: for what is found wrong with it later."""
 
 
 def own_options() -> dict[str, OptionSpec]:
@@ -86,6 +88,7 @@ def load(path: str | Path, known: Mapping[str, OptionSpec]) -> Config:
     if not isinstance(document, dict):
         raise UsageError(f"{path}:1: a configuration is lines of the form `option: value`")
     options: dict[str, Any] = {}
+    places: dict[str, str] = {}
     rules: tuple[Rule, ...] = ()
     for name, value in document.items():
         where = f"{path}:{_line(document, name)}"
@@ -95,7 +98,8 @@ def load(path: str | Path, known: Mapping[str, OptionSpec]) -> Config:
             raise UsageError(f"{where}: unknown option {name!r}{_nearest(name, [*known, RULES_KEY])}")
         else:
             options[name] = _checked(name, value, known[name], where)
-    return Config(options, rules)
+            places[name] = where
+    return Config(options, rules, places)
 
 
 def parse_set(text: str, known: Mapping[str, OptionSpec]) -> tuple[str, Any]:
@@ -147,9 +151,7 @@ def _parse(path: Path) -> Any:
         raise UsageError(f"{path}:{_mark(error)}: {what}") from error
     except MarkedYAMLError as error:
         hint = "; a value that holds `: ` needs quotes" if "mapping values" in (error.problem or "") else ""
-        raise UsageError(
-            f"{path}:{_mark(error)}: not YAML: {error.problem or error.context}{hint}"
-        ) from error
+        raise UsageError(f"{path}:{_mark(error)}: not YAML: {error.problem or error.context}{hint}") from error
     except ReaderError as error:
         line = text.count("\n", 0, int(error.position)) + 1
         raise UsageError(f"{path}:{line}: a character that YAML does not allow") from error
@@ -161,9 +163,7 @@ def _rules(value: Any, path: str, where: str) -> Iterable[Rule]:
     if value is None:
         return
     if not isinstance(value, list):
-        raise UsageError(
-            f"{where}: {RULES_KEY} is a list of rules, each beginning with `- {MATCH_KEY}: PATTERN`"
-        )
+        raise UsageError(f"{where}: {RULES_KEY} is a list of rules, each beginning with `- {MATCH_KEY}: PATTERN`")
     specs, allowed = own_options(), set(per_feed_names())
     for index, entry in enumerate(value):
         here = f"{path}:{_item_line(value, index, where)}"
@@ -177,15 +177,16 @@ def _rules(value: Any, path: str, where: str) -> Iterable[Rule]:
             if name == MATCH_KEY:
                 continue
             if name in specs and name not in allowed:
-                raise UsageError(
-                    f"{here}: {name} holds for all feeds, not for some: it stands outside of {RULES_KEY}"
-                )
+                raise UsageError(f"{here}: {name} holds for all feeds, not for some: it stands outside of {RULES_KEY}")
             if name not in allowed:
-                raise UsageError(
-                    f"{here}: unknown option {name!r} in a rule{_nearest(name, [*allowed, MATCH_KEY])}"
-                )
+                raise UsageError(f"{here}: unknown option {name!r} in a rule{_nearest(name, [*allowed, MATCH_KEY])}")
             overrides[name] = _override(name, _checked(name, said, specs[name], here), here)
-        yield Rule(_pattern(entry[MATCH_KEY], f"{path}:{_line(entry, MATCH_KEY)}"), overrides)
+        here = f"{path}:{_line(entry, MATCH_KEY)}"
+        pattern = _pattern(entry[MATCH_KEY], here)
+        if not overrides:
+            # What was meant for it holds for all feeds, where it is not indented.
+            raise UsageError(f"{here}: this rule has no option: they stand below `{MATCH_KEY}`, as far in as it does")
+        yield Rule(pattern, overrides)
 
 
 def _pattern(value: Any, where: str) -> TargetPattern:
@@ -224,14 +225,10 @@ def _checked(name: str, value: Any, spec: OptionSpec, where: str) -> Any:
     elif spec.kind is str and isinstance(value, str):
         if spec.choices and value not in spec.choices:
             some = ", ".join(choice or "(empty)" for choice in spec.choices)
-            raise UsageError(
-                f"{where}: {name} cannot be {str(value)!r}, only {some}{_nearest(value, spec.choices)}"
-            )
+            raise UsageError(f"{where}: {name} cannot be {str(value)!r}, only {some}{_nearest(value, spec.choices)}")
         return str(value)
     hint = " (in quotes, if need be)" if spec.kind is str and value is not None else ""
-    raise UsageError(
-        f"{where}: {name} wants {_NOUNS.get(spec.kind, spec.kind.__name__)}, not {_named(value)}{hint}"
-    )
+    raise UsageError(f"{where}: {name} wants {_NOUNS.get(spec.kind, spec.kind.__name__)}, not {_named(value)}{hint}")
 
 
 def _named(value: Any) -> str:

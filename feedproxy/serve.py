@@ -25,11 +25,13 @@ from mitmproxy.addons import core, disable_h2c, next_layer, proxyserver, tlsconf
 
 from feedproxy.addons import default_addons
 from feedproxy.clock import Clock
-from feedproxy.config import Config, OptionSpec, load, parse_sets, spec_of
+from feedproxy.config import Config, load, parse_sets, spec_of
 from feedproxy.errors import BadTarget, FeedproxyError, UsageError
 from feedproxy.http import uri
+from feedproxy.net.address import AddressPolicy
 from feedproxy.rules import Rules
 from feedproxy.runtime import Runtime, runtime
+from feedproxy.settings import listen_address
 
 logger = logging.getLogger("feedproxy")
 
@@ -65,24 +67,41 @@ def make_master(plan: Plan, clock: Clock | None = None) -> tuple[master.Master, 
     made.addons.add(core.Core(), disable_h2c.DisableH2C(), proxyserver.Proxyserver())
     made.addons.add(*default_addons(), next_layer.NextLayer(), tlsconfig.TlsConfig())
     known = {name: spec_of(each.typespec, each.choices) for name, each in made.options.items()}
-    values, config = _values(plan, known)
+    config = load(plan.config, known) if plan.config else Config()
+    given = {**parse_sets(plan.sets, known), **plan.options}
     here.set_rules(Rules(config.rules))
     try:
+        values = {**_listening(config.options), **_listening(given)}
+        _check_mode(values)
         made.options.update(**{**MITMPROXY_DEFAULTS, **values})
-    except exceptions.OptionsError as error:
-        raise UsageError(str(error)) from error
-    _check(here)
+        _check(here)
+        mode = _reverse_mode(here.settings.upstream) if here.settings.upstream else ""
+    except (exceptions.OptionsError, UsageError) as error:
+        # All of these begin with the option's name.
+        option = re.match(r"\w*", str(error))[0]  # type: ignore[index]  # it matches at least the empty string
+        place = config.places.get(option) if option not in given else None
+        raise UsageError(f"{place}: {error}" if place else str(error)) from error
     if "tcp_timeout" not in values:
         made.options.update(tcp_timeout=max(75, here.settings.answer_timeout + 30))
-    if upstream := here.settings.upstream:
-        made.options.update(mode=[_reverse_mode(upstream)], keep_host_header=True)
+    if mode:
+        made.options.update(mode=[mode], keep_host_header=True)
     return made, here
 
 
-def _values(plan: Plan, known: Mapping[str, OptionSpec]) -> tuple[dict[str, Any], Config]:
-    config = load(plan.config, known) if plan.config else Config()
-    values = {**config.options, **parse_sets(plan.sets, known), **plan.options}
-    return values, config
+def _listening(values: Mapping[str, Any]) -> dict[str, Any]:
+    """These values, with `listen` in mitmproxy's two words as well; said by themselves, they win over it."""
+    if "listen" not in values:
+        return dict(values)
+    host, port = listen_address(values["listen"], "listen")
+    return {"listen_host": host, "listen_port": port, **values}
+
+
+def _check_mode(values: Mapping[str, Any]) -> None:
+    for mode in values.get("mode", ()):
+        if mode.partition("@")[0] != "regular":
+            # It would lead past our entrances, and past what they refuse.
+            words = "gateway and explicit proxy, or with `upstream` reverse, are what feedproxy offers"
+            raise UsageError(f"mode: {mode} is mitmproxy's; {words}")
 
 
 def _check(here: Runtime) -> None:
@@ -92,6 +111,12 @@ def _check(here: Runtime) -> None:
             ipaddress.ip_network(each, strict=False)
         except ValueError:
             raise UsageError(f"trusted_proxies: {each!r} is no address, nor a network such as 10.0.0.0/8") from None
+    policies = {"allow_ports": "ports", "connect_ports": "ports", "allow_networks": "networks"}
+    for name, argument in policies.items():
+        try:
+            AddressPolicy(**{argument: getattr(here.settings, name)})
+        except UsageError as error:
+            raise UsageError(f"{name}: {error}") from error
     for name, most in (("gzip_level", 9), ("brotli_level", 11), ("zstd_level", 19)):
         if getattr(here.settings, name) > most:
             raise UsageError(f"{name} is {most} at most")

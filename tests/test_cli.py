@@ -14,7 +14,7 @@ from feedproxy.cli import main
         (["serv"], "invalid choice: 'serv'"),
         ([], "COMMAND"),
         (["serve", "--set", "feed_hint=off"], "feed_hints"),
-        (["serve", "--listen", "nowhere"], "--listen nowhere"),
+        (["serve", "--listen", "nowhere"], "listen: nowhere"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str], argv: list[str], words: str) -> None:

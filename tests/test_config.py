@@ -98,8 +98,7 @@ def test_an_empty_configuration_is_one(tmp_path: Path, text: str) -> None:
         ("intercept: [[a]]\n", "feedproxy.yaml:1: intercept wants a list of texts"),
         (
             "feed_hints: enforced\n",
-            "feedproxy.yaml:1: feed_hints cannot be 'enforced', only enforce, heuristic, off; "
-            "did you mean 'enforce'?",
+            "feedproxy.yaml:1: feed_hints cannot be 'enforced', only enforce, heuristic, off; did you mean 'enforce'?",
         ),
         (
             "site_interval: 1\nfeed_usm: true\nsite_interval: 2\n",
@@ -124,10 +123,12 @@ def test_an_empty_configuration_is_one(tmp_path: Path, text: str) -> None:
             "feeds:\n  - match: a\n    gone: 1\n",
             "feedproxy.yaml:3: gone wants true or false, not a whole number",
         ),
+        ("feeds:\n- match: a\nhint_max: 5\n", "feedproxy.yaml:2: this rule has no option"),
+        ("feeds:\n  - match: a\n  - match: b\n    gone: true\n", "feedproxy.yaml:2: this rule has no option"),
         ("feeds:\n  - match: [a]\n", "feedproxy.yaml:2: match wants one pattern"),
         (
-            "feeds:\n  - match: a\n  - match: ftp://a/\n",
-            "feedproxy.yaml:3: match can never match: only http and https",
+            "feeds:\n  - match: a\n    gone: true\n  - match: ftp://a/\n",
+            "feedproxy.yaml:4: match can never match: only http and https",
         ),
         (
             "feeds:\n  - match: a\n    match: b\n",
@@ -237,19 +238,12 @@ def test_every_option_of_mitmproxy_is_understood() -> None:
 
 def test_every_default_passes_its_own_check(tmp_path: Path) -> None:
     defaults = Settings()
-    text = [
-        f"{name}={'' if spec.kind is list else getattr(defaults, name)}"
-        for name, spec in own_options().items()
-    ]
+    text = [f"{name}={'' if spec.kind is list else getattr(defaults, name)}" for name, spec in own_options().items()]
 
-    read_back = parse_sets(
-        [line.replace("=True", "=true").replace("=False", "=false") for line in text], KNOWN
-    )
+    read_back = parse_sets([line.replace("=True", "=true").replace("=False", "=false") for line in text], KNOWN)
 
     assert all(
-        read_back[name] == getattr(defaults, name)
-        for name, spec in own_options().items()
-        if spec.kind is not list
+        read_back[name] == getattr(defaults, name) for name, spec in own_options().items() if spec.kind is not list
     )
 
 

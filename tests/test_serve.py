@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+from mitmproxy import master
 
 from feedproxy import serve
 from feedproxy.errors import UsageError
+from feedproxy.runtime import Runtime
 
 
 async def test_a_folder_for_the_ca_that_cannot_be_had_is_told_before_anybody_is_let_in(tmp_path: Path) -> None:
@@ -14,3 +16,58 @@ async def test_a_folder_for_the_ca_that_cannot_be_had_is_told_before_anybody_is_
 
     with pytest.raises(UsageError, match=r"^confdir \(for the CA\): .* cannot be used: Not a directory$"):
         await serve.serve(serve.Plan(options=options), print)
+
+
+def configured(tmp_path: Path, text: str, **given: object) -> tuple[master.Master, Runtime]:
+    (path := tmp_path / "feedproxy.yaml").write_text(text, encoding="utf-8")
+    return serve.make_master(serve.Plan(str(path), options={"admin": "", "store": "memory:", **given}))
+
+
+@pytest.mark.parametrize(
+    ("listen", "address"),
+    [
+        ("0.0.0.0:9000", ("0.0.0.0", 9000)),
+        ("'[::1]:9000'", ("::1", 9000)),
+        ("':9000'", ("", 9000)),
+        ("'9000'", ("127.0.0.1", 9000)),
+    ],
+)
+async def test_where_readers_connect_can_stand_in_the_file(
+    tmp_path: Path, listen: str, address: tuple[str, int]
+) -> None:
+    made, _ = configured(tmp_path, f"listen: {listen}\n")
+
+    assert (made.options.listen_host, made.options.listen_port) == address
+
+
+async def test_the_command_line_wins_over_the_files_address(tmp_path: Path) -> None:
+    made, _ = configured(tmp_path, "listen: 192.0.2.1:9000\n", listen_port=0)
+    assert (made.options.listen_host, made.options.listen_port) == ("192.0.2.1", 0)
+
+    made, _ = configured(tmp_path, "listen_port: 9000\n", listen="8000")
+    assert (made.options.listen_host, made.options.listen_port) == ("127.0.0.1", 8000)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("listen: somewhere", "listen: somewhere: expected HOST:PORT, such as 127.0.0.1:8080"),
+        ("gzip_level: 77", "gzip_level is 9 at most"),
+        ("endpoint_prefix: own", "endpoint_prefix: 'own' is no path"),
+        ("trusted_proxies: [balancer]", "trusted_proxies: 'balancer' is no address"),
+        ("allow_ports: [http]", "allow_ports: 'http' is no port"),
+        ("allow_networks: [here]", "allow_networks: 'here' is no network"),
+        ("upstream: 127.0.0.1:8000", "upstream: 127.0.0.1:8000: it begins with neither http:// nor https://"),
+        ("mode: [socks5]", "mode: socks5 is mitmproxy's; gateway and explicit proxy"),
+    ],
+)
+async def test_what_is_found_wrong_later_is_told_with_its_line_as_well(tmp_path: Path, line: str, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        configured(tmp_path, f"feed_usm: true\n{line}\n")
+
+    assert str(caught.value).startswith(f"{tmp_path}/feedproxy.yaml:2: {words}")
+
+
+async def test_what_the_command_line_says_wrong_is_not_blamed_on_the_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"^gzip_level is 9 at most$"):
+        configured(tmp_path, "gzip_level: 3\n", gzip_level=77)

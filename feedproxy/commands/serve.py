@@ -2,12 +2,7 @@
 
 import argparse
 import asyncio
-import re
 from typing import Any
-
-from feedproxy.errors import UsageError
-
-LISTEN = re.compile(r"(?:(?P<host>[^:\[\]]*|\[[0-9A-Fa-f:.]+\]):)?(?P<port>\d{1,5})")
 
 
 def register(subparsers: Any) -> None:
@@ -36,9 +31,8 @@ def run(args: argparse.Namespace) -> int:
     from feedproxy import serve  # noqa: PLC0415
 
     given: dict[str, Any] = {}
-    if args.listen is not None:
-        given["listen_host"], given["listen_port"] = parse_listen(args.listen)
     for name, value in (
+        ("listen", args.listen),
         ("admin", args.admin),
         ("upstream", args.upstream),
         ("public_url", args.public_url),
@@ -51,14 +45,3 @@ def run(args: argparse.Namespace) -> int:
     serve.log_to()
     plan = serve.Plan(args.config, tuple(args.set), given)
     return asyncio.run(serve.serve(plan, lambda address: print(f"feedproxy listens on {address}", flush=True)))
-
-
-def parse_listen(text: str) -> tuple[str, int]:
-    """`HOST:PORT`, `:PORT` or `PORT`. Raises UsageError."""
-    found = LISTEN.fullmatch(text.strip())
-    if found is None or int(found["port"]) > 65535:
-        raise UsageError(f"--listen {text}: expected HOST:PORT, such as 127.0.0.1:8080")
-    host = found["host"]
-    if host is None:
-        return "127.0.0.1", int(found["port"])
-    return host.strip("[]"), int(found["port"])

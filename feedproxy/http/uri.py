@@ -45,7 +45,7 @@ def normalise(uri: str) -> str:
     scheme, authority, path, query = _parts(_unicode(uri))
     scheme = (scheme or "").lower()
     if scheme not in _PORTS:
-        raise BadTarget(f"the scheme is neither http nor https: {scheme[:20]!r}")
+        raise BadTarget("it begins with neither http:// nor https://")
     host, port = _authority(authority or "")
     where = host if port in (None, _PORTS[scheme]) else f"{host}:{port}"
     target = f"{scheme}://{where}{_remove_dot_segments(_normalise_text(path))}"
@@ -230,9 +230,7 @@ def _normalise_text(text: str) -> str:
 
 def _percent(match: re.Match[str]) -> str:
     if match[1] is None:
-        return (
-            "%25"  # a sign that encodes nothing: left alone, it might seem to after what follows is decoded
-        )
+        return "%25"  # a sign that encodes nothing: left alone, it might seem to after what follows is decoded
     character = chr(int(match[1], 16))
     return character if character in _UNRESERVED else match[0].upper()
 

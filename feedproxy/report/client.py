@@ -60,6 +60,7 @@ def ask(args: argparse.Namespace, method: str, path: str, parameters: Mapping[st
 
 def _base(admin: str) -> str:
     text = admin.strip().rstrip("/")
+    text = f"127.0.0.1:{text}" if text.isdecimal() else text
     if not _HOST_PORT.fullmatch(text):
         raise UsageError(f"--admin {admin}: expected HOST:PORT, such as {DEFAULT}")
     return text if "://" in text else f"http://{text}"

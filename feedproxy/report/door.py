@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from feedproxy import settings
 from feedproxy.errors import UsageError
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
@@ -27,7 +28,6 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 CHALLENGE = 'Bearer realm="feedproxy", Basic realm="feedproxy (any name, the token as password)", charset="UTF-8"'
 """Basic beside Bearer, since it is the one that browsers can ask people for."""
 
-_LISTEN = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^:\[\]/@\s]*)):(?P<port>\d{1,5})")
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]/@\s]+))(?::\d{1,5})?")
 
 
@@ -42,13 +42,11 @@ class Refusal:
 
 def listen_address(admin: str, token: str) -> tuple[str, int]:
     """Host and port of the admin listener. Raises UsageError for no address, and where a token is missing."""
-    match = _LISTEN.fullmatch(admin.strip())
-    if match is None or int(match["port"]) > 65535:
-        raise UsageError(f"admin: {admin}: expected HOST:PORT, such as 127.0.0.1:8081")
-    host = match["six"] or match["host"] or "0.0.0.0"  # noqa: S104 -- `:8081` means every address
+    host, port = settings.listen_address(admin, "admin")
+    host = host or "0.0.0.0"  # noqa: S104 -- `:8081` means every address
     if not is_loopback(host) and not token:
         raise UsageError(f"admin: {admin} is open to other machines: set admin_token, or listen on 127.0.0.1")
-    return host, int(match["port"])
+    return host, port
 
 
 def is_loopback(host: str) -> bool:

@@ -67,7 +67,7 @@ async def test_a_wrong_address_is_exit_code_2_and_one_line(proxy: Proxy, capsys:
     assert capsys.readouterr().err.count("\n") == 1
 
 
-@pytest.mark.parametrize("admin", ["127.0.0.1:1", "nonsense:x", "file:///etc/passwd"])
+@pytest.mark.parametrize("admin", ["127.0.0.1:1", "1", "nonsense:x", "file:///etc/passwd"])
 def test_no_proxy_is_exit_code_2_and_one_line(admin: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--admin", admin]) == 2
 

@@ -16,7 +16,7 @@ def _status(door: Door, method: str = "GET", path: str = "/", **headers: str) ->
     return refusal.status if refusal else None
 
 
-@pytest.mark.parametrize("admin", ["127.0.0.1:8081", "[::1]:0", "localhost:8081", "127.3.2.1:1"])
+@pytest.mark.parametrize("admin", ["127.0.0.1:8081", "[::1]:0", "localhost:8081", "127.3.2.1:1", "8081"])
 def test_on_loopback_no_token_is_needed(admin: str) -> None:
     listen_address(admin, "")
 
@@ -28,7 +28,7 @@ def test_elsewhere_it_does_not_start_without_a_token(admin: str) -> None:
     listen_address(admin, "secret")
 
 
-@pytest.mark.parametrize("admin", ["8081", "127.0.0.1", "127.0.0.1:99999", "http://127.0.0.1:8081", "a b:1", "::1:80"])
+@pytest.mark.parametrize("admin", ["808100", "127.0.0.1", "127.0.0.1:99999", "http://127.0.0.1:80", "a b:1", "::1:80"])
 def test_what_is_no_address_is_told(admin: str) -> None:
     with pytest.raises(UsageError, match="HOST:PORT"):
         listen_address(admin, "secret")
