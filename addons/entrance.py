@@ -11,6 +11,7 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from feedproxy import settings
 from feedproxy.errors import FeedproxyError, Forbidden, NotOurs
+from feedproxy.front.crowd import Crowd
 from feedproxy.front import desk, mending, passing
 from feedproxy.front.stream import FeedStream, install
 from feedproxy.runtime import runtime
@@ -27,6 +28,9 @@ class Stream(FeedStream):
 
 class Entrance:
     """Finds the target of every request, and answers what is asked of feedproxy itself."""
+    def __init__(self) -> None:
+        self._crowd = Crowd()
+
 
     def load(self, loader: Loader) -> None:
         settings.declare(
@@ -37,10 +41,10 @@ class Entrance:
             "endpoint_prefix",
             "intercept",
             "trusted_proxies",
+            "max_connections",
             "connect_ports",
             "max_connections_per_address",
             "head_timeout",
-            "max_connections",
         )
         mending.mend()
         # An eager mitmproxy connects upstream before anybody asked whether it may.
@@ -56,10 +60,13 @@ class Entrance:
         here.connections += 1
         desk.desk(here).pace.connected(client, ctx.master.addons.get("proxyserver"))
         if here.draining or here.connections > here.settings.max_connections:
+        elif not self._crowd.let_in(client.id, client.peername[0], here.settings):
+            client.error = "feedproxy holds as many connections from that address as it may"
             client.error = "feedproxy holds as many connections as it may"
 
     def client_disconnected(self, client: connection.Client) -> None:
         here = runtime(ctx.master)
+        self._crowd.gone(client.id)
         here.connections -= 1
         desk.desk(here).gone(client.id)
 

@@ -4,7 +4,8 @@
   own client fetches brings them along: net/fetch.py.)
 * Trailers, from an origin or from a reader, end in NotImplementedError, and the connection hangs: here they are
   dropped, as RFC 9110, 6.5.1, lets a recipient do that has no use for them.
-* A head has no limit: here it has one, on either side.
+* A head has no limit: here it has one, on either side; and a reader's has to come in time. (mitmproxy's own time-out
+  counts silence only: a byte now and then would hold a connection for ever.)
 * A message that cannot be read is answered with mitmproxy's own page: here with ours.
 
 mitmproxy offers no place for that, so two of its inner names are replaced, once a process. Where these names are not
@@ -12,6 +13,7 @@ what they were, nothing is replaced, and a warning tells so.
 """
 
 import logging
+import time
 from typing import Any
 
 import h11
@@ -22,12 +24,16 @@ from mitmproxy.proxy.layers.http._base import ReceiveHttp
 from mitmproxy.proxy.layers.http._events import ErrorCode, ResponseProtocolError
 
 from feedproxy.cache.status import CacheStatus, Detail, append
+from feedproxy.clock import Seconds
 from feedproxy.origin.problem import problem
 
 logger = logging.getLogger("feedproxy")
 
 HEAD_MAX = 65_536
 """Bytes of a head: the default of `header_max`."""
+
+HEAD_TIMEOUT: Seconds = 15
+"""From a head's first byte to its last: the default of `head_timeout`."""
 
 
 class _WithoutTrailers:
@@ -45,9 +51,40 @@ class _WithoutTrailers:
 
 
 class CappedServer(_http1.Http1Server):
-    """Reads requests whose heads are no longer than `head_max` bytes; a longer one is 431, and the end."""
+    """Reads requests whose heads are no longer than `head_max` bytes; a longer one is 431, and the end.
+
+    One that has not come as a whole `head_timeout` seconds after its beginning is 408, and the end; 0 is no limit.
+    """
 
     head_max = HEAD_MAX
+    head_timeout: Seconds = HEAD_TIMEOUT
+    _begun: float | None = None
+    _waits = False
+
+    def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
+        if isinstance(event, events.Wakeup):
+            self._waits = False
+        else:
+            yield from super()._handle_event(event)
+        if not self.head_timeout:
+            return
+        if self.state != self.read_headers or not self.buf:
+            self._begun = None
+            return
+        if isinstance(event, events.DataReceived) and self._begun is None:
+            self._begun = time.monotonic()
+        if self._begun is not None and not self._waits:
+            yield from self._wait_for_the_rest(self._begun + self.head_timeout - time.monotonic())
+
+    def _wait_for_the_rest(self, remaining: Seconds) -> layer.CommandGenerator[None]:
+        if remaining > 0.001:
+            # One alarm at a time: who begins a thousand heads a second must not set off a thousand.
+            self._waits = True
+            yield commands.RequestWakeup(remaining)
+            return
+        yield commands.SendData(self.conn, error_page(408, "The head of this request did not come in time."))
+        yield commands.CloseConnection(self.conn)
+        self.state = self.done
 
     def read_headers(self, event: events.ConnectionEvent) -> layer.CommandGenerator[None]:
         if isinstance(event, events.DataReceived) and _head_length(self.buf) > self.head_max:
@@ -89,9 +126,17 @@ class PatientClient(_http1.Http1Client):
 
 def error_page(status: int, words: str = "") -> bytes:
     """A whole response of ours, for those whose request could not be read."""
-    reason = {400: "Bad Request", 431: "Request Header Fields Too Large", 502: "Bad Gateway", 504: "Gateway Timeout"}
+    reason = {
+        400: "Bad Request",
+        408: "Request Timeout",
+        431: "Request Header Fields Too Large",
+        502: "Bad Gateway",
+        504: "Gateway Timeout",
+    }
     detail = Detail.BAD_TARGET if status < 500 else Detail.UNREACHABLE
-    said = words if status == 431 else "This request could not be read." if status < 500 else "The origin failed."
+    said = (
+        words if status in (408, 431) else "This request could not be read." if status < 500 else "The origin failed."
+    )
     response = problem(status, detail, said)
     fields = append(response.fields, CacheStatus(detail=detail)).with_field("Connection", "close")
     head = "".join(f"{name}: {value}\r\n" for name, value in fields)

@@ -29,6 +29,7 @@ from mitmproxy.proxy.layers.http._events import (
 )
 from mitmproxy.proxy.layers.http._hooks import HttpErrorHook
 
+from feedproxy.clock import Seconds
 from feedproxy.front.mending import CappedServer
 
 ABSOLUTE_FORM = "feedproxy.absolute-form"
@@ -147,7 +148,8 @@ class FeedLayer(HttpLayer):
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
         if isinstance(event, events.Start) and self.context.client.alpn not in (b"h2", b"h3"):
             server = OneAtATime(self.context.fork())
-            server.head_max = self.head_max
+    head_timeout: Seconds = CappedServer.head_timeout
+            server.head_max, server.head_timeout = self.head_max, self.head_timeout
             self.connections[self.context.client] = server
         yield from super()._handle_event(event)
 
@@ -157,7 +159,7 @@ class FeedLayer(HttpLayer):
         yield from self.event_to_child(self.streams[stream_id], events.Start())
 
 
-def install(chosen: layer.NextLayer, stream: type[FeedStream], head_max: int) -> None:
+def install(chosen: layer.NextLayer, stream: type[FeedStream], head_max: int, head_timeout: Seconds) -> None:
     """Exchange mitmproxy's plain HTTP layer for ours in what was chosen as the next layer."""
     above: layer.Layer | None = None
     here = chosen.layer
@@ -168,7 +170,7 @@ def install(chosen: layer.NextLayer, stream: type[FeedStream], head_max: int) ->
     here.context.layers.remove(here)
     ours = FeedLayer(here.context, here.mode)
     ours.stream = stream
-    ours.head_max = head_max
+    ours.head_max, ours.head_timeout = head_max, head_timeout
     if above is None:
         chosen.layer = ours
     else:

@@ -1,0 +1,49 @@
+"""How many connections one address holds, so that a single reader cannot take all there are."""
+
+import ipaddress
+from collections import Counter
+
+from feedproxy.front.arrival import trusts
+from feedproxy.settings import Settings
+
+
+class Crowd:
+    """The connections that are counted, by client id, and how many come from each place."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, str] = {}
+        self._held: Counter[str] = Counter()
+
+    def let_in(self, client: str, peer: str, settings: Settings) -> bool:
+        """Count one more; False where its address holds as many as it may. A load balancer's are its readers'."""
+        most = settings.max_connections_per_address
+        if not most or trusts(settings, peer):
+            return True
+        place = place_of(peer)
+        if self._held[place] >= most:
+            return False
+        self._held[place] += 1
+        self._places[client] = place
+        return True
+
+    def gone(self, client: str) -> None:
+        """The connection has ended, if it was counted."""
+        place = self._places.pop(client, None)
+        if place is None:
+            return
+        self._held[place] -= 1
+        if not self._held[place]:
+            del self._held[place]
+
+
+def place_of(peer: str) -> str:
+    """Whose an address is: of IPv6 everybody has a whole /64 to himself (RFC 6177, section 2)."""
+    try:
+        address = ipaddress.ip_address(peer.partition("%")[0])
+    except ValueError:
+        return peer
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((address, 64), strict=False))

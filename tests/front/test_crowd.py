@@ -1,0 +1,81 @@
+"""One address cannot take all connections there are."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from feedproxy.clock import ManualClock
+from feedproxy.front.crowd import Crowd, place_of
+from feedproxy.settings import Settings
+from tests.stages.play import OnProxy
+
+
+@pytest.mark.parametrize(
+    ("peer", "place"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8::7", "2001:db8::/64"),
+        ("2001:db8::ffff:1:2:3", "2001:db8::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("somewhere", "somewhere"),
+    ],
+)
+def test_a_place_is_an_address_or_a_network_that_one_has_to_himself(peer: str, place: str) -> None:
+    assert place_of(peer) == place
+
+
+def test_what_has_gone_makes_room_and_leaves_nothing_behind() -> None:
+    crowd, settings = Crowd(), Settings(max_connections_per_address=2)
+
+    assert [crowd.let_in(client, "192.0.2.7", settings) for client in "abc"] == [True, True, False]
+    assert crowd.let_in("d", "192.0.2.8", settings)
+    crowd.gone("c")  # which was never let in
+    assert not crowd.let_in("e", "192.0.2.7", settings)
+    crowd.gone("a")
+    assert crowd.let_in("f", "192.0.2.7", settings)
+
+    for client in "bdf":
+        crowd.gone(client)
+    assert not crowd._held
+    assert not crowd._places
+
+
+@pytest.mark.parametrize(
+    "given", [{"max_connections_per_address": 0}, {"trusted_proxies": ("192.0.2.0/24",)}], ids=["none", "trusted"]
+)
+def test_a_load_balancer_may_hold_any_number_and_so_may_all_where_there_is_no_limit(given: dict[str, Any]) -> None:
+    crowd, settings = Crowd(), Settings(**{"max_connections_per_address": 1, **given})
+
+    assert all(crowd.let_in(str(each), "192.0.2.7", settings) for each in range(10))
+
+
+@pytest.fixture
+async def small(request: pytest.FixtureRequest) -> AsyncIterator[OnProxy]:
+    stage = OnProxy(ManualClock(1_800_000_000.0), request.param)
+    await stage.open()
+    yield stage
+    await stage.close()
+
+
+async def connected(stage: OnProxy) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", int(stage.base.rpartition(":")[2]))
+
+
+PAGE = b"GET / HTTP/1.1\r\nHost: us\r\n\r\n"
+
+
+@pytest.mark.parametrize("small", [{"max_connections_per_address": 2}], indirect=True)
+async def test_a_connection_too_many_is_closed_and_the_others_are_served(small: OnProxy) -> None:
+    held = [await connected(small) for _ in range(2)]
+    for reader, writer in held:
+        writer.write(PAGE)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+
+    reader, writer = await connected(small)
+
+    assert await reader.read() == b""
+    for _, each in (*held, (reader, writer)):
+        each.close()
