@@ -30,24 +30,39 @@ class AccessLog:
     def error(self, flow: http.HTTPFlow) -> None:
         self._tell(flow)
 
+    def http_connected(self, flow: http.HTTPFlow) -> None:
+        self._tell(flow)
+
+    def http_connect_error(self, flow: http.HTTPFlow) -> None:
+        self._tell(flow)
+
     def _tell(self, flow: http.HTTPFlow) -> None:
         here = runtime(ctx.master)
         case = desk(here).leave(flow)
         if case is None or case.status is None:
             return
         seconds = time.time() - flow.request.timestamp_start
-        code = flow.response.status_code if flow.response is not None else 0
-        size = len(flow.response.raw_content or b"") if flow.response is not None else 0
-        here.metrics.answered(case.visit.entrance, code, case.status, size, seconds)
+        response = flow.response or case.page
+        code = response.status_code if response is not None else 0
+        size = len(response.raw_content or b"") if response is not None else 0
+        if case.streamed is not None:
+            size = case.streamed.size
+        connects = flow.request.method == "CONNECT"
+        if connects:
+            here.metrics.connected(case.connected or "refused", code, case.status.detail or "", size, seconds)
+        else:
+            here.metrics.answered(case.visit.entrance, code, case.status, size, seconds)
         if here.settings.log_format == "off":
             return
         agent = flow.request.headers.get("user-agent", "")
         upstream = case.arrival.request.target if case.arrival is not None else ""
         target = public_form(upstream, here.settings) if upstream else flow.request.path
+        if connects:
+            target = hostport(flow.request.host, flow.request.port)
         line = Line(
             at=here.clock.now(),
             reader=here.service.audience.pseudonym_of(case.visit, agent),
-            entrance=case.visit.entrance,
+            entrance="connect" if connects else case.visit.entrance,
             method=flow.request.method,
             target=target,
             status=code,
@@ -59,6 +74,11 @@ class AccessLog:
             words=case.words or (flow.error.msg if flow.error is not None else ""),
         )
         logger.info("%s", line.as_json() if here.settings.log_format == "json" else line.as_text())
+
+
+def hostport(host: str, port: int) -> str:
+    """What CONNECT names."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 addons = [AccessLog()]

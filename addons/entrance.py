@@ -1,6 +1,5 @@
 """Gateway, explicit proxy, reverse: which of the three ways in, and to what target?"""
 
-import fnmatch
 import logging
 
 from mitmproxy import connection, ctx, http
@@ -11,8 +10,8 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from feedproxy import settings
 from feedproxy.errors import FeedproxyError, Forbidden, NotOurs
-from feedproxy.front.crowd import Crowd
 from feedproxy.front import desk, mending, passing
+from feedproxy.front.crowd import Crowd
 from feedproxy.front.stream import FeedStream, install
 from feedproxy.runtime import runtime
 
@@ -22,27 +21,27 @@ logger = logging.getLogger(__name__)
 class Stream(FeedStream):
     """mitmproxy's stream, with our own words for what fails on the way upstream."""
 
-    error_page = staticmethod(passing.error_page)
+    error_page = staticmethod(desk.error_page)
     interim_of = staticmethod(desk.interim_of)
 
 
 class Entrance:
     """Finds the target of every request, and answers what is asked of feedproxy itself."""
+
     def __init__(self) -> None:
         self._crowd = Crowd()
 
-
     def load(self, loader: Loader) -> None:
         settings.declare(
-            "listen",
             loader,
+            "listen",
             "upstream",
             "public_url",
             "endpoint_prefix",
             "intercept",
             "trusted_proxies",
-            "max_connections",
             "connect_ports",
+            "max_connections",
             "max_connections_per_address",
             "head_timeout",
         )
@@ -60,14 +59,14 @@ class Entrance:
         here.connections += 1
         desk.desk(here).pace.connected(client, ctx.master.addons.get("proxyserver"))
         if here.draining or here.connections > here.settings.max_connections:
+            client.error = "feedproxy holds as many connections as it may"
         elif not self._crowd.let_in(client.id, client.peername[0], here.settings):
             client.error = "feedproxy holds as many connections from that address as it may"
-            client.error = "feedproxy holds as many connections as it may"
 
     def client_disconnected(self, client: connection.Client) -> None:
         here = runtime(ctx.master)
-        self._crowd.gone(client.id)
         here.connections -= 1
+        self._crowd.gone(client.id)
         desk.desk(here).gone(client.id)
 
     def server_connect(self, data: ServerConnectionHookData) -> None:
@@ -75,17 +74,15 @@ class Entrance:
         passing.check(data, desk.desk(runtime(ctx.master)).passes)
 
     def next_layer(self, chosen: layer.NextLayer) -> None:
-        tunnel = desk.desk(runtime(ctx.master)).passes.tunnels.get(chosen.context.client.id)
-        if tunnel is not None and not self._intercepted(tunnel[0]):
+        at = desk.desk(runtime(ctx.master))
+        tunnel = at.passes.tunnels.get(chosen.context.client.id)
+        if tunnel is not None and not at.intercepts(tunnel[0]):
             chosen.layer = TCPLayer(chosen.context, ignore=True)
             return
         if chosen.layer is None and (default := ctx.master.addons.get("nextlayer")):
             default.next_layer(chosen)
-        install(chosen, Stream, runtime(ctx.master).settings.header_max)
-
-    def _intercepted(self, host: str) -> bool:
-        patterns = runtime(ctx.master).settings.intercept
-        return any(fnmatch.fnmatchcase(host.lower(), pattern.lower()) for pattern in patterns)
+        decided = runtime(ctx.master).settings
+        install(chosen, Stream, decided.header_max, decided.head_timeout)
 
     async def http_connect(self, flow: http.HTTPFlow) -> None:
         at = desk.desk(runtime(ctx.master))

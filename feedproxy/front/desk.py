@@ -5,8 +5,9 @@ request is whole, `returned` when the head of a streamed answer is there, `leave
 Runtime. It refuses by raising FeedproxyError; the addon that called turns this into an answer with `refuse`.
 """
 
+import fnmatch
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 from mitmproxy import http
@@ -16,7 +17,7 @@ from feedproxy.errors import FeedproxyError, Forbidden, Loop, Unreachable
 from feedproxy.front import passing
 from feedproxy.front.arrival import Arrival, Ours, arrive, entrance_of, fields_of, visit_of
 from feedproxy.front.pace import Pace
-from feedproxy.front.passing import Passes
+from feedproxy.front.passing import Passes, Streamed
 from feedproxy.front.stream import CONTENT_MAX
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Request, Response
@@ -35,7 +36,11 @@ CACHED = ("GET", "HEAD")
 
 @dataclass(slots=True)
 class Case:
-    """One flow, as the desk sees it."""
+    """One flow, as the desk sees it.
+
+    `streamed` counts the content that streams; `page` is what the reader gets where the way upstream failed;
+    `connected` what became of a CONNECT: `tunnel`, or `intercept` where it ends here.
+    """
 
     visit: Visit
     arrival: Arrival | None = None
@@ -43,6 +48,9 @@ class Case:
     words: str = ""
     passing: bool = False
     interim: tuple[Response, ...] = ()
+    streamed: Streamed | None = None
+    page: http.Response | None = None
+    connected: str = ""
 
 
 class Desk:
@@ -68,6 +76,18 @@ class Desk:
             raise Unreachable("the reader has gone meanwhile")
         self.passes.tunnels[flow.client_conn.id] = (host, port)
         self.passes.approve(flow.client_conn.id, host, port, address)
+        case = self._open(flow, Case(visit_of(flow, fields_of(flow.request), settings, Entrance.PROXY)))
+        if self.intercepts(host):
+            case.connected, case.status = "intercept", CacheStatus()
+            case.words = "decrypted here: every request in it has a line of its own"
+        else:
+            case.connected, case.status = "tunnel", CacheStatus(fwd=Fwd.METHOD, detail=Detail.PASS_THROUGH)
+            case.words = "a tunnel: nobody looks at what goes through it"
+
+    def intercepts(self, host: str) -> bool:
+        """Whether what CONNECT leads to that host is decrypted here."""
+        patterns = self.runtime.settings.intercept
+        return any(fnmatch.fnmatchcase(host.lower(), pattern.lower()) for pattern in patterns)
 
     async def arrive(self, flow: http.HTTPFlow) -> None:
         """A request's head is there. What is asked of us is answered; what has no cache is sent on its way."""
@@ -113,7 +133,18 @@ class Desk:
         service = self.runtime.service
         await service.passed(case.arrival.request, response)
         settings = self.runtime.settings_for(case.arrival.request.target)
-        passing.answer(flow, case.arrival, case.status, settings, via=service.via)
+        case.streamed = passing.answer(flow, case.arrival, case.status, settings, via=service.via)
+
+    def failed(self, flow: http.HTTPFlow, words: str) -> http.Response:
+        """The way upstream failed: what the reader gets, and from now on is told of this flow."""
+        error, case = passing.failure(words), self._cases.get(flow.id)
+        status = CacheStatus(detail=error.detail)
+        if case is not None and case.status is not None and isinstance(error, Unreachable):
+            status = replace(case.status, detail=error.detail)  # a veto is none of the origin's: nothing went there
+        page = passing.error_page(flow, words, status)
+        if case is not None:
+            case.status, case.words, case.page = status, words, page
+        return page
 
     def refuse(self, flow: http.HTTPFlow, error: FeedproxyError) -> None:
         """Answer with what went wrong; nothing of it goes upstream."""
@@ -222,6 +253,12 @@ def interim_of(flow: http.HTTPFlow) -> list[http.Response]:
     """The 1xx responses that came on the way to a flow's answer, as mitmproxy sends them."""
     case = next((found for each in _desks.values() if (found := each.case(flow)) is not None), None)
     return [passing.make(response) for response in case.interim] if case is not None else []
+
+
+def error_page(flow: http.HTTPFlow, words: str) -> http.Response:
+    """The answer for a flow whose way upstream failed."""
+    at = next((each for each in _desks.values() if each.case(flow) is not None), None)
+    return at.failed(flow, words) if at is not None else passing.error_page(flow, words)
 
 
 _desks: "WeakKeyDictionary[Runtime, Desk]" = WeakKeyDictionary()

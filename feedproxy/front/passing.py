@@ -5,14 +5,13 @@ that was not approved before, host by host and connection by connection; and the
 connection is opened refuses by itself whatever it cannot decide.
 """
 
-import logging
 from dataclasses import dataclass, field
 
 from mitmproxy import http
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from feedproxy.cache.status import CacheStatus, append
-from feedproxy.errors import FeedproxyError, Forbidden, Loop
+from feedproxy.errors import FeedproxyError, Forbidden, Loop, Unreachable
 from feedproxy.front.arrival import Arrival, fields_of, headers_of
 from feedproxy.http import uri
 from feedproxy.http.field import split_list
@@ -23,8 +22,6 @@ from feedproxy.origin.entrance import Entrance, dress
 from feedproxy.origin.problem import problem
 from feedproxy.origin.upstream import with_via
 from feedproxy.settings import Settings
-
-logger = logging.getLogger(__name__)
 
 FRAMING = ("transfer-encoding", "content-length")
 
@@ -47,6 +44,19 @@ class Passes:
         """The client has gone."""
         self.approved.pop(client, None)
         self.tunnels.pop(client, None)
+
+
+class Streamed:
+    """What streams through to a reader, counted on its way."""
+
+    __slots__ = ("size",)
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def __call__(self, data: bytes) -> bytes:
+        self.size += len(data)
+        return data
 
 
 async def approve(passes: Passes, client: str, target: str, settings: Settings, policy: AddressPolicy) -> None:
@@ -108,8 +118,8 @@ def begin(flow: http.HTTPFlow, arrival: Arrival, *, via: str) -> None:
     flow.request.headers = headers_of(fields.with_field("Host", shown if port == default else f"{shown}:{port}"))
 
 
-def answer(flow: http.HTTPFlow, arrival: Arrival, status: CacheStatus, settings: Settings, *, via: str) -> None:
-    """Make the head of a streamed answer ready for the reader, whose body follows as it comes."""
+def answer(flow: http.HTTPFlow, arrival: Arrival, status: CacheStatus, settings: Settings, *, via: str) -> Streamed:
+    """Make the head of a streamed answer ready for the reader; the result counts its body, as it comes."""
     assert flow.response is not None
     fields = fields_of(flow.response)
     framing = [(name, value) for name, value in fields if name.lower() in FRAMING]
@@ -125,23 +135,37 @@ def answer(flow: http.HTTPFlow, arrival: Arrival, status: CacheStatus, settings:
         fields = fields.with_field("Connection", "close")
     flow.response.headers = headers_of(Fields((*fields, *framing)))
     flow.response.http_version = "HTTP/1.1"
-    flow.response.stream = True
+    streamed = Streamed()
+    flow.response.stream = streamed
+    return streamed
 
 
-def error_page(flow: http.HTTPFlow, words: str) -> http.Response:
-    """Our own words instead of mitmproxy's page, when the way upstream failed."""
-    error: FeedproxyError | None = None
-    if "Connection killed" in words:  # a veto before the connection: ours, or mitmproxy's own against talking to itself
-        error = Loop(words) if "destination unknown" in words else Forbidden(words)
-    code, detail = (error.status_hint, error.detail) if error else (502, "unreachable")
-    said = "That address may not be reached through this proxy." if error else "The origin cannot be reached."
-    logger.info("pass-through failed: %s", words)
+def failure(words: str) -> FeedproxyError:
+    """What failed on the way upstream, out of mitmproxy's own words about it."""
+    if "Connection killed" not in words:
+        return Unreachable(words)
+    # A veto before the connection: ours, or mitmproxy's own against talking to itself.
+    return Loop(words) if "destination unknown" in words else Forbidden(words)
+
+
+SAID = {
+    Unreachable.detail: "The origin cannot be reached.",
+    Forbidden.detail: "Its address, or its port, is none that this proxy is allowed to connect to.",
+    Loop.detail: "It leads back to this proxy.",
+}
+"""What the reader is told of a failure: mitmproxy's words name addresses, which are the operator's business."""
+
+
+def error_page(flow: http.HTTPFlow, words: str, status: CacheStatus | None = None) -> http.Response:
+    """Our own words instead of mitmproxy's page, when the way upstream failed; `status` is what became of it."""
+    error = failure(words)
     shown = flow.metadata.get(SHOWN, flow.request.url)
-    response = problem(code, detail, said, request=Request("GET", shown, fields_of(flow.request)))
-    fields = append(response.fields, CacheStatus(detail=detail)).with_field("Connection", "close")
+    request = Request("GET", shown, fields_of(flow.request))
+    response = problem(error.status_hint, error.detail, SAID[error.detail], request=request)
+    fields = append(response.fields, status or CacheStatus(detail=error.detail)).with_field("Connection", "close")
     # As `dress` has it for the gateway, whose page this may be.
     fields = fields.with_field("Content-Security-Policy", "sandbox").with_field("X-Content-Type-Options", "nosniff")
-    return make(Response(code, fields, response.body))
+    return make(Response(response.status, fields, response.body))
 
 
 def make(response: Response) -> http.Response:

@@ -16,7 +16,7 @@ from feedproxy.origin.service import Service
 from feedproxy.report import pages
 from feedproxy.report.condition import MEANING, State
 from feedproxy.report.metrics import CONTENT_TYPE, Metrics
-from feedproxy.report.roll import Clerk, Roll, unhurried
+from feedproxy.report.roll import Clerk, Roll
 from feedproxy.report.views import View, detail, look
 from feedproxy.settings import Settings
 
@@ -161,15 +161,13 @@ class Answers:
 
     async def metrics(self, _: web.Request) -> web.Response:
         """Prometheus's exposition; the gauges are set now."""
-        service, now = self.service(), self._runtime.clock.now()
-        counts = service.counts
-        read = counts.targets()
-        subscribers = sum([counts.total(target, now) async for target in unhurried(read)])
+        service = self.service()
+        read = subscribers_of(await self.roll())
         self._runtime.metrics.observe(
             stored=await self._clerk.count(service),
             under_way=service.under_way,
             connections=self._runtime.connections,
-            subscribers=subscribers,
+            subscribers=sum(read),
             feeds_read=len(read),
             draining=self._runtime.draining,
         )
@@ -235,6 +233,7 @@ class Answers:
     async def _status_view(self, roll: Roll) -> View:
         now, service = self._runtime.clock.now(), self.service()
         totals = self._runtime.metrics.totals()
+        read = subscribers_of(roll)
         return {
             "version": __version__,
             "started": pages.iso(self._started),
@@ -246,8 +245,8 @@ class Answers:
             "states": _by_state(roll.rows),
             "others": roll.others,
             "complete": roll.complete,
-            "subscribers": sum(row["subscribers"] for row in roll.rows),
-            "feeds_read": sum(1 for row in roll.rows if row["subscribers"]),
+            "subscribers": sum(read),
+            "feeds_read": len(read),
             "requests": {**asdict(totals), "hit_share": totals.hit_share, "saved": totals.saved},
             "under_way": service.under_way,
             "connections": self._runtime.connections,
@@ -288,6 +287,11 @@ def select(rows: Sequence[View], query: str, state: str) -> list[View]:
         if (not state or row["state"] == state)
         and (not wanted or any(wanted in row.get(name, "").casefold() for name in ("title", "target", "upstream")))
     ]
+
+
+def subscribers_of(roll: Roll) -> list[int]:
+    """The subscribers of each feed that somebody reads; what never was a feed has none."""
+    return [row["subscribers"] for row in roll.rows if row["format"] and row["subscribers"]]
 
 
 def _by_state(rows: Sequence[View]) -> dict[str, int]:

@@ -7,6 +7,7 @@ are set when somebody looks (`observe`).
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from prometheus_client import (
     CollectorRegistry,
@@ -19,7 +20,7 @@ from prometheus_client import (
 )
 
 from feedproxy import __version__
-from feedproxy.cache.status import CacheStatus, Detail
+from feedproxy.cache.status import CacheStatus, Detail, Fwd
 from feedproxy.clock import Seconds
 
 logger = logging.getLogger(__name__)
@@ -32,16 +33,28 @@ SECONDS = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
 NO_FAILURE = frozenset({"", Detail.MOVED, Detail.GONE, Detail.OVERSIZED})
 """Details of an update that came to a good end all the same."""
 
+PASSED = frozenset({f"fwd={Fwd.METHOD}", f"fwd={Fwd.BYPASS}"})
+PASSED_DETAILS = frozenset({Detail.PASS_THROUGH, Detail.OVERSIZED})
+"""Outcomes and details of requests that went to the origin on their own, whatever is stored."""
+
+CODES = frozenset(str(int(each)) for each in HTTPStatus) | {"0"}
+"""Values of the label `status`: an origin may send any three digits, and each would be kept for ever."""
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What has happened since the start. Answers of our own, such as refusals, are among `answered` only."""
+    """What has happened since the start.
+
+    Answers of our own, such as refusals, are among `answered` only, and so is CONNECT. `passed` are those of
+    `forwarded` that streamed through, which no cache could have spared the origin.
+    """
 
     answered: int
     hits: int
     forwarded: int
+    passed: int
     origin_requests: int
     origin_failures: int
     bytes_sent: int
@@ -55,7 +68,7 @@ class Totals:
     @property
     def saved(self) -> int:
         """Requests that origins did not get: those of readers, less those that went out for whatever reason."""
-        return max(0, self.hits + self.forwarded - self.origin_requests)
+        return max(0, self.hits + self.forwarded - self.passed - self.origin_requests)
 
 
 class Metrics:
@@ -70,7 +83,8 @@ class Metrics:
         info.labels(__version__).set(1)
         self._requests = Counter(
             "feedproxy_requests",
-            "Requests answered, by entrance, what became of them (RFC 9211), and status.",
+            "Requests answered, by entrance (connect: CONNECT), what became of them (RFC 9211; tunnel, intercept, "
+            "refused: of CONNECT), detail, and status (other: a code that nobody has registered).",
             ("entrance", "outcome", "detail", "status"),
             registry=self.registry,
         )
@@ -86,7 +100,7 @@ class Metrics:
         )
         self._origin = Counter(
             "feedproxy_origin_requests",
-            "Updates asked of origins, by the status that came back (0: none) and detail.",
+            "Updates asked of origins, by the status that came back (0: none; other: an unregistered one) and detail.",
             ("status", "detail"),
             registry=self.registry,
         )
@@ -113,15 +127,23 @@ class Metrics:
     def answered(self, entrance: str, status: int, cache: CacheStatus, size: int, seconds: Seconds) -> None:
         """A reader was answered."""
         outcome = "hit" if cache.hit else f"fwd={cache.fwd}" if cache.fwd else "own"
-        self._requests.labels(entrance, outcome, cache.detail or "", str(status)).inc()
+        self._count(entrance, outcome, cache.detail or "", status, size, seconds)
+
+    def connected(self, outcome: str, status: int, detail: str, size: int, seconds: Seconds) -> None:
+        """A CONNECT was answered: `tunnel`, `intercept` or `refused`. What a tunnel carries is not counted."""
+        self._count("connect", outcome, detail, status, size, seconds)
+
+    def _count(self, entrance: str, outcome: str, detail: str, status: int, size: int, seconds: Seconds) -> None:
+        self._requests.labels(entrance, outcome, detail, _code(status)).inc()
         self._seconds.labels(outcome).observe(max(0.0, seconds))
         self._bytes.labels(entrance).inc(size)
 
     def fetched(self, target: str, status: int | None, detail: str, sent: int, seconds: Seconds) -> None:
         """An update of a target is over."""
-        self._origin.labels(str(status or 0), detail).inc()
-        self._origin_bytes.inc(sent)
-        self._origin_seconds.observe(max(0.0, seconds))
+        if status is not None or detail != Detail.FORBIDDEN_ADDRESS:  # by our own veto nothing was asked
+            self._origin.labels(_code(status or 0), detail).inc()
+            self._origin_bytes.inc(sent)
+            self._origin_seconds.observe(max(0.0, seconds))
         for watcher in self._watchers:
             watcher(target)
 
@@ -147,16 +169,21 @@ class Metrics:
 
     def totals(self) -> Totals:
         """The counters, summed up for people."""
-        answered = hits = forwarded = 0
+        answered = hits = forwarded = passed = 0
         for labels, count in _samples(self._requests):
             answered += count
             hits += count if labels["outcome"] == "hit" else 0
-            forwarded += count if labels["outcome"].startswith("fwd=") else 0
+            is_forwarded = labels["outcome"].startswith("fwd=")
+            forwarded += count if is_forwarded else 0
+            passed += (
+                count if is_forwarded and (labels["outcome"] in PASSED or labels["detail"] in PASSED_DETAILS) else 0
+            )
         updates = list(_samples(self._origin))
         return Totals(
             answered,
             hits,
             forwarded,
+            passed,
             sum(count for _, count in updates),
             sum(count for labels, count in updates if labels["detail"] not in NO_FAILURE),
             sum(count for _, count in _samples(self._bytes)),
@@ -170,6 +197,12 @@ class Metrics:
     def exposition(self) -> bytes:
         """Everything, as Prometheus reads it."""
         return generate_latest(self.registry)
+
+
+def _code(status: int) -> str:
+    """A status as a label."""
+    code = str(status)
+    return code if code in CODES else "other"
 
 
 def _samples(counter: Counter) -> list[tuple[dict[str, str], int]]:

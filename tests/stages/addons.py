@@ -11,7 +11,7 @@ from mitmproxy.test import taddons, tflow
 
 from feedproxy.clock import ManualClock
 from feedproxy.errors import FeedproxyError
-from feedproxy.front import passing
+from feedproxy.front import desk
 from feedproxy.front.arrival import fields_of, headers_of
 from feedproxy.front.stream import ABSOLUTE_FORM
 from feedproxy.http.message import Fields, Request
@@ -94,13 +94,13 @@ class OnAddons:
         data = server_hooks.ServerConnectionHookData(flow.server_conn, flow.client_conn)
         await self._hook(server_hooks.ServerConnectHook(data))
         if flow.server_conn.error:
-            flow.response = passing.error_page(flow, flow.server_conn.error)
+            flow.response = desk.error_page(flow, flow.server_conn.error)
             return
         request = Request(flow.request.method, flow.request.url, fields_of(flow.request))
         try:
             answer = await self.origin.answer(request)
         except FeedproxyError as error:
-            flow.response = passing.error_page(flow, str(error))
+            flow.response = desk.error_page(flow, str(error))
             return
         flow.response = http.Response.make(answer.status, answer.body)
         flow.response.headers = headers_of(answer.fields.with_field("Content-Length", str(len(answer.body))))
