@@ -65,7 +65,7 @@ class Detail(StrEnum):
     BACK_OFF = "back-off", "The last tries failed, and the next one is not due yet."
 
     # -- the origin could not be heard
-    UNREACHABLE = "unreachable", "No connection to the origin: its name, its address or TLS."
+    UNREACHABLE = "unreachable", "No connection to the origin: no address for its name, no answer there, or no TLS."
     TIMEOUT = "timeout", "The origin took too long."
     BROKEN_MESSAGE = "broken-message", "What the origin sent was no complete HTTP message."
     FETCH_ERROR = "fetch-error", "The origin gave no usable answer."

@@ -8,7 +8,7 @@ from typing import Any
 
 from feedproxy.report import client
 
-COLUMNS = ("STATE", "SUBSCRIBERS", "NEXT FETCH", "FEED", "WHY")
+COLUMNS = ("STATE", "SUBSCRIBERS", "NEXT FETCH (UTC)", "FEED", "WHY")
 NARROWEST = 40
 """Characters of the last column where the terminal is too small for it."""
 
@@ -52,7 +52,8 @@ def summary(totals: Any) -> Iterator[str]:
     share = "" if requests["hit_share"] is None else f", {100 * requests['hit_share']:.1f} % from the store"
     yield f"requests:    {requests['answered']}{share}; {requests['saved']} spared the origins"
     failures, under_way = requests["origin_failures"], totals["under_way"]
-    yield f"to origins:  {requests['origin_requests']}, {failures} in vain, {under_way} under way"
+    passed = f"; {requests['passed']} more passed through" if requests["passed"] else ""
+    yield f"to origins:  {requests['origin_requests']}, {failures} in vain, {under_way} under way{passed}"
     yield f"subscribers: {totals['subscribers']} of {totals['feeds_read']} feeds"
     states = ", ".join(f"{count} {state}" for state, count in totals["states"].items() if count)
     yield f"feeds:       {totals['feeds']}" + (f" ({states})" if states else "")

@@ -45,7 +45,7 @@ class AddressPolicy:
     def check_port(self, port: int) -> None:
         """Raises Forbidden for a port that no target may have."""
         if not any(first <= port <= last for first, last in self._ports):
-            raise Forbidden(f"port {port} may not be reached through this proxy")
+            raise Forbidden(f"port {port} is not allowed")
 
     def check_address(self, ip: str) -> None:
         """Raises Forbidden for an address that may not be reached, with the reason in words."""

@@ -37,9 +37,10 @@ class Audience:
         pseudonym = self._identifier.pseudonym(visit.address, agent, visit.user, now)
         self.counts.seen(target, pseudonym, agent, now)
 
-    def agent(self, target: str) -> str:
-        """Our User-Agent towards the origin of this target."""
-        subscribers = self.counts.total(target, self._clock.now())
+    def agent(self, target: str, newcomer: str | None = None) -> str:
+        """Our User-Agent towards the origin of this target; `newcomer` is that of a reader not counted yet."""
+        now = self._clock.now()
+        subscribers = self.counts.total(target, now) if newcomer is None else self.counts.alone(newcomer, now)
         contact = self._settings_for(target).contact_url
         return user_agent.compose(self._version, contact, subscribers, feed_id(target, self._installation))
 

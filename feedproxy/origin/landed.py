@@ -22,7 +22,8 @@ class Landed:
     """What an update brought.
 
     `response` is what the origin answered, ready to be served; None where nothing usable came (`error` says why) or
-    where the body was above the cap (`oversized`). `kept` tells that a good copy stands in instead, and until when.
+    where the body was above the cap (`oversized`). `kept` tells that a good copy stands in instead, and until when;
+    `unstored` why the response is not stored.
     """
 
     resource: Resource
@@ -36,4 +37,5 @@ class Landed:
     oversized: bool = False
     changed: bool = False
     interim: tuple[Response, ...] = ()
+    unstored: str = ""
     set_cookie: tuple[str, ...] = ()

@@ -102,13 +102,15 @@ def after_failure(
     """
     count = failures.count + 1
     pause = _longest_pause(count) / 2 * (1 + jitter) if back_off else 0.0
-    next_try = max(now + pause, not_before if not_before is not None else 0.0)
+    asked = not_before is not None and not_before >= now + pause
+    next_try = not_before if asked and not_before is not None else now + pause
     return Failures(
         count=count,
         since=failures.since if failures.count else now,
         last=now,
         detail=str(detail),
         next_try=min(next_try, now + WAIT_MAX),
+        asked=asked,
     )
 
 
@@ -173,9 +175,7 @@ class SiteTimes:
 
 def _failing(failures: Failures, now: Instant) -> Wait:
     until = min(failures.next_try, now + WAIT_MAX)
-    pause, longest = failures.next_try - failures.last, _longest_pause(failures.count)
-    # A pause that no back-off of ours would make is the origin's word; and so is any after a 429.
-    if failures.detail == Detail.RATE_LIMITED or not longest / 2 <= pause < longest:
+    if failures.asked:
         return Wait(until, Detail.RETRY_AFTER, "the origin asked for a pause")
     count = "1 failure" if failures.count == 1 else f"{failures.count} failures in a row"
     return Wait(until, Detail.BACK_OFF, f"{count} ({failures.detail})")

@@ -12,7 +12,7 @@ TITLES = {
     301: "This feed has moved",
     400: "That address cannot be fetched",
     401: "Credentials are needed",
-    403: "That address may not be reached through this proxy",
+    403: "This proxy does not go there",
     404: "There is nothing here",
     405: "That method is not for this address",
     410: "This feed has ended",

@@ -147,15 +147,20 @@ class Service(Upkeep):
         settings = self._settings_for(request.target)
         known = resource is not None and resource.channel is not None
         is_new = resource is None or not resource.variants
-        if known or (is_new and visit.entrance is Entrance.GATEWAY):
-            self._count(request, visit)  # what is known for no feed has no subscribers
         own_agent = known or visit.entrance is not Entrance.PROXY
+        newcomer = None
+        if known or (own_agent and is_new and self.counts.knows(request.target)):
+            self._count(request, visit)
+        elif own_agent and is_new:
+            # He is told of, but counted only once it has turned out to be a feed (`_landed`): made-up addresses
+            # take no place from feeds. What is known for no feed has no subscribers.
+            newcomer = request.fields.get("user-agent") or ""
         keep_range = "range" in request.fields and not (resource is not None and resource.variants)
         upstream = upstream_request(
             request,
             visit,
             via=self.via,
-            own_agent=(lambda: self.audience.agent(request.target)) if own_agent else None,
+            own_agent=(lambda: self.audience.agent(request.target, newcomer)) if own_agent else None,
             keep_range=keep_range,
         )
         personal = any(name in upstream.fields for name in ("authorization", "cookie"))
@@ -240,6 +245,8 @@ class Service(Upkeep):
         freshness = assess(landed.resource, landed.response, ask.settings, now)
         ttl = int(freshness.ttl) if landed.stored else None
         words = landed.words if landed.detail is not None else freshness.words
+        if landed.detail is None and landed.unstored:
+            words = f"not stored: {landed.unstored}"
         answer = self._made(ask, landed.response, freshness, replace(status, ttl=ttl, detail=landed.detail), words)
         if collapsed:
             return answer

@@ -167,13 +167,18 @@ class Updates:
         sighting = sighted(before, walked, Outcome(304, channel=before.channel), now, errand.settings)
         resource = replace(before, failures=Failures(), sighting=sighting)
         # The 304 may say that what it confirms is not to be stored any more.
-        stores = isinstance(self._may_store(errand, Response(freshened.status, freshened.fields)), storing.Store)
-        resource = with_variant(resource, freshened, errand) if stores else without_variant(resource, errand)
-        return Landed(resource, freshened, stores, fwd_status=304, words="the origin confirmed the copy")
+        unstored = self._forbids(errand, freshened)
+        resource = without_variant(resource, errand) if unstored else with_variant(resource, freshened, errand)
+        words = "the origin confirmed the copy"
+        return Landed(resource, freshened, not unstored, fwd_status=304, words=words, unstored=unstored)
 
-    def _may_store(self, errand: Errand, response: Response) -> storing.Storing:
-        targeted = bool(errand.settings.upstream)
-        return storing.may_store(errand.request, response, now=self._clock.now(), targeted=targeted)
+    def _forbids(self, errand: Errand, response: StoredResponse) -> str:
+        """Why HTTP forbids to store this; empty where it does not."""
+        targeted, plain = bool(errand.settings.upstream), Response(response.status, response.fields)
+        match storing.may_store(errand.request, plain, now=self._clock.now(), targeted=targeted):
+            case storing.DoNotStore(reason):
+                return reason
+        return ""
 
     def _head(self, errand: Errand, before: Resource, fetched: Fetched) -> Landed:
         """A HEAD's answer is passed on, and tells whether the copy is still good (RFC 9111, 4.3.5)."""
@@ -190,7 +195,7 @@ class Updates:
                 targeted=bool(errand.settings.upstream),
             )
             resource = with_variant(before, updated or replace(selected, invalid=True), errand)
-        return Landed(resource, answer, fwd_status=fetched.response.status)
+        return Landed(resource, answer, fwd_status=fetched.response.status, unstored=self._forbids(errand, answer))
 
     def _oversized(self, errand: Errand, before: Resource, answer: Oversized) -> Landed:
         if before.channel is not None and errand.settings.on_bad_update == "keep":
@@ -329,10 +334,12 @@ class Updates:
         words: str,
     ) -> Landed:
         """Store what HTTP lets us store."""
-        stores = isinstance(self._may_store(errand, Response(response.status, response.fields)), storing.Store)
-        stores = stores and self._worth_storing(response, errand)
+        unstored = self._forbids(errand, response)
+        if not unstored and not self._worth_storing(response, errand):
+            unstored = f"a {response.status} that says nothing of how long it lasts, nor how to validate it"
         if detail is not None and resource.channel is not None:
-            stores = False  # it passes, and the copy of the feed is kept all the same
+            unstored = "the copy of the feed is kept"  # what came passes all the same
+        stores = not unstored
         changed = False
         if outcome.channel is not None and detail is None:
             old = resource.channel
@@ -347,7 +354,9 @@ class Updates:
         elif detail is None:
             # The origin replaced what is stored by something that may not be: the old is nobody's any more.
             resource = without_variant(resource, errand)
-        return Landed(resource, response, stores, outcome.status, None, detail, words, None, changed=changed)
+        return Landed(
+            resource, response, stores, outcome.status, None, detail, words, changed=changed, unstored=unstored
+        )
 
     def _worth_storing(self, response: StoredResponse, errand: Errand) -> bool:
         """What is never fresh and cannot be validated would never be used; a feed may still stand in."""

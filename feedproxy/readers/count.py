@@ -115,6 +115,18 @@ class SubscriberCounts:
         if self._entries > self._entries_max or len(self._feeds) > self._feeds_max:
             self._make_room()
 
+    def knows(self, target: str) -> bool:
+        """Whether anything is known of this feed."""
+        return target in self._feeds
+
+    def alone(self, user_agent: str, now: Instant) -> int:
+        """What a feed that nobody has asked for before would have with this one; nothing is kept of it."""
+        claim = parse_claim(user_agent)
+        if claim is None:
+            return 1
+        heard = hear(None, min(claim.count, self._claim_max), now, window=self._window, jump=self._claim_jump)
+        return current(heard, now, self._window)
+
     def total(self, target: str, now: Instant) -> int:
         """The feed's subscribers."""
         feed = self._feeds.get(target)

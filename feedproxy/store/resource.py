@@ -39,6 +39,8 @@ class Failures:
     detail: str = ""
     next_try: Instant = 0.0
     """Back-off: not to be asked again before."""
+    asked: bool = False
+    """`next_try` is the origin's own word, and later than our back-off."""
 
 
 @dataclass(frozen=True, slots=True)
