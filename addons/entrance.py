@@ -1,6 +1,5 @@
 """Gateway, explicit proxy, reverse: which of the three ways in, and to what target?"""
 
-import fnmatch
 import logging
 
 from mitmproxy import connection, ctx, http
@@ -22,7 +21,7 @@ logger = logging.getLogger(__name__)
 class Stream(FeedStream):
     """mitmproxy's stream, with our own words for what fails on the way upstream."""
 
-    error_page = staticmethod(passing.error_page)
+    error_page = staticmethod(desk.error_page)
     interim_of = staticmethod(desk.interim_of)
 
 
@@ -75,18 +74,15 @@ class Entrance:
         passing.check(data, desk.desk(runtime(ctx.master)).passes)
 
     def next_layer(self, chosen: layer.NextLayer) -> None:
-        tunnel = desk.desk(runtime(ctx.master)).passes.tunnels.get(chosen.context.client.id)
-        if tunnel is not None and not self._intercepted(tunnel[0]):
+        at = desk.desk(runtime(ctx.master))
+        tunnel = at.passes.tunnels.get(chosen.context.client.id)
+        if tunnel is not None and not at.intercepts(tunnel[0]):
             chosen.layer = TCPLayer(chosen.context, ignore=True)
             return
         if chosen.layer is None and (default := ctx.master.addons.get("nextlayer")):
             default.next_layer(chosen)
         decided = runtime(ctx.master).settings
         install(chosen, Stream, decided.header_max, decided.head_timeout)
-
-    def _intercepted(self, host: str) -> bool:
-        patterns = runtime(ctx.master).settings.intercept
-        return any(fnmatch.fnmatchcase(host.lower(), pattern.lower()) for pattern in patterns)
 
     async def http_connect(self, flow: http.HTTPFlow) -> None:
         at = desk.desk(runtime(ctx.master))

@@ -93,6 +93,8 @@ class FeedStream(HttpStream):
     def handle_protocol_error(
         self, event: RequestProtocolError | ResponseProtocolError
     ) -> layer.CommandGenerator[None]:
+        # Made first: the hook that tells of the failure comes before the reader is told, and tells what he gets.
+        page = self._own_page(event) if isinstance(event, ResponseProtocolError) else None
         steps = super().handle_protocol_error(event)
         result: object = None
         while True:
@@ -100,8 +102,8 @@ class FeedStream(HttpStream):
                 command = steps.send(result)
             except StopIteration:
                 return
-            if self._tells_the_reader(command):
-                yield from self._own_page(event.message)
+            if page is not None and self._tells_the_reader(command):
+                yield from self._send(page)
                 result = None
             else:
                 result = yield command
@@ -111,13 +113,15 @@ class FeedStream(HttpStream):
             isinstance(command, SendHttp)
             and isinstance(command.event, ResponseProtocolError)
             and command.connection is self.context.client
-            and self.error_page is not None
-            and self.flow.response is None
         )
 
-    def _own_page(self, words: str) -> layer.CommandGenerator[None]:
-        assert self.error_page is not None
-        response = type(self).error_page(self.flow, words)  # type: ignore[misc]
+    def _own_page(self, event: ResponseProtocolError) -> http.Response | None:
+        """What the reader is told instead of mitmproxy's page; None where he is told nothing any more."""
+        if self.error_page is None or self.flow.response is not None or self.client_state == self.state_errored:
+            return None
+        return type(self).error_page(self.flow, event.message)  # type: ignore[misc]
+
+    def _send(self, response: http.Response) -> layer.CommandGenerator[None]:
         body = response.raw_content or b""
         yield SendHttp(ResponseHeaders(self.stream_id, response, not body), self.context.client)
         if body:
