@@ -132,3 +132,20 @@ def test_holding_a_site_never_shortens_its_spacing(until: float) -> None:
     sites.hold("example.com", until)
 
     assert sites.free("example.com", 10) == max(NOW + 10, until)
+
+
+def test_a_pause_shorter_than_our_back_off_is_not_put_on_the_origin() -> None:
+    asked_for_less = after_failure(Failures(), Detail.RATE_LIMITED, NOW, not_before=NOW + 5, jitter=0.5)
+    asked_for_more = after_failure(Failures(), Detail.RATE_LIMITED, NOW, not_before=NOW + 500, jitter=0.5)
+
+    ours = may_fetch(a_feed(NOW, asked_for_less), NOW, Settings(), site_free=0.0)
+    theirs = may_fetch(a_feed(NOW, asked_for_more), NOW, Settings(), site_free=0.0)
+
+    assert isinstance(ours, Wait)
+    assert (ours.until, ours.detail, ours.words) == (
+        NOW + 90,
+        Detail.BACK_OFF,
+        "1 failure (rate-limited); next in 90 s",
+    )
+    assert isinstance(theirs, Wait)
+    assert (theirs.detail, theirs.words) == (Detail.RETRY_AFTER, "the origin asked for a pause; next in 500 s")

@@ -214,3 +214,34 @@ async def test_nobodys_address_is_told_to_the_origin(stage):
     await proxy.get("/feed.rss", forwarded="for=203.0.113.1", x_real_ip="203.0.113.1", x_forwarded_for="203.0.113.1")
 
     assert not [value for _, value in origin.heard if "203.0.113.1" in value or "192.0.2.1" in value]
+
+
+async def test_in_reverse_the_first_who_asks_is_told_of_too(stage):
+    proxy, origin, clock = await stage(upstream="the origin")
+    origin.publish("/feed.rss", a_feed(), cache_control="max-age=600")
+
+    await proxy.get("/feed.rss", user_agent=FEEDLY.format(40))
+    assert told(origin) == "40 subscribers"
+    clock.advance(minutes=11)
+    await proxy.get("/feed.rss", user_agent="reader/1")
+
+    assert told(origin) == "41 subscribers"
+
+
+@pytest.mark.parametrize("entrance", [Entrance.GATEWAY, Entrance.PROXY])
+async def test_addresses_that_are_no_feeds_are_told_of_and_never_counted(stage, entrance):
+    proxy, origin, _ = await a_feed_read_by(stage, "reader/1")
+    origin.publish("/page", b"<html></html>", content_type="text/html")
+    for path in ("/page", "/made-up/1", "/made-up/2"):
+        await proxy.send("GET", path, entrance=entrance, user_agent="other/2")
+
+    assert proxy.service.counts.targets() == [origin.url("/feed.rss")]
+
+
+async def test_of_a_feed_that_was_purged_the_readers_are_still_known(stage):
+    proxy, origin, _ = await a_feed_read_by(stage, "reader/1", "other/2")
+    assert await proxy.service.purge(origin.url("/feed.rss"))
+
+    await proxy.get("/feed.rss", user_agent="third/3")
+
+    assert told(origin) == "3 subscribers"

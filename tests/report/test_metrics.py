@@ -1,0 +1,80 @@
+"""What is counted, and under which labels."""
+
+import pytest
+
+from feedproxy.cache.status import CacheStatus, Detail, Fwd
+from feedproxy.origin.problem import TITLES
+from feedproxy.report.metrics import Metrics
+from feedproxy.store.resource import Failures, Resource
+from tests.stages.admin import NOW, TARGET, Proxy, a_resource
+
+
+def test_codes_that_nobody_has_registered_share_a_label() -> None:
+    metrics = Metrics()
+    for status in (520, 599, 799, 999):
+        metrics.answered("gateway", status, CacheStatus(fwd=Fwd.URI_MISS), 0, 0)
+        metrics.fetched(TARGET, status, "", 0, 0)
+
+    asked = {"entrance": "gateway", "outcome": "fwd=uri-miss", "detail": "", "status": "other"}
+    assert metrics.registry.get_sample_value("feedproxy_requests_total", asked) == 4
+    assert metrics.registry.get_sample_value("feedproxy_origin_requests_total", {"status": "other", "detail": ""}) == 4
+
+
+@pytest.mark.parametrize("status", [0, 200, 226, 304, 404, 429, 451, 503, *TITLES])
+def test_codes_that_are_known_have_labels_of_their_own(status: int) -> None:
+    metrics = Metrics()
+
+    metrics.answered("gateway", status, CacheStatus(), 0, 0)
+
+    labels = {"entrance": "gateway", "outcome": "own", "detail": "", "status": str(status)}
+    assert metrics.registry.get_sample_value("feedproxy_requests_total", labels) == 1
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        CacheStatus(fwd=Fwd.METHOD, detail=Detail.PASS_THROUGH),
+        CacheStatus(fwd=Fwd.METHOD, detail=Detail.UNREACHABLE),
+        CacheStatus(fwd=Fwd.BYPASS, detail=Detail.OVERSIZED),
+        CacheStatus(fwd=Fwd.URI_MISS, detail=Detail.OVERSIZED),
+    ],
+)
+def test_what_passes_through_spares_no_origin_anything(status: CacheStatus) -> None:
+    metrics = Metrics()
+
+    metrics.answered("proxy", 200, status, 0, 0)
+
+    totals = metrics.totals()
+    assert (totals.forwarded, totals.passed, totals.saved) == (1, 1, 0)
+
+
+def test_by_our_own_veto_nothing_goes_out() -> None:
+    metrics = Metrics()
+    metrics.fetched(TARGET, None, Detail.FORBIDDEN_ADDRESS, 0, 0)
+    metrics.fetched(TARGET, None, Detail.UNREACHABLE, 0, 0)
+
+    assert (metrics.totals().origin_requests, metrics.totals().origin_failures) == (1, 1)
+
+
+def test_connect_is_among_what_was_answered_and_spares_nothing() -> None:
+    metrics = Metrics()
+
+    metrics.connected("tunnel", 200, Detail.PASS_THROUGH, 0, 0)
+
+    totals = metrics.totals()
+    assert (totals.answered, totals.hits, totals.forwarded, totals.saved) == (1, 0, 0, 0)
+
+
+async def test_metrics_and_the_status_page_count_the_subscribers_of_feeds_only(proxy: Proxy) -> None:
+    never = "https://example.com/never.xml"
+    await proxy.keep(a_resource(), Resource(never, failures=Failures(1, NOW, NOW, "unreachable", NOW + 60)))
+    proxy.read(TARGET, "NetNewsWire (RSS Reader)", 2)
+    proxy.read(never, "curl/8", 3)
+    proxy.read("https://example.com/page", "curl/8", 4)
+
+    _, text = await proxy.get("/metrics")
+    view = await proxy.json("/status")
+
+    assert "feedproxy_subscribers 2.0" in text
+    assert "feedproxy_feeds_read 1.0" in text
+    assert (view["subscribers"], view["feeds_read"]) == (2, 1)
