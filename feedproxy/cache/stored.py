@@ -34,8 +34,9 @@ class Content:
 class StoredResponse:
     """One response as it was received, with the times that its age is reckoned from.
 
-    `fields` are the origin's end-to-end fields without Set-Cookie. `vary_request` are the fields of the
-    request as it went upstream, those only that the response's Vary nominates (RFC 9111, section 4.1).
+    `fields` are the origin's end-to-end fields; Set-Cookie only where it is everybody's (cookies.py).
+    `vary_request` are the fields of the request as it went upstream, those only that the response's Vary nominates
+    (RFC 9111, section 4.1).
     """
 
     target: str

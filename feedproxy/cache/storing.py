@@ -2,7 +2,7 @@
 
 Two cautions are our own, since a proxy's readers are strangers to one another. A request with a Cookie is
 likely to have got a personal answer, so it is stored only where the origin says in so many words that it may
-be. And Set-Cookie is never stored: a session would be handed to everybody (section 7.3 warns of it).
+be. And Set-Cookie is no field like others: cookies.py decides whose it is.
 """
 
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request, Response
 
-# RFC 9110, section 15.1; 206 is missing, since partial responses are not stored.
+# RFC 9110, section 15.1; 206 is missing, since parts are kept with explicit freshness only (partial.py).
 HEURISTICALLY_CACHEABLE = frozenset({200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501})
 
-# The final status codes of RFC 9110, section 15, but for 206 (parts are not stored), 304 (updates what is
+# The final status codes of RFC 9110, section 15, but for 206 (parts are kept apart), 304 (updates what is
 # stored) and 407 (concerns this hop only).
 UNDERSTOOD = frozenset(
     {200, 201, 202, 203, 204, 205, 300, 301, 302, 303, 305, 307, 308}
@@ -80,7 +80,7 @@ def _status_forbids(status: int) -> str | None:
     if status < 200:
         return f"{status} is no final response"
     if status == 206:
-        return "partial content is not stored"
+        return "a part is no whole"
     if status == 304:
         return "a 304 updates what is stored, and is not stored itself"
     if status == 226:

@@ -104,9 +104,9 @@ class Upkeep:
         for target in invalidation.invalidated_by(request, response):
             self._dispatch.outdate(partial(eq, target))
             resource = self.store.get(target)
-            if resource is not None and resource.variants:
+            if resource is not None and (resource.variants or resource.parts):
                 variants = tuple(replace(each, invalid=True) for each in resource.variants)
-                await self.store.put(replace(resource, variants=variants))
+                await self.store.put(replace(resource, variants=variants, parts=()))
 
     def resources(self) -> Iterable[Resource]:
         """Everything that is held, for those who look after it."""

@@ -115,7 +115,7 @@ def _light(resource: Resource | None) -> Resource | None:
     if resource is None or not is_feed(resource):
         return None
     newest = (replace(each, content=replace(each.content, bodies={})) for each in resource.variants[-1:])
-    return replace(resource, variants=tuple(newest))
+    return replace(resource, variants=tuple(newest), parts=())
 
 
 async def unhurried[T](values: Iterable[T]) -> AsyncIterator[T]:

@@ -16,7 +16,7 @@ LINE_OVERHEAD = 64
 def weight(resource: Resource) -> int:
     """Bytes that a resource holds in memory: an estimate, rather too high, for nothing counts as shared."""
     total = RESOURCE_OVERHEAD + sum(VERSION_OVERHEAD + len(each.entries) for each in resource.versions)
-    for variant in resource.variants:
+    for variant in (*resource.variants, *resource.parts):
         total += VARIANT_OVERHEAD + variant.content.size()
         for name, value in variant.fields:
             total += LINE_OVERHEAD + len(name) + len(value)

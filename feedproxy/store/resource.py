@@ -71,6 +71,7 @@ class Resource:
     `changes` are the instants at which the feed's content was seen to change, newest last, at most 32.
     `versions` are the feed's last ones, the current among them, newest last, that deltas are reckoned from.
     `oversized` remembers that the body was above the cap, so that the next request streams at once.
+    `parts` are pieces of what is no feed (cache/partial.py): they stand apart so that nothing takes one for a whole.
     """
 
     target: str
@@ -84,7 +85,8 @@ class Resource:
     new_shape: NewShape | None = None
     oversized: bool = False
     versions: tuple[Version, ...] = ()
+    parts: tuple[StoredResponse, ...] = ()
 
     def size(self) -> int:
         """Bytes of content held."""
-        return sum(variant.content.size() for variant in self.variants)
+        return sum(variant.content.size() for variant in (*self.variants, *self.parts))

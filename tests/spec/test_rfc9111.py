@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from feedproxy.cache import freshness, reuse, stale, validation, variation
+from feedproxy.cache import freshness, partial, reuse, stale, validation, variation
+from feedproxy.cache.cookies import with_cookies
 from feedproxy.cache.freshness import Freshness, Source, assess, current_age
 from feedproxy.cache.invalidation import invalidated_by
 from feedproxy.cache.reuse import Decision, Forward, Reuse, Unsatisfiable, Validate
@@ -39,14 +40,8 @@ def storing(status: int = 200, *, method: str = "GET", asked: Fields = NO_FIELDS
 
 def stored(status: int = 200, *, delay: float = 0, coding: str = "identity", **lines: Any) -> StoredResponse:
     """A response received at NOW."""
-    known = {
-        name: lines.pop(name)
-        for name in ("vary_request", "authorized", "invalid", "own_agent")
-        if name in lines
-    }
-    return StoredResponse(
-        TARGET, status, fields(**lines), Content({coding: b"0123456789"}), NOW - delay, NOW, **known
-    )
+    known = {name: lines.pop(name) for name in ("vary_request", "authorized", "invalid", "own_agent") if name in lines}
+    return StoredResponse(TARGET, status, fields(**lines), Content({coding: b"0123456789"}), NOW - delay, NOW, **known)
 
 
 def state(response: StoredResponse, after: float = 0) -> Freshness:
@@ -66,9 +61,7 @@ def deciding(response: StoredResponse | None, after: float = 0, **asked: Any) ->
 def test_the_method_has_to_be_one_the_cache_understands() -> None:
     """Section 3."""
     assert isinstance(storing(method="GET"), Store)
-    assert storing(method="POST", cache_control="max-age=60") == DoNotStore(
-        "responses to POST are not stored"
-    )
+    assert storing(method="POST", cache_control="max-age=60") == DoNotStore("responses to POST are not stored")
 
 
 def test_only_final_responses_are_stored() -> None:
@@ -78,7 +71,7 @@ def test_only_final_responses_are_stored() -> None:
 
 @pytest.mark.parametrize("status", [206, 304])
 def test_a_206_or_304_is_not_stored_as_a_response(status: int) -> None:
-    """Section 3: only where the cache understands the status code; parts are not kept, 304 updates."""
+    """Section 3.3: a part is kept apart, and by a decision of its own (partial.may_keep); a 304 updates."""
     assert isinstance(storing(status, cache_control="max-age=60"), DoNotStore)
 
 
@@ -146,10 +139,47 @@ def test_a_response_that_keeps_back_what_is_needed_to_use_it_is_not_stored() -> 
     assert isinstance(storing(cache_control='private="vary", max-age=60', vary="cookie"), DoNotStore)
 
 
-def test_cookies_are_not_handed_on_to_others() -> None:
-    """Section 7.3 warns of it; that Set-Cookie does not inhibit storing is kept to."""
+def test_a_cookie_does_not_inhibit_storing_and_is_no_ordinary_field() -> None:
+    """Section 7.3."""
     assert isinstance(storing(set_cookie="a=b", cache_control="max-age=60"), Store)
     assert "set-cookie" not in storable_fields(fields(set_cookie="a=b"))
+
+
+def cookie_of(*, feed: bool = False, asked: Fields = NO_FIELDS, held: str | None = None, **lines: Any) -> str | None:
+    """The Set-Cookie that is kept of a response that brings `a=b`, or of one that held another and is updated."""
+    news = fields(set_cookie="a=b", **lines)
+    kept = fields(set_cookie=held) if held else NO_FIELDS
+    response = StoredResponse(TARGET, 200, Fields((*storable_fields(news), *kept)), Content({}, feed=feed), NOW, NOW)
+    return with_cookies(response, news, Request("GET", TARGET, asked)).fields.get("set-cookie")
+
+
+@pytest.mark.parametrize("control", ["public", "max-age=60", "s-maxage=60", "public, must-revalidate"])
+def test_a_cookie_is_stored_where_the_origin_says_that_everybody_may_have_it(control: str) -> None:
+    """Section 3.1: a cache MUST include all received response header fields; section 7.3."""
+    assert cookie_of(cache_control=control) == "a=b"
+    assert cookie_of(date=at(0), expires=at(60)) == "a=b"
+
+
+@pytest.mark.parametrize(
+    "control", ["", "private, max-age=60", "no-cache, max-age=60", "max-age=0", 'no-cache="set-cookie", max-age=60']
+)
+def test_a_cookie_of_which_the_origin_does_not_say_that_is_not_stored(control: str) -> None:
+    """Section 7.3: servers that wish to control caching are encouraged to emit Cache-Control; many do not."""
+    assert cookie_of(cache_control=control) is None
+    assert cookie_of(last_modified=at(-86_400)) is None
+
+
+def test_a_cookie_for_somebody_who_was_known_is_his_and_a_feed_keeps_none() -> None:
+    """Our own caution; section 3.1 would have them stored."""
+    assert cookie_of(cache_control="public", asked=fields(cookie="x=y")) is None
+    assert cookie_of(cache_control="public", asked=fields(authorization="x")) is None
+    assert cookie_of(cache_control="public", feed=True) is None
+
+
+def test_an_update_replaces_the_cookie_by_one_for_everybody_or_by_none() -> None:
+    """Section 3.2; the message that brings a cookie has to say whose it is."""
+    assert cookie_of(held="old=1", cache_control="max-age=60") == "a=b"
+    assert cookie_of(held="old=1") is None
 
 
 def test_a_request_with_a_cookie_is_stored_only_where_the_origin_speaks_of_it() -> None:
@@ -477,16 +507,12 @@ def test_a_clock_that_is_set_back_makes_no_age_negative() -> None:
 
 @pytest.mark.parametrize("control", ["no-cache", "must-revalidate", "proxy-revalidate", "s-maxage=2"])
 @pytest.mark.parametrize("occasion", Occasion)
-def test_a_stale_response_is_not_used_where_a_directive_prohibits_it(
-    control: str, occasion: Occasion
-) -> None:
+def test_a_stale_response_is_not_used_where_a_directive_prohibits_it(control: str, occasion: Occasion) -> None:
     """Section 4.2.4: not even when disconnected."""
     response = stored(cache_control=f"max-age=2, stale-if-error=99, stale-while-revalidate=99, {control}")
     request = CacheControl(max_stale=99, stale_if_error=99)
 
-    assert not stale.allowed(
-        response, state(response, 5), NOW + 5, occasion=occasion, request=request, limit=99
-    )
+    assert not stale.allowed(response, state(response, 5), NOW + 5, occasion=occasion, request=request, limit=99)
 
 
 @pytest.mark.parametrize("occasion", [Occasion.ERROR, Occasion.DISCONNECTED, Occasion.REFUSED])
@@ -496,9 +522,7 @@ def test_a_stale_response_stands_in_for_a_failing_origin_as_long_as_configured(o
 
     def allowed(after: float) -> bool:
         known = state(response, after)
-        return stale.allowed(
-            response, known, NOW + after, occasion=occasion, request=CacheControl(), limit=100
-        )
+        return stale.allowed(response, known, NOW + after, occasion=occasion, request=CacheControl(), limit=100)
 
     assert allowed(102)
     assert not allowed(103)
@@ -611,6 +635,55 @@ def test_a_304_with_a_wider_vary_is_compared_with_what_was_asked() -> None:
     assert not selects(seeing, ("a", "1"))
 
 
+# -- 3.3 and 3.4 Incomplete responses, and combining them
+
+
+def part(first: int, last: int, **lines: Any) -> StoredResponse:
+    """The bytes `first` to `last` of 0123456789."""
+    said = fields(content_range=f"bytes {first}-{last}/10", **lines)
+    return replace(stored(206), fields=said, content=Content({"identity": b"0123456789"[first : last + 1]}))
+
+
+def test_an_incomplete_response_answers_only_ranges_wholly_within_it() -> None:
+    """Section 3.3: a cache MUST NOT use an incomplete response to answer requests otherwise."""
+    held = part(2, 7)
+
+    assert partial.cut(held, fields(range="bytes=2-7")) is not None
+    for asked in ({}, {"range": "bytes=2-8"}, {"range": "bytes=0-"}, {"range": "bytes=-1"}):
+        assert partial.cut(held, fields(**asked)) is None
+
+
+def test_partial_content_is_stored_as_a_part_only() -> None:
+    """Section 3.3: a cache MUST NOT send a partial response using the 200 status code."""
+    asked = Request("GET", TARGET, fields(range="bytes=0-4"))
+
+    assert partial.may_keep(asked, part(0, 4, cache_control="max-age=60")) == Store()
+    assert isinstance(may_store(asked, Response(206, fields(cache_control="max-age=60")), now=NOW), DoNotStore)
+
+
+def test_parts_are_combined_only_under_the_same_strong_validator() -> None:
+    """Section 3.4."""
+    rest = Response(206, fields(content_range="bytes 5-9/10", etag='"x"'), b"56789")
+
+    combined = partial.combine(part(0, 4, etag='"x"', a="1"), rest)
+    assert isinstance(combined, partial.Combined)
+    assert (combined.response.status, combined.response.body) == (200, b"0123456789")
+    assert combined.response.fields.get("a") == "1"
+    for lines in ({}, {"etag": '"y"'}, {"etag": 'W/"x"'}):
+        assert isinstance(partial.combine(part(0, 4, **lines), rest), partial.Apart)
+
+
+def test_a_new_response_replaces_the_fields_it_provides_aside_from_content_range() -> None:
+    """Section 3.4."""
+    rest = Response(206, fields(content_range="bytes 5-8/10", etag='"x"', a="2"), b"5678")
+
+    combined = partial.combine(part(0, 4, etag='"x"', a="1"), rest)
+
+    assert isinstance(combined, partial.Combined)
+    assert combined.response.fields.get_all("a") == ["2"]
+    assert combined.response.fields.get_all("content-range") == ["bytes 0-8/10"]
+
+
 # -- 4.3.5 Freshening responses with HEAD
 
 
@@ -700,9 +773,7 @@ def test_an_invalidated_response_is_validated_before_it_is_used() -> None:
 
     assert isinstance(deciding(response), Validate)
     for occasion in Occasion:
-        assert not stale.allowed(
-            response, state(response), NOW, occasion=occasion, request=CacheControl(), limit=100
-        )
+        assert not stale.allowed(response, state(response), NOW, occasion=occasion, request=CacheControl(), limit=100)
 
 
 # -- 5.1 Age
@@ -779,9 +850,7 @@ def test_no_cache_wants_the_origin_to_be_asked(asked: dict[str, Any]) -> None:
 
 def test_pragma_means_nothing_beside_cache_control() -> None:
     """Section 5.4: only where Cache-Control is absent."""
-    assert isinstance(
-        deciding(stored(cache_control="max-age=60"), pragma="no-cache", cache_control="max-age=9"), Reuse
-    )
+    assert isinstance(deciding(stored(cache_control="max-age=60"), pragma="no-cache", cache_control="max-age=9"), Reuse)
 
 
 def test_no_store_keeps_the_answer_out_of_the_store_but_not_stored_answers_from_the_request() -> None:

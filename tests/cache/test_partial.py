@@ -1,0 +1,309 @@
+"""Which part is it, whom does it answer, what is missing of it, and what does it go together with?"""
+
+from typing import Any
+
+import pytest
+
+from feedproxy.cache.freshness import explicit_lifetime
+from feedproxy.cache.partial import (
+    PARTS_MAX,
+    Apart,
+    Combined,
+    Extent,
+    Missing,
+    Nothing,
+    combine,
+    cut,
+    extent_of,
+    may_keep,
+    missing,
+    strong_validator,
+    with_part,
+)
+from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.cache.storing import DoNotStore, Store
+from feedproxy.http.date import format_http_date
+from feedproxy.http.message import Fields, Request, Response
+
+NOW = 1_750_000_000.0
+TARGET = "https://example.com/file.bin"
+WHOLE = b"0123456789"
+
+
+def fields(**lines: Any) -> Fields:
+    return Fields((name.replace("_", "-"), value) for name, value in lines.items())
+
+
+def said(first: int, last: int, length: int | str = len(WHOLE), **lines: Any) -> Fields:
+    given = {"cache_control": "max-age=60", "date": format_http_date(NOW), **lines}
+    return fields(content_range=f"bytes {first}-{last}/{length}", **given)
+
+
+def part(first: int, last: int, length: int | str = len(WHOLE), **lines: Any) -> StoredResponse:
+    """The bytes `first` to `last` of WHOLE."""
+    body = Content({"identity": WHOLE[first : last + 1]})
+    return StoredResponse(TARGET, 206, said(first, last, length, **lines), body, NOW, NOW)
+
+
+def cut_to(held: StoredResponse, value: str, **lines: Any) -> bytes | None:
+    piece = cut(held, fields(range=value, **lines))
+    return None if piece is None else piece.content.bodies["identity"]
+
+
+# -- which part it is
+
+
+@pytest.mark.parametrize(
+    ("value", "size", "extent"),
+    [
+        ("bytes 0-4/10", 5, Extent(0, 5, 10)),
+        ("bytes 5-9/*", 5, Extent(5, 10, None)),
+        ("BYTES 0-0/1", 1, Extent(0, 1, 1)),
+        ("bytes 4-9/10", 5, Extent(4, 9, 9)),  # counted wrong, but it came whole and ends the content
+        ("bytes 0-4/10", 4, None),
+        ("bytes 0-4/10", 6, None),
+        ("bytes 4-0/10", 5, None),
+        ("bytes 0-4/4", 5, None),
+        ("bytes */10", 5, None),
+        ("lines 0-4/10", 5, None),
+        ("bytes 0-4/10, bytes 5-9/10", 5, None),
+        ("bytes 0-" + "9" * 5000 + "/*", 5, None),
+        ("", 5, None),
+    ],
+)
+def test_a_part_is_what_its_content_range_and_its_bytes_agree_on(value: str, size: int, extent: Extent | None) -> None:
+    assert extent_of(fields(content_range=value), size) == extent
+
+
+# -- may it be kept?
+
+
+def kept(*, asked: Fields | None = None, body: bytes = b"01234", coding: str = "identity", **lines: Any) -> Any:
+    given = {"content_range": "bytes 0-4/10", "cache_control": "max-age=60", **lines}
+    stored = StoredResponse(TARGET, 206, fields(**given), Content({coding: body}), NOW, NOW)
+    return may_keep(Request("GET", TARGET, asked or fields(range="bytes=0-4")), stored)
+
+
+def test_a_part_with_explicit_freshness_may_be_kept() -> None:
+    assert kept() == Store()
+    assert kept(content_type="audio/mpeg", etag='W/"weak"') == Store()
+
+
+@pytest.mark.parametrize(
+    ("because", "lines"),
+    [
+        ("a part without explicit freshness", {"cache_control": "public"}),
+        ("a part without explicit freshness", {"cache_control": "max-age=0"}),
+        ("no-store", {"cache_control": "max-age=60, no-store"}),
+        ("private", {"cache_control": "max-age=60, private"}),
+        ("Vary: *", {"vary": "*"}),
+        ("it may be a part of a feed", {"content_type": "application/rss+xml"}),
+        ("it may be a part of a feed", {"content_type": "application/feed+JSON; charset=utf-8"}),
+        ("a part of what is coded can be cut for nobody who wants another coding", {"content_encoding": "gzip"}),
+        ("which part it is cannot be told from its Content-Range", {"body": b"0123"}),
+        ("a part came, and nobody had asked for one", {"asked": fields(accept="*/*")}),
+        (
+            "the request carried Authorization, and the response does not allow sharing",
+            {"asked": fields(range="bytes=0-4", authorization="x")},
+        ),
+    ],
+)
+def test_what_is_not_kept_is_not_for_a_reason(because: str, lines: dict[str, Any]) -> None:
+    assert kept(**lines) == DoNotStore(because)
+
+
+def test_two_parts_are_kept_and_the_oldest_goes() -> None:
+    parts: tuple[StoredResponse, ...] = ()
+    for first in (0, 3, 6, 8):
+        parts = with_part(parts, part(first, first + 1))
+
+    assert len(parts) == PARTS_MAX
+    assert [each.fields.get("content-range") for each in parts] == ["bytes 6-7/10", "bytes 8-9/10"]
+
+
+def test_a_part_takes_the_place_of_what_it_contains_and_of_other_versions() -> None:
+    assert len(with_part((part(2, 3),), part(0, 5))) == 1
+    assert len(with_part((part(0, 1, etag='"a"'),), part(5, 6, etag='"b"'))) == 1
+    assert len(with_part((part(0, 1),), part(5, 6, 11))) == 1
+    assert len(with_part((part(0, 1, etag='"a"'),), part(5, 6, etag='"a"'))) == 2
+
+
+# -- whom does it answer?
+
+
+@pytest.mark.parametrize(
+    ("value", "bytes_"),
+    [
+        ("bytes=4-9", b"456789"),
+        ("bytes=6-8", b"678"),
+        ("bytes=6-", b"6789"),
+        ("bytes=6-99", b"6789"),
+        ("bytes=-1", b"9"),
+        ("bytes=-6", b"456789"),
+        ("bytes=-7", None),
+        ("bytes=3-5", None),
+        ("bytes=0-", None),
+        ("bytes=10-", None),
+        ("bytes=4-5, 7-8", None),
+        ("lines=4-5", None),
+    ],
+)
+def test_a_range_is_cut_from_a_part_that_holds_all_of_it(value: str, bytes_: bytes | None) -> None:
+    assert cut_to(part(4, 9), value) == bytes_
+
+
+def test_the_piece_says_where_it_lies() -> None:
+    piece = cut(part(4, 9, content_digest="sha-256=:x:", repr_digest="sha-256=:y:"), fields(range="bytes=6-8"))
+
+    assert piece is not None
+    assert piece.fields.get_all("content-range") == ["bytes 6-8/10"]
+    assert "content-digest" not in piece.fields  # it spoke of other bytes
+    assert "repr-digest" in piece.fields
+
+
+def test_of_an_unknown_length_only_what_is_certainly_there_is_cut() -> None:
+    held = part(4, 9, "*")
+
+    assert cut_to(held, "bytes=5-7") == b"567"
+    assert [cut_to(held, value) for value in ("bytes=5-", "bytes=-2", "bytes=8-10")] == [None, None, None]
+
+
+def test_if_range_has_to_name_the_part() -> None:
+    held = part(4, 9, etag='"a"')
+
+    assert cut_to(held, "bytes=5-5", if_range='"a"') == b"5"
+    assert cut_to(held, "bytes=5-5", if_range='"b"') is None
+    assert cut_to(part(4, 9, etag='W/"a"'), "bytes=5-5", if_range='W/"a"') is None
+
+
+# -- what is missing?
+
+
+def lacks(held: StoredResponse, value: str | None = None, *, fresh: bool = True, size_max: int = 100) -> Any:
+    asked = fields() if value is None else fields(range=value)
+    found = missing(held, asked, fresh=fresh, size_max=size_max)
+    return (found.range, found.condition) if isinstance(found, Missing) else found.reason
+
+
+def test_of_the_whole_only_the_missing_end_or_beginning_is_asked_for() -> None:
+    assert lacks(part(0, 4, etag='"a"')) == ("bytes=5-", '"a"')
+    assert lacks(part(4, 9, etag='"a"')) == ("bytes=0-3", '"a"')
+    assert lacks(part(4, 9, etag='"a"'), fresh=False) == ("bytes=0-3", '"a"')
+
+
+def test_of_a_larger_range_only_what_is_missing_is_asked_for() -> None:
+    assert lacks(part(2, 5, etag='"a"'), "bytes=4-7") == ("bytes=6-7", '"a"')
+    assert lacks(part(2, 5, etag='"a"'), "bytes=0-3") == ("bytes=0-1", '"a"')
+    assert lacks(part(2, 5, etag='"a"'), "bytes=5-") == ("bytes=6-", '"a"')
+
+
+@pytest.mark.parametrize(
+    ("because", "held", "value"),
+    [
+        ("both ends are missing", part(2, 5, etag='"a"'), None),
+        ("it lies apart from what is held", part(0, 1, etag='"a"'), "bytes=8-9"),
+        ("nothing is missing", part(0, 4, etag='"a"'), "bytes=2-3"),
+        ("all together it would be too much, or nobody knows how much", part(0, 4, "*", etag='"a"'), None),
+        ("what is wanted is no single range of this", part(0, 4, etag='"a"'), "bytes=0-1,4-8"),
+    ],
+)
+def test_where_a_part_does_not_help_it_says_why(because: str, held: StoredResponse, value: str | None) -> None:
+    assert lacks(held, value) == because
+
+
+def test_what_would_be_too_large_to_keep_is_not_completed() -> None:
+    assert isinstance(missing(part(0, 4, etag='"a"'), fields(), fresh=True, size_max=9), Nothing)
+
+
+def test_without_a_strong_validator_no_more_is_risked_than_is_held() -> None:
+    assert lacks(part(0, 4)) == ("bytes=5-", None)
+    assert lacks(part(0, 4), fresh=False) == "without a strong validator the rest is not worth asking for"
+    assert lacks(part(0, 3)) == "without a strong validator the rest is not worth asking for"
+
+
+@pytest.mark.parametrize(
+    ("lines", "validator"),
+    [
+        ({"etag": '"a"'}, '"a"'),
+        ({"etag": 'W/"a"'}, None),
+        ({"etag": "a"}, None),
+        ({"last_modified": format_http_date(NOW - 60)}, format_http_date(NOW - 60)),
+        ({"last_modified": format_http_date(NOW - 59)}, None),
+        ({"last_modified": format_http_date(NOW - 60), "etag": 'W/"a"'}, None),
+        ({}, None),
+    ],
+)
+def test_only_what_names_the_bytes_is_a_strong_validator(lines: dict[str, str], validator: str | None) -> None:
+    assert strong_validator(fields(date=format_http_date(NOW), **lines)) == validator
+
+
+# -- what goes together?
+
+
+def together(held: StoredResponse, first: int, last: int, length: int | str = len(WHOLE), **lines: Any) -> Any:
+    news = Response(206, said(first, last, length, **lines), WHOLE[first : last + 1])
+    found = combine(held, news)
+    return found.response if isinstance(found, Combined) else found.reason
+
+
+@pytest.mark.parametrize(("first", "last"), [(5, 9), (3, 9), (0, 9)])
+def test_two_parts_with_the_same_strong_validator_make_the_whole(first: int, last: int) -> None:
+    whole = together(part(0, 4, etag='"a"'), first, last, etag='"a"')
+
+    assert (whole.status, whole.body) == (200, WHOLE)
+    assert "content-range" not in whole.fields
+
+
+def test_two_parts_that_make_no_whole_make_a_larger_part() -> None:
+    larger = together(part(4, 5, etag='"a"'), 2, 3, etag='"a"')
+
+    assert (larger.status, larger.body) == (206, b"2345")
+    assert larger.fields.get("content-range") == "bytes 2-5/10"
+
+
+def test_the_new_responses_fields_win_and_the_others_stay() -> None:
+    whole = together(part(0, 4, etag='"a"', a="1", b="1", age="9"), 5, 9, etag='"a"', a="2")
+
+    assert (whole.fields.get("a"), whole.fields.get("b")) == ("2", "1")
+    assert "age" not in whole.fields
+
+
+@pytest.mark.parametrize(
+    ("because", "held", "news"),
+    [
+        ("no strong validator says that both are of one representation", part(0, 4), part(5, 9)),
+        (
+            "no strong validator says that both are of one representation",
+            part(0, 4, etag='"a"'),
+            part(5, 9, etag='"b"'),
+        ),
+        (
+            "no strong validator says that both are of one representation",
+            part(0, 4, etag='W/"a"'),
+            part(5, 9, etag='W/"a"'),
+        ),
+        ("they are of different lengths", part(0, 4, 11, etag='"a"'), part(5, 9, etag='"a"')),
+        ("there is a gap between them", part(0, 3, etag='"a"'), part(5, 9, etag='"a"')),
+        ("which part came cannot be told", part(0, 4, etag='"a"'), part(5, 9, etag='"a"', content_encoding="gzip")),
+    ],
+)
+def test_what_may_not_be_combined_is_not(because: str, held: StoredResponse, news: StoredResponse) -> None:
+    assert combine(held, Response(206, news.fields, news.content.bodies["identity"])) == Apart(because)
+
+
+def test_a_validator_that_lies_is_found_out_where_the_parts_overlap() -> None:
+    held, news = part(0, 4, etag='"a"'), said(4, 9, etag='"a"')
+
+    assert combine(held, Response(206, news, b"xxxxxx")) == Apart("where they overlap they differ")
+
+
+def test_a_part_counted_wrong_goes_together_with_nothing_that_was_counted_right() -> None:
+    body = Content({"identity": WHOLE[5:]})
+    (held,) = with_part((), StoredResponse(TARGET, 206, said(4, 9, etag='"a"'), body, NOW, NOW))
+
+    assert held.fields.get("content-range") == "bytes 4-8/9"
+    assert together(held, 0, 3, etag='"a"') == "they are of different lengths"
+
+
+def test_a_part_is_as_fresh_as_it_says() -> None:
+    assert explicit_lifetime(part(0, 4)) is not None
