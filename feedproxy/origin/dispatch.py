@@ -16,7 +16,7 @@ from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.http import negotiation, uri
 from feedproxy.http.message import Fields
 from feedproxy.http.reverse import is_upstream, public_form
-from feedproxy.origin import planner
+from feedproxy.origin import partial, planner
 from feedproxy.origin.answers import Ask
 from feedproxy.origin.flight import Flights
 from feedproxy.origin.keeping import Errand
@@ -81,14 +81,14 @@ class Dispatch:
 
     def is_under_way(self, ask: Ask) -> bool:
         """Whether this request would join an update that others wait for already."""
-        return ask.shareable and ask.request.target in self._flights
+        return _is_shareable(ask) and ask.request.target in self._flights
 
     async def for_reader(
         self, ask: Ask, resource: Resource | None, variant: StoredResponse | None
     ) -> tuple[Landed | None, bool]:
         """What the update brought, and whether it was shared with others; None after `answer_timeout`."""
         target = ask.request.target
-        key: object = target if ask.shareable else next(self._alone)
+        key: object = target if _is_shareable(ask) else next(self._alone)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + ask.settings.answer_timeout
         for _ in range(2):
@@ -156,26 +156,24 @@ class Dispatch:
         known = resource is not None and resource.channel is not None
         if known:
             await self._turn(target, settings)
-        upstream = ask.upstream
-        if known and upstream.method == "HEAD":
-            upstream = replace(upstream, method="GET")  # the copy of a feed is renewed, whoever asks
         follow = known or self._may_lead_to_a_feed(ask)
         landed = await self._run(
             Errand(
-                upstream,
+                ask.upstream,
                 settings,
                 self_href=public_form(target, settings),
                 validate=variant,
                 own_agent=ask.own_agent,
                 follow=follow,
                 exempt=is_upstream(target, settings),
+                rest=partial.rest_of(ask, resource, self._clock.now()) if variant is None else None,
             )
         )
         if follow and landed.response is not None and 300 <= landed.response.status < 400:
             self._plain[target] = None
             if len(self._plain) > PLAIN_MAX:
                 self._plain.popitem(last=False)
-        return landed
+        return partial.cut_out(ask, landed)
 
     async def _in_background(self, target: str) -> Landed:
         settings = self._settings_for(target)
@@ -224,6 +222,10 @@ class Dispatch:
         accept = ask.request.fields.combined("accept")
         browsing = negotiation.best_type(accept, (*FEED_TYPES, "text/html")) == "text/html" if accept else False
         return not browsing and ask.request.target not in self._plain and "range" not in ask.upstream.fields
+
+
+def _is_shareable(ask: Ask) -> bool:
+    return ask.shareable and ask.upstream.method == "GET"
 
 
 def _may_be_shared(ask: Ask, landed: Landed) -> bool:

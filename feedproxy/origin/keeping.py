@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from feedproxy.cache import variation
+from feedproxy.cache.partial import Missing
 from feedproxy.cache.stored import Content, StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
@@ -32,6 +33,7 @@ class Errand:
 
     `validate` is the stored variant that conditions are made from; `follow` whether redirects are followed;
     `exempt` that the address is the operator's own word; `own_agent` that the request speaks as feedproxy.
+    `rest` is what to ask for instead of all, since a part is held.
     """
 
     request: Request
@@ -41,6 +43,7 @@ class Errand:
     own_agent: bool = True
     follow: bool = True
     exempt: bool = False
+    rest: Missing | None = None
 
 
 def sighted(
@@ -92,7 +95,7 @@ def with_variant(resource: Resource, new: StoredResponse, errand: Errand) -> Res
     variants = variation.with_variant(
         resource.variants, new, errand.request.fields, own_agent=errand.own_agent, limit=VARIANTS_MAX
     )
-    return replace(resource, variants=variants)
+    return replace(resource, variants=variants, parts=_other_parts(resource, errand))
 
 
 def without_variant(resource: Resource, errand: Errand) -> Resource:
@@ -102,7 +105,13 @@ def without_variant(resource: Resource, errand: Errand) -> Resource:
         for each in resource.variants
         if not variation.selects(each, errand.request.fields, own_agent=errand.own_agent)
     )
-    return replace(resource, variants=remaining)
+    return replace(resource, variants=remaining, parts=_other_parts(resource, errand))
+
+
+def _other_parts(resource: Resource, errand: Errand) -> tuple[StoredResponse, ...]:
+    """The parts that this request does not select: a newer answer to it takes the place of the others."""
+    asked, own = errand.request.fields, errand.own_agent
+    return tuple(each for each in resource.parts if not variation.selects(each, asked, own_agent=own))
 
 
 def with_version(resource: Resource, content: Content, entries: bytes | None) -> Resource:
@@ -129,13 +138,12 @@ def unstored(request: Request, held: Resource | None, landed: Resource) -> Resou
     """
     credentials = any(name in request.fields for name in ("authorization", "cookie"))
     personal = credentials or CacheControl.from_request(request.fields).no_store
-    if not personal or held is None or not held.variants:
+    if not personal or held is None or not (held.variants or held.parts):
         return landed
     return replace(held, fetched=landed.fetched, failures=held.failures if credentials else landed.failures)
 
 
 def worth_keeping(resource: Resource) -> bool:
     """Nothing is kept of a target of which there is nothing to remember: strangers name many."""
-    return bool(
-        resource.variants or resource.channel or resource.sighting or resource.oversized or resource.failures.next_try
-    )
+    known = resource.variants or resource.parts or resource.channel
+    return bool(known or resource.sighting or resource.oversized or resource.failures.next_try)

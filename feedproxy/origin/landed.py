@@ -23,7 +23,7 @@ class Landed:
 
     `response` is what the origin answered, ready to be served; None where nothing usable came (`error` says why) or
     where the body was above the cap (`oversized`). `kept` tells that a good copy stands in instead, and until when;
-    `unstored` why the response is not stored.
+    `unstored` why the response is not stored, `combined` that only what was missing of a part had to come.
     """
 
     resource: Resource
@@ -39,3 +39,4 @@ class Landed:
     interim: tuple[Response, ...] = ()
     unstored: str = ""
     set_cookie: tuple[str, ...] = ()
+    combined: bool = False

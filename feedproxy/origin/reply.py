@@ -73,7 +73,7 @@ def reply(
         fields = fields.with_added("Date", format_http_date(stored.response_time))
     fields = fields.with_field("Age", str(int(freshness.age)))
     fields = append(with_via(fields, via), status)
-    if stored.status == 200:
+    if stored.status in (200, 206):
         match _precondition(stored, request, selected, now):
             case NotModified():
                 return Response(304, _only_in_304(fields))
@@ -83,7 +83,7 @@ def reply(
                 )
             case _:
                 pass
-        if ranged := _range(stored, request, selected, fields):
+        if stored.status == 200 and (ranged := _range(stored, request, selected, fields)):
             return ranged
     if not stored.content.bodies:
         return Response(stored.status, fields)  # a HEAD's: its Content-Length, if it has one, is the origin's word

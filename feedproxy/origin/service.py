@@ -18,7 +18,7 @@ from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError, FetchError, FetchTimeout, Forbidden, Loop
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request
-from feedproxy.origin import guard, moves, planner
+from feedproxy.origin import guard, moves, partial, planner
 from feedproxy.origin.answers import Answer, Ask, OwnAnswers, PassThrough
 from feedproxy.origin.assess import assess
 from feedproxy.origin.audience import Audience
@@ -117,6 +117,11 @@ class Service(Upkeep):
         if resource is not None and _is_oversized(resource, now):
             return PassThrough(CacheStatus(fwd=Fwd.BYPASS, detail=Detail.OVERSIZED))
         variant, freshness = self._select(ask, resource, now)
+        if variant is None and (piece := partial.from_part(ask, resource, now)) is not None:
+            return self._hit(ask, *piece, None)
+        if variant is None or variant.content.feed:
+            # HEAD says what GET would, own tags and all, and only what is fetched can be read (and renewed).
+            ask = replace(ask, upstream=replace(ask.upstream, method="GET"))
         decision = reuse.decide(
             variant,
             ask.directives,
@@ -155,7 +160,7 @@ class Service(Upkeep):
             # He is told of, but counted only once it has turned out to be a feed (`_landed`): made-up addresses
             # take no place from feeds. What is known for no feed has no subscribers.
             newcomer = request.fields.get("user-agent") or ""
-        keep_range = "range" in request.fields and not (resource is not None and resource.variants)
+        keep_range = request.method == "GET" and "range" in request.fields and is_new and not known
         upstream = upstream_request(
             request,
             visit,
@@ -173,7 +178,7 @@ class Service(Upkeep):
             CacheControl.from_request(request.fields),
             upstream,
             own_agent,
-            shareable=request.method == "GET" and not personal and not keep_range,
+            shareable=not personal and not keep_range,
         )
 
     def _count(self, request: Request, visit: Visit) -> None:
@@ -223,6 +228,7 @@ class Service(Upkeep):
 
     def _landed(self, ask: Ask, landed: Landed, fwd: Fwd, *, collapsed: bool) -> Answer | PassThrough:
         now = self._clock.now()
+        fwd = Fwd.PARTIAL if landed.combined else fwd
         status = CacheStatus(fwd=fwd, fwd_status=landed.fwd_status, stored=landed.stored, collapsed=collapsed)
         if isinstance(landed.error, Forbidden):
             status = CacheStatus()  # by our own veto nothing went to the origin

@@ -29,6 +29,8 @@ class Trail:
     """Where the permanent redirects at the trail's beginning lead."""
     followed: int = 0
     broken: Detail | None = None
+    combined: bool = False
+    """The answer is put together from what was held and what came (RFC 9111, section 3.4)."""
 
 
 async def walk(fetcher: Fetching, request: Request, *, limit: int, exempt: bool) -> Trail:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
-from feedproxy.cache import freshness, storing, validation, variation
+from feedproxy.cache import cookies, freshness, storing, validation, variation
 from feedproxy.cache.status import Detail
 from feedproxy.cache.stored import Content, StoredResponse
 from feedproxy.clock import Clock, Instant
@@ -17,7 +17,7 @@ from feedproxy.feed.relocation import Gone, Moved
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.net.fetch import Fetched, Oversized
-from feedproxy.origin import guard, moves, planner, trail
+from feedproxy.origin import guard, moves, partial, planner, trail
 from feedproxy.origin.guard import Accept, Keep, Outcome, Pass
 from feedproxy.origin.keeping import (
     CHANGES_MAX,
@@ -137,6 +137,8 @@ class Updates:
         return self._complete(errand, before, walked, fetched, came.prepared)
 
     async def _walk(self, errand: Errand) -> trail.Trail:
+        if errand.rest is not None and (whole := await partial.completed(self._fetcher, errand, errand.rest)):
+            return whole
         request = errand.request
         if errand.validate is not None:
             conditions = validation.conditional_fields(errand.validate)
@@ -163,11 +165,13 @@ class Updates:
         )
         if freshened is None:
             return None
+        freshened = cookies.with_cookies(freshened, fetched.response.fields, errand.request, targeted=targeted)
         now = self._clock.now()
         sighting = sighted(before, walked, Outcome(304, channel=before.channel), now, errand.settings)
         resource = replace(before, failures=Failures(), sighting=sighting)
-        # The 304 may say that what it confirms is not to be stored any more.
-        unstored = self._forbids(errand, freshened)
+        # The 304 may say that what it confirms is not to be stored any more. It is a GET's, whoever asked.
+        got = replace(errand, request=replace(errand.request, method="GET"))
+        unstored = self._forbids(got, freshened)
         resource = without_variant(resource, errand) if unstored else with_variant(resource, freshened, errand)
         words = "the origin confirmed the copy"
         return Landed(resource, freshened, not unstored, fwd_status=304, words=words, unstored=unstored)
@@ -233,6 +237,10 @@ class Updates:
         if landed.kept is None:
             sighting = sighted(before, walked, outcome, now, errand.settings)
             landed = replace(landed, resource=replace(landed.resource, sighting=sighting))
+        if walked.combined:
+            landed = replace(landed, combined=True, fwd_status=206)
+        if landed.response is not None and "set-cookie" in landed.response.fields:
+            return landed  # it is everybody's
         return replace(landed, set_cookie=tuple(response.fields.get_all("set-cookie")))
 
     def _relocated(
@@ -301,7 +309,7 @@ class Updates:
                     # Who may read has changed, or there is nothing to be read: no copy answers any more until the
                     # origin gives one again.
                     invalid = tuple(replace(each, invalid=True) for each in resource.variants)
-                    resource = replace(resource, variants=invalid)
+                    resource = replace(resource, variants=invalid, parts=())
                 if fault is not None and (not_before is not None or before.channel is not None):
                     failures = planner.after_failure(
                         before.failures,
@@ -334,6 +342,8 @@ class Updates:
         words: str,
     ) -> Landed:
         """Store what HTTP lets us store."""
+        if (with_part := partial.kept(resource, response, errand)) is not None:
+            return Landed(with_part, response, True, outcome.status, None, detail, words)
         unstored = self._forbids(errand, response)
         if not unstored and not self._worth_storing(response, errand):
             unstored = f"a {response.status} that says nothing of how long it lasts, nor how to validate it"
@@ -368,11 +378,11 @@ class Updates:
         )
 
     def _stored(self, errand: Errand, fetched: Fetched, prepared: Prepared) -> StoredResponse:
-        fields = storing.storable_fields(fetched.response.fields, targeted=bool(errand.settings.upstream))
-        return StoredResponse(
+        targeted = bool(errand.settings.upstream)
+        stored = StoredResponse(
             target=errand.request.target,
             status=fetched.response.status,
-            fields=fields,
+            fields=storing.storable_fields(fetched.response.fields, targeted=targeted),
             content=prepared.content,
             request_time=fetched.request_time,
             response_time=fetched.response_time,
@@ -380,6 +390,7 @@ class Updates:
             own_agent=errand.own_agent,
             authorized="authorization" in errand.request.fields,
         )
+        return cookies.with_cookies(stored, fetched.response.fields, errand.request, targeted=targeted)
 
 
 def _raw(response: Response) -> Content:

@@ -240,13 +240,16 @@ async def test_head_knows_preconditions(stage):
     (await proxy.head("/feed.rss", if_none_match=first.tag)).expect(304)
 
 
-async def test_a_cold_head_asks_the_origin_by_head(stage):
+async def test_a_cold_head_says_what_get_would(stage):
     proxy, origin, _ = await stage()
-    origin.publish("/feed.rss", a_feed())
+    origin.publish("/feed.rss", a_feed(), content_type="text/xml")
 
-    (await proxy.head("/feed.rss")).expect(200, body=b"")
+    head = (await proxy.head("/feed.rss")).expect(200, body=b"")
+    got = (await proxy.get("/feed.rss")).expect(200, cache="hit")
 
-    assert origin.log[-1].method == "HEAD"
+    assert head.tag == got.tag
+    assert head.fields.get("content-type") == got.fields.get("content-type") == "application/rss+xml"
+    assert origin.requests == 1
 
 
 async def test_a_stale_head_renews_the_copy_of_a_feed(stage):

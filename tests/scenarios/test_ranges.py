@@ -1,0 +1,267 @@
+"""Give me the rest of it: parts of what is no feed are kept, and only what is missing is fetched."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from feedproxy.clock import Clock
+from feedproxy.http import byte_range
+from feedproxy.http.date import format_http_date
+from feedproxy.http.message import Fields, Request, Response
+from tests.stages.origin import a_feed
+from tests.stages.play import UPSTREAM
+
+FILE = bytes(range(65, 91))
+"""Twenty-six letters."""
+JAN_1 = "Thu, 01 Jan 2026 00:00:00 GMT"
+
+
+@dataclass
+class Server:
+    """An origin that knows ranges, and If-Range."""
+
+    clock: Clock
+    body: bytes = FILE
+    lines: dict[str, str] = field(default_factory=lambda: {"ETag": '"1"'})
+    deaf: bool = False
+    """It passes over If-Range."""
+
+    def __call__(self, request: Request) -> Response:
+        lines = {"Content-Type": "audio/mpeg", "Cache-Control": "max-age=600", **self.lines}
+        fields = Fields([("Date", format_http_date(self.clock.now())), *lines.items()])
+        if request.fields.get("if-none-match") in (self.lines.get("ETag"), "never") and "ETag" in self.lines:
+            return Response(304, fields)
+        condition = request.fields.get("if-range")
+        applies = self.deaf or condition in (None, self.lines.get("ETag"), self.lines.get("Last-Modified"))
+        if request.method == "GET" and applies:
+            match byte_range.select(request.fields.get("range"), len(self.body)):
+                case (int(first), int(last)):
+                    said = byte_range.content_range(first, last, len(self.body))
+                    return Response(206, fields.with_added("Content-Range", said), self.body[first : last + 1])
+                case byte_range.Unsatisfiable() as nothing:
+                    return Response(416, fields.with_added("Content-Range", nothing.content_range))
+        return Response(200, fields, b"" if request.method == "HEAD" else self.body)
+
+
+async def a_server(stage, **settings):
+    proxy, origin, clock = await stage(site_interval=0, **settings)
+    server = Server(clock)
+    origin.speak(server)
+    return proxy, origin, clock, server
+
+
+def asked(origin) -> list[str | None]:
+    """The Range of every request that came."""
+    return [request.fields.get("range") for request in origin.log]
+
+
+# -- reuse
+
+
+@pytest.mark.parametrize(
+    ("value", "first", "last"),
+    [("bytes=20-25", 20, 25), ("bytes=21-23", 21, 23), ("bytes=22-", 22, 25), ("bytes=-1", 25, 25)],
+)
+async def test_a_range_within_a_fresh_part_is_answered_from_it(stage, value, first, last):
+    proxy, origin, clock, _ = await a_server(stage)
+    (await proxy.get("/a.mp3", range="bytes=-6")).expect(206, cache="fwd=uri-miss; stored", body=FILE[20:])
+    clock.advance(minutes=5)
+
+    seen = (await proxy.get("/a.mp3", range=value)).expect(206, cache="hit", body=FILE[first : last + 1], age=300)
+
+    assert seen.fields.get("content-range") == f"bytes {first}-{last}/26"
+    assert origin.requests == 1
+
+
+async def test_a_part_that_is_stale_is_not_used(stage):
+    proxy, _, clock, server = await a_server(stage)
+    await proxy.get("/a.mp3", range="bytes=-6")
+    server.body = FILE.lower()
+    server.lines = {"ETag": '"2"'}
+    clock.advance(minutes=11)
+
+    (await proxy.get("/a.mp3", range="bytes=-6")).expect(206, cache="fwd=uri-miss", body=FILE.lower()[20:])
+
+
+async def test_a_reader_who_wants_nothing_stored_gets_no_part(stage):
+    proxy, origin, _, _ = await a_server(stage)
+    await proxy.get("/a.mp3", range="bytes=-6")
+
+    await proxy.get("/a.mp3", range="bytes=-6", cache_control="no-cache")
+
+    assert origin.requests == 2
+
+
+async def test_a_part_without_explicit_freshness_is_not_kept(stage):
+    proxy, origin, _, server = await a_server(stage)
+    server.lines = {"Cache-Control": "public", "Last-Modified": JAN_1}
+
+    for _ in range(2):
+        (await proxy.get("/a.mp3", range="bytes=-6")).expect(206, cache="fwd=uri-miss", body=FILE[20:])
+
+    assert origin.requests == 2
+
+
+async def test_a_part_for_other_request_fields_is_not_used(stage):
+    proxy, origin, _, server = await a_server(stage)
+    server.lines = {"ETag": '"1"', "Vary": "Accept-Language"}
+    await proxy.get("/a.mp3", range="bytes=0-9", accept_language="de")
+
+    await proxy.get("/a.mp3", range="bytes=0-9", accept_language="en")
+    (await proxy.get("/a.mp3", range="bytes=0-9", accept_language="de")).expect(206, cache="hit")
+
+    assert origin.requests == 2
+
+
+async def test_who_has_the_part_hears_304(stage):
+    proxy, _, _, _ = await a_server(stage)
+    await proxy.get("/a.mp3", range="bytes=0-9")
+
+    (await proxy.get("/a.mp3", range="bytes=0-9", if_none_match='"1"')).expect(304)
+    (await proxy.get("/a.mp3", range="bytes=0-9", if_range='"1"')).expect(206, cache="hit", body=FILE[:10])
+
+
+# -- completing
+
+
+@pytest.mark.parametrize(("held", "missing"), [("bytes=0-9", "bytes=10-"), ("bytes=10-", "bytes=0-9")])
+async def test_the_whole_is_completed_with_what_is_missing(stage, held, missing):
+    proxy, origin, _, _ = await a_server(stage)
+    await proxy.get("/a.mp3", range=held)
+
+    seen = (await proxy.get("/a.mp3")).expect(200, cache="fwd=partial; fwd-status=206; stored", body=FILE)
+
+    assert asked(origin) == [held, missing]
+    assert origin.heard.get("if-range") == '"1"'
+    assert "content-range" not in seen.fields
+    (await proxy.get("/a.mp3")).expect(200, cache="hit", body=FILE)
+    (await proxy.get("/a.mp3", range="bytes=3-5")).expect(206, cache="hit", body=FILE[3:6])
+
+
+async def test_a_larger_range_is_completed_and_the_larger_part_kept(stage):
+    proxy, origin, _, _ = await a_server(stage)
+    await proxy.get("/a.mp3", range="bytes=5-9")
+
+    seen = (await proxy.get("/a.mp3", range="bytes=8-14")).expect(206, cache="fwd=partial", body=FILE[8:15])
+
+    assert seen.fields.get_all("content-range") == ["bytes 8-14/26"]
+    assert asked(origin) == ["bytes=5-9", "bytes=10-14"]
+    (await proxy.get("/a.mp3", range="bytes=5-14")).expect(206, cache="hit", body=FILE[5:15])
+
+
+async def test_a_stale_part_of_the_same_version_is_still_worth_completing(stage):
+    proxy, origin, clock, server = await a_server(stage)
+    server.lines = {"Last-Modified": JAN_1}
+    await proxy.get("/a.mp3", range="bytes=0-9")
+    clock.advance(hours=3)
+
+    (await proxy.get("/a.mp3")).expect(200, cache="fwd=partial", age=0, body=FILE)
+
+    assert origin.heard.get("if-range") == JAN_1
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+async def test_a_part_of_an_older_version_is_not_put_together_with_the_new_one(stage, deaf):
+    proxy, _, _, server = await a_server(stage)
+    await proxy.get("/a.mp3", range="bytes=0-9")
+    server.body, server.lines, server.deaf = FILE.lower(), {"ETag": '"2"'}, deaf
+
+    (await proxy.get("/a.mp3")).expect(200, body=FILE.lower())
+    (await proxy.get("/a.mp3", range="bytes=0-9")).expect(206, cache="hit", body=FILE.lower()[:10])
+
+
+@pytest.mark.parametrize("lines", [{}, {"ETag": 'W/"1"'}])
+async def test_without_a_strong_validator_nothing_is_put_together(stage, lines):
+    proxy, origin, _, server = await a_server(stage)
+    server.lines = lines
+    await proxy.get("/a.mp3", range="bytes=0-12")
+    server.body = FILE.lower()
+
+    (await proxy.get("/a.mp3")).expect(200, body=FILE.lower())
+
+    assert "range" not in origin.heard
+
+
+async def test_what_has_become_shorter_is_fetched_whole(stage):
+    proxy, _, _, server = await a_server(stage)
+    await proxy.get("/a.mp3", range="bytes=0-9")
+    server.body, server.deaf = b"abc", True
+
+    (await proxy.get("/a.mp3")).expect(200, body=b"abc")
+
+
+async def test_the_origins_failure_is_what_the_reader_hears_and_the_part_stays(stage):
+    proxy, origin, _, server = await a_server(stage)
+    await proxy.get("/a.mp3", range="bytes=0-9")
+    origin.break_down(503)
+    (await proxy.get("/a.mp3")).expect(503)
+    origin.speak(server)
+
+    (await proxy.get("/a.mp3", range="bytes=0-9")).expect(206, cache="hit", body=FILE[:10])
+
+
+# -- feeds, and what ends a part
+
+
+async def test_a_feed_is_fetched_whole_whoever_asks_for_a_part(stage):
+    proxy, origin, _, server = await a_server(stage)
+    server.body, server.lines = a_feed("one"), {"ETag": '"1"', "Content-Type": "application/rss+xml"}
+    (await proxy.get("/feed.rss", range="bytes=0-9")).expect(206)
+    whole = (await proxy.get("/feed.rss")).expect(200, cache="fwd=uri-miss")
+
+    assert asked(origin) == ["bytes=0-9", None]
+    (await proxy.get("/feed.rss", range="bytes=0-9")).expect(206, cache="hit", body=whole.body[:10])
+
+
+async def test_a_feed_under_another_name_is_read_once_it_is_complete(stage):
+    proxy, _, _, server = await a_server(stage)
+    server.body = a_feed("one")
+    (await proxy.get("/feed", range="bytes=0-99")).expect(206)
+
+    seen = (await proxy.get("/feed")).expect(200, cache="fwd=partial")
+
+    assert seen.fields.get("content-type") == "application/rss+xml"
+    assert seen.tag != '"1"'
+
+
+async def test_what_is_written_to_ends_the_parts(door):
+    proxy, origin, _, server = await a_server(door, upstream=UPSTREAM)
+    origin.speak(lambda request: Response(204) if request.method == "POST" else server(request))
+    await proxy.get("/a.mp3", range="bytes=0-9")
+
+    await proxy.send("POST", "/a.mp3", body=b"x")
+
+    (await proxy.get("/a.mp3", range="bytes=0-9")).expect(206, cache="fwd=uri-miss")
+
+
+# -- HEAD
+
+
+async def test_a_head_for_what_is_not_known_says_what_get_would(stage):
+    proxy, origin, _, _ = await a_server(stage)
+
+    head = (await proxy.head("/a.mp3")).expect(200, body=b"")
+    got = (await proxy.get("/a.mp3")).expect(200, cache="hit", body=FILE)
+
+    for name in ("etag", "content-type", "content-length"):
+        assert head.fields.get(name) == got.fields.get(name)
+    assert [request.method for request in origin.log] == ["GET"]
+
+
+async def test_a_head_for_a_stale_page_stays_one_and_freshens_it(stage):
+    proxy, origin, clock, _ = await a_server(stage)
+    await proxy.get("/a.mp3")
+    clock.advance(minutes=11)
+
+    (await proxy.head("/a.mp3")).expect(200, cache="fwd=stale")
+
+    assert origin.log[-1].method == "HEAD"
+    (await proxy.get("/a.mp3")).expect(200, cache="hit", age=0, body=FILE)
+
+
+async def test_a_head_with_a_range_is_one_for_the_whole(stage):
+    proxy, origin, _, _ = await a_server(stage)
+
+    (await proxy.head("/a.mp3", range="bytes=0-9")).expect(200)
+
+    assert "range" not in origin.heard
