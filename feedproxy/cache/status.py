@@ -93,6 +93,7 @@ class Detail(StrEnum):
     LOOP = "loop", "The request has passed this proxy already."
     BAD_TARGET = "bad-target", "The target is no URI that can be fetched."
     NOT_FOUND = "not-found", "Nothing is found under that path of this proxy."
+    METHOD = "method", "That method is not for this page of ours, or not for this proxy (TRACE)."
     ONLY_IF_CACHED = "only-if-cached", "The reader wants a stored response only, and none can be used."
     PASS_THROUGH = "pass-through", "The request passed without being looked at."
     OVERSIZED = "oversized", "The content is larger than what is stored, and streams through."

@@ -20,7 +20,7 @@ from feedproxy.front.pace import Pace
 from feedproxy.front.passing import Passes, Streamed
 from feedproxy.front.stream import CONTENT_MAX
 from feedproxy.http.date import format_http_date
-from feedproxy.http.message import Request, Response
+from feedproxy.http.message import Fields, Request, Response
 from feedproxy.origin.entrance import Entrance, Visit, dress
 from feedproxy.origin.problem import problem
 from feedproxy.origin.service import Answer, PassThrough
@@ -31,7 +31,10 @@ from feedproxy.runtime import Runtime
 logger = logging.getLogger(__name__)
 
 CACHED = ("GET", "HEAD")
-"""The methods whose answers are stored and served; everything else streams through."""
+"""The methods whose answers are stored and served; everything else streams through, but for TRACE."""
+
+ALLOWED = (*CACHED, "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+"""What Allow says of a target: TRACE is missing."""
 
 
 @dataclass(slots=True)
@@ -98,6 +101,8 @@ class Desk:
         found = arrive(flow, settings, self.passes.tunnels.get(flow.client_conn.id))
         if isinstance(found, Ours):
             self._own(flow, found)
+            return
+        if self._ends_here(flow, found):
             return
         has_content = _length(flow) != 0
         if passed_here_before(found.request.fields, self.runtime.service.pseudonym):
@@ -207,10 +212,35 @@ class Desk:
         if ours.path.startswith(self.runtime.settings.endpoint_prefix):
             status = CacheStatus(detail=Detail.NOT_FOUND)
             response = problem(404, Detail.NOT_FOUND, "There is no such endpoint.", request=request)
+        elif request.method not in CACHED:
+            status = CacheStatus(detail=Detail.METHOD)
+            words, allow = "This is a page, to be read only.", ("Allow", ", ".join(CACHED))
+            response = problem(405, Detail.METHOD, words, request=request, extra=(allow,))
         else:
             status = CacheStatus()
             response = landing_page(ours.path, ours.visit.base)
         self._put(flow, case, response.with_fields(append(response.fields, status)), status)
+
+    def _ends_here(self, flow: http.HTTPFlow, found: Arrival) -> bool:
+        """Answer what goes no further; False for what may.
+
+        TRACE would give a page's script what its reader's browser adds to a request (RFC 9110, 9.3.8); and OPTIONS
+        with `Max-Forwards: 0` is asked of us (7.6.2).
+        """
+        request, allow = found.request, ("Allow", ", ".join(ALLOWED))
+        if request.method == "TRACE":
+            status = CacheStatus(detail=Detail.METHOD)
+            shown = replace(request, target=found.shown or request.target)
+            response = problem(405, Detail.METHOD, "This proxy passes no TRACE.", request=shown, extra=(allow,))
+        elif request.method == "OPTIONS" and passing.hops_left(request.fields) == 0:
+            status = CacheStatus()
+            response = Response(200, Fields([allow, ("Content-Length", "0")]))
+        else:
+            return False
+        if not self._too_much(flow):
+            case = self._open(flow, Case(found.visit))
+            self._put(flow, case, response.with_fields(append(response.fields, status)), status)
+        return True
 
     async def _forward(self, flow: http.HTTPFlow, case: Case, status: CacheStatus) -> None:
         assert case.arrival is not None

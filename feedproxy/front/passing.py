@@ -5,6 +5,7 @@ that was not approved before, host by host and connection by connection; and the
 connection is opened refuses by itself whatever it cannot decide.
 """
 
+import re
 from dataclasses import dataclass, field
 
 from mitmproxy import http
@@ -88,11 +89,19 @@ def check(data: ServerConnectionHookData, passes: Passes) -> None:
         data.server.error = str(error) or "refused"
 
 
+def hops_left(fields: Fields) -> int | None:
+    """How many proxies an OPTIONS may still pass (RFC 9110, 7.6.2); None where that is not said in one number."""
+    said = fields.combined("max-forwards") or ""
+    return int(said) if re.fullmatch(r"[0-9]{1,9}", said) else None
+
+
 def begin(flow: http.HTTPFlow, arrival: Arrival, *, via: str) -> None:
     """Make a request ready to stream upstream."""
     fields = arrival.request.fields
     framing = [(name, value) for name, value in fields if name.lower() in FRAMING]
     fields = fields.end_to_end().without(*FRAMING, "a-im")
+    if arrival.request.method == "OPTIONS" and (hops := hops_left(fields)) is not None:
+        fields = fields.with_field("Max-Forwards", str(hops - 1))
     if arrival.visit.entrance is Entrance.GATEWAY:
         fields = fields.without("cookie", "cookie2", "referer", "origin")
     hearsay = [name for name, _ in fields if name.lower().startswith("x-forwarded-")]

@@ -8,12 +8,15 @@ nothing.
 
 import asyncio
 import ipaddress
+import logging
 import re
 from collections.abc import Sequence
 
 from feedproxy.errors import BadTarget, Forbidden, Unreachable, UsageError
 from feedproxy.net.lookup import PATIENCE, Lookup, system_lookup
 from feedproxy.net.networks import Address, Network, special, translated
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_PORTS = ("80", "443", "8080", "8443")
 
@@ -105,7 +108,9 @@ class AddressPolicy:
             else:
                 permitted.append(found)
         if refusal is not None and not permitted:
-            raise Forbidden(f"{host}: {refusal}")
+            # What a name of the inside resolves to is nothing for strangers to know.
+            logger.info("%s: %s", host, refusal)
+            raise Forbidden(f"{host} is at no address that is allowed")
         return permitted
 
     async def addresses(self, host: str, port: int) -> list[str]:

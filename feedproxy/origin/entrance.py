@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from feedproxy.errors import BadTarget
-from feedproxy.http import uri
+from feedproxy.http import realm, uri
 from feedproxy.http.message import Fields
 from feedproxy.http.reverse import rebased
 
@@ -59,9 +59,28 @@ def dress(fields: Fields, visit: Visit, *, target: str, upstream: str) -> Fields
     fields = fields.without("alt-svc")  # another way to the origin is none to us (RFC 7838)
     if visit.entrance is Entrance.GATEWAY:
         fields = fields.without(*OF_THE_WHOLE_ORIGIN)
+        if target:
+            fields = _with_own_realms(fields, uri.origin_of(target))
         fields = fields.with_field("Content-Security-Policy", "sandbox")
         fields = fields.with_field("X-Content-Type-Options", "nosniff")
     return fields
+
+
+def _with_own_realms(fields: Fields, origin: str) -> Fields:
+    """Challenges whose realms begin with the target's origin.
+
+    To a browser a realm belongs to the web origin that names it (RFC 9110, 11.5), which is ours: without this, one site
+    would be sent what a reader told another, by naming its realm.
+    """
+    if "www-authenticate" not in fields:
+        return fields
+    lines = []
+    for name, value in fields:
+        if name.lower() != "www-authenticate":
+            lines.append((name, value))
+        elif challenges := realm.with_realms_of(value, origin):
+            lines.append((name, challenges))
+    return Fields(lines)
 
 
 def _inside(fields: Fields, visit: Visit, *, target: str, upstream: str) -> Fields:

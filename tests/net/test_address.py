@@ -222,6 +222,16 @@ async def test_of_a_names_addresses_only_those_that_may_be_reached_are_left() ->
     assert await mixed.resolve("mixed.example", 80) == ["8.8.8.8", "2a00:1450::1"]
 
 
+async def test_what_a_name_resolves_to_is_told_to_the_operator_alone(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "feedproxy")
+
+    with pytest.raises(Forbidden) as caught:
+        await AddressPolicy(lookup=answering("10.1.2.3")).resolve("intranet.corp", 80)
+
+    assert str(caught.value) == "intranet.corp is at no address that is allowed"
+    assert "intranet.corp: 10.1.2.3 is not a public address" in caplog.text
+
+
 async def test_an_address_in_brackets_is_checked_and_needs_no_lookup() -> None:
     async def lookup(host: str, port: int) -> list[str]:
         raise AssertionError("looked up")

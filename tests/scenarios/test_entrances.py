@@ -432,3 +432,57 @@ async def test_in_reverse_an_origin_hears_of_the_way_from_us_alone(door):
     assert origin.heard.get_all("x-forwarded-host") == ["feeds.example"]
     assert "198.51.100.7" not in origin.heard.get_all("x-forwarded-for")
     assert not {"x-real-ip", "forwarded", "x-forwarded-prefix"} & {name.lower() for name, _ in origin.heard}
+
+
+# -- methods
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE", "TRACE"])
+async def test_a_page_of_ours_is_there_to_be_read(door, method):
+    proxy, origin, _ = await door()
+
+    seen = (await proxy.ask("/", method=method)).expect(405, cache="detail=method")
+
+    assert seen.fields.get("allow") == "GET, HEAD"
+    assert is_sandboxed(seen)
+    assert origin.requests == 0
+
+
+@pytest.mark.parametrize("entrance", [Entrance.GATEWAY, Entrance.PROXY])
+async def test_trace_goes_no_further(door, entrance):
+    """It would tell a script what its reader's browser adds to a request."""
+    proxy, origin, _ = await door()
+
+    seen = (await proxy.send("TRACE", "/feed.rss", entrance=entrance, cookie="a=b")).expect(405, cache="detail=method")
+
+    assert "TRACE" not in seen.fields.get("allow")
+    assert b"a=b" not in seen.body
+    assert origin.requests == 0
+
+
+async def test_in_reverse_a_refusal_of_trace_does_not_tell_where_the_upstream_is(door):
+    proxy, origin, _ = await door(upstream=UPSTREAM)
+
+    seen = (await proxy.send("TRACE", "/feed.rss")).expect(405)
+
+    assert origin.base.encode() not in seen.body
+
+
+async def test_options_that_may_go_no_further_are_answered_by_us(door):
+    proxy, origin, _ = await door()
+
+    seen = (await proxy.send("OPTIONS", "/feed.rss", max_forwards="0")).expect(200)
+
+    assert "GET" in seen.fields.get("allow")
+    assert seen.body == b""
+    assert origin.requests == 0
+
+
+@pytest.mark.parametrize(("said", "heard"), [("5", "4"), ("1", "0"), ("soon", "soon")])
+async def test_options_that_may_go_on_have_one_step_less_to_go(door, said, heard):
+    proxy, origin, _ = await door()
+    origin.publish("/feed.rss", a_feed())
+
+    await proxy.send("OPTIONS", "/feed.rss", max_forwards=said)
+
+    assert origin.heard.get("max-forwards") == heard

@@ -4,6 +4,7 @@ import pytest
 
 from feedproxy.http.message import Fields, Response
 from feedproxy.origin import update
+from feedproxy.origin.entrance import Entrance
 from tests.stages.origin import a_feed
 
 
@@ -119,3 +120,34 @@ async def test_a_field_that_an_origin_cannot_bear_does_not_keep_the_feed_from_ot
         (await proxy.get("/feed.rss", **{name: "y" * 5000})).expect(200)
 
     assert f"hour {clock.now() // 3600:.0f}".encode() in (await proxy.get("/feed.rss")).expect(200).body
+
+
+@pytest.mark.parametrize("status", [401, 200])
+async def test_no_site_can_ask_through_the_gateway_for_what_a_reader_told_another(stage, status):
+    """To a browser all of them are one site, and a realm is known by its name."""
+    proxy, origin, _ = await stage()
+    asks = [("Content-Type", "text/plain"), ("WWW-Authenticate", 'Basic realm="other"'), ("WWW-Authenticate", "NTLM")]
+    origin.speak(lambda _: Response(status, Fields(asks), b"who is it?"))
+
+    seen = (await proxy.get("/page")).expect(status)
+    by_proxy = (await proxy.send("GET", "/page", entrance=Entrance.PROXY)).expect(status)
+
+    assert [value for name, value in seen.fields if name.lower() == "www-authenticate"] == [
+        f'Basic realm="{origin.url("/").rstrip("/")} other"',
+        "NTLM",
+    ]
+    assert by_proxy.fields.get("www-authenticate") == 'Basic realm="other"'
+
+
+async def test_what_a_name_of_the_inside_resolves_to_is_nothing_for_readers(door, monkeypatch):
+    proxy, _, _ = await door(allow_private=False)
+
+    async def inside(name, port):
+        return ["10.1.2.3"]
+
+    monkeypatch.setattr(proxy.stage.runtime.policy, "_lookup", inside)
+
+    seen = (await proxy.ask("/http://intranet.corp/feed", method="POST")).expect(403, cache="detail=forbidden-address")
+
+    assert b"10.1.2.3" not in seen.body
+    assert b"intranet.corp" in seen.body
