@@ -39,7 +39,7 @@ def counted(stage: OnProxy, name: str, **labels: str) -> float:
 async def lines(caplog: pytest.LogCaptureFixture, number: int = 1) -> list[str]:
     """What the log holds, once so many requests are told."""
     async with asyncio.timeout(10):
-        while len(caplog.messages) < number:
+        while len(caplog.messages) < number:  # noqa: ASYNC110 (nobody tells when)
             await asyncio.sleep(0)
     return list(caplog.messages)
 
@@ -172,3 +172,15 @@ async def test_a_forbidden_target_is_no_request_to_an_origin(opened: Opened, cap
     await lines(caplog)
     totals = stage.runtime.metrics.totals()
     assert (totals.answered, totals.origin_requests, totals.origin_failures, totals.saved) == (1, 0, 0, 0)
+
+
+@pytest.mark.parametrize("target", ["http://127.0.0.1/feed", "http://example.com:25/feed", "http://2130706433/"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_the_page_of_a_refusal_does_not_say_the_same_twice(opened: Opened, target: str, method: str) -> None:
+    proxy, _ = await opened(allow_private=False)
+
+    seen = (await proxy.ask("/" + target, method=method, accept="text/html")).expect(403)
+
+    text = seen.body.decode()
+    assert "<h1>This proxy does not go there</h1>" in text
+    assert "may not be reached" not in text
