@@ -3,6 +3,7 @@
 import asyncio
 
 from tests.stages.origin import a_feed
+from tests.stages.play import UPSTREAM
 
 
 async def test_a_second_reader_within_the_ttl_costs_the_origin_nothing(stage):
@@ -82,3 +83,27 @@ async def test_who_comes_while_a_copy_is_renewed_waits_for_the_new_one(stage):
     for seen in await asyncio.gather(first, second):
         assert b"new" in seen.expect(200).body
     assert origin.requests == 2
+
+
+async def test_a_pages_cookie_for_everybody_is_everybodys_and_a_feeds_is_not(stage):
+    proxy, origin, _ = await stage(upstream=UPSTREAM)
+    said = {"set_cookie": "language=en", "cache_control": "public, max-age=600"}
+    origin.publish("/page", b"<html></html>", content_type="text/html", **said)
+    origin.publish("/feed.rss", a_feed(), **said)
+
+    for path in ("/page", "/feed.rss"):
+        assert (await proxy.get(path)).expect(200, cache="stored").fields.get("set-cookie") == "language=en"
+
+    assert (await proxy.get("/page")).expect(200, cache="hit").fields.get_all("set-cookie") == ["language=en"]
+    assert "set-cookie" not in (await proxy.get("/feed.rss")).expect(200, cache="hit").fields
+
+
+async def test_a_pages_cookie_for_one_who_was_known_is_his_alone(stage):
+    proxy, origin, _ = await stage(upstream=UPSTREAM)
+    origin.publish("/page", b"<html></html>", content_type="text/html", set_cookie="s=1", cache_control="max-age=600")
+
+    first = await proxy.get("/page", cookie="s=0")
+    second = (await proxy.get("/page")).expect(200, cache="hit")
+
+    assert first.fields.get_all("set-cookie") == ["s=1"]
+    assert "set-cookie" not in second.fields
