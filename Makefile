@@ -39,7 +39,7 @@ help: ## this list
 		do printf '%-15s %s\n' "  $$target" "$$text"; done
 
 install: $(stamp) ## a virtual environment with feedproxy (editable) and all that its tests need
-	@echo "$(VENV) is ready"
+	@echo "$(VENV) is ready: the command is $(VENV)/bin/feedproxy"
 
 $(stamp): pyproject.toml constraints.txt
 	@test -z "$(PYTHON)" && scripts/find-python "$(py)" >/dev/null 2>&1 || { \

@@ -7,6 +7,7 @@ import runpy
 import shlex
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -212,3 +213,16 @@ def test_the_examples_of_freshness_are_what_the_code_says() -> None:
     text = examples["PAGE"].read_text(encoding="utf-8")
 
     assert examples["page"](text) == text, "run scripts/freshness_examples.py"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_named)
+def test_what_pip_installs_goes_into_a_virtual_environment(page: Path) -> None:
+    """Into the system's own Python it cannot go on most systems (PEP 668)."""
+    lines = [line.strip() for line in page.read_text(encoding="utf-8").splitlines()]
+    bare = [line for before, line in pairwise(["", *lines]) if line == "pip install ." and "-m venv" not in before]
+
+    assert bare == []
+
+
+def test_the_readme_says_where_the_command_is_after_make() -> None:
+    assert ".venv/bin/feedproxy" in (ROOT / "README.md").read_text(encoding="utf-8")
