@@ -201,7 +201,7 @@ async def test_a_401_for_one_is_not_the_answer_for_another(stage):
     assert b"members" in (await proxy.get("/feed.rss", authorization=BASIC)).expect(200).body
     refused = (await proxy.get("/feed.rss")).expect(401)
     assert b"members" not in refused.body
-    assert refused.fields.get("www-authenticate") == 'Basic realm="x"'
+    assert refused.fields.get("www-authenticate") == f'Basic realm="{origin.url("")} x"'
 
 
 # -- cookies, private, no-store
