@@ -240,10 +240,16 @@ class JsonLines(logging.Formatter):
         return json.dumps({"time": at, "level": record.levelname.lower(), "message": said}, ensure_ascii=False)
 
 
+def _is_no_cancellation(record: logging.LogRecord) -> bool:
+    """A task that was given up at the end of the drain is no fault; asyncio before 3.12.3 tells it as one."""
+    return not (record.exc_info and record.exc_info[0] is asyncio.CancelledError)
+
+
 def log_to(stream: Any = None) -> None:
     """Feedproxy's lines and mitmproxy's warnings, one a line."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S%z"))
+    handler.addFilter(_is_no_cancellation)
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
