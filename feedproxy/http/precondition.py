@@ -128,7 +128,11 @@ def _if_none_match(value: str, tags: Collection[EntityTag], stem: str | None, ex
     if held == "*" or not exists:
         return not exists
     opaque = {tag.opaque for tag in tags}
-    return not any(tag.opaque in opaque or (stem is not None and stem_of(tag) == stem) for tag in held)
+    if any(tag.opaque in opaque for tag in held):
+        return False
+    # The origin's own tag is decorated on the way as ours are.
+    stems = {stem, *map(stem_of, tags)} if stem is not None else set()
+    return not any(stem_of(tag) in stems for tag in held)
 
 
 def _modified_since(

@@ -263,8 +263,8 @@ class Service(Upkeep):
     def _standing_in(self, ask: Ask, landed: Landed, status: CacheStatus, now: Instant) -> Answer | None:
         """The copy, where it may stand in for what came; None where what came is the answer."""
         failed = landed.error is not None or (landed.response is not None and landed.response.status >= 500)
-        if landed.kept is None and not failed:
-            return None
+        if landed.stored or (landed.kept is None and not failed):
+            return None  # an error that the origin wants kept stands in for nothing: it is what was fetched
         variant, freshness = self._select(ask, landed.resource, now)
         if variant is None or freshness is None or (landed.kept is not None and now >= landed.kept.until):
             return None

@@ -361,8 +361,9 @@ class Updates:
         if stores:
             response = replace(response, content=dated(resource, response.content, self._clock.now()))
             resource = with_variant(resource, response, errand)
-        elif detail is None:
-            # The origin replaced what is stored by something that may not be: the old is nobody's any more.
+        elif detail is None and response.status < 500:
+            # The origin replaced what is stored by something that may not be: the old is nobody's any more. An error
+            # of its own replaces nothing (RFC 9111, 4.3.3; RFC 5861, 4).
             resource = without_variant(resource, errand)
         return Landed(
             resource, response, stores, outcome.status, None, detail, words, changed=changed, unstored=unstored
