@@ -1,0 +1,111 @@
+"""Who holds the feed in one coding, and asks for it in another, has it: whatever became of the tag on the way."""
+
+from collections.abc import Iterator
+
+from tests.spec.supplement.promise import (
+    RFC_9110_CODING,
+    RFC_9110_TAGS,
+    TAGS,
+    Ask,
+    Expect,
+    Promise,
+    Publish,
+    Situation,
+    Step,
+    Wait,
+)
+from tests.stages.origin import a_feed
+
+CODINGS = ("identity", "gzip", "br", "zstd")
+TITLES = tuple(f"title-{number}" for number in range(60))
+"""Enough items for every coding to pay."""
+FORMS = {"as it is": '"{%s}"', "weak": 'W/"{%s}"', "unquoted": "{%s}", "-gzip appended": '"{%s}-gzip"'}
+
+GET = {coding: Ask({"Accept-Encoding": coding}, remember=coding) for coding in CODINGS}
+FIELDS = {"ETag": '"theirs-1"', "Cache-Control": "max-age=600"}
+OLD: tuple[Step, ...] = (Publish(a_feed(*TITLES), FIELDS), *GET.values())
+NEW: tuple[Step, ...] = (
+    *OLD,
+    Publish(a_feed("news", *TITLES), {**FIELDS, "ETag": '"theirs-2"'}),
+    Wait(601),
+)
+
+
+def unchanged() -> Iterator[Promise]:
+    for asked in CODINGS:
+        expect = Expect(304, says=("hit",), fields={"ETag": f'"{{{asked}}}"', "Content-Encoding": None}, asked=0)
+        for how, form in FORMS.items():
+            for held in CODINGS:
+                yield Promise(
+                    "Who holds the current version in any coding gets 304, with the tag of the coding asked for",
+                    RFC_9110_TAGS,
+                    Situation(OLD),
+                    Ask({"Accept-Encoding": asked, "If-None-Match": form % held}),
+                    expect,
+                    f"{asked} asked, tag of {held} held, {how}",
+                )
+            yield Promise(
+                "Who holds the origin's own tag gets 304, with ours",
+                TAGS,
+                Situation(OLD),
+                Ask({"Accept-Encoding": asked, "If-None-Match": (form % "x").replace("{x}", "theirs-1")}),
+                expect,
+                f"{asked} asked, {how}",
+            )
+
+
+def changed() -> Iterator[Promise]:
+    for asked in CODINGS:
+        coded = None if asked == "identity" else asked
+        expect = Expect(
+            200, says=("fwd=stale", "fwd-status=200"), fields={"Content-Encoding": coded}, has=(b"news",), asked=1
+        )
+        for how, form in FORMS.items():
+            for held in CODINGS:
+                yield Promise(
+                    "Who holds a version that is none any more gets the new one, in the coding asked for",
+                    RFC_9110_TAGS,
+                    Situation(NEW),
+                    Ask({"Accept-Encoding": asked, "If-None-Match": form % held}),
+                    expect,
+                    f"{asked} asked, tag of {held} held, {how}",
+                )
+            yield Promise(
+                "Who holds an old tag of the origin's gets the new version",
+                TAGS,
+                Situation(NEW),
+                Ask({"Accept-Encoding": asked, "If-None-Match": (form % "x").replace("{x}", "theirs-1")}),
+                expect,
+                f"{asked} asked, {how}",
+            )
+
+
+ACCEPTED = (
+    ("", None),
+    ("identity", None),
+    ("gzip;q=0", None),
+    ("compress", None),
+    ("x-gzip", "gzip"),
+    ("GZIP", "gzip"),
+    ("gzip;q=0.5, br;q=1", "br"),
+    ("gzip;q=1, br;q=0.5", "gzip"),
+    ("br;q=0, gzip", "gzip"),
+    ("zstd;q=0.001, identity;q=0", "zstd"),
+    ("identity;q=1, gzip;q=0.5", None),
+    ("identity;q=0, br", "br"),
+)
+
+
+def chosen() -> Iterator[Promise]:
+    for value, coding in ACCEPTED:
+        yield Promise(
+            "The coding is one that the reader accepts, and of those the one he likes best",
+            RFC_9110_CODING,
+            Situation(OLD),
+            Ask({"Accept-Encoding": value}),
+            Expect(says=("hit",), fields={"Content-Encoding": coding}, has=(b"title-59",), asked=0),
+            value or "nothing",
+        )
+
+
+PROMISES = (*unchanged(), *changed(), *chosen())

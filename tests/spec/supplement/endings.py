@@ -1,0 +1,198 @@
+"""Moves and endings: the XML forms and HTTP's own, as the origin sends them and as we send them."""
+
+from collections.abc import Iterator
+
+from feedproxy.origin.entrance import Entrance
+from tests.spec.supplement.promise import (
+    GONE,
+    MOVES,
+    REDIRECT,
+    Ask,
+    Expect,
+    Promise,
+    Publish,
+    Rule,
+    Situation,
+    Step,
+    Wait,
+)
+from tests.stages.origin import a_feed
+
+XML = {"Content-Type": "application/xml"}
+NEW = Publish(a_feed("moved"), {"Cache-Control": "max-age=60"}, path="/new.rss")
+COPY: tuple[Step, ...] = (Publish(a_feed("good"), {"Cache-Control": "max-age=60"}), Ask(), Wait(600))
+INSIDE = "http://proxy.example/http://origin.example/new.rss"
+DIRECT = "http://origin.example/new.rss"
+TOLD = {Entrance.GATEWAY: INSIDE, Entrance.PROXY: DIRECT}
+HOUR = 3600
+WEEK = 7 * 86_400
+
+HEAD = b'<?xml version="1.0"?>\n'
+REDIRECTS = {
+    "as in the text": HEAD + b"<redirect>\n   <newLocation>http://origin.example/new.rss</newLocation>\n</redirect>",
+    "without a declaration": b"<redirect><newLocation>http://origin.example/new.rss</newLocation></redirect>",
+    "white space around it": b"<redirect><newLocation>\n http://origin.example/new.rss \n</newLocation></redirect>",
+    "CDATA": b"<redirect><newLocation><![CDATA[http://origin.example/new.rss]]></newLocation></redirect>",
+    "relative": b"<redirect><newLocation>/new.rss</newLocation></redirect>",
+    "capitals and default port": b"<redirect><newLocation>HTTP://Origin.Example:80/new.rss</newLocation></redirect>",
+}
+ENDS = {
+    "an empty element": HEAD + b"<redirect>\n   <newLocation/>\n</redirect>\n",
+    "start and end": b"<redirect><newLocation></newLocation></redirect>",
+    "white space alone": b"<redirect><newLocation> \n </newLocation></redirect>",
+}
+NEITHER = {
+    "the text's own sample, ill-formed": HEAD
+    + b"<redirect>\n   <newLocation>http://origin.example/new.rss<newLocation>\n</redirect>",
+    "a scheme that is not fetched": b"<redirect><newLocation>javascript:alert(1)</newLocation></redirect>",
+    "to itself": b"<redirect><newLocation>http://origin.example/feed.rss</newLocation></redirect>",
+}
+
+
+def documents() -> Iterator[Promise]:
+    """What the origin sends."""
+    for warm, before in (("no copy held", ()), ("a copy held", COPY)):
+        for entrance, location in TOLD.items():
+            for how, body in REDIRECTS.items():
+                yield Promise(
+                    "A redirect document moves readers at once, inside their entrance",
+                    REDIRECT,
+                    Situation((*before, Publish(body, XML))),
+                    Ask(entrance=entrance),
+                    Expect(301, says=("detail=moved", "fwd-status=200"), fields={"Location": location}, asked=1),
+                    f"{how}, {entrance.name.lower()}, {warm}",
+                )
+        for how, body in ENDS.items():
+            yield Promise(
+                "A redirect document with an empty newLocation ends the feed at once",
+                GONE,
+                Situation((*before, Publish(body, XML))),
+                Ask(),
+                Expect(410, says=("detail=gone", "fwd-status=200"), fields={"Location": None}, asked=1),
+                f"{how}, {warm}",
+            )
+    for media_type in ("text/xml", "application/rss+xml", "text/html", "application/octet-stream"):
+        yield Promise(
+            "A redirect document is known by what it says, and not by its media type",
+            REDIRECT,
+            Situation((Publish(REDIRECTS["as in the text"], {"Content-Type": media_type}),)),
+            Ask(),
+            Expect(301, says=("detail=moved",), fields={"Location": INSIDE}),
+            media_type,
+        )
+    for how, body in NEITHER.items():
+        yield Promise(
+            "What is no redirect document, or leads nowhere, moves nobody",
+            REDIRECT,
+            Situation((*COPY, Publish(body, XML))),
+            Ask(),
+            Expect(200, fields={"Location": None}, has=(b"good",)),
+            how,
+        )
+    for source, name, body, status in (
+        (REDIRECT, "A redirect document leaves the origin in peace for a week", REDIRECTS["as in the text"], 301),
+        (GONE, "A document that ends the feed leaves the origin in peace for a week", ENDS["an empty element"], 410),
+    ):
+        before = (Publish(body, XML), Ask())
+        detail = "detail=moved" if status == 301 else "detail=gone"
+        quiet, due = Expect(status, cache=detail, asked=0), Expect(status, says=(detail,), asked=1)
+        yield Promise(name, source, Situation((*before, Wait(WEEK - 1))), Ask(), quiet, "one second before its end")
+        yield Promise(name, source, Situation((*before, Wait(WEEK))), Ask(), due, "at its end")
+        back: tuple[Step, ...] = (*before, Publish(a_feed("back")), Wait(WEEK))
+        returned = Expect(200, says=("fwd-status=200",), has=(b"back",), asked=1)
+        yield Promise(
+            "What was moved or ended by a document may come back", source, Situation(back), Ask(), returned, str(status)
+        )
+
+
+def statuses() -> Iterator[Promise]:
+    """HTTP's own forms are believed when they were seen twice, an hour apart."""
+    for status in (301, 308):
+        moved: tuple[Step, ...] = (Publish(b"", {"Location": "/new.rss"}, status=status), NEW)
+        name = "A permanent redirect is told when it was seen twice, an hour apart; before, readers get the feed"
+        got = Expect(200, fields={"Location": None}, has=(b"moved",))
+        told = Expect(301, says=("detail=moved",), fields={"Location": INSIDE})
+        yield Promise(name, MOVES, Situation(moved), Ask(), got, f"{status}, seen once")
+        for seconds, expect, case in (
+            (HOUR - 1, got, "and again one second before the hour is over"),
+            (HOUR, told, "and again as the hour is over"),
+            (HOUR + 1, told, "and again one second later"),
+        ):
+            yield Promise(name, MOVES, Situation((*moved, Ask(), Wait(seconds))), Ask(), expect, f"{status}, {case}")
+    for status in (302, 303, 307):
+        steps: tuple[Step, ...] = (Publish(b"", {"Location": "/new.rss"}, status=status), NEW)
+        again: tuple[Step, ...] = (Ask(), Wait(2 * HOUR)) * 3
+        yield Promise(
+            "A temporary redirect is followed and never told",
+            MOVES,
+            Situation((*steps, *again)),
+            Ask(),
+            Expect(200, fields={"Location": None}, has=(b"moved",)),
+            str(status),
+        )
+    gone: tuple[Step, ...] = (*COPY, Publish(b"", status=410, validators=False), Ask())
+    name = "A 410 is told at once, and the origin asked again until it was seen twice, an hour apart"
+    asked = Expect(410, says=("detail=gone", "fwd-status=410"), asked=1)
+    yield Promise(name, MOVES, Situation(gone[:-1]), Ask(), asked, "seen once")
+    yield Promise(name, MOVES, Situation((*gone, Wait(HOUR))), Ask(), asked, "as the hour is over")
+    twice: tuple[Step, ...] = (*gone, Wait(HOUR), Ask())
+    name = "A 410 that is believed leaves the origin in peace for a week"
+    quiet = Expect(410, cache="detail=gone", asked=0)
+    yield Promise(name, MOVES, Situation((*twice, Wait(WEEK - 1))), Ask(), quiet, "one second before its end")
+    yield Promise(name, MOVES, Situation((*twice, Wait(WEEK))), Ask(), asked, "at its end")
+
+
+def rules() -> Iterator[Promise]:
+    """What the operator says, in both forms."""
+    moved, gone = {"moved_to": DIRECT}, {"gone": True}
+    for entrance, location in TOLD.items():
+        for method in ("GET", "HEAD"):
+            ask, case = Ask(entrance=entrance, method=method), f"{entrance.name.lower()}, {method}"
+            yield Promise(
+                "A rule moves a feed with a 301, and the origin hears nothing of it",
+                MOVES,
+                Situation((*COPY, Rule(moved))),
+                ask,
+                Expect(301, cache="detail=moved", fields={"Location": location}, asked=0),
+                case,
+            )
+            document = f"<newLocation>{location}</newLocation>".encode()
+            yield Promise(
+                "A rule moves a feed with a document, for readers that know no 301",
+                REDIRECT,
+                Situation((*COPY, Rule({**moved, "announce_as": "xml"}))),
+                ask,
+                Expect(
+                    200,
+                    cache="detail=moved",
+                    fields={"Content-Type": "application/xml", "Location": None},
+                    has=(b"<redirect>", document) if method == "GET" else (),
+                    asked=0,
+                ),
+                case,
+            )
+            yield Promise(
+                "A rule ends a feed with a 410, and the origin hears nothing of it",
+                MOVES,
+                Situation((*COPY, Rule(gone))),
+                ask,
+                Expect(410, cache="detail=gone", asked=0),
+                case,
+            )
+            yield Promise(
+                "A rule ends a feed with a document, for readers that know no 410",
+                GONE,
+                Situation((*COPY, Rule({**gone, "announce_as": "xml"}))),
+                ask,
+                Expect(
+                    200,
+                    cache="detail=gone",
+                    fields={"Content-Type": "application/xml"},
+                    has=(b"<newLocation/>",) if method == "GET" else (),
+                    asked=0,
+                ),
+                case,
+            )
+
+
+PROMISES = (*documents(), *statuses(), *rules())

@@ -1,0 +1,398 @@
+"""Cache-Status: for each way in which an answer can come about, all that our member says (RFC 9211)."""
+
+import gzip
+from collections.abc import Iterator, Mapping
+
+from feedproxy.errors import BrokenMessage, FetchTimeout, Forbidden, Unreachable
+from tests.spec.supplement.hints import hours, sy
+from tests.spec.supplement.promise import (
+    BAD_UPDATES,
+    RFC_5861,
+    RFC_9211,
+    Ask,
+    Break,
+    Expect,
+    Invalidate,
+    Promise,
+    Publish,
+    Rule,
+    Situation,
+    Step,
+    Wait,
+)
+from tests.stages.origin import a_feed
+
+MINUTE = {"Cache-Control": "max-age=60"}
+GOOD = Publish(a_feed("good"), MINUTE)
+NEWS = Publish(a_feed("news"), MINUTE)
+COPY: tuple[Step, ...] = (GOOD, Ask())
+STALE: tuple[Step, ...] = (*COPY, Wait(600))
+TTL = -540
+"""What Cache-Status says of a copy of a minute's lifetime, ten minutes old."""
+HTML = b"<html><body>Welcome</body></html>"
+CDF = (
+    b'<?xml version="1.0"?><CHANNEL HREF="http://origin.example/"><TITLE>News</TITLE>'
+    b'<SCHEDULE><INTERVALTIME HOUR="2"/></SCHEDULE>'
+    b'<ITEM HREF="http://origin.example/1"><TITLE>One</TITLE></ITEM></CHANNEL>'
+)
+ATOM = b"<feed xmlns='http://www.w3.org/2005/Atom'><title>News</title><id>x</id></feed>"
+
+
+def row(
+    name: str,
+    steps: tuple[Step, ...],
+    cache: str,
+    status: int = 200,
+    *,
+    ask: Ask | None = None,
+    asked: int | None = None,
+    settings: Mapping[str, object] | None = None,
+    source: str = RFC_9211,
+    case: str = "",
+) -> Promise:
+    return Promise(
+        name, source, Situation(steps, settings or {}), ask or Ask(), Expect(status, cache=cache, asked=asked), case
+    )
+
+
+def language(wanted: str) -> Ask:
+    return Ask({"Accept-Language": wanted})
+
+
+VARYING = Publish(a_feed(), {"Cache-Control": "max-age=60", "Vary": "Accept-Language"})
+
+
+def stored() -> Iterator[Promise]:
+    """The copy, and what was fetched for want of one."""
+    yield row("A hit says so, and for how long it is fresh", COPY, "hit; ttl=60", asked=0)
+    yield row(
+        "A hit says so, and for how long it is fresh", (*COPY, Wait(59)), "hit; ttl=1", asked=0, case="at its end"
+    )
+    hit = Ask({"If-None-Match": '"{old}"'})
+    kept: tuple[Step, ...] = (GOOD, Ask(remember="old"))
+    yield row("A 304 from the copy is a hit", kept, "hit; ttl=60", 304, ask=hit, asked=0)
+    yield row("A part of the copy is a hit", COPY, "hit; ttl=60", 206, ask=Ask({"Range": "bytes=0-3"}), asked=0)
+    yield row("HEAD from the copy is a hit", COPY, "hit; ttl=60", ask=Ask(method="HEAD"), asked=0)
+    yield row(
+        "What is new is a miss of the URI, and is stored", (GOOD,), "fwd=uri-miss; fwd-status=200; stored; ttl=60"
+    )
+    yield row(
+        "What may not be stored says nothing of being stored",
+        (Publish(a_feed(), {"Cache-Control": "no-store"}),),
+        "fwd=uri-miss; fwd-status=200",
+    )
+    yield row("A cold 404 is the origin's own", (), "fwd=uri-miss; fwd-status=404", 404)
+    yield row(
+        "Another variant than those held is a miss by Vary",
+        (VARYING, language("de")),
+        "fwd=vary-miss; fwd-status=200; stored; ttl=60",
+        ask=language("fr"),
+        asked=1,
+    )
+    yield row("The variant that is held is a hit", (VARYING, language("de")), "hit; ttl=60", ask=language("de"))
+    yield row("What is stale is confirmed", STALE, "fwd=stale; fwd-status=304; stored; ttl=60", asked=1)
+    yield row("What is stale is replaced", (*STALE, NEWS), "fwd=stale; fwd-status=200; stored; ttl=60", asked=1)
+    yield row(
+        "What is stale is confirmed, and the reader's own copy too",
+        (*kept, Wait(600)),
+        "fwd=stale; fwd-status=304; stored; ttl=60",
+        304,
+        ask=hit,
+        asked=1,
+    )
+    yield row(
+        "A copy that was made invalid is stale",
+        (Publish(a_feed(), {"Cache-Control": "max-age=6000"}), Ask(), Wait(600), Invalidate()),
+        "fwd=stale; fwd-status=304; stored; ttl=6000",
+        asked=1,
+    )
+    fresh: tuple[Step, ...] = (Publish(a_feed(), {"Cache-Control": "max-age=6000"}), Ask(), Wait(600))
+    for control in ("no-cache", "max-age=0", "max-age=599", "min-fresh=5401"):
+        yield row(
+            "A reader who wants it newer than it is has the origin asked",
+            fresh,
+            "fwd=request; fwd-status=304; stored; ttl=6000",
+            ask=Ask({"Cache-Control": control}),
+            asked=1,
+            case=control,
+        )
+    for control in ("max-age=601", "min-fresh=5400", "only-if-cached"):
+        yield row(
+            "A reader who is content with what is held gets it",
+            fresh,
+            "hit; ttl=5400",
+            ask=Ask({"Cache-Control": control}),
+            asked=0,
+            case=control,
+        )
+    yield row(
+        "Who comes while the origin is asked is collapsed",
+        (GOOD,),
+        "fwd=uri-miss; fwd-status=200; stored; collapsed; ttl=60",
+        ask=Ask(times=2),
+        asked=1,
+        case="cold",
+    )
+    yield row(
+        "Who comes while the origin is asked is collapsed",
+        STALE,
+        "fwd=stale; fwd-status=304; stored; collapsed; ttl=60",
+        ask=Ask(times=20),
+        asked=1,
+        case="stale",
+    )
+
+
+def held() -> Iterator[Promise]:
+    name = "A copy that is held says by which hint"
+    for detail, body in (
+        ("ttl-hint", a_feed(ttl=60)),
+        ("sy-hint", a_feed(extra=sy("hourly"))),
+        ("cdf-hint", CDF),
+        ("skip-hours", a_feed(extra=hours(12))),
+        ("skip-days", a_feed(extra="<skipDays><day>Friday</day></skipDays>")),
+    ):
+        steps: tuple[Step, ...] = (Publish(body, MINUTE), Ask(), Wait(600))
+        yield row(name, steps, f"hit; ttl={TTL}; detail={detail}", asked=0, case=detail)
+    lenient: tuple[Step, ...] = (
+        Publish(a_feed("good"), {"Cache-Control": "max-age=60, stale-while-revalidate=600"}),
+        Ask(),
+    )
+    name = "While it is revalidated a copy is served once more, as long as the origin says"
+    detail = "detail=stale-while-revalidate"
+    for seconds in (61, 660):
+        yield row(
+            name,
+            (*lenient, Wait(seconds)),
+            f"hit; ttl={60 - seconds}; {detail}",
+            source="RFC 5861, 3",
+            case=f"{seconds - 60} s stale",
+        )
+    again = "fwd=stale; fwd-status=304; stored; ttl=60"
+    yield row(name, (*lenient, Wait(661)), again, source="RFC 5861, 3", case="601 s stale")
+    for seconds in (540, 541, 6000):
+        yield row(
+            "A reader who takes what is stale gets it",
+            STALE,
+            f"hit; ttl={TTL}; detail=max-stale",
+            ask=Ask({"Cache-Control": f"max-stale={seconds}"}),
+            asked=0,
+            case=f"max-stale={seconds}",
+        )
+    yield row(
+        "A reader who takes what is stale gets nothing that is more so",
+        STALE,
+        again,
+        ask=Ask({"Cache-Control": "max-stale=539"}),
+        asked=1,
+        case="max-stale=539",
+    )
+
+
+def spared() -> Iterator[Promise]:
+    """The origin is left in peace, and the copy says why."""
+    seconds: tuple[Step, ...] = (Publish(a_feed(), {"Cache-Control": "max-age=1"}), Ask())
+    name = "Within the floor the copy answers; then the origin is asked"
+    yield row(name, (*seconds, Wait(59)), "hit; ttl=-58; detail=floor", asked=0, case="one second before its end")
+    yield row(name, (*seconds, Wait(60)), "fwd=stale; fwd-status=304; stored; ttl=1", asked=1, case="at its end")
+    name = "Right after another feed of the site the copy answers"
+    other: tuple[Step, ...] = (
+        Publish(a_feed("other"), MINUTE, path="/other.rss"),
+        Ask(path="/other.rss"),
+        *STALE,
+        Ask(path="/other.rss"),
+    )
+    site = {"site_interval": 30}
+    yield row(name, other, f"hit; ttl={TTL}; detail=site-interval", asked=0, settings=site, case="at once")
+    for wait, cache, asked, case in (
+        (29, f"hit; ttl={TTL - 29}; detail=site-interval", 0, "one second before its turn"),
+        (30, "fwd=stale; fwd-status=304; stored; ttl=60", 1, "at its turn"),
+    ):
+        yield row(name, (*other, Wait(wait)), cache, asked=asked, settings=site, case=case)
+    pause: tuple[Step, ...] = (*STALE, Break((503, b"", {"Retry-After": "600"})), Ask(), Break(None))
+    name = "For as long as the origin wants a pause the copy answers"
+    for wait, cache, asked, case in (
+        (599, f"hit; ttl={TTL - 599}; detail=retry-after", 0, "one second before its end"),
+        (600, "fwd=stale; fwd-status=304; stored; ttl=60", 1, "at its end"),
+    ):
+        yield row(name, (*pause, Wait(wait)), cache, asked=asked, case=case)
+    failed: tuple[Step, ...] = (*STALE, Break(500), Ask(), Break(None))
+    name = "After a failure the origin is left in peace for a minute at least, for two at most"
+    yield row(name, (*failed, Wait(59)), f"hit; ttl={TTL - 59}; detail=back-off", asked=0, case="59 s")
+    yield row(name, (*failed, Wait(120)), "fwd=stale; fwd-status=304; stored; ttl=60", asked=1, case="120 s")
+
+
+BAD: tuple[tuple[str, int | None, Break], ...] = (
+    ("unreachable", None, Break(Unreachable("no route"))),
+    ("timeout", None, Break(FetchTimeout("too slow"))),
+    ("broken-message", None, Break(BrokenMessage("half of it"))),
+    ("error-status", 500, Break(500)),
+    ("error-status", 503, Break(503)),
+    ("error-status", 408, Break(408)),
+    ("rate-limited", 429, Break(429)),
+    ("refused", 403, Break(403)),
+    ("refused", 404, Break(404)),
+    ("refused", 400, Break(400)),
+    ("challenge", 403, Break((403, HTML, {"cf-mitigated": "challenge"}))),
+    ("html-where-feed", 200, Break((200, HTML, {}))),
+    ("empty", 200, Break((200, b"", {}))),
+    ("empty", 204, Break(204)),
+    ("truncated", 206, Break((206, b"<rss", {"Content-Range": "bytes 0-3/900"}))),
+    ("ill-formed", 200, Break((200, b"<rss version='2.0'><channel><title>x</title>", {}))),
+    ("undecodable", 200, Break((200, b"\x1f\x8b broken", {"Content-Encoding": "gzip"}))),
+    ("too-large", 200, Break((200, gzip.compress(b"<rss>" + b" " * 200_000), {"Content-Encoding": "gzip"}))),
+    ("new-shape", 200, Break((200, ATOM, {"Content-Type": "application/atom+xml"}))),
+    ("redirect-loop", 302, Break((302, b"", {"Location": "/feed.rss"}))),
+    ("bad-target", 302, Break((302, b"", {"Location": "javascript:alert(1)"}))),
+)
+
+
+def kept() -> Iterator[Promise]:
+    """The copy stands in for what came, and says what was wrong with it."""
+    for detail, status, broken in BAD:
+        answered = f"fwd-status={status}; " if status else ""
+        yield row(
+            "A copy that stands in for a bad update says what is wrong with that",
+            (*STALE, broken),
+            f"fwd=stale; {answered}ttl={TTL}; detail={detail}",
+            source=BAD_UPDATES,
+            asked=1,
+            settings={"decoded_max": 100_000},
+            case=f"{detail}, {status}" if status else detail,
+        )
+    yield row(
+        "A copy that stands in for an address that may not be reached is a hit",
+        (*STALE, Break(Forbidden("not here"))),
+        f"hit; ttl={TTL}; detail=forbidden-address",
+        source=BAD_UPDATES,
+    )
+    said = Publish(
+        b"<html>hello</html>", {"Content-Type": "text/html", "Cache-Control": "max-age=60, stale-if-error=600"}
+    )
+    page: tuple[Step, ...] = (said, Ask())
+    name = "What is no feed stands in for an error as long as the origin says"
+    detail = "fwd=stale; fwd-status=500; ttl={}; detail=stale-if-error"
+    for wait, status, cache in ((61, 200, detail.format(-1)), (660, 200, detail.format(-600))):
+        steps = (*page, Wait(wait), Break(500))
+        yield row(name, steps, cache, status, source=RFC_5861, case=f"{wait - 60} s stale")
+    steps = (*page, Wait(661), Break(500))
+    yield row(name, steps, "fwd=stale; fwd-status=500", 500, source=RFC_5861, case="601 s stale")
+
+
+def errors() -> Iterator[Promise]:
+    """Of what is no feed HTTP alone decides."""
+    page = Publish(HTML, {"Content-Type": "text/html", "Cache-Control": "max-age=60"})
+    yield row(
+        "An error for a page that nobody lets stand in passes, and the next answer is as before",
+        (page, Ask(), Wait(600), Break(503), Ask(), Break(None)),
+        "fwd=stale; fwd-status=304; stored; ttl=60",
+    )
+    kept = (500, b"broken", {"Cache-Control": "max-age=60"})
+    yield row(
+        "An error that the origin wants kept is stored, and stands in for nothing",
+        (Break(kept),),
+        "fwd=uri-miss; fwd-status=500; stored; ttl=60",
+        500,
+        case="cold",
+    )
+    yield row(
+        "An error that the origin wants kept is stored, and stands in for nothing",
+        (Break(kept), Ask()),
+        "hit; ttl=60",
+        500,
+        case="asked for again",
+        asked=0,
+    )
+    yield row(
+        "An error that the origin wants kept is stored, and stands in for nothing",
+        (page, Ask(), Wait(600), Break(kept)),
+        "fwd=stale; fwd-status=500; stored; ttl=60",
+        500,
+        case="stale",
+    )
+
+
+def own() -> Iterator[Promise]:
+    """Answers of ours, for which nothing is held."""
+    yield row(
+        "A rule's move has its detail alone",
+        (*COPY, Rule({"moved_to": "http://a.example/"})),
+        "detail=moved",
+        301,
+        asked=0,
+    )
+    yield row("A rule's end has its detail alone", (*COPY, Rule({"gone": True})), "detail=gone", 410, asked=0)
+    document = b"<redirect><newLocation>http://origin.example/new.rss</newLocation></redirect>"
+    yield row(
+        "A move that the origin has told just now says that it was asked",
+        (Publish(document),),
+        "fwd=uri-miss; fwd-status=200; detail=moved",
+        301,
+    )
+    yield row(
+        "A move that is remembered has its detail alone", (Publish(document), Ask()), "detail=moved", 301, asked=0
+    )
+    ended = Publish(b"<redirect><newLocation/></redirect>")
+    yield row(
+        "An end that the origin has told just now says that it was asked",
+        (ended,),
+        "fwd=uri-miss; fwd-status=200; detail=gone",
+        410,
+    )
+    yield row("An end that is remembered has its detail alone", (ended, Ask()), "detail=gone", 410, asked=0)
+    yield row(
+        "An address that may not be reached was never asked",
+        (Break(Forbidden("not here")),),
+        "detail=forbidden-address",
+        403,
+    )
+    yield row(
+        "Who wants only what is stored, and nothing is, has the origin left in peace",
+        (GOOD,),
+        "detail=only-if-cached",
+        504,
+        ask=Ask({"Cache-Control": "only-if-cached"}),
+        asked=0,
+    )
+    yield row(
+        "What has passed here before is a loop",
+        (GOOD,),
+        "detail=loop",
+        508,
+        ask=Ask({"Via": "1.1 other, 1.1 feedproxy-00000000"}),
+        asked=0,
+    )
+    for detail, status, error in (
+        ("unreachable", 502, Unreachable("no route")),
+        ("timeout", 504, FetchTimeout("too slow")),
+        ("broken-message", 502, BrokenMessage("half of it")),
+    ):
+        name = "An origin that gives no answer, and no copy: there is no status to tell"
+        yield row(name, (Break(error),), f"fwd=uri-miss; detail={detail}", status, asked=1, case=detail)
+    yield row(
+        "Without a copy the origin's 429 becomes a 503 of ours",
+        (Break((429, b"", {"Retry-After": "600"})),),
+        "detail=rate-limited",
+        503,
+    )
+    yield row(
+        "Without a copy, and while the origin wants a pause, readers are told so",
+        (Break((429, b"", {"Retry-After": "600"})), Ask(), Wait(599)),
+        "detail=retry-after",
+        503,
+        asked=0,
+    )
+    big = Publish(b"x" * 200_000, {"Content-Type": "application/octet-stream"})
+    # 299 is how the stage says that the request streams through, past the service.
+    yield row(
+        "What is larger than is stored streams through", (big,), "fwd=uri-miss; fwd-status=200; detail=oversized", 299
+    )
+    name = "What is known to be larger is not looked at for a day"
+    day = 86_400
+    yield row(name, (big, Ask(), Wait(day - 1)), "fwd=bypass; detail=oversized", 299, asked=0, case="one second before")
+    yield row(
+        name, (big, Ask(), Wait(day)), "fwd=uri-miss; fwd-status=200; detail=oversized", 299, asked=1, case="at its end"
+    )
+
+
+PROMISES = (*stored(), *held(), *spared(), *kept(), *errors(), *own())

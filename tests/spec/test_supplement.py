@@ -1,0 +1,60 @@
+"""Promises about feeds, from a table (supplement/): each is played on the service, with the injected clock."""
+
+import re
+from collections import Counter
+
+import pytest
+
+from feedproxy.cache.status import Detail, Fwd
+from tests.spec.supplement.promise import Promise
+from tests.spec.supplement.stage import keeps
+from tests.spec.supplement.table import PROMISES
+
+
+def label(promise: Promise) -> str:
+    return f"{promise.name} ({promise.case})" if promise.case else promise.name
+
+
+def a_row(promise: Promise) -> object:
+    marks = [pytest.mark.xfail(strict=True, reason=promise.broken)] if promise.broken else []
+    return pytest.param(promise, id=label(promise), marks=marks)
+
+
+@pytest.mark.parametrize("promise", [a_row(promise) for promise in PROMISES])
+async def test_it_is_kept(promise: Promise) -> None:
+    await keeps(promise)
+
+
+def test_no_two_promises_are_the_same() -> None:
+    twice = [found for found, times in Counter(map(label, PROMISES)).items() if times > 1]
+
+    assert not twice
+
+
+NOT_HERE = {
+    Detail.NOT_FOUND: "the listener's own pages",
+    Detail.METHOD: "the listener's own pages",
+    Detail.PASS_THROUGH: "requests that do not reach the service",
+    Detail.DRAIN: "the listener shutting down",
+    Detail.STORE_ERROR: "a store that fails",
+    Detail.INTERNAL_ERROR: "a fault of ours",
+    Detail.FETCH_ERROR: "a fetcher without a better word",
+    Detail.INVALIDATED: "the operator's page; Cache-Status says fwd=stale",
+}
+
+
+def test_every_detail_of_the_service_is_promised_somewhere() -> None:
+    said = {word for row in PROMISES for word in _words(row)}
+
+    assert {detail for detail in Detail if f"detail={detail}" not in said} == set(NOT_HERE)
+
+
+def test_every_reason_to_ask_the_origin_is_promised_somewhere() -> None:
+    said = {word for row in PROMISES for word in _words(row)}
+
+    # What goes by its method does not reach the service; it never says miss or partial, since it always knows more.
+    assert {fwd for fwd in Fwd if f"fwd={fwd}" not in said} == {Fwd.METHOD, Fwd.MISS, Fwd.PARTIAL}
+
+
+def _words(promise: Promise) -> list[str]:
+    return [*promise.expectation.says, *re.split("; ", promise.expectation.cache or "")]
