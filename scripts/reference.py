@@ -5,7 +5,8 @@ A page made by hand beside the code that it describes is wrong after a while. te
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, fields
 from inspect import getsource
 from pathlib import Path
@@ -14,7 +15,8 @@ from typing import Any
 from feedproxy.report.metrics import Metrics
 from feedproxy.settings import Settings, option_names
 
-FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "docs" / "reference"
 
 NOUNS = {bool: "true or false", int: "whole number", str: "text", tuple: "list of texts"}
 
@@ -32,6 +34,21 @@ Made by `make docs` from `feedproxy/report/metrics.py`. Prometheus finds them at
 `outcome` and `detail` are the words of [Cache-Status](cache-status.md). Metrics carry no URLs and no readers.
 `conf/grafana.json` is a dashboard of them.
 """
+
+FEEDS_HEAD = """# Promises about feeds
+
+Made by `make docs` from `tests/spec/supplement/`. The public tests for HTTP caches have no words for what is peculiar
+to feeds: hints, deltas, moves, readers. These promises have. Each row is played on all that answers readers, with a
+clock that stands still until it is moved, and an origin in memory:
+
+    make test TEST_ARGS=tests/spec/test_supplement.py
+
+Where seconds count there are rows at the moment, one second before it, and mostly one after. Where the source is
+feedproxy there is no text to follow, and the promise is our own.
+"""
+
+CASES_MAX = 23
+"""More cases than these are counted, and not listed: they are all pairs of something."""
 
 
 def options() -> str:
@@ -85,7 +102,36 @@ def metrics() -> str:
     return "\n".join([METRICS_HEAD, *rows, ""])
 
 
-PAGES: Mapping[str, Callable[[], str]] = {"options.md": options, "metrics.md": metrics}
+def feeds() -> str:
+    """The page of promises about feeds, by chapter; rows that differ in their case alone are one promise."""
+    sys.path.insert(0, str(ROOT))
+    from tests.spec.supplement.table import CHAPTERS, PROMISES  # noqa: PLC0415 (tests are no package of ours)
+
+    lines = [FEEDS_HEAD, "| source | promises | rows |", "|---|---|---|"]
+    rows = Counter(each.source for each in PROMISES)
+    promises = Counter(source for source, _ in {(each.source, each.name) for each in PROMISES})
+    lines += [f"| {source} | {promises[source]} | {rows[source]} |" for source in sorted(rows)]
+    lines += [f"| together | {promises.total()} | {rows.total()} |", ""]
+    for chapter, found in CHAPTERS.items():
+        lines += [f"## {chapter}", ""]
+        for source, name in dict.fromkeys((each.source, each.name) for each in found):
+            alike = [each for each in found if (each.source, each.name) == (source, name)]
+            broken = [f"  \n  Not kept yet: {each.case or 'always'}; {each.broken}" for each in alike if each.broken]
+            lines.append(f"- {name}.  \n  {source}{_cases([each.case for each in alike])}{''.join(broken)}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _cases(cases: Sequence[str]) -> str:
+    if len(cases) == 1:
+        return f" ({cases[0]})".replace("*", r"\*") if cases[0] else ""
+    kinds = dict.fromkeys(re.sub(r"(^|, )one second (before|after)$", "", case) for case in cases)
+    named = [kind for kind in kinds if kind]
+    listed = f": {' · '.join(named)}" if 1 < len(named) <= CASES_MAX else ""
+    return f"; {len(cases)} rows{listed}".replace("*", r"\*")
+
+
+PAGES: Mapping[str, Callable[[], str]] = {"options.md": options, "metrics.md": metrics, "conformance-feeds.md": feeds}
 
 
 def main() -> int:

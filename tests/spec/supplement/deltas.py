@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from tests.spec.supplement.codings import CODINGS
 from tests.spec.supplement.promise import (
+    DELTAS,
     RFC_3229,
     RFC_3229_CACHES,
     RFC_3229_FIELDS,
@@ -166,7 +167,7 @@ def others() -> Iterator[Promise]:
     )
     yield Promise(
         "Where deltas are switched off the whole is sent",
-        RFC_3229,
+        DELTAS,
         situation(settings={"deltas": False}),
         asking("identity"),
         Expect(200, fields={"IM": None}, has=(b"old-59",)),

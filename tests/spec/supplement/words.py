@@ -7,7 +7,13 @@ from feedproxy.errors import BrokenMessage, FetchTimeout, Forbidden, Unreachable
 from tests.spec.supplement.hints import hours, sy
 from tests.spec.supplement.promise import (
     BAD_UPDATES,
-    RFC_5861,
+    LIMITS,
+    PEACE,
+    RFC_5861_ERROR,
+    RFC_5861_MEANWHILE,
+    RFC_9110_LOOP,
+    RFC_9110_PAUSE,
+    RFC_9111_REQUEST,
     RFC_9211,
     Ask,
     Break,
@@ -113,6 +119,7 @@ def stored() -> Iterator[Promise]:
             fresh,
             "fwd=request; fwd-status=304; stored; ttl=6000",
             ask=Ask({"Cache-Control": control}),
+            source=RFC_9111_REQUEST,
             asked=1,
             case=control,
         )
@@ -122,6 +129,7 @@ def stored() -> Iterator[Promise]:
             fresh,
             "hit; ttl=5400",
             ask=Ask({"Cache-Control": control}),
+            source=RFC_9111_REQUEST,
             asked=0,
             case=control,
         )
@@ -165,17 +173,18 @@ def held() -> Iterator[Promise]:
             name,
             (*lenient, Wait(seconds)),
             f"hit; ttl={60 - seconds}; {detail}",
-            source="RFC 5861, 3",
+            source=RFC_5861_MEANWHILE,
             case=f"{seconds - 60} s stale",
         )
     again = "fwd=stale; fwd-status=304; stored; ttl=60"
-    yield row(name, (*lenient, Wait(661)), again, source="RFC 5861, 3", case="601 s stale")
+    yield row(name, (*lenient, Wait(661)), again, source=RFC_5861_MEANWHILE, case="601 s stale")
     for seconds in (540, 541, 6000):
         yield row(
             "A reader who takes what is stale gets it",
             STALE,
             f"hit; ttl={TTL}; detail=max-stale",
             ask=Ask({"Cache-Control": f"max-stale={seconds}"}),
+            source=RFC_9111_REQUEST,
             asked=0,
             case=f"max-stale={seconds}",
         )
@@ -184,6 +193,7 @@ def held() -> Iterator[Promise]:
         STALE,
         again,
         ask=Ask({"Cache-Control": "max-stale=539"}),
+        source=RFC_9111_REQUEST,
         asked=1,
         case="max-stale=539",
     )
@@ -193,8 +203,17 @@ def spared() -> Iterator[Promise]:
     """The origin is left in peace, and the copy says why."""
     seconds: tuple[Step, ...] = (Publish(a_feed(), {"Cache-Control": "max-age=1"}), Ask())
     name = "Within the floor the copy answers; then the origin is asked"
-    yield row(name, (*seconds, Wait(59)), "hit; ttl=-58; detail=floor", asked=0, case="one second before its end")
-    yield row(name, (*seconds, Wait(60)), "fwd=stale; fwd-status=304; stored; ttl=1", asked=1, case="at its end")
+    yield row(
+        name,
+        (*seconds, Wait(59)),
+        "hit; ttl=-58; detail=floor",
+        asked=0,
+        source=PEACE,
+        case="one second before its end",
+    )
+    yield row(
+        name, (*seconds, Wait(60)), "fwd=stale; fwd-status=304; stored; ttl=1", asked=1, source=PEACE, case="at its end"
+    )
     name = "Right after another feed of the site the copy answers"
     other: tuple[Step, ...] = (
         Publish(a_feed("other"), MINUTE, path="/other.rss"),
@@ -203,23 +222,27 @@ def spared() -> Iterator[Promise]:
         Ask(path="/other.rss"),
     )
     site = {"site_interval": 30}
-    yield row(name, other, f"hit; ttl={TTL}; detail=site-interval", asked=0, settings=site, case="at once")
+    yield row(
+        name, other, f"hit; ttl={TTL}; detail=site-interval", asked=0, settings=site, source=PEACE, case="at once"
+    )
     for wait, cache, asked, case in (
         (29, f"hit; ttl={TTL - 29}; detail=site-interval", 0, "one second before its turn"),
         (30, "fwd=stale; fwd-status=304; stored; ttl=60", 1, "at its turn"),
     ):
-        yield row(name, (*other, Wait(wait)), cache, asked=asked, settings=site, case=case)
+        yield row(name, (*other, Wait(wait)), cache, asked=asked, settings=site, source=PEACE, case=case)
     pause: tuple[Step, ...] = (*STALE, Break((503, b"", {"Retry-After": "600"})), Ask(), Break(None))
     name = "For as long as the origin wants a pause the copy answers"
     for wait, cache, asked, case in (
         (599, f"hit; ttl={TTL - 599}; detail=retry-after", 0, "one second before its end"),
         (600, "fwd=stale; fwd-status=304; stored; ttl=60", 1, "at its end"),
     ):
-        yield row(name, (*pause, Wait(wait)), cache, asked=asked, case=case)
+        yield row(name, (*pause, Wait(wait)), cache, asked=asked, source=RFC_9110_PAUSE, case=case)
     failed: tuple[Step, ...] = (*STALE, Break(500), Ask(), Break(None))
     name = "After a failure the origin is left in peace for a minute at least, for two at most"
-    yield row(name, (*failed, Wait(59)), f"hit; ttl={TTL - 59}; detail=back-off", asked=0, case="59 s")
-    yield row(name, (*failed, Wait(120)), "fwd=stale; fwd-status=304; stored; ttl=60", asked=1, case="120 s")
+    yield row(name, (*failed, Wait(59)), f"hit; ttl={TTL - 59}; detail=back-off", asked=0, source=PEACE, case="59 s")
+    yield row(
+        name, (*failed, Wait(120)), "fwd=stale; fwd-status=304; stored; ttl=60", asked=1, source=PEACE, case="120 s"
+    )
 
 
 BAD: tuple[tuple[str, int | None, Break], ...] = (
@@ -274,9 +297,9 @@ def kept() -> Iterator[Promise]:
     detail = "fwd=stale; fwd-status=500; ttl={}; detail=stale-if-error"
     for wait, status, cache in ((61, 200, detail.format(-1)), (660, 200, detail.format(-600))):
         steps = (*page, Wait(wait), Break(500))
-        yield row(name, steps, cache, status, source=RFC_5861, case=f"{wait - 60} s stale")
+        yield row(name, steps, cache, status, source=RFC_5861_ERROR, case=f"{wait - 60} s stale")
     steps = (*page, Wait(661), Break(500))
-    yield row(name, steps, "fwd=stale; fwd-status=500", 500, source=RFC_5861, case="601 s stale")
+    yield row(name, steps, "fwd=stale; fwd-status=500", 500, source=RFC_5861_ERROR, case="601 s stale")
 
 
 def errors() -> Iterator[Promise]:
@@ -352,6 +375,7 @@ def own() -> Iterator[Promise]:
         "detail=only-if-cached",
         504,
         ask=Ask({"Cache-Control": "only-if-cached"}),
+        source=RFC_9111_REQUEST,
         asked=0,
     )
     yield row(
@@ -360,6 +384,7 @@ def own() -> Iterator[Promise]:
         "detail=loop",
         508,
         ask=Ask({"Via": "1.1 other, 1.1 feedproxy-00000000"}),
+        source=RFC_9110_LOOP,
         asked=0,
     )
     for detail, status, error in (
@@ -374,25 +399,32 @@ def own() -> Iterator[Promise]:
         (Break((429, b"", {"Retry-After": "600"})),),
         "detail=rate-limited",
         503,
+        source=PEACE,
     )
     yield row(
         "Without a copy, and while the origin wants a pause, readers are told so",
         (Break((429, b"", {"Retry-After": "600"})), Ask(), Wait(599)),
         "detail=retry-after",
         503,
+        source=RFC_9110_PAUSE,
         asked=0,
     )
     big = Publish(b"x" * 200_000, {"Content-Type": "application/octet-stream"})
     # 299 is how the stage says that the request streams through, past the service.
-    yield row(
-        "What is larger than is stored streams through", (big,), "fwd=uri-miss; fwd-status=200; detail=oversized", 299
-    )
+    streams = "fwd=uri-miss; fwd-status=200; detail=oversized"
+    yield row("What is larger than is stored streams through", (big,), streams, 299, source=LIMITS)
     name = "What is known to be larger is not looked at for a day"
     day = 86_400
-    yield row(name, (big, Ask(), Wait(day - 1)), "fwd=bypass; detail=oversized", 299, asked=0, case="one second before")
     yield row(
-        name, (big, Ask(), Wait(day)), "fwd=uri-miss; fwd-status=200; detail=oversized", 299, asked=1, case="at its end"
+        name,
+        (big, Ask(), Wait(day - 1)),
+        "fwd=bypass; detail=oversized",
+        299,
+        asked=0,
+        source=LIMITS,
+        case="one second before",
     )
+    yield row(name, (big, Ask(), Wait(day)), streams, 299, asked=1, source=LIMITS, case="at its end")
 
 
 PROMISES = (*stored(), *held(), *spared(), *kept(), *errors(), *own())
