@@ -57,9 +57,7 @@ def a_feed(number: int, share: float = 1.0) -> Resource:
     ]
     bodies = {coding: os.urandom(int(size * share) + 1) for coding, size in SIZES.items()}
     content = Content(bodies, tag=f"{number:032x}", media_type="application/rss+xml", feed=True)
-    stored = StoredResponse(
-        target, 200, Fields([*COMMON, *own]), content, 1.7e9 + number, 1.7e9 + number + 0.25
-    )
+    stored = StoredResponse(target, 200, Fields([*COMMON, *own]), content, 1.7e9 + number, 1.7e9 + number + 0.25)
     link = SelfLink("self", target, "application/rss+xml", "http://www.w3.org/2005/Atom")
     channel = Channel(
         Kind.RSS, "2.0", True, f"Blog {number}", f"https://blog{number}.example.com/", Schedule(ttl=60),
@@ -116,9 +114,7 @@ async def disk() -> None:
             store.get(feed.target)
         hot = best(lambda: [store.get(feed.target) for feed in feeds], 1) / 500
         await store.close()
-        print(
-            f"get        {hot:.2f} us from memory, {from_disk:.0f} us from disk, {absent:.1f} us of nothing"
-        )
+        print(f"get        {hot:.2f} us from memory, {from_disk:.0f} us from disk, {absent:.1f} us of nothing")
 
 
 async def listing(many: int) -> None:

@@ -6,9 +6,7 @@ from feedproxy.settings import Settings
 
 
 def test_later_rules_win_over_earlier_ones() -> None:
-    rules = Rules(
-        [Rule(TargetPattern("*"), {"hint_max": 1}), Rule(TargetPattern("example.com"), {"hint_max": 2})]
-    )
+    rules = Rules([Rule(TargetPattern("*"), {"hint_max": 1}), Rule(TargetPattern("example.com"), {"hint_max": 2})])
     base = Settings()
 
     assert rules.for_target("https://example.com/") == [{"hint_max": 1}, {"hint_max": 2}]
@@ -20,9 +18,7 @@ def test_without_a_matching_rule_settings_stay_what_they_are() -> None:
     base = Settings()
 
     assert Rules().settings_for("https://example.com/", base) is base
-    assert (
-        Rules([Rule(TargetPattern("a"), {"gone": True})]).settings_for("https://example.com/", base) is base
-    )
+    assert Rules([Rule(TargetPattern("a"), {"gone": True})]).settings_for("https://example.com/", base) is base
 
 
 def test_rules_follow_settings_that_change() -> None:

@@ -76,12 +76,7 @@ def prohibited(control: CacheControl) -> bool:
     # "A cache MUST NOT generate a stale response if it is prohibited by an explicit in-protocol directive
     # (e.g., by a no-cache response directive, a must-revalidate response directive, or an applicable s-maxage
     # or proxy-revalidate response directive; see Section 5.2.2)."
-    return (
-        control.no_cache
-        or control.must_revalidate
-        or control.proxy_revalidate
-        or control.s_maxage is not None
-    )
+    return control.no_cache or control.must_revalidate or control.proxy_revalidate or control.s_maxage is not None
 
 
 def _configured(stored: StoredResponse, limit: Seconds) -> Seconds | None:

@@ -25,9 +25,7 @@ UNDERSTOOD = frozenset(
 )
 
 # Without these a stored response would be used for what it is not.
-_INDISPENSABLE = frozenset(
-    {"age", "cache-control", "content-encoding", "content-type", "date", "expires", "vary"}
-)
+_INDISPENSABLE = frozenset({"age", "cache-control", "content-encoding", "content-type", "date", "expires", "vary"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,9 +111,7 @@ class _Finder:
     def places(self) -> Places | None:
         if self._prefix is None:
             return None
-        return Places(
-            self._prefix, self._namespace, self._scope, self._start_tag, self._own_link, tuple(self._links)
-        )
+        return Places(self._prefix, self._namespace, self._scope, self._start_tag, self._own_link, tuple(self._links))
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._depth += 1
@@ -187,6 +185,4 @@ def _relation(rel: str) -> str:
 
 
 def _declarations(attributes: Mapping[str, str]) -> dict[str, str]:
-    return {
-        name[6:]: value for name, value in attributes.items() if name == "xmlns" or name.startswith("xmlns:")
-    }
+    return {name[6:]: value for name, value in attributes.items() if name == "xmlns" or name.startswith("xmlns:")}

@@ -95,9 +95,7 @@ def next_update(schedule: Schedule, after: Instant) -> Instant | None:
     return found if found > after else after + step
 
 
-def learned_lifetime(
-    changes: Sequence[Instant], now: Instant, *, minimum: Seconds, maximum: Seconds
-) -> Seconds | None:
+def learned_lifetime(changes: Sequence[Instant], now: Instant, *, minimum: Seconds, maximum: Seconds) -> Seconds | None:
     """A lifetime from when the feed's content has changed before; None with fewer than two changes.
 
     A quarter of the usual time between changes: news is then found within an eighth of it on average.

@@ -166,9 +166,7 @@ def _seconds(argument: str | None) -> Seconds:
         return 0.0
     significant = digits.lstrip("0")
     # Python refuses to read thousands of digits; ten are too many already.
-    return float(
-        min(int(significant or 0), DELTA_SECONDS_MAX) if len(significant) <= 10 else DELTA_SECONDS_MAX
-    )
+    return float(min(int(significant or 0), DELTA_SECONDS_MAX) if len(significant) <= 10 else DELTA_SECONDS_MAX)
 
 
 def _field_names(argument: str | None) -> frozenset[str]:

@@ -60,9 +60,7 @@ def _parse(value: str) -> Instant | tuple[int, int, int, int, int, int] | None:
     for form in _FORMS:
         if match := form.fullmatch(value):
             month = _MONTH_NUMBER[match["month"].lower()]
-            year, day, hour, minute, second = (
-                int(match[part]) for part in ("year", "day", "hour", "minute", "second")
-            )
+            year, day, hour, minute, second = (int(match[part]) for part in ("year", "day", "hour", "minute", "second"))
             if len(match["year"]) == 2:
                 return year, month, day, hour, minute, second
             return _instant(year, month, day, hour, minute, second)

@@ -9,9 +9,7 @@ from collections.abc import Callable
 from functools import lru_cache, wraps
 
 
-def memoised[T](
-    *, entries: int = 4096, longest: int = 512
-) -> Callable[[Callable[[str], T]], Callable[[str], T]]:
+def memoised[T](*, entries: int = 4096, longest: int = 512) -> Callable[[Callable[[str], T]], Callable[[str], T]]:
     """Remember up to `entries` results of a pure function of one string, of `longest` characters at most."""
 
     def decorate(function: Callable[[str], T]) -> Callable[[str], T]:

@@ -135,9 +135,7 @@ def _if_none_match(value: str, tags: Collection[EntityTag], stem: str | None, ex
     return not any(stem_of(tag) in stems for tag in held)
 
 
-def _modified_since(
-    since: Instant, last_modified: Instant | None, date: Instant | None, now: Instant | None
-) -> bool:
+def _modified_since(since: Instant, last_modified: Instant | None, date: Instant | None, now: Instant | None) -> bool:
     """Section 13.1.3. What has no date at all counts as modified."""
     modified = date if last_modified is None else last_modified
     if modified is None:

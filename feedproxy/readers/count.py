@@ -140,9 +140,7 @@ class SubscriberCounts:
         total = self.total(target, now)
         feed = self._feeds.get(target) or Feed()
         claims = (
-            ClaimView(
-                *key, current(belief, now, self._window), held_back(belief, now, self._window), belief.last
-            )
+            ClaimView(*key, current(belief, now, self._window), held_back(belief, now, self._window), belief.last)
             for key, belief in feed.claims.items()
         )
         products = Counter(self._names[value & 0xFF] for value in feed.readers.values())

@@ -167,9 +167,7 @@ def _read_bytes(value: Any, context: _Context) -> bytes:
 def _read_bodies(value: Any, context: _Context) -> dict[str, bytes]:
     bodies = {}
     for coding, (start, length) in value.items():
-        bodies[_SHARED.text(coding)] = context.body(
-            _read_integer(start, context), _read_integer(length, context)
-        )
+        bodies[_SHARED.text(coding)] = context.body(_read_integer(start, context), _read_integer(length, context))
     return bodies
 
 
@@ -206,16 +204,12 @@ def _reader(kind: Any) -> _Read:
 def _dataclass_reader(kind: Any) -> _Read:
     hints = get_type_hints(kind)
     readers = {
-        name: _read_common_text
-        if name in _COMMON and hints[name] in (str, str | None)
-        else _reader(hints[name])
+        name: _read_common_text if name in _COMMON and hints[name] in (str, str | None) else _reader(hints[name])
         for name in (member.name for member in fields(kind))
     }
     # One object for all that leave it out, where the class itself would make one for each.
     unsaid = {
-        name: default
-        for name, default in _defaults(kind)
-        if is_dataclass(default) or isinstance(default, Fields)
+        name: default for name, default in _defaults(kind) if is_dataclass(default) or isinstance(default, Fields)
     }
 
     def read(plain: Any, context: _Context) -> Any:

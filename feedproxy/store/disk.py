@@ -41,8 +41,7 @@ class DiskStore:
         # Half of a share, so that one value never empties its shard.
         self._value_max = share // 2
         self._shards = [
-            Shard(folder / "feeds" / f"{number:03}", size_max=share, on_failure=on_failure)
-            for number in range(SHARDS)
+            Shard(folder / "feeds" / f"{number:03}", size_max=share, on_failure=on_failure) for number in range(SHARDS)
         ]
         self._state = Shard(folder / "state" / "000", size_max=None, on_failure=on_failure)
 

@@ -179,9 +179,7 @@ class WriteQueue[Key, Value]:
             return True
 
     def _tell(self, error: Exception) -> None:
-        failure = (
-            error if isinstance(error, StoreError) else StoreError(f"the store's writer failed: {error!r}")
-        )
+        failure = error if isinstance(error, StoreError) else StoreError(f"the store's writer failed: {error!r}")
         try:
             self._on_failure(failure)
         except Exception:

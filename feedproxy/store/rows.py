@@ -47,9 +47,7 @@ class BytesOnly(diskcache.Disk):  # type: ignore[misc] # diskcache has no types
             raise StoreError("the store holds a key that is not ours")
         return key
 
-    def store(
-        self, value: object, read: bool, key: object = UNKNOWN
-    ) -> tuple[int, int, str | None, bytes | None]:
+    def store(self, value: object, read: bool, key: object = UNKNOWN) -> tuple[int, int, str | None, bytes | None]:
         if type(value) is not bytes or read:
             raise StoreError("the store's values are bytes")
         if len(value) < self.min_file_size:
@@ -153,9 +151,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
     def texts(self) -> Iterator[str]:
         """Every key of ours, by pages read from the index alone."""
         last = ""
-        page = (
-            "SELECT key FROM Cache WHERE key > ? AND raw = 1 AND typeof(key) = 'text' ORDER BY key LIMIT 1000"
-        )
+        page = "SELECT key FROM Cache WHERE key > ? AND raw = 1 AND typeof(key) = 'text' ORDER BY key LIMIT 1000"
         while keys := [key for (key,) in self._sql(page, (last,)).fetchall()]:
             yield from keys
             last = keys[-1]

@@ -27,9 +27,7 @@ ORPHAN_AGE = 3600
 _LOG = logging.getLogger(__name__)
 
 
-def open_store(
-    location: str, *, memory_max: int, disk_max: int, on_failure: OnFailure | None = None
-) -> Store:
+def open_store(location: str, *, memory_max: int, disk_max: int, on_failure: OnFailure | None = None) -> Store:
     """The store at this location: `memory:`, a folder, or nothing for the platform's cache folder.
 
     Sizes are bytes. Raises UsageError where the location cannot be used (the operator's word is wrong), and

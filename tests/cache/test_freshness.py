@@ -14,9 +14,7 @@ NOW = 1_750_000_000.0
 DATE = ("Date", format_http_date(NOW))
 
 
-def a_feed(
-    *lines: tuple[str, str], feed: bool = True, status: int = 200, authorized: bool = False
-) -> StoredResponse:
+def a_feed(*lines: tuple[str, str], feed: bool = True, status: int = 200, authorized: bool = False) -> StoredResponse:
     """A feed that came at NOW."""
     content = Content({"identity": b"<rss/>"}, feed=feed)
     return StoredResponse(
@@ -53,9 +51,7 @@ def test_where_https_lifetime_has_ended_the_hint_holds_the_copy() -> None:
 
     assert (freshness.source, freshness.ttl) == (Source.MAX_AGE, -1200)
     assert freshness.held == Allowance(NOW + 3600, "ttl-hint", "ttl of 60 minutes")
-    assert freshness.words == (
-        "held for 35 min more: ttl of 60 minutes; by HTTP max-age of 5 min, fetched 25 min ago"
-    )
+    assert freshness.words == ("held for 35 min more: ttl of 60 minutes; by HTTP max-age of 5 min, fetched 25 min ago")
     decision = decide(stored, CacheControl(), freshness, NOW + 1500)
     assert isinstance(decision, Reuse)
     assert decision.detail == "ttl-hint"
@@ -89,9 +85,7 @@ def test_nothing_is_held_that_was_given_to_credentials() -> None:
     assert state(a_feed(("Cache-Control", "public, max-age=300"), authorized=True), 25).held is None
 
 
-@pytest.mark.parametrize(
-    "request_", [CacheControl(no_cache=True), CacheControl(max_age=0), CacheControl(min_fresh=60)]
-)
+@pytest.mark.parametrize("request_", [CacheControl(no_cache=True), CacheControl(max_age=0), CacheControl(min_fresh=60)])
 def test_a_reader_who_wants_a_fresh_copy_gets_no_held_one(request_: CacheControl) -> None:
     stored = a_feed(("Cache-Control", "max-age=300"), ("ETag", '"x"'))
 

@@ -124,9 +124,7 @@ def test_the_lastmod_of_cdf_does_not_count() -> None:
 
 
 def test_the_order_of_members_of_json_does_not_count() -> None:
-    other = (
-        '{"items":[{"content_text":"a","id":"1"}],\n"title":"t","version":"https://jsonfeed.org/version/1.1"}'
-    )
+    other = '{"items":[{"content_text":"a","id":"1"}],\n"title":"t","version":"https://jsonfeed.org/version/1.1"}'
 
     assert digest(other) == digest(JSON)
     assert digest(JSON.replace('"a"', '"b"')) != digest(JSON)

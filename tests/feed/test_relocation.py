@@ -29,9 +29,7 @@ def test_a_relative_address_is_returned_as_it_stands() -> None:
     assert read(to("//new.example/feed.xml")) == Moved("//new.example/feed.xml")
 
 
-@pytest.mark.parametrize(
-    "inner", ["<newLocation/>", "<newLocation></newLocation>", "<newLocation>\n </newLocation>"]
-)
+@pytest.mark.parametrize("inner", ["<newLocation/>", "<newLocation></newLocation>", "<newLocation>\n </newLocation>"])
 def test_only_an_explicit_empty_new_location_is_an_end(inner: str) -> None:
     assert read(redirect(inner)) == Gone()
 
@@ -107,16 +105,12 @@ def test_a_feed_that_shows_such_xml_in_an_item_has_not_moved() -> None:
         assert read(body) is None
 
 
-@pytest.mark.parametrize(
-    "before", ["\n ", '<?xml version="1.0"?>', "<!-- we moved -->", "\ufeff", "<?pi x?>\n"]
-)
+@pytest.mark.parametrize("before", ["\n ", '<?xml version="1.0"?>', "<!-- we moved -->", "\ufeff", "<?pi x?>\n"])
 def test_what_may_stand_before_a_root_may_stand_before_this_one(before: str) -> None:
     assert read(redirect("<newLocation/>", before)) == Gone()
 
 
-@pytest.mark.parametrize(
-    "codec", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig", "latin-1", "shift_jis"]
-)
+@pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig", "latin-1", "shift_jis"])
 def test_the_encoding_of_the_document_makes_no_difference(codec: str) -> None:
     label = codec.removesuffix("-sig")
     text = f'<?xml version="1.0" encoding="{label}"?><redirect><newLocation>https://a.example/</newLocation></redirect>'

@@ -23,9 +23,7 @@ def test_a_feed_becomes_what_its_golden_pair_says(after: Path) -> None:
     channel = read(before, None)
     assert channel is not None
 
-    edited = self_link(
-        before, channel, href=HREF, mode="add" if mode == "text" else mode, link_text=mode == "text"
-    )
+    edited = self_link(before, channel, href=HREF, mode="add" if mode == "text" else mode, link_text=mode == "text")
 
     assert edited.body == after.read_bytes()
     assert edited.changes

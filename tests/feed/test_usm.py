@@ -119,14 +119,10 @@ def test_ill_formed_documents_are_left_alone() -> None:
     assert_left_alone(rss("<link/><itunes:author/>"), "it is ill-formed")
 
 
-def test_a_document_that_is_ill_formed_where_the_parser_got_to_is_left_alone_whatever_the_channel_says() -> (
-    None
-):
+def test_a_document_that_is_ill_formed_where_the_parser_got_to_is_left_alone_whatever_the_channel_says() -> None:
     body = rss("<a></b><link/>")
 
-    assert self_link(body, RSS, href=HREF, mode="add") == Edited(
-        body, (), "it is not in the shape of its format"
-    )
+    assert self_link(body, RSS, href=HREF, mode="add") == Edited(body, (), "it is not in the shape of its format")
 
 
 @pytest.mark.parametrize(
@@ -160,10 +156,7 @@ def test_a_document_nested_too_deeply_is_left_alone() -> None:
 def test_an_unknown_encoding_leaves_the_document_alone() -> None:
     body = rss("<link/>", prolog='<?xml version="1.0" encoding="x-unknown-8"?>')
 
-    assert (
-        self_link(body, RSS, href=HREF, mode="add").reason
-        == "it cannot be read exactly in the encoding it names"
-    )
+    assert self_link(body, RSS, href=HREF, mode="add").reason == "it cannot be read exactly in the encoding it names"
 
 
 def test_json_feed_and_cdf_have_no_place_for_it() -> None:
@@ -328,9 +321,7 @@ def test_where_header_and_declaration_disagree_only_ascii_is_written(charset: st
 
 
 def test_characters_that_the_encoding_cannot_hold_become_references() -> None:
-    body = rss(
-        "<title>\u00e9 &#8364; &#128052;</title><link/>", prolog='<?xml version="1.0" encoding="latin1"?>'
-    )
+    body = rss("<title>\u00e9 &#8364; &#128052;</title><link/>", prolog='<?xml version="1.0" encoding="latin1"?>')
 
     edited = linked(body.decode().encode("latin-1"))
 
@@ -372,9 +363,7 @@ def test_no_feed_of_the_corpus_changes_but_by_the_insertion(corpus: Path) -> Non
             )
             inserted = len(edited.body) - len(body)
             # What is inserted may begin as the rest does: the common beginning is then longer than the place.
-            assert any(
-                body == edited.body[:i] + edited.body[i + inserted :] for i in range(at, at - 60, -1)
-            ), path.name
+            assert any(body == edited.body[:i] + edited.body[i + inserted :] for i in range(at, at - 60, -1)), path.name
             after = read(edited.body, None)
             assert after is not None
             assert after.well_formed

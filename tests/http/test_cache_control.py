@@ -55,9 +55,7 @@ def test_each_duration_is_understood(directive: str, attribute: str) -> None:
     assert read(f"{directive}=12") == CacheControl(**said, present=True)
 
 
-@pytest.mark.parametrize(
-    "separated", ["max-age=60; no-store", "no-store max-age=60", "max-age=60,,no-store,"]
-)
+@pytest.mark.parametrize("separated", ["max-age=60; no-store", "no-store max-age=60", "max-age=60,,no-store,"])
 def test_whatever_separates_directives_in_the_wild_hides_none_of_them(separated: str) -> None:
     assert read(separated) == CacheControl(max_age=60, no_store=True, present=True)
 
@@ -131,9 +129,7 @@ def test_no_field_says_nothing() -> None:
 def test_pragma_counts_only_where_a_request_has_no_cache_control() -> None:
     assert CacheControl.from_request(Fields([("Pragma", "No-Cache")])).no_cache
     assert not CacheControl.from_request(Fields([("Pragma", "x=no-cache")])).no_cache
-    assert not CacheControl.from_request(
-        Fields([("Pragma", "no-cache"), ("Cache-Control", "max-age=5")])
-    ).no_cache
+    assert not CacheControl.from_request(Fields([("Pragma", "no-cache"), ("Cache-Control", "max-age=5")])).no_cache
     assert not CacheControl.from_fields(Fields([("Pragma", "no-cache")])).no_cache
 
 

@@ -15,9 +15,7 @@ import zstandard
 from feedproxy.errors import TooLarge, Undecodable
 from feedproxy.http.coding import CODINGS, UnknownCoding, decode, encode, reasonable, sniff
 
-FEED = (
-    b'<?xml version="1.0"?><rss version="2.0"><channel>' + b"<item>news</item>" * 5000 + b"</channel></rss>"
-)
+FEED = b'<?xml version="1.0"?><rss version="2.0"><channel>' + b"<item>news</item>" * 5000 + b"</channel></rss>"
 LIMIT = 1_000_000
 
 
@@ -314,9 +312,7 @@ def test_hostile_codings_of_the_corpus(corpus: Path, case: str, outcome: int | t
     cases = {each["id"]: each for each in json.loads((corpus / "hostile.json").read_text())}
     head, _, body = (corpus / cases[case]["responses"][0]).read_bytes().partition(b"\r\n\r\n")
     lines = [line.partition(b":") for line in head.split(b"\r\n")]
-    label = ", ".join(
-        value.decode().strip() for name, _, value in lines if name.lower() == b"content-encoding"
-    )
+    label = ", ".join(value.decode().strip() for name, _, value in lines if name.lower() == b"content-encoding")
 
     if isinstance(outcome, int):
         assert len(decode(body, label, limit=50_000_000)) == outcome

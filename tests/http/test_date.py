@@ -81,9 +81,7 @@ def test_the_29th_of_february_of_a_two_digit_year_is_one_that_exists() -> None:
 
 
 def test_a_leap_second_begins_the_next_minute() -> None:
-    assert parse_http_date("Sat, 31 Dec 2016 23:59:60 GMT") == parse_http_date(
-        "Sun, 01 Jan 2017 00:00:00 GMT"
-    )
+    assert parse_http_date("Sat, 31 Dec 2016 23:59:60 GMT") == parse_http_date("Sun, 01 Jan 2017 00:00:00 GMT")
 
 
 def test_what_is_written_is_imf_fixdate_with_the_fraction_cut_off() -> None:

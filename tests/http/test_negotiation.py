@@ -40,9 +40,7 @@ OURS = ("zstd", "br", "gzip", "identity")
         ("gzip ; Q=0 , br ; q = 1", "br"),
     ],
 )
-def test_the_acceptable_coding_of_greatest_weight_is_chosen(
-    accept_encoding: str | None, coding: str | None
-) -> None:
+def test_the_acceptable_coding_of_greatest_weight_is_chosen(accept_encoding: str | None, coding: str | None) -> None:
     assert choose_coding(accept_encoding, OURS) == coding
 
 

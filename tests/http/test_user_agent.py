@@ -6,9 +6,7 @@ import pytest
 
 from feedproxy.http.user_agent import COUNT_MAX, Claim, compose, parse_claim, product
 
-BROWSER = (
-    "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Safari/605.1.15"
-)
+BROWSER = "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Safari/605.1.15"
 CHROME = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537 (KHTML, like Gecko) Chrome/120 Safari/537"
 
 ROJO = (
@@ -64,16 +62,14 @@ CLAIMS = [
     ("LionReader/1.0 (https://lionreader.example/; 12 subscribers)", "lionreader", 12, ""),
     ("Lion Reader/1.0 (https://lionreader.example/; 1 subscriber)", "lionreader", 1, ""),
     (
-        "Dreamwidth Studios (webmaster@dreamwidth.org; "
-        "for https://www.dreamwidth.org/users/name_feed/; 2 readers)",
+        "Dreamwidth Studios (webmaster@dreamwidth.org; for https://www.dreamwidth.org/users/name_feed/; 2 readers)",
         "dreamwidth",
         2,
         "",
     ),
     ("LiveJournal.com (webmaster@livejournal.com; for your_url/; 1 readers)", "livejournal", 1, ""),
     (
-        "Feedfetcher-Google; (+http://www.google.com/feedfetcher.html; 4 subscribers; "
-        "feed-id=1794595805790851116)",
+        "Feedfetcher-Google; (+http://www.google.com/feedfetcher.html; 4 subscribers; feed-id=1794595805790851116)",
         "feedfetcher-google",
         4,
         "1794595805790851116",
@@ -181,9 +177,7 @@ def test_a_count_of_absurd_length_is_cut_off() -> None:
     assert claim == Claim("example", COUNT_MAX, "")
 
 
-@pytest.mark.parametrize(
-    "string", ["1," * 500_000, "9" * 10**6, "Mozilla/5.0 (" * 80_000, "users " * 200_000]
-)
+@pytest.mark.parametrize("string", ["1," * 500_000, "9" * 10**6, "Mozilla/5.0 (" * 80_000, "users " * 200_000])
 def test_an_absurd_user_agent_costs_no_time(string: str) -> None:
     begun = time.process_time()
 
@@ -206,10 +200,7 @@ def test_one_subscriber_is_one_subscriber() -> None:
 
 
 def test_the_count_is_left_out_at_zero() -> None:
-    assert (
-        compose("1.2", "https://example.com/", 0, "9af3")
-        == "feedproxy/1.2 (+https://example.com/; feed-id=9af3)"
-    )
+    assert compose("1.2", "https://example.com/", 0, "9af3") == "feedproxy/1.2 (+https://example.com/; feed-id=9af3)"
 
 
 def test_what_is_not_known_is_left_out() -> None:

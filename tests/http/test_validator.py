@@ -84,9 +84,7 @@ def test_each_coding_has_a_tag_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("coding", ["identity", "gzip", "br", "zstd"])
-@pytest.mark.parametrize(
-    "decoration", ["", "-gzip", ";gzip", "--gzip", "-br", ";br", "-gzip-gzip", "-gzip;br--gzip"]
-)
+@pytest.mark.parametrize("decoration", ["", "-gzip", ";gzip", "--gzip", "-br", ";br", "-gzip-gzip", "-gzip;br--gzip"])
 def test_the_stem_survives_whatever_is_appended_on_the_way(coding: str, decoration: str) -> None:
     assert stem_of(EntityTag(own_tag("5f-3a", coding).opaque + decoration, weak=True)) == "5f-3a"
 

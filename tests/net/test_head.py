@@ -22,9 +22,7 @@ def test_any_bytes_are_a_head_or_a_broken_message(data: bytes) -> None:
     except BrokenMessage:
         return
     names = [name.lower() for name, _ in head.lines]
-    assert names.count(b"content-length") + names.count(b"transfer-encoding") <= 1 + (
-        b"transfer-encoding" in names
-    )
+    assert names.count(b"content-length") + names.count(b"transfer-encoding") <= 1 + (b"transfer-encoding" in names)
     assert not (b"content-length" in names and b"transfer-encoding" in names)
     assert not re.search(rb"[\0-\x08\x0a-\x1f\x7f]", b"".join(name + value for name, value in head.lines))
 

@@ -47,9 +47,7 @@ class Authority:
             .sign(self._key, hashes.SHA256())
         )
 
-    def _builder(
-        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, days: int
-    ) -> x509.CertificateBuilder:
+    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, days: int) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
         return (
             x509.CertificateBuilder()

@@ -36,9 +36,7 @@ directives = st.lists(
         ),
         st.builds("{}={}".format, st.sampled_from(["max-age", "s-maxage", "stale-if-error"]), seconds),
         st.builds("stale-while-revalidate={}".format, seconds),
-        st.sampled_from(
-            ["max-age", "max-age=x", 'private="set-cookie"', 'no-cache="etag"', "immutable", "x=y"]
-        ),
+        st.sampled_from(["max-age", "max-age=x", 'private="set-cookie"', 'no-cache="etag"', "immutable", "x=y"]),
     ),
     max_size=5,
 ).map(", ".join)
@@ -86,9 +84,7 @@ stored_responses = st.builds(
 )
 
 
-def generous(
-    stored: StoredResponse, base: Instant, expires: Instant | None, now: Instant
-) -> Allowance | None:
+def generous(stored: StoredResponse, base: Instant, expires: Instant | None, now: Instant) -> Allowance | None:
     """A hint that would hold anything for ever."""
     return Allowance(now + 10**9, Detail.TTL_HINT, "for ever")
 
@@ -109,9 +105,7 @@ def test_nothing_grows_younger(stored: StoredResponse, times: tuple[Instant, Ins
 
 
 @given(stored_responses, asked, moments)
-def test_nothing_is_reused_that_http_forbids(
-    stored: StoredResponse, request: CacheControl, now: Instant
-) -> None:
+def test_nothing_is_reused_that_http_forbids(stored: StoredResponse, request: CacheControl, now: Instant) -> None:
     freshness = assess(stored, now, hint=generous, default=1800, minimum=300)
     control = CacheControl.from_fields(stored.fields)
 
@@ -177,9 +171,7 @@ def test_what_is_chosen_matches_its_vary_and_nothing_that_matches_is_overlooked(
 
 
 @given(stored_responses, requests, st.booleans())
-def test_a_request_selects_the_answer_to_its_own_like(
-    stored: StoredResponse, request: Fields, own_agent: bool
-) -> None:
+def test_a_request_selects_the_answer_to_its_own_like(stored: StoredResponse, request: Fields, own_agent: bool) -> None:
     answer = replace(stored, vary_request=variation.request_fields_for(stored.fields, request))
 
     starred = variation.nominated(stored.fields) == ("*",)

@@ -57,9 +57,7 @@ def test_no_part_of_a_coded_body_passes_for_the_whole(body: bytes, coding: str, 
     st.sampled_from([*CODINGS, "deflate", "gzip, br", "zstd, zstd"]),
     st.integers(0, 9999),
 )
-def test_noise_raises_nothing_but_our_own_errors_and_keeps_to_the_limit(
-    noise: bytes, label: str, limit: int
-) -> None:
+def test_noise_raises_nothing_but_our_own_errors_and_keeps_to_the_limit(noise: bytes, label: str, limit: int) -> None:
     try:
         content = decode(noise, label, limit=limit)
     except (TooLarge, Undecodable):

@@ -81,9 +81,7 @@ def test_tags_written_are_read_back_alone_and_in_a_list(several: list[EntityTag]
     st.lists(st.sampled_from(["-gzip", ";gzip", "--gzip", "-br", ";br", "-zstd"]), max_size=4),
     st.booleans(),
 )
-def test_a_tag_of_ours_gives_304_however_it_comes_back(
-    stem: str, coding: str, suffixes: list[str], weak: bool
-) -> None:
+def test_a_tag_of_ours_gives_304_however_it_comes_back(stem: str, coding: str, suffixes: list[str], weak: bool) -> None:
     tag = EntityTag(own_tag(stem, coding).opaque + "".join(suffixes), weak)
     fields = Fields([("If-None-Match", tag.text)])
 
@@ -99,9 +97,7 @@ def test_any_if_none_match_can_be_read(value: str) -> None:
     assert held == "*" or all('"' not in tag.opaque for tag in held)
 
 
-@given(
-    st.lists(st.tuples(codings | st.sampled_from(["*", "x-gzip"]), weights)), st.lists(codings, unique=True)
-)
+@given(st.lists(st.tuples(codings | st.sampled_from(["*", "x-gzip"]), weights)), st.lists(codings, unique=True))
 def test_no_refused_coding_is_chosen(members: list[tuple[str, str]], available: list[str]) -> None:
     chosen = choose_coding(", ".join(name + weight for name, weight in members), available)
 
@@ -116,9 +112,7 @@ def test_no_refused_coding_is_chosen(members: list[tuple[str, str]], available: 
         assert chosen is None or any(name in (chosen, f"x-{chosen}") for name, _ in members)
 
 
-@given(
-    wire, st.lists(st.sampled_from(["text/html", "application/json", "text/xml; charset=utf-8"]), unique=True)
-)
+@given(wire, st.lists(st.sampled_from(["text/html", "application/json", "text/xml; charset=utf-8"]), unique=True))
 def test_only_what_is_offered_is_chosen(accept: str, offers: list[str]) -> None:
     assert best_type(accept, offers) in (*offers, None)
     assert choose_coding(accept, offers) in (*offers, None)

@@ -45,11 +45,7 @@ def test_direct_readers_are_those_who_asked_within_the_window(
 
 
 @unhurried
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 500), st.sampled_from([0, 60, 3600, 40_000, 86_400])), max_size=PEAKS_MAX
-    )
-)
+@given(st.lists(st.tuples(st.integers(0, 500), st.sampled_from([0, 60, 3600, 40_000, 86_400])), max_size=PEAKS_MAX))
 def test_without_jumps_the_largest_claim_within_the_window_counts(claims: list[tuple[int, int]]) -> None:
     belief: Belief | None = None
     made: list[tuple[int, float]] = []

@@ -136,9 +136,7 @@ def test_every_week_has_a_moment_that_is_not_skipped(schedule: Schedule, instant
 
 
 @given(SCHEDULES, INSTANTS)
-def test_the_next_update_lies_ahead_and_no_further_than_its_period(
-    schedule: Schedule, after: Instant
-) -> None:
+def test_the_next_update_lies_ahead_and_no_further_than_its_period(schedule: Schedule, after: Instant) -> None:
     update = next_update(schedule, after)
 
     longest = {"hourly": HOUR, "daily": DAY, "weekly": 7 * DAY, "monthly": 31 * DAY, "yearly": 366 * DAY}

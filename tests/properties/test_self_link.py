@@ -20,9 +20,7 @@ LEGAL = st.characters(codec="utf-8", exclude_categories=("Cs", "Cc"), exclude_ch
 WORDS = st.text(LEGAL, max_size=12) | st.sampled_from(
     ["日本語～①", "Лента", "中文㎡", "한국어", "é€“”", "¥\\~", "a<b", "&amp;", "<i>x</i>", "]]>", "/>"]
 )
-HREFS = st.sampled_from(
-    ["https://example.com/", "https://example.com/~a?b=1&c='2'", "http://xn--p1ai/%7B%7D"]
-)
+HREFS = st.sampled_from(["https://example.com/", "https://example.com/~a?b=1&c='2'", "http://xn--p1ai/%7B%7D"])
 
 
 def written(text: str, codec: str) -> str:
@@ -120,6 +118,4 @@ def test_no_bytes_whatsoever_raise(junk: bytes, mode: str, charset: str | None) 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_the_encodings_of_these_tests_are_known(encoding: str) -> None:
-    assert to_utf8(
-        f'<?xml version="1.0" encoding="{MARKED.get(encoding, encoding)}"?><a/>'.encode(encoding)
-    ).sound
+    assert to_utf8(f'<?xml version="1.0" encoding="{MARKED.get(encoding, encoding)}"?><a/>'.encode(encoding)).sound

@@ -109,9 +109,7 @@ def test_a_header_that_lies_is_a_store_error_or_a_resource(resource: Resource, d
             break
         holder = inner
     holder[name] = data.draw(JSON)
-    forged = envelope.close(
-        envelope.Kind.RESOURCE, json.dumps(plain).encode("utf-8", "surrogatepass"), bytes(bodies)
-    )
+    forged = envelope.close(envelope.Kind.RESOURCE, json.dumps(plain).encode("utf-8", "surrogatepass"), bytes(bodies))
 
     try:
         loaded = load(forged)
@@ -128,9 +126,7 @@ def test_state_is_read_back_as_it_was(data: bytes) -> None:
 def a_resource() -> Resource:
     body = b"<rss/>" * 50
     fields = Fields([("Content-Type", "text/xml"), ("Server", "x" * 500)])
-    one = StoredResponse(
-        "https://example.com/feed", 200, fields, Content({"identity": body, "gzip": b"z"}), 1.0, 2.0
-    )
+    one = StoredResponse("https://example.com/feed", 200, fields, Content({"identity": body, "gzip": b"z"}), 1.0, 2.0)
     other = dataclasses.replace(one, vary_request=Fields([("Accept-Language", "de")]))
     return Resource("https://example.com/feed", (one, other))
 

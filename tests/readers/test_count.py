@@ -36,9 +36,7 @@ def traced(counts: SubscriberCounts, requests: Iterable[tuple[str, Pseudonym, st
 
 def test_the_view_names_direct_readers_by_product_the_most_frequent_first() -> None:
     counts = SubscriberCounts()
-    for number, agent in enumerate(
-        ["curl/8", "NetNewsWire (RSS Reader)", "curl/7", "Miniflux/2.2.0", "curl/8"]
-    ):
+    for number, agent in enumerate(["curl/8", "NetNewsWire (RSS Reader)", "curl/7", "Miniflux/2.2.0", "curl/8"]):
         counts.seen(FEED, reader(number + 1), agent, NOW)
 
     assert counts.view(FEED, NOW).readers == (("curl", 3), ("Miniflux", 1), ("NetNewsWire", 1))
@@ -125,9 +123,7 @@ def test_when_all_fetchers_are_known_ones_no_further_one_is_taken() -> None:
     assert counts.total(FEED, NOW + DAY) == 6
 
 
-@pytest.mark.parametrize(
-    "agent", ["bot{n}/1.0", "Bot{n}/1.0 ({n} subscribers)", "Bot feed-id:{n} - 9 readers"]
-)
+@pytest.mark.parametrize("agent", ["bot{n}/1.0", "Bot{n}/1.0 ({n} subscribers)", "Bot feed-id:{n} - 9 readers"])
 def test_a_flood_of_random_user_agents_and_feeds_cannot_fill_the_memory(agent: str) -> None:
     chance = random.Random(7)
     counts = SubscriberCounts(readers_max=1000, feeds_max=200, entries_max=5_000)
@@ -141,9 +137,7 @@ def test_a_flood_of_random_user_agents_and_feeds_cannot_fill_the_memory(agent: s
         for number in range(15_000)
     )
 
-    assert (
-        traced(counts, requests) < 400 * 20_000 + 10_000_000
-    )  # the memo of User-Agents is bounded by itself
+    assert traced(counts, requests) < 400 * 20_000 + 10_000_000  # the memo of User-Agents is bounded by itself
 
 
 def test_names_of_products_are_bounded_and_become_free_again() -> None:

@@ -45,9 +45,7 @@ def test_with_a_new_period_comes_a_new_pseudonym_and_the_last_one_with_it() -> N
 def test_another_secret_gives_other_pseudonyms() -> None:
     one, other = Identifier(SECRET), Identifier(SECRET + b"!")
 
-    assert set(one.pseudonym("192.0.2.1", "a", "", NOW)).isdisjoint(
-        other.pseudonym("192.0.2.1", "a", "", NOW)
-    )
+    assert set(one.pseudonym("192.0.2.1", "a", "", NOW)).isdisjoint(other.pseudonym("192.0.2.1", "a", "", NOW))
 
 
 @pytest.mark.parametrize("secret", [b"", b"short"])

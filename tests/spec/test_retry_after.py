@@ -67,8 +67,7 @@ def test_a_rate_limit_with_something_left_says_nothing() -> None:
 
 def test_a_reset_may_be_a_point_in_time() -> None:
     assert (
-        limit_reset(Fields([("X-RateLimit-Remaining", "0"), ("X-RateLimit-Reset", f"{NOW + 90:.0f}")]), NOW)
-        == NOW + 90
+        limit_reset(Fields([("X-RateLimit-Remaining", "0"), ("X-RateLimit-Reset", f"{NOW + 90:.0f}")]), NOW) == NOW + 90
     )
 
 
@@ -92,9 +91,7 @@ def test_nobody_asks_before_retry_after_has_passed() -> None:
 
 
 def test_retry_after_binds_what_is_not_known_as_a_feed_too() -> None:
-    failures = after_failure(
-        Failures(), Detail.RATE_LIMITED, NOW, not_before=NOW + 30, jitter=0.5, back_off=False
-    )
+    failures = after_failure(Failures(), Detail.RATE_LIMITED, NOW, not_before=NOW + 30, jitter=0.5, back_off=False)
     resource = Resource("https://example.com/feed", fetched=NOW, failures=failures)
 
     waits = may_fetch(resource, NOW + 29, Settings(), site_free=0.0)

@@ -28,9 +28,7 @@ def allowed(control: str, after: float, occasion: Occasion, request: CacheContro
     """Whether the response is used, for an operator who allows nothing of himself."""
     response = stored(control)
     known = assess(response, NOW + after)
-    return stale.allowed(
-        response, known, NOW + after, occasion=occasion, request=request or CacheControl(), limit=-1
-    )
+    return stale.allowed(response, known, NOW + after, occasion=occasion, request=request or CacheControl(), limit=-1)
 
 
 def test_a_response_is_used_while_it_is_revalidated_for_as_long_as_it_says() -> None:
@@ -47,9 +45,7 @@ def test_without_the_directive_nothing_stale_is_used_while_it_is_revalidated() -
     assert isinstance(deciding("max-age=600", 600), Validate)
 
 
-@pytest.mark.parametrize(
-    "request_", [CacheControl(max_age=0), CacheControl(no_cache=True), CacheControl(min_fresh=1)]
-)
+@pytest.mark.parametrize("request_", [CacheControl(max_age=0), CacheControl(no_cache=True), CacheControl(min_fresh=1)])
 def test_a_reader_who_wants_a_fresh_response_gets_no_stale_one_meanwhile(request_: CacheControl) -> None:
     """RFC 9111, section 5.2.1.1: the client does not wish to receive a stale response."""
     assert isinstance(deciding("max-age=600, stale-while-revalidate=30", 601, request_), Validate)

@@ -33,9 +33,7 @@ def test_hit_and_fwd_are_exclusive() -> None:
         CacheStatus(hit=True, fwd=Fwd.STALE)
 
 
-@pytest.mark.parametrize(
-    "token", ["bypass", "method", "uri-miss", "vary-miss", "miss", "request", "stale", "partial"]
-)
+@pytest.mark.parametrize("token", ["bypass", "method", "uri-miss", "vary-miss", "miss", "request", "stale", "partial"])
 def test_every_registered_reason_to_forward_can_be_said(token: str) -> None:
     """Section 2.2: the defined values of fwd."""
     assert CacheStatus(fwd=Fwd(token)).text() == f"feedproxy; fwd={token}"

@@ -318,9 +318,7 @@ def test_the_sample_is_updated_twice_an_hour_counted_from_its_base() -> None:
 
 
 def test_without_a_base_the_schedule_counts_from_the_fetch() -> None:
-    schedule = schedule_of(
-        "<sy:updatePeriod>daily</sy:updatePeriod><sy:updateFrequency>4</sy:updateFrequency>"
-    )
+    schedule = schedule_of("<sy:updatePeriod>daily</sy:updatePeriod><sy:updateFrequency>4</sy:updateFrequency>")
 
     assert next_update(schedule, at("2026-11-17T08:10")) == at("2026-11-17T14:10")
 
@@ -343,17 +341,13 @@ def test_an_unknown_period_makes_the_schedule_none() -> None:
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "often"])
 def test_a_frequency_that_is_no_positive_number_is_ignored_and_noted(wrong: str) -> None:
-    schedule = schedule_of(
-        f"<sy:updatePeriod>hourly</sy:updatePeriod><sy:updateFrequency>{wrong}</sy:updateFrequency>"
-    )
+    schedule = schedule_of(f"<sy:updatePeriod>hourly</sy:updatePeriod><sy:updateFrequency>{wrong}</sy:updateFrequency>")
 
     assert (schedule.period, schedule.frequency) == (Period.HOURLY, 1)
     assert len(schedule.notes) == 1
 
 
-@pytest.mark.parametrize(
-    "wrong", ["yesterday", "2000-13-01T00:00", "0001-01-01T00:00+14:00", "9999-12-31T23:59"]
-)
+@pytest.mark.parametrize("wrong", ["yesterday", "2000-13-01T00:00", "0001-01-01T00:00+14:00", "9999-12-31T23:59"])
 def test_a_base_that_is_no_date_is_ignored_and_noted(wrong: str) -> None:
     schedule = schedule_of(f"<sy:updatePeriod>daily</sy:updatePeriod><sy:updateBase>{wrong}</sy:updateBase>")
 

@@ -24,9 +24,7 @@ class Office:
         self, user_agent: str = "NetNewsWire", address: str = "192.0.2.1", *, user: str = "", feed: str = FEED
     ) -> int:
         """A request; says what the feed's count is then."""
-        self.counts.seen(
-            feed, self.identifier.pseudonym(address, user_agent, user, self.now), user_agent, self.now
-        )
+        self.counts.seen(feed, self.identifier.pseudonym(address, user_agent, user, self.now), user_agent, self.now)
         return self.counts.total(feed, self.now)
 
     def total(self, feed: str = FEED) -> int:
@@ -189,10 +187,7 @@ def test_a_larger_claim_counts_until_it_is_no_longer_current(office: Office) -> 
 def test_several_strings_of_one_service_are_one_audience(office: Office) -> None:
     office.asks("NewsBlur Feed Fetcher - 27 subscribers - https://www.newsblur.com/site/7704055/name")
 
-    assert (
-        office.asks("NewsBlur Page Fetcher - 27 subscribers - https://www.newsblur.com/site/7704055/name")
-        == 27
-    )
+    assert office.asks("NewsBlur Page Fetcher - 27 subscribers - https://www.newsblur.com/site/7704055/name") == 27
 
 
 def test_several_feed_ids_of_one_service_are_several_audiences(office: Office) -> None:

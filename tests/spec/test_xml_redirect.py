@@ -8,10 +8,7 @@ DECLARATION = b'<?xml version="1.0"?>\n'
 
 
 def test_a_redirect_document_says_where_the_feed_is_now() -> None:
-    body = (
-        DECLARATION
-        + b"<redirect>\n   <newLocation>http://feeds.example.com/TheRssBlog</newLocation>\n</redirect>"
-    )
+    body = DECLARATION + b"<redirect>\n   <newLocation>http://feeds.example.com/TheRssBlog</newLocation>\n</redirect>"
 
     assert read(body) == Moved("http://feeds.example.com/TheRssBlog")
 
@@ -23,19 +20,13 @@ def test_an_empty_new_location_says_that_the_feed_is_over() -> None:
 
 
 def test_the_texts_own_sample_is_ill_formed_and_says_nothing() -> None:
-    body = (
-        DECLARATION
-        + b"<redirect>\n   <newLocation>http://feeds.example.com/TheRssBlog<newLocation>\n</redirect>"
-    )
+    body = DECLARATION + b"<redirect>\n   <newLocation>http://feeds.example.com/TheRssBlog<newLocation>\n</redirect>"
 
     assert read(body) is None
 
 
 def test_the_texts_own_sample_says_nothing_even_when_its_tags_are_closed_at_the_end() -> None:
-    body = (
-        DECLARATION
-        + b"<redirect><newLocation>http://a.example/<newLocation></newLocation></newLocation></redirect>"
-    )
+    body = DECLARATION + b"<redirect><newLocation>http://a.example/<newLocation></newLocation></newLocation></redirect>"
 
     assert read(body) is None
 

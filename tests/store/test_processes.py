@@ -122,13 +122,9 @@ async def test_a_process_that_is_killed_loses_no_feed_that_was_safe_and_mixes_no
     assert safe
 
 
-async def test_processes_that_share_a_folder_mix_no_values(
-    tmp_path: Path, failures: list[StoreError]
-) -> None:
+async def test_processes_that_share_a_folder_mix_no_values(tmp_path: Path, failures: list[StoreError]) -> None:
     """Two write the same feeds, from an empty folder on; this one reads all the while."""
-    writers = [
-        start(tmp_path, who, first=0, rounds=150, seed=seed) for seed, who in enumerate(("one", "two"))
-    ]
+    writers = [start(tmp_path, who, first=0, rounds=150, seed=seed) for seed, who in enumerate(("one", "two"))]
     store = open_store(str(tmp_path), memory_max=1, disk_max=100_000_000, on_failure=failures.append)
     for process in writers:
         go(process)

@@ -42,9 +42,7 @@ def plant(folder: Path, **columns: object) -> None:
 
 
 @pytest.mark.parametrize("in_a_file", [False, True])
-def test_a_pickled_value_is_never_unpickled(
-    rows: Rows, folder: Path, tmp_path: Path, in_a_file: bool
-) -> None:
+def test_a_pickled_value_is_never_unpickled(rows: Rows, folder: Path, tmp_path: Path, in_a_file: bool) -> None:
     pickled = pickle.dumps(Trap(tmp_path / "sprung"))
     if in_a_file:
         name = f"ab/cd/{'0' * 28}.val"

@@ -137,9 +137,7 @@ def test_only_one_corrupt_file_is_kept(open_shard: OpenShard, folder: Path) -> N
     assert sorted(path.name for path in folder.parent.iterdir()) == ["000", "000.corrupt", "lock"]
 
 
-def test_a_connection_to_the_file_set_aside_does_no_harm_to_the_new_one(
-    open_shard: OpenShard, folder: Path
-) -> None:
+def test_a_connection_to_the_file_set_aside_does_no_harm_to_the_new_one(open_shard: OpenShard, folder: Path) -> None:
     """SQLite removes journals by name, and the new file has the old one's name."""
     filled(open_shard(), folder)
     other = Rows(folder, size_max=None)
@@ -233,9 +231,7 @@ def test_a_reader_waits_for_no_writer(open_shard: OpenShard, folder: Path) -> No
 
 
 @pytest.mark.parametrize("obstacle", ["feeds", "feeds/lock/x", "feeds/000", "feeds/000/cache.db/x"])
-def test_a_shard_that_cannot_be_opened_is_a_store_error(
-    open_shard: OpenShard, tmp_path: Path, obstacle: str
-) -> None:
+def test_a_shard_that_cannot_be_opened_is_a_store_error(open_shard: OpenShard, tmp_path: Path, obstacle: str) -> None:
     (tmp_path / obstacle).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / obstacle).write_text("in the way")
 

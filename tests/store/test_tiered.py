@@ -165,9 +165,7 @@ async def test_a_delete_wins_over_a_put_that_still_waits(open_tiered: Open, a_fe
     assert store.get(FEED) is None
 
 
-async def test_a_delete_wins_over_a_put_that_is_just_being_written(
-    open_tiered: Open, a_feed: MakeFeed
-) -> None:
+async def test_a_delete_wins_over_a_put_that_is_just_being_written(open_tiered: Open, a_feed: MakeFeed) -> None:
     store = open_tiered()
     gate_of(store).open.clear()
     await store.put(a_feed(FEED, says="unwanted"))
@@ -193,9 +191,7 @@ async def test_a_put_after_a_delete_wins(open_tiered: Open, a_feed: MakeFeed) ->
     assert open_tiered().get(FEED) == a_feed(FEED, says="new")
 
 
-async def test_a_feed_put_many_times_is_written_for_the_last_of_them(
-    open_tiered: Open, a_feed: MakeFeed
-) -> None:
+async def test_a_feed_put_many_times_is_written_for_the_last_of_them(open_tiered: Open, a_feed: MakeFeed) -> None:
     store = open_tiered()
     gate_of(store).open.clear()
     await store.put(a_feed(OTHER, says="holds the writer"))
@@ -219,9 +215,7 @@ async def test_targets_names_each_once_wherever_it_is(open_tiered: Open, a_feed:
     await store.put(a_feed("https://30.example/"))
     await store.delete("https://4.example/")
 
-    assert sorted(store.targets()) == sorted(
-        f"https://{number}.example/" for number in range(31) if number != 4
-    )
+    assert sorted(store.targets()) == sorted(f"https://{number}.example/" for number in range(31) if number != 4)
 
 
 async def test_concurrent_callers_leave_the_last_value(open_tiered: Open, a_feed: MakeFeed) -> None:
@@ -266,9 +260,7 @@ def size_of(folder: Path, *suffixes: str) -> int:
 
 
 def an_incompressible_feed(target: str, size: int) -> Resource:
-    return Resource(
-        target, (StoredResponse(target, 200, Fields(), Content({"identity": os.urandom(size)}), 1.0, 2.0),)
-    )
+    return Resource(target, (StoredResponse(target, 200, Fields(), Content({"identity": os.urandom(size)}), 1.0, 2.0),))
 
 
 async def test_a_bound_that_was_lowered_holds_soon_after_opening(
@@ -333,15 +325,11 @@ async def test_a_disk_that_hangs_does_not_hold_up_readers_for_good(
     await store.put(a_feed(FEED))
     await store.put(a_feed(OTHER))
 
-    assert [str(failure) for failure in failures] == 2 * [
-        "the store's disk is too slow: a value was not written"
-    ]
+    assert [str(failure) for failure in failures] == 2 * ["the store's disk is too slow: a value was not written"]
     assert store.get(FEED) == a_feed(FEED)
 
 
-async def test_a_caller_who_leaves_does_not_take_the_write_with_him(
-    open_tiered: Open, a_feed: MakeFeed
-) -> None:
+async def test_a_caller_who_leaves_does_not_take_the_write_with_him(open_tiered: Open, a_feed: MakeFeed) -> None:
     store = open_tiered()
     store._queue._max = 1
     gate_of(store).open.clear()
@@ -514,9 +502,7 @@ async def test_memory_keeps_nothing_on_disk(a_feed: MakeFeed) -> None:
     assert store.get(FEED) is None
 
 
-async def test_the_folder_is_made_with_its_parents_for_the_owner_only(
-    tmp_path: Path, a_feed: MakeFeed
-) -> None:
+async def test_the_folder_is_made_with_its_parents_for_the_owner_only(tmp_path: Path, a_feed: MakeFeed) -> None:
     folder = tmp_path / "not" / "yet" / "there"
     before = os.umask(0o022)
     try:
@@ -533,9 +519,7 @@ async def test_the_folder_is_made_with_its_parents_for_the_owner_only(
     await store.close()
 
 
-async def test_no_place_named_means_the_platforms_cache_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_place_named_means_the_platforms_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     store = open_store("", memory_max=1_000_000, disk_max=50_000_000)
@@ -575,9 +559,7 @@ def a_folder_that_diskcache_would_take_for_another(tmp_path: Path) -> str:
         a_folder_that_diskcache_would_take_for_another,
     ],
 )
-def test_a_place_that_cannot_be_used_is_a_usage_error_in_one_line(
-    tmp_path: Path, place: Callable[[Path], str]
-) -> None:
+def test_a_place_that_cannot_be_used_is_a_usage_error_in_one_line(tmp_path: Path, place: Callable[[Path], str]) -> None:
     location = place(tmp_path)
 
     with pytest.raises(UsageError) as caught:
