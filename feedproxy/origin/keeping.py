@@ -9,6 +9,7 @@ from feedproxy.cache.stored import Content, StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Request
+from feedproxy.net.fetch import Fetched
 from feedproxy.origin import moves, trail
 from feedproxy.origin.guard import Outcome
 from feedproxy.settings import Settings
@@ -58,6 +59,9 @@ def sighted(
     if ending is None:
         # Only a good answer from the address itself takes a sighting back; a failure says nothing.
         by_itself = outcome.status in (200, 304) and walked.followed == 0
+        sighting = before.sighting
+        if sighting and sighting.ending is Ending.GONE and not sighting.confirmed and _redirects(walked):
+            return None  # what leads elsewhere has not ended: the reader is told where it leads
         return (
             moves.taken_back(before.sighting, now, feed=outcome.channel is not None) if by_itself else before.sighting
         )
@@ -70,6 +74,10 @@ def sighted(
         spacing=settings.relocation_spacing,
         at_once=False,
     )
+
+
+def _redirects(walked: trail.Trail) -> bool:
+    return isinstance(walked.first, Fetched) and walked.first.response.status in trail.REDIRECTS
 
 
 def dated(before: Resource, content: Content, now: Instant) -> Content:
