@@ -11,6 +11,9 @@ PYTHON ?=
 SERVE_ARGS ?=
 DEMO_ARGS ?=
 TEST_ARGS ?=
+CONFORMANCE_ARGS ?=
+SUITE ?=
+ENTRANCE ?=
 
 py := $(VENV)/bin/python
 # Written last: as long as it is newer than what it depends on, everything is installed.
@@ -31,12 +34,12 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: FORCE help install serve demo test spec live lint type format docs bench constraints dist clean
+.PHONY: FORCE help install serve demo test spec live lint type format docs bench conformance conformance-check constraints dist clean
 
 help: ## this list
 	@echo "feedproxy: make TARGET"
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)$$/  \1~\2/p' Makefile | while IFS='~' read -r target text; \
-		do printf '%-15s %s\n' "  $$target" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)$$/  \1~\2/p' Makefile | while IFS='~' read -r target text; \
+		do printf '%-21s %s\n' "  $$target" "$$text"; done
 
 install: $(stamp) ## a virtual environment with feedproxy (editable) and all that its tests need
 	@echo "$(VENV) is ready: the command is $(VENV)/bin/feedproxy"
@@ -90,6 +93,12 @@ docs: $(stamp) ## write the reference pages that are made from the code
 bench: $(stamp) ## the benchmarks; each says its method
 	@for each in benchmarks/[a-z]*.py; do \
 		echo "== $$each"; $(py) "$$each" || exit; done
+
+conformance: $(stamp) ## the public tests for HTTP caches, beside other caches (SUITE=DIR, ENTRANCE=proxy)
+	@$(py) -m conformance $(if $(SUITE),--suite "$(SUITE)") $(if $(ENTRANCE),--entrance $(ENTRANCE)) $(CONFORMANCE_ARGS)
+
+conformance-check: $(stamp) ## has feedproxy lost one of these tests that it passed before?
+	@$(py) -m conformance check $(if $(SUITE),--suite "$(SUITE)") $(if $(ENTRANCE),--entrance $(ENTRANCE))
 
 # For all systems and versions at once; hashes, but no addresses, so that any mirror will do.
 constraints: $(stamp) ## renew constraints.txt from pyproject.toml

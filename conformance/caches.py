@@ -1,0 +1,141 @@
+"""What is started in front of the suite's origin: feedproxy as it is, and the peers that are installed.
+
+A peer's configuration is a template in peers/, such as its own manual would suggest for a cache in front of one origin
+(or, for `proxy`, as an explicit proxy). None is tuned for the suite, feedproxy is not either.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+
+from conformance.process import free_port, started
+
+ROOT = Path(__file__).parents[1].absolute()
+PEERS = Path(__file__).with_name("peers")
+REVERSE, PROXY = "reverse", "proxy"
+# Servers stand in sbin, which is not on every user's path.
+PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin"))
+
+
+class ConfigTemplate(Template):
+    """`@{port}`: the dollar is a letter of several peers' own languages."""
+
+    delimiter = "@"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a cache is to stand: an empty folder of its own, its port, the origin's port, and the entrance."""
+
+    folder: Path
+    port: int
+    origin: int
+    entrance: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """`command` writes what the cache needs into its place and gives the command that runs it in the foreground."""
+
+    name: str
+    program: str
+    version: Sequence[str]
+    entrances: frozenset[str]
+    command: Callable[[str, Place], Sequence[str]]
+
+    @property
+    def path(self) -> str | None:
+        return shutil.which(self.program, path=PATH)
+
+    def version_text(self) -> str:
+        """The version number that the program tells of itself."""
+        command = [self.path or self.program, *self.version]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        found = re.search(r"\d+\.\d+(\.\d+)*", done.stdout + done.stderr)
+        return found[0] if found else "?"
+
+    @contextmanager
+    def running(self, scratch: Path, origin: int, entrance: str) -> Iterator[str]:
+        """The cache in front of the origin; gives its URL, and ends it. Raises DidNotStart."""
+        folder = scratch / self.name.replace(" ", "-").lower()
+        folder.mkdir()
+        # Started as root, most of them go on as somebody else.
+        folder.chmod(0o777)
+        place = Place(folder, free_port(), origin, entrance)
+        command = self.command(self.path or self.program, place)
+        with started(command, place.port, log=folder / "output.log", cwd=ROOT):
+            yield f"http://127.0.0.1:{place.port}"
+
+
+def _write(place: Place, template: str, into: str = "") -> Path:
+    target = place.folder / (into or template)
+    values = {
+        "folder": str(place.folder),
+        "port": str(place.port),
+        "origin": str(place.origin),
+        "is_reverse": str(int(place.entrance == REVERSE)),
+        "as_root": "" if os.geteuid() == 0 else "# ",
+    }
+    text = (PEERS / template).read_text(encoding="utf-8")
+    target.write_text(ConfigTemplate(text).substitute(values), encoding="utf-8")
+    return target
+
+
+def _feedproxy(program: str, place: Place) -> Sequence[str]:
+    upstream = ["--upstream", f"http://127.0.0.1:{place.origin}"] if place.entrance == REVERSE else []
+    return [
+        *(program, "-m", "feedproxy.cli", "serve", "--allow-private", *upstream),
+        *("--listen", f"127.0.0.1:{place.port}", "--admin", f"127.0.0.1:{free_port()}"),
+        *("--store", str(place.folder / "store"), "--set", f"confdir={place.folder / 'ca'}"),
+    ]
+
+
+def _nginx(program: str, place: Place) -> Sequence[str]:
+    return [program, "-p", str(place.folder), "-e", "stderr", "-c", str(_write(place, "nginx.conf"))]
+
+
+def _squid(program: str, place: Place) -> Sequence[str]:
+    return [program, "-N", "-f", str(_write(place, f"squid-{place.entrance}.conf", "squid.conf"))]
+
+
+def _varnish(program: str, place: Place) -> Sequence[str]:
+    vcl = _write(place, "varnish.vcl")
+    listen = ("-a", f"127.0.0.1:{place.port}", "-T", "none")
+    # Its own guess, two minutes for whatever says nothing, would be reused against RFC 9111, section 4.2.2.
+    return [program, "-F", "-t", "0", *listen, "-f", str(vcl), "-n", str(place.folder / "work"), "-s", "default,64m"]
+
+
+def _traffic_server(program: str, place: Place) -> Sequence[str]:
+    for name in ("etc", "cache", "log", "run"):
+        (place.folder / name).mkdir()
+        (place.folder / name).chmod(0o777)
+    for name in ("runroot.yaml", "records.config", "storage.config", "ip_allow.yaml"):
+        _write(place, f"trafficserver-{name}", name if name == "runroot.yaml" else f"etc/{name}")
+    _write(place, f"trafficserver-remap-{place.entrance}.config", "etc/remap.config")
+    return [program, f"--run-root={place.folder / 'runroot.yaml'}"]
+
+
+def _httpd(program: str, place: Place) -> Sequence[str]:
+    (place.folder / "cache").mkdir()
+    (place.folder / "cache").chmod(0o777)
+    return [program, "-DFOREGROUND", "-f", str(_write(place, f"httpd-{place.entrance}.conf", "httpd.conf"))]
+
+
+BOTH, ONLY_REVERSE = frozenset({REVERSE, PROXY}), frozenset({REVERSE})
+
+FEEDPROXY = Cache("feedproxy", sys.executable, ("-m", "feedproxy.cli", "--version"), BOTH, _feedproxy)
+CACHES = (
+    FEEDPROXY,
+    Cache("nginx", "nginx", ("-v",), ONLY_REVERSE, _nginx),
+    Cache("Squid", "squid", ("-v",), BOTH, _squid),
+    Cache("Varnish", "varnishd", ("-V",), ONLY_REVERSE, _varnish),
+    Cache("Traffic Server", "traffic_server", ("--version",), BOTH, _traffic_server),
+    Cache("httpd", "apache2", ("-v",), BOTH, _httpd),
+)

@@ -1,0 +1,134 @@
+"""docs/reference/conformance.md, made from results/ and notes.toml."""
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from conformance import report
+from conformance.caches import FEEDPROXY, ROOT
+from conformance.outcome import Test, Verdict
+from conformance.report import Report
+
+PAGE = ROOT / "docs" / "reference" / "conformance.md"
+NOTES = Path(__file__).with_name("notes.toml")
+
+HEAD = """\
+# Conformance
+
+Made by `make conformance CONFORMANCE_ARGS=--record` from `conformance/results/` and `conformance/notes.toml`.
+
+[cache-tests.fyi](https://cache-tests.fyi/) is a public suite of tests for HTTP caches. It stands at both ends, as
+client and as origin, and tells from what arrives what the cache between them did. A test names what is *required* of a
+cache, what an *optimal* one does, or it *checks* what a cache does, without an opinion. feedproxy runs with its default
+configuration; so do the others, as far as they cache by it (`conformance/peers/`).
+
+    make conformance                          feedproxy, nginx, Squid, Varnish, Traffic Server, httpd: what is installed
+    make conformance SUITE=../cache-tests     with a checkout of the suite, instead of its release on npm
+    make conformance ENTRANCE=proxy           as an explicit proxy
+    make conformance-check                    feedproxy alone: has a test been lost that passed before?
+
+node and npm are needed. The suite is installed outside this folder, and nothing of it is kept here. `make test` checks
+as well, where node and npm are there.
+"""
+
+
+def explained(notes: Mapping[str, Any], part: str, name: str) -> Mapping[str, Any] | None:
+    """The first note of a part of notes.toml that has this test."""
+    return next((note for note in notes[part] if any(fnmatchcase(name, each) for each in note["tests"])), None)
+
+
+def load(folder: Path) -> list[Report]:
+    """The reports recorded, the richest suite first, and reverse before proxy."""
+    reports = [report.load(each.read_text(encoding="utf-8")) for each in folder.glob("*.json")]
+    reports.sort(key=lambda each: each.entrance, reverse=True)
+    return sorted(reports, key=lambda each: len(each.tests), reverse=True)
+
+
+def page(reports: Sequence[Report], notes: Mapping[str, Any]) -> str:
+    """The whole page. Every test has to be explained in the notes that is not passed, or checks."""
+    return "\n".join((HEAD, *_results(reports, notes), *_not_passed(reports, notes), *_checks(reports, notes)))
+
+
+def unexplained(reports: Sequence[Report], notes: Mapping[str, Any]) -> set[str]:
+    """The tests that notes.toml has forgotten."""
+    missing = {test.id for test in _failed(reports) if not explained(notes, "not_passed", test.id)}
+    checks = {each.id for one in reports for each in one.tests if each.kind == "check"}
+    return missing | {name for name in checks if not explained(notes, "check", name)}
+
+
+def notes() -> Mapping[str, Any]:
+    return tomllib.loads(NOTES.read_text(encoding="utf-8"))
+
+
+def write(folder: Path) -> None:
+    made = page(load(folder), notes())
+    PAGE.write_text(made, encoding="utf-8")
+
+
+def _results(reports: Sequence[Report], notes: Mapping[str, Any]) -> Iterator[str]:
+    yield "## Results\n"
+    yield (
+        "Tests passed; in brackets those of them that have shown it, because the tests that they build on passed too.\n"
+        "(What never reuses anything passes whatever says “must not reuse”.) Of checks, those answered with yes.\n"
+    )
+    for each in reports:
+        yield f"{_title(each, notes)}:\n"
+        yield report.markdown(each.by_kind())
+    yield f"Required and optimal tests passed by chapter, {_title(reports[0], notes)}:\n"
+    yield report.markdown(reports[0].by_chapter())
+
+
+def _title(each: Report, notes: Mapping[str, Any]) -> str:
+    entrance = "in front of the origin" if each.entrance == "reverse" else "as an explicit proxy"
+    return f"{notes['suites'].get(each.suite, each.suite)}, {entrance}"
+
+
+def _failed(reports: Sequence[Report]) -> dict[Test, list[Report]]:
+    """Tests that feedproxy does not pass, required ones first, and where."""
+    found: dict[Test, list[Report]] = {}
+    for one in reports:
+        for each in one.tests:
+            if each.kind != "check" and one.verdicts[FEEDPROXY.name][each.id] is not Verdict.PASSED:
+                found.setdefault(Test(each.id, each.chapter, each.kind), []).append(one)
+    return dict(sorted(found.items(), key=lambda item: item[0].kind, reverse=True))
+
+
+def _not_passed(reports: Sequence[Report], notes: Mapping[str, Any]) -> Iterator[str]:
+    yield "## Not passed, and why\n"
+    groups: dict[str, list[str]] = {}
+    for test, where in _failed(reports).items():
+        note = explained(notes, "not_passed", test.id)
+        # Where it does not pass in every run, the page says in which.
+        runs = "" if len(where) == len(reports) else f" ({', '.join(_short(each) for each in where)})"
+        groups.setdefault(note["text"].strip() if note else "?", []).append(f"`{test.id}` {test.kind}{runs}")
+    yield report.markdown([["test", "why"], *(["<br>".join(tests), _line(text)] for text, tests in groups.items())])
+
+
+def _short(each: Report) -> str:
+    return f"{each.suite.partition('-')[0]}, {each.entrance}"
+
+
+def _checks(reports: Sequence[Report], notes: Mapping[str, Any]) -> Iterator[str]:
+    yield "## What the checks find\n"
+    yield "No answer is wrong here; each is a decision.\n"
+    answers: dict[str, list[str]] = {}
+    for one in reports:
+        for each in one.tests:
+            if each.kind == "check":
+                answer = "yes" if one.verdicts[FEEDPROXY.name][each.id] is Verdict.PASSED else "no"
+                answers.setdefault(each.id, []).append(answer)
+    for note in notes["check"]:
+        mine = [name for name in answers if explained(notes, "check", name) is note]
+        if mine:
+            yield f"**{note['title']}.** {_line(note['text'])}\n"
+            yield ", ".join(f"`{name}` {_answer(answers[name])}" for name in mine) + "\n"
+
+
+def _answer(answers: Sequence[str]) -> str:
+    return answers[0] if len(set(answers)) == 1 else f"{answers[0]} (elsewhere {'/'.join(sorted(set(answers[1:])))})"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

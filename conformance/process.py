@@ -1,0 +1,61 @@
+"""A server as a process of its own: started, waited for, ended by its id."""
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+PATIENCE = 30.0
+
+
+class DidNotStart(Exception):
+    """The server ended, or opened no port; the text has the end of what it said."""
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def started(
+    command: Sequence[str], port: int, *, log: Path, cwd: Path, env: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The command, running, once something listens on the port. Raises DidNotStart."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            list(command), cwd=cwd, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+        )
+        try:
+            _wait(process, port, command[0], log)
+            yield process
+        finally:
+            _end(process)
+
+
+def _wait(process: subprocess.Popen[bytes], port: int, name: str, log: Path) -> None:
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until and process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    said = log.read_text(encoding="utf-8", errors="replace").strip()[-600:]
+    raise DidNotStart(f"{name} did not start: {said}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(15)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
