@@ -97,17 +97,28 @@ def _failed(reports: Sequence[Report]) -> dict[Test, list[Report]]:
 
 def _not_passed(reports: Sequence[Report], notes: Mapping[str, Any]) -> Iterator[str]:
     yield "## Not passed, and why\n"
-    groups: dict[str, list[str]] = {}
+    rows: dict[tuple[str, str, str], list[str]] = {}
     for test, where in _failed(reports).items():
         note = explained(notes, "not_passed", test.id)
-        # Where it does not pass in every run, the page says in which.
-        runs = "" if len(where) == len(reports) else f" ({', '.join(_short(each) for each in where)})"
-        groups.setdefault(note["text"].strip() if note else "?", []).append(f"`{test.id}` {test.kind}{runs}")
-    yield report.markdown([["test", "why"], *(["<br>".join(tests), _line(text)] for text, tests in groups.items())])
+        rows.setdefault((test.kind, _where(where, reports), note["text"] if note else "?"), []).append(f"`{test.id}`")
+    yield report.markdown(
+        [
+            ["tests", "kind", "run", "why"],
+            *([", ".join(tests), kind, where, _line(text)] for (kind, where, text), tests in rows.items()),
+        ]
+    )
 
 
-def _short(each: Report) -> str:
-    return f"{each.suite.partition('-')[0]}, {each.entrance}"
+def _where(found: Sequence[Report], reports: Sequence[Report]) -> str:
+    """The runs in which it was found, as short as can be."""
+    if len(found) == len(reports):
+        return "all"
+    names = []
+    for suite in dict.fromkeys(each.suite for each in found):
+        short, runs = suite.partition("-")[0], [each for each in found if each.suite == suite]
+        whole = len(runs) == sum(each.suite == suite for each in reports)
+        names.append(short if whole else f"{short} ({', '.join(each.entrance for each in runs)})")
+    return ", ".join(names)
 
 
 def _checks(reports: Sequence[Report], notes: Mapping[str, Any]) -> Iterator[str]:
