@@ -95,13 +95,14 @@ class OwnAnswers:
         words, extra, kept = f"The feed has moved to {shown}.", (("Location", location),), settings.relocation_spacing
         return self.problem(ask.request, ask.visit, 301, Detail.MOVED, words, status, extra, kept)
 
-    def gone(self, ask: Ask, status: CacheStatus) -> Answer:
-        """410, or the document that says the same."""
+    def gone(self, ask: Ask, status: CacheStatus, *, believed: bool) -> Answer:
+        """410, or the document that says the same; nobody is to keep an end that is not yet believed."""
         settings = ask.settings
         if settings.gone and settings.announce_as == "xml":
             return self._document(ask, relocation.document(None), status, "the feed has ended")
         words = "This feed has ended; please unsubscribe."
-        return self.problem(ask.request, ask.visit, 410, Detail.GONE, words, status, (), settings.relocation_spacing)
+        kept = settings.relocation_spacing if believed else 0
+        return self.problem(ask.request, ask.visit, 410, Detail.GONE, words, status, (), kept)
 
     def problem(
         self,

@@ -316,7 +316,7 @@ class Service(Upkeep):
             case moves.Redirect(location, recheck) if landed or not recheck:
                 return self._own.moved(ask, location, replace(status, detail=Detail.MOVED))
             case moves.Gone(recheck) if landed or not recheck:
-                return self._own.gone(ask, replace(status, detail=Detail.GONE))
+                return self._own.gone(ask, replace(status, detail=Detail.GONE), believed=not recheck)
         return None
 
     def _allowed(self, ask: Ask, stored: StoredResponse, freshness: Freshness, occasion: Occasion) -> bool:

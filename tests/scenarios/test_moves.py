@@ -140,3 +140,17 @@ async def test_410_passes_at_once_and_is_remembered_when_seen_again(stage):
     origin.publish("/feed.rss", a_feed("back"), cache_control="max-age=60")
     clock.advance(days=8)
     assert b"back" in (await proxy.get("/feed.rss")).expect(200).body
+
+
+async def test_an_end_that_is_not_believed_is_for_nobody_to_keep(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=10)
+    origin.publish("/feed.rss", b"", status=410, validators=False)
+    (await proxy.get("/feed.rss")).expect(410)
+    origin.break_down(500)
+
+    seen = (await proxy.get("/feed.rss")).expect(410)
+
+    assert seen.fields.get("cache-control") == "no-store"
