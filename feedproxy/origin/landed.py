@@ -1,12 +1,12 @@
 """What an update of a resource brought, as a value; and who is told."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from feedproxy.cache.status import Detail
 from feedproxy.cache.stored import StoredResponse
 from feedproxy.errors import FeedproxyError
-from feedproxy.http.message import Response
+from feedproxy.http.message import Fields, Response
 from feedproxy.origin.guard import Keep
 from feedproxy.store.resource import Resource
 
@@ -38,5 +38,6 @@ class Landed:
     changed: bool = False
     interim: tuple[Response, ...] = ()
     unstored: str = ""
-    set_cookie: tuple[str, ...] = ()
+    personal: Fields = field(default_factory=Fields)
+    """Fields that are not stored (Set-Cookie; private="…", no-cache="…"): for the reader whose request brought them."""
     combined: bool = False

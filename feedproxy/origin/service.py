@@ -257,7 +257,8 @@ class Service(Upkeep):
         if collapsed:
             return answer
         # A cookie is for the one whose request brought it, and for nobody after; so are responses on the way.
-        fields = Fields((*answer.response.fields, *(("Set-Cookie", value) for value in landed.set_cookie)))
+        shared = answer.response.fields
+        fields = Fields((*shared, *(line for line in landed.personal if line[0] not in shared)))
         return replace(answer, response=answer.response.with_fields(fields), interim=landed.interim)
 
     def _standing_in(self, ask: Ask, landed: Landed, status: CacheStatus, now: Instant) -> Answer | None:

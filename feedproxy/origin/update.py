@@ -239,9 +239,8 @@ class Updates:
             landed = replace(landed, resource=replace(landed.resource, sighting=sighting))
         if walked.combined:
             landed = replace(landed, combined=True, fwd_status=206)
-        if landed.response is not None and "set-cookie" in landed.response.fields:
-            return landed  # it is everybody's
-        return replace(landed, set_cookie=tuple(response.fields.get_all("set-cookie")))
+        kept = landed.response.fields if landed.response is not None else response.fields
+        return replace(landed, personal=Fields(line for line in response.fields.end_to_end() if line[0] not in kept))
 
     def _relocated(
         self, errand: Errand, before: Resource, walked: trail.Trail, prepared: Prepared, now: Instant

@@ -253,3 +253,17 @@ async def test_no_more_than_a_few_variants_are_kept_of_one_address(stage):
     held = proxy.service.store.get(origin.url("/page"))
     assert held is not None
     assert len(held.variants) <= 8
+
+
+@pytest.mark.parametrize("directive", ["private", "no-cache"])
+async def test_a_field_that_is_not_for_all_reaches_the_first_reader_only(stage, directive):
+    proxy, origin, _ = await stage()
+    origin.publish(
+        "/page", b"text", content_type="text/plain", cache_control=f'max-age=60, {directive}="x-mine"', x_mine="1"
+    )
+
+    first = (await proxy.get("/page")).expect(200, cache="stored")
+    second = (await proxy.get("/page")).expect(200, cache="hit")
+
+    assert first.fields.get("x-mine") == "1"
+    assert "x-mine" not in second.fields
