@@ -9,7 +9,6 @@ from feedproxy.front.desk import desk
 from feedproxy.http import coding, negotiation
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields
-from feedproxy.origin.reply import vary_on_coding
 from feedproxy.runtime import runtime
 from feedproxy.settings import Settings
 
@@ -39,10 +38,12 @@ class Coding:
         available = [name for name in coding.CODINGS if levels[name]]
         chosen = negotiation.choose_coding(flow.request.headers.get("accept-encoding"), [*available, "identity"])
         if chosen is None or chosen == "identity":
-            response.headers = headers_of(vary_on_coding(fields))
+            response.headers = headers_of(negotiation.vary_on(fields, "Accept-Encoding"))
             return
         coded = coding.encode(body, chosen, levels[chosen])
-        fields = vary_on_coding(fields.with_field("Content-Encoding", chosen)).without("etag", "content-md5")
+        fields = negotiation.vary_on(fields.with_field("Content-Encoding", chosen), "Accept-Encoding").without(
+            "etag", "content-md5"
+        )
         response.headers = headers_of(fields.with_field("Content-Length", str(len(coded))))
         response.raw_content = coded
 

@@ -4,7 +4,6 @@ import html
 import json
 
 from feedproxy.cache.status import Detail
-from feedproxy.http.field import parse_parameters
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.negotiation import best_type
 
@@ -82,9 +81,3 @@ def _sentence(words: str) -> str:
     """The words as a page has them; what begins with a host's name stays as it is."""
     first = words.partition(" ")[0]
     return (words[:1].upper() + words[1:] if first.isalpha() else words).rstrip(".") + "."
-
-
-def is_problem(response: Response) -> bool:
-    """Whether this is an error document of ours."""
-    declared = response.fields.get("content-type")
-    return declared is not None and parse_parameters(declared)[0] == "application/problem+json"

@@ -112,7 +112,9 @@ def _select(stored: StoredResponse, request: Request, decoded_max: int) -> Selec
             chosen = "identity" if "identity" in content.bodies else next(iter(content.bodies))
         fields = _coded(fields.without(*DIGESTS), chosen)
         ours = own_tag(content.tag, chosen)
-        return Selected(content.bodies[chosen], vary_on_coding(fields.with_field("ETag", ours.text)), ours)
+        return Selected(
+            content.bodies[chosen], negotiation.vary_on(fields.with_field("ETag", ours.text), "Accept-Encoding"), ours
+        )
     label, body = next(iter(content.bodies.items()), ("identity", b""))
     fields = _coded(fields, label)
     tag = parse_tag(fields.get("etag") or "") if len(fields.get_all("etag")) == 1 else None
@@ -124,7 +126,7 @@ def _select(stored: StoredResponse, request: Request, decoded_max: int) -> Selec
     if plain is None:
         return Selected(body, fields, tag)  # with its label: the reader may know better than we do
     # The origin's tag names the coded bytes; of the decoded ones it is true in substance only.
-    fields = vary_on_coding(fields.without("content-encoding", *DIGESTS))
+    fields = negotiation.vary_on(fields.without("content-encoding", *DIGESTS), "Accept-Encoding")
     if tag is not None:
         tag = EntityTag(tag.opaque, weak=True)
         fields = fields.with_field("ETag", tag.text)
@@ -139,17 +141,6 @@ def _last_modified(fields: Fields, instant: Instant | None) -> Fields:
     if instant is None:
         return fields.without("last-modified")
     return fields.with_field("Last-Modified", format_http_date(instant))
-
-
-def vary_on_coding(fields: Fields) -> Fields:
-    """Vary names Accept-Encoding, since another reader may get another coding."""
-    vary = fields.combined("vary")
-    if vary is None:
-        return fields.with_added("Vary", "Accept-Encoding")
-    names = [name.strip() for name in vary.split(",") if name.strip()]
-    if "*" in names or any(name.lower() == "accept-encoding" for name in names):
-        return fields
-    return fields.with_field("Vary", ", ".join([*names, "Accept-Encoding"]))
 
 
 def _state(
