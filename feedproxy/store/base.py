@@ -13,24 +13,45 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from feedproxy.errors import StoreError
+from feedproxy.store.common import Common
 from feedproxy.store.resource import Resource
 
 type OnFailure = Callable[[StoreError], None]
 """Is told of every failure of the store. Called from any thread; must not block."""
 
 
+type Still = Callable[[], bool]
+
+
 class Store(Protocol):
     """Resources by target URI, and beside them state of other parts by name.
 
-    One event loop uses a store; other processes may use the same folder.
+    One event loop uses a store; other processes may use the same folder. Where it is shared (`open_store`), `put` and
+    `delete` return when no process answers with what was there before.
     """
 
-    def get(self, target: str) -> Resource | None:
-        """What is kept of this target; what was put last, as soon as `put` has begun."""
+    @property
+    def common(self) -> Common:
+        """What those who work on this store know of one another."""
         ...
 
-    async def put(self, resource: Resource) -> None:
-        """Keep this, in place of what was kept of its target. Waits only while too much is queued."""
+    def get(self, target: str) -> Resource | None:
+        """What is kept of this target; what was put last, as soon as `put` has begun (shared: is over)."""
+        ...
+
+    def newest(self, target: str) -> Resource | None:
+        """What was put last, also where not every process has it yet: what a change is made from."""
+        ...
+
+    def peek(self, target: str) -> Resource | None:
+        """As `get`, but the hot set stays as it is: for whoever looks through everything."""
+        ...
+
+    async def put(self, resource: Resource, still: Still | None = None) -> None:
+        """Keep this, in place of what was kept of its target. Waits only while too much is queued, or it is shared.
+
+        Shared, it is not kept where `still` says at the last moment (from any thread) that it is not wanted any more.
+        """
         ...
 
     async def delete(self, target: str) -> None:

@@ -10,7 +10,7 @@ new version. A member whose type is not known here stops the import, not a reade
 
 import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import StrEnum
 from types import NoneType, UnionType
@@ -18,8 +18,10 @@ from typing import Any, TypeAliasType, get_args, get_origin, get_type_hints
 
 from feedproxy.cache.stored import Content
 from feedproxy.errors import StoreError
+from feedproxy.feed.channel import Schedule
 from feedproxy.http.message import Fields
 from feedproxy.store import envelope
+from feedproxy.store.compact import Compact
 from feedproxy.store.envelope import Damaged
 from feedproxy.store.resource import Resource
 from feedproxy.store.sharing import Sharing
@@ -38,7 +40,7 @@ def dump(resource: Resource) -> bytes:
     def plain(value: Any) -> object:
         """What JSON has no word for."""
         nonlocal end
-        if isinstance(value, Fields):
+        if isinstance(value, (Fields, Compact)):
             return list(value)
         if isinstance(value, frozenset):
             return sorted(value)
@@ -191,8 +193,8 @@ def _reader(kind: Any) -> _Read:
     if isinstance(kind, UnionType) and NoneType in get_args(kind):
         (some,) = (_reader(each) for each in get_args(kind) if each is not NoneType)
         return lambda value, context: None if value is None else some(value, context)
-    if get_origin(kind) in (tuple, frozenset):
-        make, each = get_origin(kind), _reader(get_args(kind)[0])
+    if get_origin(kind) in (tuple, frozenset, Sequence):
+        make, each = frozenset if get_origin(kind) is frozenset else tuple, _reader(get_args(kind)[0])
         return lambda value, context: make([each(one, context) for one in _read_list(value, context)])
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         return lambda value, context: kind(value)
@@ -218,7 +220,9 @@ def _dataclass_reader(kind: Any) -> _Read:
             # A member that is not known was added by a later feedproxy, which reads its absence well, too.
             if name in readers:
                 members[name] = readers[name](value, context)
-        return kind(**members)
+        made = kind(**members)
+        # Thousands of feeds have the same few schedules.
+        return _SHARED.value(made) if kind is Schedule else made
 
     return read
 

@@ -36,7 +36,7 @@ class DiskStore:
         """
         if size_max < SIZE_MIN:
             raise UsageError(f"store_max: {size_max} bytes are too few, {SIZE_MIN} is the least")
-        folder = _usable(folder)
+        folder = self.folder = _usable(folder)
         share = size_max // SHARDS
         # Half of a share, so that one value never empties its shard.
         self._value_max = share // 2

@@ -1,25 +1,28 @@
 """The hot set: resources in memory, bounded by bytes, the least recently used going first."""
 
+import sys
 from collections import OrderedDict
 from collections.abc import Iterator
 
+from feedproxy.store.common import Own
+from feedproxy.store.compact import Compact
 from feedproxy.store.resource import Resource
 
-RESOURCE_OVERHEAD = 1536
-"""Bytes of a resource beside its variants: objects, channel, our own entry. Measured with tracemalloc."""
-VARIANT_OVERHEAD = 768
-VERSION_OVERHEAD = 192
-LINE_OVERHEAD = 64
-"""The pair that holds a field line."""
+RESOURCE_OVERHEAD = 1280
+"""Bytes of a resource beside its variants: objects, channel, our own entry. Measured by benchmarks/memory.py."""
+VARIANT_OVERHEAD = 640
 
 
 def weight(resource: Resource) -> int:
-    """Bytes that a resource holds in memory: an estimate, rather too high, for nothing counts as shared."""
-    total = RESOURCE_OVERHEAD + sum(VERSION_OVERHEAD + len(each.entries) for each in resource.versions)
+    """Bytes that a resource holds in memory: an estimate, rather too high, for nothing counts as shared.
+
+    Its field lines are packed hereby, and take less from now on.
+    """
+    total = RESOURCE_OVERHEAD + sum(
+        each.size for each in (resource.versions, resource.changes) if isinstance(each, Compact)
+    )
     for variant in (*resource.variants, *resource.parts):
-        total += VARIANT_OVERHEAD + variant.content.size()
-        for name, value in variant.fields:
-            total += LINE_OVERHEAD + len(name) + len(value)
+        total += VARIANT_OVERHEAD + variant.content.size() + variant.fields.pack() + variant.vary_request.pack()
     return total
 
 
@@ -29,11 +32,13 @@ class MemoryStore:
     State (`put_state`) is not bounded: its owners bound it.
     """
 
-    def __init__(self, memory_max: int) -> None:
+    def __init__(self, memory_max: int, entries_max: int | None = None) -> None:
         self._max = memory_max
-        self._entries: OrderedDict[str, tuple[Resource, int]] = OrderedDict()
+        self._entries_max = sys.maxsize if entries_max is None else entries_max
+        self._entries: OrderedDict[str, Resource] = OrderedDict()
         self._state: dict[str, bytes] = {}
         self._size = 0
+        self.common = Own()
 
     @property
     def size(self) -> int:
@@ -48,7 +53,12 @@ class MemoryStore:
         if entry is None:
             return None
         self._entries.move_to_end(target)
-        return entry[0]
+        return entry
+
+    def peek(self, target: str) -> Resource | None:
+        return self._entries.get(target)
+
+    newest = get
 
     def keep(self, resource: Resource) -> None:
         """`put`, for those who cannot wait. What is larger than the whole bound is not kept."""
@@ -56,23 +66,30 @@ class MemoryStore:
         total = weight(resource)
         if total > self._max:
             return
-        self._entries[resource.target] = (resource, total)
+        self._entries[resource.target] = resource
         self._size += total
-        while self._size > self._max:
-            _, (_, freed) = self._entries.popitem(last=False)
-            self._size -= freed
+        while self._size > self._max or len(self._entries) > self._entries_max:
+            _, oldest = self._entries.popitem(last=False)
+            self._size -= weight(oldest)
 
     def drop(self, target: str) -> None:
         """`delete`, for those who cannot wait."""
         entry = self._entries.pop(target, None)
         if entry is not None:
-            self._size -= entry[1]
+            self._size -= weight(entry)
 
-    async def put(self, resource: Resource) -> None:
+    async def put(self, resource: Resource, still: object = None) -> None:
         self.keep(resource)
+        self.common.tell()
 
     async def delete(self, target: str) -> None:
         self.drop(target)
+        self.common.tell()
+
+    def clear(self) -> None:
+        """Forget every resource."""
+        self._entries.clear()
+        self._size = 0
 
     def targets(self) -> Iterator[str]:
         return iter(list(self._entries))
@@ -87,6 +104,5 @@ class MemoryStore:
         pass
 
     async def close(self) -> None:
-        self._entries.clear()
+        self.clear()
         self._state.clear()
-        self._size = 0

@@ -10,9 +10,9 @@ must not come back once memory has forgotten the newer one. (The mark does not o
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from feedproxy.clock import Seconds
@@ -31,6 +31,8 @@ class Waiting[Value]:
 
     value: Value | None
     size: int
+    over: list[Future[None]] = field(default_factory=list)
+    """Who wants to know when it is written, or has failed; a later value takes them over."""
 
 
 class WriteQueue[Key, Value]:
@@ -71,11 +73,7 @@ class WriteQueue[Key, Value]:
 
     async def add(self, key: Key, value: Value | None, size: int) -> None:
         """Queue it. It counts from the beginning of this call, which waits only where too much is queued."""
-        entry = Waiting(value, size)
-        with self._lock:
-            old = self._waiting.get(key)
-            self._waiting[key] = entry
-            self._size += size - (old.size if old else 0)
+        entry = self._put(key, Waiting(value, size))
         self.wake()
         while self._size > self._max and self._waiting.get(key) is entry:
             if not await self._writer_done(self._patience):
@@ -83,6 +81,26 @@ class WriteQueue[Key, Value]:
                 if self._remove(key, entry, stale=True):
                     self._tell(StoreError("the store's disk is too slow: a value was not written"))
                 return
+
+    async def write(self, key: Key, value: Value | None, size: int) -> None:
+        """Queue it, and return when it, or what was put in its place meanwhile, is written or has failed."""
+        over: Future[None] = Future()
+        entry = self._put(key, Waiting(value, size, [over]))
+        self.wake()
+        # `wait` takes it for nobody's when the one who waits is cancelled: others may wait for the same.
+        done, _ = await asyncio.wait([asyncio.wrap_future(over)], timeout=self._patience)
+        if not done and self._remove(key, entry, stale=True):
+            self._tell(StoreError("the store's disk is too slow: a value was not written"))
+
+    def _put(self, key: Key, entry: Waiting[Value]) -> Waiting[Value]:
+        with self._lock:
+            old = self._waiting.get(key)
+            self._waiting[key] = entry
+            self._size += entry.size
+            if old is not None:
+                self._size -= old.size
+                entry.over += old.over
+        return entry
 
     def wake(self) -> None:
         """Let the writer see to what waits and to its other work."""
@@ -92,8 +110,10 @@ class WriteQueue[Key, Value]:
                 try:
                     self._run = self._writer.submit(self._work)
                 except RuntimeError:  # no new work after the end
+                    lost = list(self._waiting.values())
                     self._waiting.clear()
                     self._size = 0
+                    _settle(lost)
                     self._tell(StoreError("the store is closed: a value was not written"))
 
     async def flush(self) -> None:
@@ -170,7 +190,8 @@ class WriteQueue[Key, Value]:
                 self.unwritten.discard(key)
             del self._waiting[key]
             self._size -= entry.size
-            return True
+        _settle([entry])
+        return True
 
     def _may_hold(self, key: Key) -> bool:
         try:
@@ -185,3 +206,10 @@ class WriteQueue[Key, Value]:
         except Exception:
             # A metric that fails must not end the thread that writes.
             return
+
+
+def _settle(entries: Iterable[Waiting[Any]]) -> None:
+    for entry in entries:
+        for over in entry.over:
+            if not over.done():
+                over.set_result(None)

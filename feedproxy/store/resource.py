@@ -1,11 +1,18 @@
 """All that is kept of one target URI, as one value: it is written whole or not at all."""
 
+import math
+import struct
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.feed.channel import Channel
+from feedproxy.store.compact import Compact, Instants
+
+NEVER = math.nan
+_VERSION = struct.Struct("<HId")
 
 
 class Ending(StrEnum):
@@ -64,12 +71,36 @@ class Version:
     """Identity and digest of each, sixteen bytes (feed/entries.py)."""
 
 
+class Versions(Compact[Version]):
+    """Versions: for each its tag's length (two bytes), its entries' length (four), its date, its tag and entries."""
+
+    __slots__ = ()
+
+    def __init__(self, versions: Iterable[Version]) -> None:
+        parts: list[bytes] = []
+        for each in versions:
+            tag = each.tag.encode("utf-8", "surrogatepass")
+            date = NEVER if each.last_modified is None else each.last_modified
+            parts += (_VERSION.pack(len(tag), len(each.entries), date), tag, each.entries)
+        self._data = b"".join(parts)
+
+    def _values(self) -> tuple[Version, ...]:
+        found, at, data = [], 0, self._data
+        while at < len(data):
+            length, size, date = _VERSION.unpack_from(data, at)
+            start = at + _VERSION.size
+            at = start + length + size
+            tag = data[start : start + length].decode("utf-8", "surrogatepass")
+            found.append(Version(tag, None if math.isnan(date) else date, data[start + length : at]))
+        return tuple(found)
+
+
 @dataclass(frozen=True, slots=True)
 class Resource:
     """One target URI: its stored variants, what its feed says, and what its origin has done.
 
     `changes` are the instants at which the feed's content was seen to change, newest last, at most 32.
-    `versions` are the feed's last ones, the current among them, newest last, that deltas are reckoned from.
+    `versions` are those before the current one, newest last, that deltas are reckoned from.
     `oversized` remembers that the body was above the cap, so that the next request streams at once.
     `parts` are pieces of what is no feed (cache/partial.py): they stand apart so that nothing takes one for a whole.
     """
@@ -77,15 +108,27 @@ class Resource:
     target: str
     variants: tuple[StoredResponse, ...] = ()
     channel: Channel | None = None
-    changes: tuple[Instant, ...] = ()
+    changes: Sequence[Instant] = ()
     fetched: Instant = 0.0
     """The last time the origin was asked."""
     sighting: Sighting | None = None
     failures: Failures = field(default_factory=Failures)
     new_shape: NewShape | None = None
     oversized: bool = False
-    versions: tuple[Version, ...] = ()
+    versions: Sequence[Version] = ()
     parts: tuple[StoredResponse, ...] = ()
+    heard: Instant = 0.0
+    """When somebody last told us that it changed, who had promised to."""
+    promised: Instant = 0.0
+    """Until when he will, as far as is known (origin/pushing.py)."""
+    known: Instant = 0.0
+    """When it was first seen to be a feed."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.changes, Instants):
+            object.__setattr__(self, "changes", Instants(self.changes) if self.changes else ())
+        if not isinstance(self.versions, Versions):
+            object.__setattr__(self, "versions", Versions(self.versions) if self.versions else ())
 
     def size(self) -> int:
         """Bytes of content held."""

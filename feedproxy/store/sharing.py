@@ -1,5 +1,7 @@
 """Texts that thousands of feeds have in common are kept once; field lines are most of what is not body."""
 
+from typing import Any
+
 LINES_MAX = 4096
 """Texts and field lines remembered at once, about 1 MB: more than the usual kinds of server need."""
 LENGTH_MAX = 128
@@ -14,6 +16,7 @@ class Sharing:
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
+        self._values: dict[str, Any] = {}
         self._lines: dict[tuple[str, str], tuple[str, str]] = {}
 
     def text(self, text: str) -> str:
@@ -25,6 +28,13 @@ class Sharing:
         if len(self._texts) >= LINES_MAX:
             self._texts.clear()
         return self._texts.setdefault(text, text)
+
+    def value[Value](self, value: Value) -> Value:
+        """This value, or the one that was there before and is written the same way."""
+        if len(self._values) >= LINES_MAX:
+            self._values.clear()
+        known: Value = self._values.setdefault(repr(value), value)  # 0.0 and -0.0 are equal, and not the same
+        return known
 
     def line(self, name: str, value: str) -> tuple[str, str]:
         """This field line, or the equal one that was there before. Raises TypeError where one is no text."""

@@ -11,35 +11,51 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from feedproxy.errors import StoreError, UsageError
-from feedproxy.store.base import OnFailure, Store
+from feedproxy.store.base import OnFailure, Still, Store
+from feedproxy.store.common import Common
 from feedproxy.store.disk import DiskStore
 from feedproxy.store.envelope import Kind
 from feedproxy.store.memory import MemoryStore, weight
 from feedproxy.store.queue import WriteQueue
 from feedproxy.store.resource import Resource
+from feedproxy.store.shared import Shared
 
 type Key = tuple[Kind, str]
 
 MEMORY = "memory:"
+HOT_MAX = 16_384
+"""Resources in memory at most, however small: the garbage collector looks at each, and readers wait meanwhile. Those
+beyond are read from the disk, that is, from the system's cache of it."""
+TIDY_BYTES = 4 * 1024 * 1024
+"""Bytes written before all is looked through anew: each write keeps its own part within its bound."""
+ABSENT_MAX = 1024
+"""Targets remembered as kept nowhere: one miss asks for its target five times before there is something to keep."""
 ORPHAN_AGE = 3600
 """Seconds after which a file that no row names is taken for left over: no write takes so long."""
 
 _LOG = logging.getLogger(__name__)
 
 
-def open_store(location: str, *, memory_max: int, disk_max: int, on_failure: OnFailure | None = None) -> Store:
+def open_store(
+    location: str, *, memory_max: int, disk_max: int, on_failure: OnFailure | None = None, shared: bool = False
+) -> Store:
     """The store at this location: `memory:`, a folder, or nothing for the platform's cache folder.
 
-    Sizes are bytes. Raises UsageError where the location cannot be used (the operator's word is wrong), and
+    Sizes are bytes. `shared`: other processes work on the same folder, and none may answer with what another has
+    replaced. Raises UsageError where the location cannot be used (the operator's word is wrong), and
     StoreError where the store there cannot be opened. A corrupt one is set aside with a warning.
     """
     if location == MEMORY:
+        if shared:
+            raise UsageError(f"store: {MEMORY} is each process's own; several workers need a folder")
         return MemoryStore(memory_max)
     if "://" in location:
         raise UsageError(f"store: {location}: neither a folder nor `{MEMORY}`")
     tell = on_failure or _log
     disk = DiskStore(_folder(location), size_max=disk_max, on_failure=tell)
-    return TieredStore(MemoryStore(memory_max), disk, on_failure=tell)
+    return TieredStore(
+        MemoryStore(memory_max, HOT_MAX), disk, on_failure=tell, shared=Shared(disk.folder) if shared else None
+    )
 
 
 def _folder(location: str) -> Path:
@@ -52,21 +68,44 @@ def _log(error: StoreError) -> None:
     _LOG.warning("%s", error)
 
 
-class TieredStore:
-    """A Store that keeps the hot set in memory and everything on disk."""
+def _always() -> bool:
+    return True
 
-    def __init__(self, memory: MemoryStore, disk: DiskStore, *, on_failure: OnFailure) -> None:
+
+class TieredStore:
+    """A Store that keeps the hot set in memory and everything on disk.
+
+    Shared, the disk is what all agree on: what waits to be written is shown to nobody, and a value enters this
+    process's memory when the disk has it and the others were told.
+    """
+
+    def __init__(
+        self, memory: MemoryStore, disk: DiskStore, *, on_failure: OnFailure, shared: Shared | None = None
+    ) -> None:
         self._memory = memory
         self._disk = disk
         self._on_failure = on_failure
+        self._shared = shared
+        self._seen = shared.generation if shared else 0
+        self._told: dict[str, int] = {}
+        self._still: dict[str, Still] = {}
         self._swept = False
+        self._untidy = True
+        self._written = 0
+        self._absent: set[str] = set()
         self._queue = WriteQueue[Key, Resource | bytes](
             self._write, holds=self._holds, idle=self._tidy, on_failure=on_failure
         )
         # The bound may be lower than it was when the folder was last open.
         self._queue.wake()
 
+    @property
+    def common(self) -> Common:
+        return self._shared or self._memory.common
+
     def get(self, target: str) -> Resource | None:
+        if self._shared is not None and self._shared.generation != self._seen:
+            self._catch_up(self._shared)
         hot = self._memory.get(target)
         if hot is not None:
             return hot
@@ -75,26 +114,77 @@ class TieredStore:
             self._memory.keep(found)
         return found
 
+    def newest(self, target: str) -> Resource | None:
+        entry = self._queue.waiting((Kind.RESOURCE, target))
+        if entry is not None:
+            return entry.value if isinstance(entry.value, Resource) else None
+        return self.get(target)
+
+    def peek(self, target: str) -> Resource | None:
+        if self._shared is not None and self._shared.generation != self._seen:
+            self._catch_up(self._shared)
+        return self._memory.peek(target) or self._below(target)
+
     def _below(self, target: str) -> Resource | None:
         key = (Kind.RESOURCE, target)
-        entry = self._queue.waiting(key)
+        entry = self._queue.waiting(key) if self._shared is None else None
         if entry is not None:
             return entry.value if isinstance(entry.value, Resource) else None
         if key in self._queue.unwritten:
             return None
+        if target in self._absent:
+            return None
         try:
-            return self._disk.read(target)
+            found = self._disk.read(target)
         except StoreError as error:
             self._failed(error)
             return None
+        if found is None:
+            if len(self._absent) >= ABSENT_MAX:
+                self._absent.clear()
+            self._absent.add(target)
+        return found
 
-    async def put(self, resource: Resource) -> None:
+    async def put(self, resource: Resource, still: Still | None = None) -> None:
+        self._absent.discard(resource.target)
+        if self._shared is not None:
+            self._still[resource.target] = still or _always
+            await self._for_all(self._shared, resource.target, resource)
+            return
         self._memory.keep(resource)
+        self._memory.common.tell()
         await self._queue.add((Kind.RESOURCE, resource.target), resource, weight(resource))
 
     async def delete(self, target: str) -> None:
         self._memory.drop(target)
+        if self._shared is not None:
+            await self._for_all(self._shared, target, None)
+            return
+        self._memory.common.tell()
         await self._queue.add((Kind.RESOURCE, target), None, len(target))
+
+    async def _for_all(self, shared: Shared, target: str, resource: Resource | None) -> None:
+        """Write, and return when every process answers with it."""
+        size = weight(resource) if resource is not None else len(target)
+        await self._queue.write((Kind.RESOURCE, target), resource, size)
+        told = self._told.pop(target, None)
+        self._absent.discard(target)
+        self._catch_up(shared)
+        if resource is None or self._queue.waiting((Kind.RESOURCE, target)) is not None:
+            return
+        later = shared.since(told)[1] if told is not None else None
+        if later is not None and target not in later:  # else another process has changed it once more
+            self._memory.keep(resource)
+
+    def _catch_up(self, shared: Shared) -> None:
+        """Forget what has changed since the last look."""
+        self._seen, changed = shared.since(self._seen)
+        self._absent.clear()
+        if changed is None:
+            self._memory.clear()
+        else:
+            for target in changed:
+                self._memory.drop(target)
 
     def targets(self) -> Iterator[str]:
         waiting = {name: is_value for (kind, name), is_value in self._queue.names() if kind is Kind.RESOURCE}
@@ -132,16 +222,36 @@ class TieredStore:
     async def close(self) -> None:
         await self._queue.close(self._disk.close)
         self._disk.close()
+        if self._shared is not None:
+            self._shared.close()
 
     def _failed(self, error: StoreError) -> None:
         self._on_failure(error)
         # What was found corrupt is set aside by the writer.
+        self._untidy = True
         self._queue.wake()
 
     # -- in the writer thread
 
     def _write(self, key: Key, value: Resource | bytes | None) -> None:
+        kind, target = key
+        if self._shared is None or kind is not Kind.RESOURCE:
+            self._write_down(key, value)
+            return
+        # Whoever purges has outdated it before he gets this lock: what is older comes before his delete, or not at all.
+        with self._shared.writing(target):
+            still = self._still.pop(target, _always)
+            if value is not None and not still():
+                return
+            try:
+                self._write_down(key, value)
+            finally:
+                # Told also where it failed: what the others hold in memory is old in any case.
+                self._told[target] = self._shared.tell(target)
+
+    def _write_down(self, key: Key, value: Resource | bytes | None) -> None:
         if isinstance(value, Resource):
+            self._written += weight(value)
             self._disk.write(value)
         elif value is None:
             self._disk.delete(key[1])
@@ -153,8 +263,12 @@ class TieredStore:
         return self._disk.holds(name) if kind is Kind.RESOURCE else self._disk.read_state(name) is not None
 
     def _tidy(self) -> bool:
+        if not self._untidy and self._written < TIDY_BYTES:
+            return False
+        self._untidy, self._written = False, 0
         self._disk.mend()
         if not self._swept:
             self._swept = True
             self._disk.sweep(time.time() - ORPHAN_AGE)
-        return self._disk.cull_slice()
+        self._untidy = self._disk.cull_slice() or self._untidy
+        return self._untidy

@@ -1,0 +1,66 @@
+"""Sequences that a hundred thousand resources have, as one object each instead of dozens.
+
+It is not memory alone: what is one bytes object is nothing to the garbage collector, which looks at every container
+that lives, and keeps readers waiting meanwhile.
+"""
+
+from abc import abstractmethod
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, overload
+
+from feedproxy.clock import Instant
+
+
+class Compact[Value](Sequence[Value]):
+    """Values in packed form, unpacked whenever somebody looks. Equal to any sequence of equal values."""
+
+    __slots__ = ("_data",)
+
+    _data: bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return len(self._data)
+
+    @abstractmethod
+    def _values(self) -> tuple[Value, ...]: ...
+
+    def __iter__(self) -> Iterator[Value]:
+        return iter(self._values())
+
+    def __len__(self) -> int:
+        return len(self._values())
+
+    @overload
+    def __getitem__(self, index: int) -> Value: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Value]: ...
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._values()[index]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, type(self)):
+            return self._data == other._data
+        return isinstance(other, Sequence) and self._values() == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        return repr(self._values())
+
+
+class Instants(Compact[Instant]):
+    """Instants."""
+
+    __slots__ = ()
+
+    def __init__(self, instants: Iterable[Instant]) -> None:
+        self._data = array("d", instants).tobytes()
+
+    def _values(self) -> tuple[Instant, ...]:
+        return tuple(array("d", self._data))

@@ -1,0 +1,35 @@
+"""What is packed is what was packed."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feedproxy.store.compact import Instants
+from feedproxy.store.memory import MemoryStore
+from feedproxy.store.resource import Resource, Version, Versions
+from tests.store.conftest import MakeFeed
+
+instants = st.floats(min_value=0, max_value=1e12, allow_nan=False)
+versions = st.builds(Version, st.text(max_size=30), st.none() | instants, st.binary(max_size=64))
+
+
+@given(st.lists(versions, max_size=6), st.lists(instants, max_size=8))
+def test_history_is_the_same_packed(held: list[Version], changes: list[float]) -> None:
+    resource = Resource("https://example.com/", versions=tuple(held), changes=tuple(changes))
+
+    assert list(resource.versions) == held
+    assert list(resource.changes) == changes
+    assert resource == Resource("https://example.com/", versions=Versions(held), changes=Instants(changes))
+    assert hash(resource) == hash(Resource("https://example.com/", versions=tuple(held), changes=tuple(changes)))
+
+
+def test_the_hot_set_is_bounded_in_number_as_well(a_feed: MakeFeed) -> None:
+    store = MemoryStore(10**9, 3)
+    for number in range(5):
+        store.keep(a_feed(f"https://example.com/{number}"))
+    store.get("https://example.com/2")
+    store.keep(a_feed("https://example.com/5"))
+
+    assert sorted(store.targets()) == [f"https://example.com/{number}" for number in (2, 4, 5)]
+    for target in list(store.targets()):
+        store.drop(target)
+    assert store.size == 0

@@ -1,0 +1,243 @@
+"""Several processes on one folder: what one has replaced no other answers with, and leases end with their holder."""
+
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from feedproxy.errors import StoreError, UsageError
+from feedproxy.store.base import Store
+from feedproxy.store.common import SiteTimes
+from feedproxy.store.shared import RING, Shared
+from feedproxy.store.tiered import open_store
+from tests.store.conftest import MakeFeed
+
+ROOT = Path(__file__).resolve().parents[2]
+FEED = "https://example.com/feed"
+
+OTHER = r"""
+import asyncio, os, sys
+from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.http.message import Fields
+from feedproxy.store.resource import Resource
+from feedproxy.store.tiered import open_store
+
+async def main():
+    store = open_store(sys.argv[1], memory_max=10**8, disk_max=10**8, on_failure=print, shared=True)
+    print("ready", flush=True)
+    loop = asyncio.get_running_loop()
+    while True:
+        line = await loop.run_in_executor(None, sys.stdin.readline)
+        verb, _, rest = line.strip().partition(" ")
+        target, _, says = rest.partition(" ")
+        answer = "done"
+        if verb == "put":
+            content = Content({"identity": says.encode()}, tag=says, feed=True)
+            stored = StoredResponse(target, 200, Fields(), content, 1.0, 2.0)
+            await store.put(Resource(target, (stored,), fetched=2.0))
+        elif verb == "get":
+            found = store.get(target)
+            answer = found.variants[0].content.tag if found else "nothing"
+        elif verb == "delete":
+            await store.delete(target)
+        elif verb == "take":
+            answer = str(await store.common.take(target))
+        elif verb == "release":
+            store.common.release(target)
+        elif verb == "book":
+            answer = str(store.common.sites.book(target, float(says), 10.0))
+        elif verb == "outdate":
+            store.common.outdate(target or None)
+        else:
+            break
+        print(answer, flush=True)
+
+asyncio.run(main())
+os._exit(0)
+"""
+
+
+class Other:
+    """Another process on the same folder; it answers when what it was told is done."""
+
+    def __init__(self, folder: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", OTHER, str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={"PYTHONPATH": str(ROOT)},
+        )
+        assert self._line() == "ready"
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def ask(self, *words: object) -> str:
+        assert self.process.stdin is not None
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.flush()
+        return self._line()
+
+
+@contextmanager
+def other(folder: Path) -> Iterator[Other]:
+    made = Other(folder)
+    try:
+        yield made
+    finally:
+        made.process.kill()
+        made.process.communicate()
+
+
+@pytest.fixture
+def opened(tmp_path: Path, failures: list[StoreError]) -> Store:
+    return open_store(str(tmp_path), memory_max=10**8, disk_max=10**8, on_failure=failures.append, shared=True)
+
+
+def says(store: Store, target: str = FEED) -> str | None:
+    found = store.get(target)
+    return found.variants[0].content.tag if found else None
+
+
+async def test_what_another_process_has_replaced_or_deleted_is_never_answered_with(
+    tmp_path: Path, opened: Store, a_feed: MakeFeed, failures: list[StoreError]
+) -> None:
+    choose = random.Random(1)
+    with other(tmp_path) as there:
+        expected: dict[str, str | None] = {}
+        for round_ in range(400):
+            target = f"https://example.com/{choose.randrange(8)}"
+            match choose.randrange(5):
+                case 0:
+                    await opened.put(a_feed(target, says=f"here-{round_}"))
+                    expected[target] = f"here-{round_}"
+                case 1:
+                    there.ask("put", target, f"there-{round_}")
+                    expected[target] = f"there-{round_}"
+                case 2 if choose.random() < 0.3:
+                    await opened.delete(target)
+                    expected[target] = None
+                case 3 if choose.random() < 0.3:
+                    there.ask("delete", target)
+                    expected[target] = None
+            assert says(opened, target) == expected.get(target)
+            assert there.ask("get", target) == (expected.get(target) or "nothing")
+    await opened.close()
+    assert failures == []
+
+
+async def test_what_is_on_its_way_to_the_disk_is_shown_to_nobody_but_who_changes_it(
+    tmp_path: Path, opened: Store, a_feed: MakeFeed
+) -> None:
+    await opened.put(a_feed(says="old"))
+    putting = opened.put(a_feed(says="new"))
+    putting.send(None)  # as far as it goes without the disk
+
+    newest = opened.newest(FEED)
+
+    assert newest is not None
+    assert newest.variants[0].content.tag == "new"
+    putting.close()
+    await opened.flush()
+    assert says(opened) == "new"
+    await opened.close()
+
+
+async def test_more_changes_than_the_ring_holds_make_everything_new(tmp_path: Path, opened: Store) -> None:
+    with other(tmp_path) as there:
+        there.ask("put", FEED, "old")
+        assert says(opened) == "old"
+        there.ask("put", FEED, "new")
+        common = opened.common
+        assert isinstance(common, Shared)
+        for number in range(RING // 100 + 10):
+            common.tell(f"https://example.com/{number:076}")
+
+        assert says(opened) == "new"
+    await opened.close()
+
+
+async def test_a_very_long_name_is_told_as_a_change_of_everything(opened: Store) -> None:
+    common = opened.common
+    assert isinstance(common, Shared)
+    before = common.generation
+    common.tell("https://example.com/" + "x" * 10_000)
+    assert common.since(before) == (common.generation, None)
+    await opened.close()
+
+
+async def test_a_lease_is_one_process_s_and_ends_when_it_is_killed(tmp_path: Path, opened: Store) -> None:
+    with other(tmp_path) as there:
+        assert there.ask("take", FEED) == "True"
+        landings = opened.common.landings(FEED)
+        assert not await opened.common.take(FEED)
+        assert await opened.common.take("https://example.com/another")
+
+        there.process.kill()
+        there.process.wait()
+
+        assert await opened.common.take(FEED)
+        assert opened.common.landings(FEED) == landings
+    await opened.close()
+
+
+async def test_who_waits_is_told_that_a_flight_has_landed(tmp_path: Path, opened: Store) -> None:
+    with other(tmp_path) as there:
+        there.ask("take", FEED)
+        landings = opened.common.landings(FEED)
+        there.ask("release", FEED)
+
+        assert await opened.common.take(FEED)
+        assert opened.common.landings(FEED) != landings
+    await opened.close()
+
+
+async def test_a_flight_that_began_before_a_purge_elsewhere_is_outdated(tmp_path: Path, opened: Store) -> None:
+    with other(tmp_path) as there:
+        before, of_another = opened.common.epoch(FEED), opened.common.epoch("https://example.org/")
+        there.ask("outdate", FEED)
+        assert opened.common.epoch(FEED) != before
+        assert opened.common.epoch("https://example.org/") == of_another
+
+        there.ask("outdate")
+        assert opened.common.epoch("https://example.org/") != of_another
+    await opened.close()
+
+
+async def test_no_two_processes_get_the_same_turn_at_a_site(tmp_path: Path, opened: Store) -> None:
+    with other(tmp_path) as there:
+        turns = []
+        for _ in range(5):
+            turns.append(opened.common.sites.book("example.com", 1000.0, 10.0))
+            turns.append(float(there.ask("book", "example.com", 1000.0)))
+        assert turns == [1000.0 + 10 * each for each in range(10)]
+        assert opened.common.sites.free("example.com", 10.0) == 1100.0
+        assert opened.common.sites.free("example.org", 10.0) == 0.0
+    await opened.close()
+
+
+async def test_shared_turns_are_those_of_one_process(opened: Store) -> None:
+    """The table and the dictionary give the same, as long as neither has to forget."""
+    choose, alone, shared = random.Random(2), SiteTimes(), opened.common.sites
+    now = 1000.0
+    for _ in range(500):
+        now += choose.random() * 5
+        site = f"{choose.randrange(20)}.example"
+        if choose.random() < 0.1:
+            alone.hold(site, now + 50)
+            shared.hold(site, now + 50)
+        assert shared.free(site, 3.0) == alone.free(site, 3.0)
+        assert shared.book(site, now, 3.0) == alone.book(site, now, 3.0)
+    await opened.close()
+
+
+def test_memory_is_shared_with_nobody() -> None:
+    with pytest.raises(UsageError, match="several workers need a folder"):
+        open_store("memory:", memory_max=1, disk_max=10**8, shared=True)
