@@ -105,6 +105,22 @@ def reasonable(length: int, limit: int) -> int:
     return min(limit, max(_PLENTY, _EXPANSION * length))
 
 
+def is_exact(body: bytes, coding: str, content: bytes) -> bool:
+    """Whether coded bytes stand for this content and nothing else, so that any decoder makes the same of them.
+
+    `content` is what `decode` made of them. It is lenient with what follows gzip's last member, or zstd's frames; other
+    decoders are not. gzip ends with its content's length (RFC 1952, 2.3.1), which more members or something else at the
+    end would not repeat; behind zstd's frames nobody can look without decoding anew, so it is taken for inexact.
+    """
+    match coding:
+        case "gzip":
+            return body[-4:] == (len(content) & 0xFFFFFFFF).to_bytes(4, "little")
+        case "br":
+            return True
+        case _:
+            return False
+
+
 def sniff(body: bytes) -> str | None:
     """The coding that unlabelled bytes are in, by their magic number; None where they have none."""
     if body.startswith(_GZIP_MAGIC + b"\x08"):

@@ -1,8 +1,12 @@
 """A message as values: fields, request, response (RFC 9110, sections 5 and 6)."""
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Self
+
+from feedproxy.http import packing
 
 HOP_BY_HOP = frozenset(
     {
@@ -21,18 +25,47 @@ HOP_BY_HOP = frozenset(
     }
 )
 
+NAMES_MAX = 2048
+"""Names remembered in small letters: those in use are far fewer, and each is then one object."""
+
+_lower = lru_cache(maxsize=NAMES_MAX)(str.lower)
+
 
 class Fields:
     """The field lines of a message, in order; names compare without case (RFC 9110, section 5.1).
 
     Values are str whose characters are the bytes of the wire (ISO-8859-1), so that what is passed on is
-    what came. A Fields never changes: every method that seems to change it returns another.
+    what came. A Fields never changes: every method that seems to change it returns another. What is kept for long is
+    packed (packing.py), which nobody notices.
     """
 
-    __slots__ = ("_lines",)
+    __slots__ = ("_held", "_lowered")
 
     def __init__(self, lines: Iterable[tuple[str, str]] = ()) -> None:
-        self._lines: tuple[tuple[str, str], ...] = tuple(lines)
+        self._held: packing.Lines | bytes = tuple(lines)
+        self._lowered: tuple[str, ...] | None = None
+
+    @property
+    def _lines(self) -> packing.Lines:
+        held = self._held
+        return held if isinstance(held, tuple) else packing.unpack(held)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        """The lines' names in small letters; kept once somebody has asked, for he will again."""
+        found = self._lowered
+        if found is None:
+            found = tuple([_lower(name) for name, _ in self._lines])
+            if isinstance(self._held, tuple):
+                self._lowered = found
+        return found
+
+    def pack(self) -> int:
+        """Take less memory from now on, and a little longer to be looked at; the bytes taken."""
+        if isinstance(self._held, tuple):
+            self._held = packing.pack(self._held)
+            self._lowered = None
+        return packing.size(self._held)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return iter(self._lines)
@@ -41,8 +74,7 @@ class Fields:
         return len(self._lines)
 
     def __contains__(self, name: str) -> bool:
-        wanted = name.lower()
-        return any(key.lower() == wanted for key, _ in self._lines)
+        return _lower(name) in self._names
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Fields) and self._lines == other._lines
@@ -53,18 +85,21 @@ class Fields:
     def __repr__(self) -> str:
         return f"Fields({list(self._lines)!r})"
 
+    def __reduce__(self) -> tuple[type[Self], tuple[packing.Lines]]:
+        # What is packed is this process's own shorthand: another one is told the lines themselves.
+        return type(self), (self._lines,)
+
     def get(self, name: str) -> str | None:
         """The first line's value, or None."""
-        wanted = name.lower()
-        for key, value in self._lines:
-            if key.lower() == wanted:
-                return value
-        return None
+        wanted, names = _lower(name), self._names
+        return self._lines[names.index(wanted)][1] if wanted in names else None
 
     def get_all(self, name: str) -> list[str]:
         """Every line's value, in order."""
-        wanted = name.lower()
-        return [value for key, value in self._lines if key.lower() == wanted]
+        wanted, names = _lower(name), self._names
+        if wanted not in names:
+            return []
+        return [value for key, (_, value) in zip(names, self._lines, strict=True) if key == wanted]
 
     def combined(self, name: str) -> str | None:
         """All lines joined by a comma, as RFC 9110, section 5.3, allows for lists; None where absent."""
@@ -73,15 +108,12 @@ class Fields:
 
     def with_field(self, name: str, value: str) -> Self:
         """This name said once, with this value, in the place where it stood first (else at the end)."""
-        wanted, lines, placed = name.lower(), [], False
-        for key, old in self._lines:
-            if key.lower() != wanted:
-                lines.append((key, old))
-            elif not placed:
-                lines.append((name, value))
-                placed = True
-        if not placed:
-            lines.append((name, value))
+        wanted, names = _lower(name), self._names
+        if wanted not in names:
+            return self.with_added(name, value)
+        place = names.index(wanted)
+        lines = [line for key, line in zip(names, self._lines, strict=True) if key != wanted]
+        lines.insert(place, (name, value))
         return type(self)(lines)
 
     def with_added(self, name: str, value: str) -> Self:
@@ -90,8 +122,7 @@ class Fields:
 
     def without(self, *names: str) -> Self:
         """All but these names."""
-        unwanted = {name.lower() for name in names}
-        return type(self)(line for line in self._lines if line[0].lower() not in unwanted)
+        return self._without({_lower(name) for name in names})
 
     def end_to_end(self) -> Self:
         """Without the fields of this hop: the fixed ones and those that Connection names."""
@@ -100,8 +131,13 @@ class Fields:
         }
         # Connection must not name what the message needs for itself: such an option is ignored.
         named -= {"cache-control", "content-length", "content-type", "host", "date", "etag", "vary"}
-        unwanted = HOP_BY_HOP | named
-        return type(self)(line for line in self._lines if line[0].lower() not in unwanted)
+        return self._without(HOP_BY_HOP | named)
+
+    def _without(self, unwanted: AbstractSet[str]) -> Self:
+        names = self._names
+        if unwanted.isdisjoint(names):
+            return self
+        return type(self)([line for key, line in zip(names, self._lines, strict=True) if key not in unwanted])
 
 
 @dataclass(frozen=True, slots=True)

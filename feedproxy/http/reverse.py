@@ -25,6 +25,7 @@ def rebased(target: str, old: str, new: str) -> str | None:
 
 def public_form(target: str, settings: Settings) -> str:
     """The normalised address under which readers know this target: itself, unless `public_url` says another."""
+    target = uri.without_fragment(target)
     if settings.upstream and settings.public_url and (found := rebased(target, settings.upstream, settings.public_url)):
         return uri.normalise(found)
     return target

@@ -94,6 +94,11 @@ def resolve(base: str, reference: str) -> str:
     return normalise(f"{scheme}:{where}{path}" + ("" if query is None else f"?{query}"))
 
 
+def without_fragment(uri: str) -> str:
+    """The target that a key means: what follows `#` tells copies of it apart (access/wallet.py)."""
+    return uri.partition("#")[0]
+
+
 def origin_of(uri: str) -> str:
     """Scheme, host and port of a normalised target, as it writes them: `https://example.com`."""
     scheme, authority, _, _ = _parts(uri)
@@ -105,6 +110,11 @@ def host_port(uri: str) -> tuple[str, int]:
     scheme, authority, _, _ = _parts(uri)
     host, port = _split_port(authority or "")
     return host.strip("[]"), int(port) if port else _PORTS[scheme or ""]
+
+
+def hostport(host: str, port: int) -> str:
+    """Host and port as an address holds them."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def site_of(uri: str) -> str:

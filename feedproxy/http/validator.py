@@ -1,12 +1,14 @@
 """Entity tags: the origins', read as they come, and our own (RFC 9110, section 8.8.3).
 
 A tag of ours is a stem, which names what is said, and the content coding, which makes the bytes differ:
-`"stem"`, `"stem-gzip"`. On their way through other software such tags are decorated: Apache's mod_deflate
-appends `-gzip` or `;gzip` and does not take it off again when the reader sends it back, nginx makes strong
-ones weak, some readers lose the quotation marks. The stem is what survives all of that.
+`"stem"`, `"stem~5a3c90fe-gzip"` (between them a mark of the coded bytes, since gzip of the same content may be
+other bytes). On their way through other software such tags are decorated: Apache's mod_deflate appends `-gzip` or
+`;gzip` and does not take it off again when the reader sends it back, nginx makes strong ones weak, some readers lose
+the quotation marks. The stem is what survives all of that.
 """
 
 import re
+import zlib
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +17,7 @@ from feedproxy.http.memo import memoised
 _TAG = re.compile(r"""(?P<weak>[Ww]/)?(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)')""")
 _MEMBER = re.compile(r"""[ \t]*(?:(?P<quoted>(?:[Ww]/)?"[^"]*")|(?P<other>[^,]+))""")
 _CODINGS = ("gzip", "br", "zstd", "deflate")
+_MARK = re.compile(r"~[0-9a-f]{8}\Z")
 _SUFFIXES = tuple(mark + coding for coding in _CODINGS for mark in ("--", "-", ";"))
 
 
@@ -74,14 +77,23 @@ def weak_match(one: EntityTag, other: EntityTag) -> bool:
     return one.opaque == other.opaque
 
 
-def own_tag(stem: str, coding: str) -> EntityTag:
-    """Our tag for the bytes in this coding; each coding needs a strong tag of its own (section 8.8.3.3)."""
-    return EntityTag(stem if coding == "identity" else f"{stem}-{coding}")
+def own_tag(stem: str, coding: str, coded: bytes = b"") -> EntityTag:
+    """Our tag for the bytes in this coding; each coding needs a strong tag of its own (section 8.8.3.3).
+
+    `coded` are these bytes, where others in the same coding may stand for the same content: another's, or those of
+    another effort. A strong tag changes with them; the stem does not.
+    """
+    if coding == "identity":
+        return EntityTag(stem)
+    mark = f"~{zlib.crc32(coded):08x}" if coded else ""
+    return EntityTag(f"{stem}{mark}-{coding}")
 
 
 def stem_of(tag: EntityTag) -> str:
-    """What remains of a tag without the codings appended to it, ours or another's, however often."""
+    """What remains of a tag without what tells its bytes: the codings appended, however often, and our mark."""
     opaque, end = tag.opaque, len(tag.opaque)
     while opaque.endswith(_SUFFIXES, 0, end):
         end -= next(len(suffix) for suffix in _SUFFIXES if opaque.endswith(suffix, 0, end))
+    if end < len(opaque) and (mark := _MARK.search(opaque, 0, end)) and mark.start():
+        end = mark.start()
     return opaque[:end] or opaque

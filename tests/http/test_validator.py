@@ -83,6 +83,14 @@ def test_each_coding_has_a_tag_of_its_own() -> None:
     ]
 
 
+def test_other_bytes_of_the_same_content_have_a_tag_of_their_own_and_the_same_stem() -> None:
+    one, other = (own_tag("s", "gzip", coded) for coded in (b"small", b"smaller"))
+
+    assert not strong_match(one, other)
+    assert stem_of(one) == stem_of(other) == "s"
+    assert stem_of(EntityTag(one.opaque + ";gzip--gzip", weak=True)) == "s"
+
+
 @pytest.mark.parametrize("coding", ["identity", "gzip", "br", "zstd"])
 @pytest.mark.parametrize("decoration", ["", "-gzip", ";gzip", "--gzip", "-br", ";br", "-gzip-gzip", "-gzip;br--gzip"])
 def test_the_stem_survives_whatever_is_appended_on_the_way(coding: str, decoration: str) -> None:

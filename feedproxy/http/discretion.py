@@ -1,0 +1,43 @@
+"""What an address gives away: names and passwords in it, and what looks like a token.
+
+Addresses of private feeds are secrets themselves. Wherever one is shown, logged or listed, it is asked for here.
+"""
+
+import re
+from collections.abc import Callable
+from urllib.parse import urlsplit, urlunsplit
+
+SECRET = re.compile(
+    r"(?i)((?:^|[&;])(?:[^=&;]*(?:token|secret|pass|pwd|auth|credential|signature|sig|session|jwt|api_?key|access_?key"
+    r"|key)[^=&;]*|pw|sid|code)=)([^&;]*)"
+)
+LONG_SECRET = re.compile(
+    # A UUID, or a run of letters and digits too long to be a word: addresses of private feeds are made of these.
+    r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"
+    r"|(?<![0-9A-Za-z])(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[0-9A-Za-z]{16,}"
+    # The three parts of a JSON Web Token (RFC 7519): each begins as base64url of `{"` does.
+    r"|\beyJ[\w-]{4,}\.[\w-]{4,}\.[\w-]*"
+)
+
+USERINFO = re.compile(r"(?i)(https?(?::|%3a)(?:/|%2f){1,2})[^/?#&\s]*(?:@|%40)")
+"""A name and password in an address within an address: a gateway's request that is refused is logged, too."""
+
+
+def without_secrets(target: str, mask: Callable[[str], str] = lambda _: "…") -> str:
+    """A target URI that may be shown: no userinfo, no values of parameters that sound secret, no long tokens.
+
+    `mask` gives what stands in the place of each.
+    """
+    split = urlsplit(target)
+    host = split.netloc.rpartition("@")[2]
+    query = SECRET.sub(lambda found: found[1] + mask(found[2]), split.query)
+    shown = USERINFO.sub(r"\1", urlunsplit((split.scheme, host, split.path, query, "")))
+    return LONG_SECRET.sub(lambda found: mask(found[0]), shown)
+
+
+def has_secret(target: str) -> bool:
+    """Whether an address holds user information or something token-like: then it is nobody else's to know."""
+    try:
+        return without_secrets(target) != urlunsplit((*urlsplit(target)[:4], ""))
+    except ValueError:
+        return True

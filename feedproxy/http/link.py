@@ -1,0 +1,53 @@
+"""The Link field: what a response says of its relations to others (RFC 8288, section 3)."""
+
+import re
+from dataclasses import dataclass
+
+from feedproxy.http.field import parse_parameters, split_list
+from feedproxy.http.message import Fields
+
+LINKS_MAX = 100
+"""Links of one response that are looked at; those that matter here are two or three."""
+
+_REFERENCE = re.compile(r"<([^<>]*)>[ \t]*(.*)", re.DOTALL)
+_COMMA_IN_REFERENCE = re.compile(r"<[^<>,]*,[^<>]*>")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One link: its reference as it stands, to be resolved against the response's target, and its relations.
+
+    `type` and `title` are what it says of what it leads to.
+    """
+
+    href: str
+    rels: tuple[str, ...]
+    type: str = ""
+    title: str = ""
+
+
+def parse_links(fields: Fields) -> list[Link]:
+    """The links of a response, in order; what is none is passed over. Links from another context (`anchor`), too."""
+    found: list[Link] = []
+    for value in fields.get_all("link"):
+        for member in _members(value):
+            match = _REFERENCE.fullmatch(member)
+            if match is None:
+                continue
+            # Parameters are read behind a value, here an empty one.
+            _, parameters = parse_parameters(f"x{match[2]}")
+            if "anchor" in parameters:
+                continue
+            rels = tuple(parameters.get("rel", "").lower().split())
+            found.append(Link(match[1].strip(), rels, parameters.get("type", ""), parameters.get("title", "")))
+            if len(found) == LINKS_MAX:
+                return found
+    return found
+
+
+def _members(value: str) -> list[str]:
+    """The members of the list; a comma within angle brackets separates nothing."""
+    if not _COMMA_IN_REFERENCE.search(value):
+        return split_list(value)
+    hidden = _COMMA_IN_REFERENCE.sub(lambda match: match[0].replace(",", "\0"), value)
+    return [member.replace("\0", ",") for member in split_list(hidden)]
