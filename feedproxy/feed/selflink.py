@@ -25,7 +25,7 @@ from feedproxy.feed.places import ATOM_03, ATOM_10, LinkTag, Places, Untouchable
 from feedproxy.feed.splice import Document, Edit, open_document, splice
 from feedproxy.http.uri import normalise
 
-_NOT_EXTENSIBLE = frozenset({"0.9", "0.90", "0.91"})
+NOT_EXTENSIBLE = frozenset({"0.9", "0.90", "0.91"})
 _TITLE_MAX = 255
 _PREFIXES = ("atom", "atom10", "a10", "atom2005", "feedproxy-atom")
 
@@ -33,7 +33,7 @@ _MARKUP = re.compile(r"<!--.*?-->|</?[A-Za-z][^<>]*>", re.DOTALL)
 _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});")
 _ATTRIBUTE = re.compile(rb"""([^\s=<>"'/]++)\s*+=\s*+("[^"]*+"|'[^']*+')""")
 # XML 1.0, section 2.2: the characters that no document may have, not even as references.
-_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +111,11 @@ def _why_not(channel: Channel, href: str, mode: str) -> str:
         return "self_link is off"
     if channel.kind not in (Kind.RSS, Kind.RDF, Kind.ATOM):
         return f"{channel.kind} has no place for it"
-    if channel.kind is not Kind.ATOM and channel.version in _NOT_EXTENSIBLE:
+    if channel.kind is not Kind.ATOM and channel.version in NOT_EXTENSIBLE:
         return f"RSS {channel.version} is not extensible"
     if not channel.well_formed:
         return "it is ill-formed"
-    if _ILLEGAL.search(href) or not href:
+    if ILLEGAL.search(href) or not href:
         return "its address cannot be written in XML"
     if mode == "add" and any(link.rel == "self" for link in channel.self_links):
         return "it has a self link"
@@ -143,17 +143,17 @@ def _add(
     if channel.kind is Kind.ATOM:
         prefix, declaration = places.prefix, ""
     else:
-        prefix, declaration = _prefix(places)
+        prefix, declaration = atom_prefix(places)
         attributes["title"] = plain_title(channel.title)
         if link_text:
-            content = escaped(" ".join(_ILLEGAL.sub("", channel.link).split()))
+            content = escaped(" ".join(ILLEGAL.sub("", channel.link).split()))
     name = f"{prefix}:link" if prefix else "link"
     written = "".join(f' {key}="{escaped(value)}"' for key, value in attributes.items() if value)
     end = f">{content}</{name}>" if content else "/>"
     return [Edit(position, position, f"<{name}{written}{declaration}{end}")], ("self link added",)
 
 
-def _prefix(places: Places) -> tuple[str, str]:
+def atom_prefix(places: Places) -> tuple[str, str]:
     """The prefix to write Atom's namespace with, and its declaration where the channel has none in scope."""
     for prefix, namespace in places.scope.items():
         if prefix and namespace == ATOM_10:
@@ -165,7 +165,7 @@ def _prefix(places: Places) -> tuple[str, str]:
 def plain_title(title: str) -> str:
     """A channel's title as one line of text: no markup, no references left, at most 255 characters."""
     text = _REFERENCE.sub(lambda match: unescape(match[0]), _MARKUP.sub(" ", title[: 16 * _TITLE_MAX]))
-    return " ".join(_ILLEGAL.sub("", text).split())[:_TITLE_MAX].rstrip()
+    return " ".join(ILLEGAL.sub("", text).split())[:_TITLE_MAX].rstrip()
 
 
 # -- mending

@@ -1,0 +1,103 @@
+"""Dates as feeds have them, read leniently and written in the form of each format.
+
+RSS has RFC 822's, Atom RFC 3339's, Dublin Core the W3C's profile of ISO 8601; each is found in the others' places.
+What is no date is none: a guess would put an item into the wrong year.
+"""
+
+import math
+import re
+from datetime import UTC, datetime, timedelta, timezone
+from email.utils import parsedate_to_datetime
+
+from feedproxy.http.date import format_http_date
+
+_ISO = re.compile(
+    r"(\d{4})-?(\d\d)(?:-?(\d\d)"
+    r"(?:[T ]\s*(\d\d)(?::?(\d\d)(?::?(\d\d)(?:[.,]\d+)?)?)?\s*(Z|UTC|GMT|[+-]\d\d:?\d\d)?)?)?",
+    re.IGNORECASE,
+)
+_YEAR = re.compile(r"\d{4}")
+_USUAL = re.compile(
+    r"(?:[A-Z][a-z]{2}, )?(\d{1,2}) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d):(\d\d) (?:GMT|UTC?|Z|([+-]\d\d)(\d\d))"
+)
+_MONTHS = {
+    name: at
+    for at, name in enumerate(
+        ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"),
+        start=1,
+    )
+}
+_ZONES = {"EST": "-0500", "EDT": "-0400", "CST": "-0600", "CDT": "-0500", "MST": "-0700", "MDT": "-0600"}
+_EARLIEST, _LATEST = -2_208_988_800, 7_258_118_400
+"""1900 and 2200: beyond, it is somebody's placeholder."""
+
+
+def parse(text: str) -> int | None:
+    """The instant that a date of a feed names, in whole Unix seconds; None where it is none.
+
+    A date without a zone is in GMT, and one without a day is that of the month's or year's first.
+    """
+    text = " ".join(text.split())
+    if not text or len(text) > 80:
+        return None
+    moment = _iso(text) or _rfc822(text)
+    if moment is None:
+        return None
+    instant = math.floor(moment.timestamp())
+    return instant if _EARLIEST <= instant <= _LATEST else None
+
+
+def _iso(text: str) -> datetime | None:
+    found = _ISO.fullmatch(text)
+    if found is None:
+        if _YEAR.fullmatch(text) and "1900" <= text <= "2199":
+            return datetime(int(text), 1, 1, tzinfo=UTC)
+        return None
+    year, month, day, hour, minute, second = (int(found[at] or 0) for at in range(1, 7))
+    zone = (found[7] or "Z").upper()
+    offset = "+00:00" if zone in ("Z", "UTC", "GMT") else zone
+    try:
+        # A leap second is the last of its minute to Python.
+        spelt = f"{year:04}-{month:02}-{day or 1:02}T{hour % 24:02}:{minute:02}:{min(second, 59):02}{offset}"
+        return datetime.fromisoformat(spelt)
+    except ValueError:
+        return None
+
+
+def _usual(text: str) -> datetime | None:
+    """RFC 822's date as nearly all feeds write it, in a fifth of the time that the lenient reading takes."""
+    found = _USUAL.fullmatch(text)
+    if found is None or found[2] not in _MONTHS:
+        return None
+    day, year, hour, minute, second = int(found[1]), int(found[3]), int(found[4]), int(found[5]), int(found[6])
+    zone = UTC
+    if found[7] and (found[7], found[8]) != ("+00", "00"):
+        sign = -1 if found[7][0] == "-" else 1
+        zone = timezone(sign * timedelta(hours=int(found[7][1:]), minutes=int(found[8])))
+    return datetime(year, _MONTHS[found[2]], day, hour, minute, second, tzinfo=zone)
+
+
+def _rfc822(text: str) -> datetime | None:
+    try:
+        if (usual := _usual(text)) is not None:
+            return usual
+    except ValueError:
+        pass  # no date of the calendar, or a leap second
+    first, _, zone = text.rpartition(" ")
+    if zone.upper() in _ZONES:
+        text = f"{first} {_ZONES[zone.upper()]}"
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def rfc822(instant: int) -> str:
+    """The form of RSS: `Sat, 21 Nov 2026 08:00:00 GMT`."""
+    return format_http_date(instant)
+
+
+def rfc3339(instant: int) -> str:
+    """The form of Atom, JSON Feed and Dublin Core: `2026-11-21T08:00:00Z`."""
+    return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

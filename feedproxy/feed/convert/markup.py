@@ -1,0 +1,134 @@
+"""Text that may be HTML: which of the two it is, what it says without markup, and where its links lead."""
+
+import re
+from html import escape, unescape
+from urllib.parse import urljoin, urlsplit
+
+from lxml import etree
+
+from feedproxy.feed.convert.model import Text
+from feedproxy.feed.convert.names import XHTML
+from feedproxy.feed.convert.nodes import clean
+from feedproxy.feed.xml import Element, text_of
+
+_ELEMENTS = (
+    "a abbr acronym address area article aside audio b base bdi bdo big blockquote body br button canvas caption "
+    "center cite code col colgroup dd del details dfn div dl dt em embed fieldset figcaption figure font footer form "
+    "frame h1 h2 h3 h4 h5 h6 head header hr html i iframe img input ins kbd label legend li link main map mark math "
+    "menu meta meter nav nobr noscript object ol optgroup option p param picture pre progress q rp rt ruby s samp "
+    "script section select small source span strike strong style sub summary sup svg table tbody td textarea tfoot th "
+    "thead time title tr track tt u ul var video wbr"
+)
+_TAG = re.compile(rf"</?(?:{_ELEMENTS.replace(' ', '|')})(?:[\s/][^<>]*)?>|<(?:a|img|iframe)\s|<!--", re.IGNORECASE)
+"""A tag of HTML. `List<String>` is none, and stands in many a title."""
+
+_ANY_TAG = re.compile(r"<(?:!--.*?-->|/?[a-zA-Z][^<>]*>)", re.DOTALL)
+_SILENT = re.compile(r"<(script|style|template|noscript)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
+_BREAK = re.compile(
+    r"<(?:/?(?:p|div|li|tr|h[1-6]|ul|ol|table|blockquote|pre|section|article)\b|br\b)[^<>]*>", re.IGNORECASE
+)
+_START = re.compile(r"<[a-zA-Z][^<>]*>")
+_ADDRESS = re.compile(
+    r"""(\s(?:href|src|poster|cite|longdesc|background|data|action)\s*=\s*)("[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE
+)
+_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.\-]*:")
+
+_PLAIN_MAX = 2 * 1024 * 1024
+"""Characters of HTML that are searched by pattern; the largest item of the corpus has a tenth."""
+
+
+def said(value: str, *, is_html: bool) -> Text | None:
+    """The text that was said, in the one way the model has for it; None for nothing at all."""
+    value = clean(value).strip()
+    if not value:
+        return None
+    if is_html and not _TAG.search(value):
+        value, is_html = unescape(value).strip(), False
+    return Text(clean(value), "html" if is_html else "text") if value else None
+
+
+def as_html(text: Text) -> str:
+    """The text as HTML. Its line breaks are kept as they are."""
+    return text.value if text.type == "html" else escape(text.value, quote=False)
+
+
+def ambiguous(text: Text) -> str:
+    """The text for an element that may have either, as those of RSS: what might be taken for HTML is escaped."""
+    if text.type == "html" or (not _TAG.search(text.value) and unescape(text.value) == text.value):
+        return text.value
+    return escape(text.value, quote=False)
+
+
+def plain(text: Text | None) -> str:
+    """What the text says without its markup; paragraphs are lines."""
+    if text is None:
+        return ""
+    if text.type != "html":
+        return text.value
+    value = _SILENT.sub("", text.value[:_PLAIN_MAX])
+    value = unescape(_ANY_TAG.sub("", _BREAK.sub("\n", re.sub(r"[ \t\r\n]+", " ", value))))
+    lines = (" ".join(line.split()) for line in value.split("\n"))
+    return clean("\n".join(line for line in lines if line))
+
+
+def line(text: Text | None) -> str:
+    """The same in one line."""
+    return " ".join(plain(text).split())
+
+
+def resolve(base: str, reference: str) -> str:
+    """An address, made absolute where its base is known (RFC 3986, section 5)."""
+    reference = clean(reference).strip()
+    if not base or not reference or _SCHEME.match(reference):
+        return reference
+    try:
+        return urljoin(base, reference)
+    except ValueError:
+        return reference
+
+
+def resolve_html(base: str, html: str) -> str:
+    """HTML whose relative addresses are made absolute; nothing else in it is touched."""
+    if not base or len(html) > _PLAIN_MAX:
+        return html
+
+    def address(found: re.Match[str]) -> str:
+        written = found[2]
+        quote = written[0] if written[0] in "\"'" else ""
+        value = unescape(written.strip(quote) if quote else written).strip()
+        if not value or value.startswith("#") or _SCHEME.match(value):
+            return found[0]
+        return f'{found[1]}"{escape(resolve(base, value))}"'
+
+    return _START.sub(lambda tag: _ADDRESS.sub(address, tag[0]) if "=" in tag[0] else tag[0], html)
+
+
+def is_web(address: str) -> bool:
+    """Whether this is the address of something on the web."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return False
+    return parts.scheme.lower() in ("http", "https") and bool(parts.netloc)
+
+
+def is_iri(address: str) -> bool:
+    """Whether this may stand where Atom wants an IRI: a scheme, and no space or sign that none has."""
+    return bool(_SCHEME.match(address)) and not re.search(r'[\s<>"{}|\\^`]', address)
+
+
+def inner(element: Element) -> str:
+    """What is in an element as HTML: its own text where that is all, else its markup."""
+    if not any(isinstance(child.tag, str) for child in element):
+        return text_of(element)
+    copy = etree.fromstring(etree.tostring(element, with_tail=False), etree.XMLParser(resolve_entities=False))
+    for each in copy.iter("*"):
+        if each.tag.startswith(f"{{{XHTML}}}"):
+            each.tag = each.tag.partition("}")[2]
+    etree.cleanup_namespaces(copy)
+    divs = copy.xpath("self::*[count(*)=1]/div[not(preceding-sibling::text()[normalize-space()])]")
+    if isinstance(divs, list) and divs and isinstance(divs[0], etree._Element) and not divs[0].attrib:
+        copy = divs[0]
+    pieces = [escape(copy.text or "", quote=False)]
+    pieces += [etree.tostring(child, encoding="unicode", method="html") for child in copy]
+    return "".join(pieces).strip()

@@ -1,0 +1,75 @@
+"""Persons: how RSS writes them into one text, and who is the same as who."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from feedproxy.feed.convert.model import Person
+
+_EMAIL = r"[^\s()<>,;:\"@]+@[^\s()<>,;:\"@]+"
+_WITH_NAME = re.compile(rf"(?:mailto:)?({_EMAIL})\s*\((.*)\)", re.DOTALL)
+_IN_BRACKETS = re.compile(rf"\"?(.*?)\"?\s*[<(](?:mailto:)?({_EMAIL})[>)]", re.DOTALL)
+_ALONE = re.compile(rf"(?:mailto:)?({_EMAIL})")
+
+
+def parse(text: str) -> Person | None:
+    """`email (name)`, as RSS 2.0 wants it; `name <email>`, `email` and `name`, as it is written."""
+    text = " ".join(text.split())
+    if found := _WITH_NAME.fullmatch(text):
+        return Person(found[2].strip(), found[1])
+    if found := _IN_BRACKETS.fullmatch(text):
+        return Person(found[1].strip(), found[2])
+    if found := _ALONE.fullmatch(text):
+        return Person(email=found[1])
+    return Person(text) if text else None
+
+
+def written(person: Person) -> str:
+    """The form of RSS 2.0: `email (name)`; else what there is of the two."""
+    if person.email and person.name:
+        return f"{person.email} ({person.name})"
+    return person.email or person.name or person.uri
+
+
+def is_email(text: str) -> bool:
+    """Whether this is the address of a mailbox."""
+    return bool(_ALONE.fullmatch(text))
+
+
+def settled(person: Person) -> Person:
+    """The person without names that are none: an address stands in the place of many a name."""
+    if person.name and person.name in (person.email, person.uri):
+        return replace(person, name="")
+    if is_email(person.name) and not person.email:
+        return replace(person, name="", email=person.name.removeprefix("mailto:"))
+    return person
+
+
+def merged(persons: Iterable[Person | None]) -> tuple[Person, ...]:
+    """Everybody once: who is named twice, and nowhere differently, is one, of whom all that was said is known."""
+    known: list[Person] = []
+    for person in persons:
+        if person is None:
+            continue
+        person = settled(person)  # noqa: PLW2901
+        if person == Person():
+            continue
+        for at, other in enumerate(known):
+            if (one := _one(other, person)) is not None:
+                known[at] = one
+                break
+        else:
+            known.append(person)
+    return tuple(known)
+
+
+def _one(one: Person, other: Person) -> Person | None:
+    if not ((one.name and one.name == other.name) or (one.email and one.email == other.email)):
+        return None
+    values = {}
+    for field in ("name", "email", "uri", "avatar"):
+        mine, theirs = getattr(one, field), getattr(other, field)
+        if mine and theirs and mine != theirs:
+            return None
+        values[field] = mine or theirs
+    return replace(one, **values)

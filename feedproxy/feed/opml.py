@@ -1,0 +1,196 @@
+"""Subscription lists: OPML of any version in, OPML 2.0 out.
+
+"An OPML subscription list is a possibly multiple-level list of subscriptions to feeds": outlines with an address are
+feeds, those without are folders. Lists come from strangers as feeds do, so they are read by the same means (xml.py):
+in pieces, without entities, within bounds; and an outline that is wrong costs nobody but itself.
+"""
+
+import contextlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lxml import etree
+
+from feedproxy.clock import Instant
+from feedproxy.errors import BadTarget
+from feedproxy.feed.charset import to_utf8
+from feedproxy.feed.convert import dates
+from feedproxy.feed.convert.nodes import clean
+from feedproxy.feed.convert.writing import finish, put
+from feedproxy.feed.detect import beginning
+from feedproxy.feed.discovery import without_feed_scheme
+from feedproxy.feed.selflink import plain_title
+from feedproxy.feed.xml import Element, name, text_of
+from feedproxy.http import uri
+
+MEDIA_TYPE = "text/x-opml; charset=utf-8"
+"""No type is registered; this is what OPML 2.0's own examples are served with, and what readers look for."""
+
+FEEDS_MAX = 10_000
+"""Of one list: the largest in use have some thousands."""
+
+DEPTH_MAX = 8
+"""Folders within folders; what lies deeper comes into the eighth."""
+
+_PIECE = 64 * 1024
+_NAME_MAX = 200
+_ADDRESS_MAX = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A feed of a list: its address, normalised, its name, its page, and the folders it lies in, outermost first."""
+
+    address: str
+    title: str = ""
+    page: str = ""
+    folder: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A list. `passed_over` counts outlines that were to be feeds and are none that can be fetched, and repetitions."""
+
+    title: str = ""
+    feeds: tuple[Subscription, ...] = ()
+    passed_over: int = 0
+
+
+def read(body: bytes, charset: str | None = None) -> Listing | None:
+    """The list in `body` (content codings removed); None where that is no OPML. Never raises on what is in it."""
+    text = to_utf8(body, charset).data
+    start = beginning(text)
+    if start is None:
+        return None
+    reading = _Reading()
+    parser = etree.XMLPullParser(
+        events=("start", "end"),
+        encoding="utf-8",
+        recover=True,
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        huge_tree=False,
+        remove_comments=True,
+        remove_pis=True,
+    )
+    for at in range(start, len(text), _PIECE):
+        parser.feed(text[at : at + _PIECE])
+        if not reading.take_all(parser):
+            break
+    with contextlib.suppress(etree.LxmlError):  # what was read until then counts
+        parser.close()
+    reading.take_all(parser)
+    return reading.listing()
+
+
+def write(listing: Listing, *, changed: Instant | None = None) -> bytes:
+    """The list in UTF-8. Folders stand where the first of their feeds does."""
+    root = etree.Element("opml", version="2.0")
+    head = put(root, "", "head")
+    put(head, "", "title", _name(listing.title) or "Subscriptions")
+    if changed is not None:
+        put(head, "", "dateModified", dates.rfc822(int(changed)))
+    put(head, "", "docs", "http://opml.org/spec2.opml")
+    folders: dict[tuple[str, ...], Element] = {(): put(root, "", "body")}
+    for each in listing.feeds:
+        outline = put(_folder(folders, each.folder), "", "outline", type="rss")
+        title = _name(each.title) or each.address
+        for key, value in (("text", title), ("title", title), ("xmlUrl", each.address), ("htmlUrl", each.page)):
+            if value:
+                outline.set(key, clean(value))
+    return finish(root)
+
+
+def merged(before: Iterable[Subscription], more: Iterable[Subscription]) -> tuple[Subscription, ...]:
+    """Both, each feed once, as it was named last; at most FEEDS_MAX."""
+    found = {each.address: each for each in before}
+    found.update((each.address, each) for each in more)
+    return tuple(found.values())[:FEEDS_MAX]
+
+
+class _Reading:
+    """One document on its way through the parser."""
+
+    def __init__(self) -> None:
+        self._is_opml: bool | None = None
+        self._title = ""
+        self._feeds: dict[str, Subscription] = {}
+        self._passed_over = 0
+        self._open: list[str | None] = []  # the names of folders that are open; None: a feed, or what is no folder
+        self._hidden = 0
+
+    def listing(self) -> Listing | None:
+        """What was read; None where it is no list."""
+        return Listing(self._title, tuple(self._feeds.values()), self._passed_over) if self._is_opml else None
+
+    def take_all(self, parser: "etree.XMLPullParser") -> bool:
+        """Look at what the parser has read; False where no more is wanted."""
+        return all(
+            self._take(str(event), element)
+            for event, element in parser.read_events()
+            if isinstance(element, etree._Element)
+        )
+
+    def _take(self, event: str, element: Element) -> bool:
+        local = name(element)[1].lower()
+        if self._is_opml is None:
+            self._is_opml = local == "opml"
+        if not self._is_opml:
+            return False
+        if local == "outline":
+            self._begin(element) if event == "start" else self._end(element)
+        elif local == "title" and event == "end" and not self._title and not self._open:
+            self._title = _name(text_of(element))
+        return len(self._feeds) < FEEDS_MAX
+
+    def _begin(self, outline: Element) -> None:
+        said = {str(key).lower(): str(value).strip() for key, value in outline.attrib.items()}
+        named = _name(said.get("text", "") or said.get("title", ""))
+        written = said.get("xmlurl", "")
+        # "If it's true, the outline is commented, including all subordinate outlines."
+        if said.get("iscomment", "").lower() == "true":
+            self._hidden = self._hidden or len(self._open) + 1
+        folder = tuple(each for each in self._open if each)[:DEPTH_MAX]
+        self._open.append(None if written else named)
+        if not written or self._hidden:
+            return
+        address, page = _address(written), _address(said.get("htmlurl", ""))
+        if not address or address in self._feeds:
+            self._passed_over += 1
+            return
+        self._feeds[address] = Subscription(address, named, page, folder)
+
+    def _end(self, outline: Element) -> None:
+        if self._hidden == len(self._open):
+            self._hidden = 0
+        if self._open:
+            self._open.pop()
+        # What is over is let go of, so that a long list is no large tree.
+        outline.clear()
+        parent = outline.getparent()
+        while parent is not None and outline.getprevious() is not None:
+            del parent[0]
+
+
+def _folder(folders: dict[tuple[str, ...], Element], path: tuple[str, ...]) -> Element:
+    if path not in folders:
+        label = clean(path[-1])
+        folders[path] = outline = put(_folder(folders, path[:-1]), "", "outline")
+        outline.set("text", label)
+        outline.set("title", label)
+    return folders[path]
+
+
+def _name(text: str) -> str:
+    return plain_title(clean(text))[:_NAME_MAX]
+
+
+def _address(written: str) -> str:
+    """The address, normalised; empty for none that can be fetched."""
+    if not written or len(written) > _ADDRESS_MAX:
+        return ""
+    try:
+        return uri.resolve("", without_feed_scheme(written))
+    except BadTarget:
+        return ""

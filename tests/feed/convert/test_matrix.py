@@ -1,0 +1,166 @@
+"""Every feed of the corpus in every format: it converts, it is valid, and it can be read back as the same."""
+
+import ast
+import csv
+import dataclasses
+import functools
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import feedparser
+import pytest
+from lxml import etree
+
+from feedproxy.feed.channel import Kind
+from feedproxy.feed.convert.data import from_data, to_data
+from feedproxy.feed.convert.formats import FORMATS
+from feedproxy.feed.convert.model import Feed, Item, Person
+from feedproxy.feed.convert.read import read
+from feedproxy.feed.convert.to_table import COLUMNS
+from tests.conftest import CORPUS
+
+READABLE = 395
+"""Feeds of the corpus; the rest of its files are lists, broken JSON and RDF of other kinds."""
+
+XML = ("rss", "rdf", "atom")
+
+ONLY_IN_JSON = {"members", "banner"}
+"""What no format of XML has a word for."""
+
+
+@functools.cache
+def written(feed: Feed, name: str) -> bytes:
+    """The feed in this format, written once for all tests."""
+    return FORMATS[name].render(feed)
+
+
+@pytest.fixture(scope="module")
+def feeds() -> list[tuple[str, Feed]]:
+    if not (CORPUS / "feeds.json").is_file():
+        pytest.skip("no corpus: ../shared/corpus is not there")
+    found = []
+    for path in sorted((CORPUS / "feeds").iterdir()):
+        feed = read(path.read_bytes(), address=f"https://feeds.example/{path.name}")
+        if feed is not None:
+            found.append((path.name, feed))
+    return found
+
+
+def test_as_many_feeds_are_read_as_there_are(feeds):
+    assert len(feeds) == READABLE
+    assert {feed.kind for _, feed in feeds} == set(Kind)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_feed_can_be_written_in_every_format(feeds, name):
+    for _, feed in feeds:
+        assert written(feed, name)
+
+
+@pytest.mark.parametrize("name", [*XML, "json"])
+def test_what_was_written_is_read_back_as_the_same_model(feeds, name):
+    wrong = []
+    for file, feed in feeds:
+        again = read(written(feed, name))
+        assert again is not None, file
+        wrong += [f"{file}: {told}" for told in differences(feed, again, name)]
+    assert not wrong, "\n".join(wrong[:20])
+
+
+@pytest.mark.parametrize("name", [*XML, "json"])
+def test_writing_and_reading_again_changes_nothing_more(feeds, name):
+    for file, feed in feeds[::4]:
+        once = written(feed, name)
+        again = read(once)
+        assert again is not None
+        assert FORMATS[name].render(again) == once, file
+
+
+@pytest.mark.parametrize("name", [*XML, "opml"])
+def test_xml_is_well_formed(feeds, name):
+    for _, feed in feeds:
+        etree.fromstring(written(feed, name))
+
+
+@pytest.mark.parametrize("name", XML)
+def test_feedparser_finds_no_fault_and_every_item(feeds, name):
+    for file, feed in feeds[::2]:
+        parsed = feedparser.parse(written(feed, name), resolve_relative_uris=False, sanitize_html=False)
+        assert not parsed.bozo, (file, parsed.get("bozo_exception"))
+        assert len(parsed.entries) == len(feed.items), file
+        for entry, item in zip(parsed.entries, feed.items, strict=True):
+            pages = {link.href for link in item.links if not link.type}
+            assert not pages or entry.link in pages, file
+
+
+def test_tables_have_a_row_for_each_item(feeds):
+    csv.field_size_limit(10_000_000)
+    for _, feed in feeds:
+        rows = list(csv.reader(io.StringIO(written(feed, "csv").decode(), newline="")))
+        assert [len(row) for row in rows] == [len(COLUMNS)] * (len(feed.items) + 1)
+        lines = written(feed, "tsv").decode().split("\n")
+        assert lines.pop() == ""
+        assert [line.count("\t") for line in lines] == [len(COLUMNS) - 1] * (len(feed.items) + 1)
+
+
+def test_plain_data_is_the_whole_model(feeds):
+    for _, feed in feeds:
+        assert from_data(Feed, to_data(feed)) == feed
+        assert json.loads(written(feed, "js"))["items"] == [to_data(item) for item in feed.items]
+    for _, feed in feeds[::10]:
+        assert from_data(Feed, ast.literal_eval(written(feed, "python").decode())) == feed
+
+
+def differences(meant: Feed, got: Feed, name: str) -> Iterator[str]:
+    """What differs though the format could have said it."""
+    assert len(meant.items) == len(got.items)
+    yield from _differing(meant, got, name)
+    for item, other in zip(meant.items, got.items, strict=True):
+        yield from _differing(item, other, name)
+
+
+def _differing(meant: Any, got: Any, name: str) -> Iterator[str]:
+    for each in dataclasses.fields(meant):
+        one, other = getattr(meant, each.name), getattr(got, each.name)
+        if not each.compare or each.name == "items" or one == other:
+            continue
+        if name != "json" and (each.name in ONLY_IN_JSON or _without_pictures(one) == _without_pictures(other)):
+            continue
+        if not _demanded(each.name, meant, one, name):
+            yield f"{each.name}: {str(one)[:300]} became {str(other)[:300]}"
+
+
+def _demanded(field: str, meant: Feed | Item, one: object, name: str) -> bool:
+    """Whether the format demands something where the model has nothing: then something was put in."""
+    if field == "is_permalink":
+        # Of an id or link that was put in, nobody has said whether they are one.
+        return not meant.id or not meant.links
+    if one or name == "json":
+        return False
+    demanded = {
+        "rss": {"id", "title"},
+        "rdf": {"id", "title", "links"},
+        "atom": {"id", "title", "updated", "authors"},
+    }
+    return field in demanded[name]
+
+
+def _without_pictures(value: object) -> object:
+    """Persons as XML has them, who have no picture there."""
+    if isinstance(value, tuple) and value and isinstance(value[0], Person):
+        return tuple(dataclasses.replace(person, avatar="") for person in value)
+    return value
+
+
+def test_every_field_of_the_model_and_every_format_is_documented() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "formats.md").read_text("utf-8")
+    for kind in (Feed, Item):
+        for each in dataclasses.fields(kind):
+            assert f"| `{each.name}`" in page or not each.compare, each.name
+    for each in FORMATS.values():
+        bare = each.media_type.partition(";")[0]
+        assert f"| `{each.name}` | {bare} |" in page
+    assert all(f"`{column}`" in page for column in COLUMNS)

@@ -1,0 +1,66 @@
+"""The many ways in which feeds write persons and dates, and the one in which the model has them."""
+
+import pytest
+
+from feedproxy.feed.convert import dates, people
+from feedproxy.feed.convert.model import Person
+
+NOON = 1_700_049_600
+"""15 November 2023, 12:00 GMT."""
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("Wed, 15 Nov 2023 12:00:00 GMT", NOON),
+        ("Wed, 15 Nov 2023 07:00:00 EST", NOON),
+        ("15 Nov 23 12:00 +0000", NOON),
+        ("Wed, 15 Nov 2023 13:00:00 +0100", NOON),
+        ("2023-11-15T12:00:00Z", NOON),
+        ("2023-11-15T13:00:00.250+01:00", NOON),
+        ("2023-11-15 12:00:00", NOON),
+        ("20231115T120000Z", NOON),
+        ("2023-11-15", NOON - 43_200),
+        ("2023-11", NOON - 43_200 - 14 * 86_400),
+        ("2023", 1_672_531_200),
+        ("", None),
+        ("yesterday", None),
+        ("0001-01-01T00:00:00Z", None),
+        ("2023-02-30", None),
+        ("9" * 5000, None),
+    ],
+)
+def test_a_date_is_the_instant_that_it_names(written: str, meant: int | None) -> None:
+    assert dates.parse(written) == meant
+
+
+def test_each_format_has_its_own_form_of_a_date() -> None:
+    assert dates.rfc822(NOON) == "Wed, 15 Nov 2023 12:00:00 GMT"
+    assert dates.rfc3339(NOON) == "2023-11-15T12:00:00Z"
+    assert dates.parse(dates.rfc822(NOON)) == dates.parse(dates.rfc3339(NOON)) == NOON
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("ann@example.com (Ann Example)", Person("Ann Example", "ann@example.com")),
+        ("Ann Example <ann@example.com>", Person("Ann Example", "ann@example.com")),
+        ("ann@example.com", Person("", "ann@example.com")),
+        ("Ann Example", Person("Ann Example")),
+        ("  ", None),
+    ],
+)
+def test_a_person_is_found_in_what_rss_has_of_one(written: str, meant: Person | None) -> None:
+    assert people.parse(written) == meant
+
+
+def test_who_is_named_twice_is_one_and_all_that_is_said_of_him_is_known() -> None:
+    said = [Person("Ann", "ann@example.com"), Person("Bob"), Person("Ann", uri="https://example.com/ann")]
+
+    assert people.merged(said) == (Person("Ann", "ann@example.com", "https://example.com/ann"), Person("Bob"))
+
+
+def test_two_of_one_name_with_different_addresses_are_two() -> None:
+    said = (Person("Ann", "ann@example.com"), Person("Ann", "ann@example.org"))
+
+    assert people.merged(said) == said

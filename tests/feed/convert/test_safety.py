@@ -1,0 +1,138 @@
+"""What strangers put into feeds does no harm in any format."""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+from lxml import etree, html
+
+from feedproxy.feed.convert.formats import FORMATS
+from feedproxy.feed.convert.model import Enclosure, Feed, Item, Link, Person, Text
+from feedproxy.feed.convert.read import read
+from tests.conftest import CORPUS
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "<svg onload=alert(1)><script>alert(1)</script></svg>",
+    "<a href='javascript:alert(1)'>x</a>",
+    "<a href=' &#106;avascript:alert(1)'>x</a>",
+    "<a href='data:text/html,<script>alert(1)</script>'>x</a>",
+    "<iframe src='https://evil.example/'></iframe>",
+    "<object data='x'></object><embed src='x'>",
+    "<form action='https://evil.example/'><input name=q></form>",
+    "<style>body{display:none}</style><p style='position:fixed'>x</p>",
+    "<base href='https://evil.example/'><meta http-equiv=refresh content='0;url=//evil.example'>",
+    "<math><mtext><table><mglyph><style><img src=x onerror=alert(1)></style></mglyph></table></mtext></math>",
+    "</div></article></main><script>alert(1)</script>",
+    "<noscript><p title='</noscript><img src=x onerror=alert(1)>'></noscript>",
+    "<!--><img src=x onerror=alert(1)>-->",
+    "{{ 7 * 7 }}{% raw %}",
+)
+
+
+def a_hostile_feed(word: str) -> Feed:
+    """This word in every place."""
+    item = Item(
+        id=word,
+        title=Text(word, "html"),
+        summary=Text(word, "html"),
+        content=Text(word, "html"),
+        links=(Link("javascript:alert(1)"),),
+        authors=(Person(word, word, "javascript:alert(1)"),),
+        language=word,
+        image="javascript:alert(1)",
+        comments="data:text/html,<script>alert(1)</script>",
+        enclosures=(Enclosure("javascript:alert(1)", word, None, word),),
+    )
+    links = (Link("javascript:alert(1)"), Link(f'https://x.example/"{word}', "self"))
+    return Feed(
+        title=Text(word), summary=Text(word, "html"), links=links, language=word, rights=Text(word), items=(item,)
+    )
+
+
+@pytest.mark.parametrize("word", HOSTILE)
+def test_no_script_survives_in_the_page(word: str) -> None:
+    page = html.document_fromstring(FORMATS["html"].render(a_hostile_feed(word)))
+
+    assert harm_in(page) == []
+
+
+def harm_in(page: etree._Element) -> list[str]:
+    """What could run, load or lead away."""
+    found = [str(each.tag) for each in page.iter("script", "iframe", "object", "embed", "form", "base", "svg", "math")]
+    found += [str(each.text) for each in page.iter("style") if each.getparent().tag != "head"]  # type: ignore[union-attr]
+    for each in page.iter("*"):
+        for name, value in each.items():
+            if name.startswith("on") or name == "style":
+                found.append(f"{name}={value}")
+            if name in ("href", "src", "poster", "action") and not re.match(
+                r"(https?|mailto):", value.strip(), re.IGNORECASE
+            ):
+                found.append(f"{name}={value}")
+    found += [str(each.get("http-equiv")) for each in page.iter("meta") if each.get("http-equiv") == "refresh"]
+    return found
+
+
+def test_the_page_of_every_feed_of_the_corpus_is_harmless(corpus) -> None:
+    for path in sorted((corpus / "feeds").iterdir())[::3]:
+        if feed := read(path.read_bytes()):
+            assert harm_in(html.document_fromstring(FORMATS["html"].render(feed))) == [], path.name
+
+
+def test_the_page_forbids_what_it_does_not_need() -> None:
+    page = FORMATS["html"].render(Feed()).decode()
+
+    assert "default-src &#39;none&#39;" in page
+    assert "script-src" not in page
+    assert "<script" not in page
+
+
+def test_markup_in_a_title_is_shown_and_not_obeyed() -> None:
+    page = FORMATS["html"].render(Feed(title=Text("a <b> & c"))).decode()
+
+    assert "<title>a &lt;b&gt; &amp; c</title>" in page
+
+
+@pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\t", "\r", "\n"])
+@pytest.mark.parametrize("name", ["csv", "tsv"])
+def test_no_cell_is_a_formula(name: str, sign: str) -> None:
+    word = f"{sign}HYPERLINK(1)"
+    feed = Feed(items=(Item(id=word, content=Text(word), comments=word),))
+
+    table = FORMATS[name].render(feed).decode()
+
+    rows = (
+        list(csv.reader(io.StringIO(table, newline="")))
+        if name == "csv"
+        else [line.split("\t") for line in table.splitlines()]
+    )
+    assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) for row in rows[1:] for cell in row)
+
+
+def test_json_may_stand_in_a_script_element() -> None:
+    written = FORMATS["js"].render(Feed(title=Text("</script><!-- \u2028 &amp;"))).decode()
+
+    assert not re.search("[<>&\u2028]", written)
+    assert json.loads(written)["title"]["value"] == "</script><!-- \u2028 &amp;"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_hostile_documents_end_in_a_rendering_or_in_none(corpus, name) -> None:
+    cases = json.loads((CORPUS / "hostile.json").read_text("utf-8"))
+    met = 0
+    for case in cases:
+        for each in case.get("responses", ()):
+            path = corpus / each if isinstance(each, str) else None
+            if path is None or not path.is_file():
+                continue
+            _, _, body = path.read_bytes().partition(b"\r\n\r\n")
+            feed = read(body)
+            if feed is not None:
+                met += 1
+                written = FORMATS[name].render(feed)
+                assert b"root:x:" not in written
+                assert len(written) < 30_000_000
+    assert met > 50

@@ -1,0 +1,124 @@
+"""Hubs and clouds in feeds: in the place each format has for them, and nowhere else."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from feedproxy.feed import read
+from feedproxy.feed.announce import Announcement, announce, link_fields
+from feedproxy.feed.channel import Channel, Cloud
+from feedproxy.http.message import Fields
+
+HUB = "https://feeds.example/-/hub"
+CLOUD = Cloud("feeds.example", "443", "/-/RPC2", "rssCloud.pleaseNotify", "xml-rpc")
+
+RSS = b"""<rss version="2.0"><channel><title>News</title><link>http://example.com/</link>
+<description>All</description><item><title>one</title></item></channel></rss>"""
+ATOM = b"""<feed xmlns="http://www.w3.org/2005/Atom"><title>News</title><link href="http://example.com/"/>
+<entry><title>one</title></entry></feed>"""
+RDF = b"""<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/">
+<channel rdf:about="http://example.com/"><title>News</title><link>http://example.com/</link></channel>
+<item><title>one</title></item></rdf:RDF>"""
+
+
+def channel_of(body: bytes) -> Channel:
+    channel = read.read(body, None)
+    assert channel is not None
+    return channel
+
+
+def told(body: bytes, said: Announcement = Announcement(HUB, CLOUD)) -> bytes:  # noqa: B008 -- a frozen value
+    return announce(body, channel_of(body), said).body
+
+
+def test_rss_gets_an_atom_link_and_a_cloud_behind_its_own_link() -> None:
+    body = told(RSS)
+
+    assert body == RSS.replace(
+        b"http://example.com/</link>",
+        b'http://example.com/</link><atom:link rel="hub" href="https://feeds.example/-/hub"'
+        b' xmlns:atom="http://www.w3.org/2005/Atom"/><cloud domain="feeds.example" port="443" path="/-/RPC2"'
+        b' registerProcedure="rssCloud.pleaseNotify" protocol="xml-rpc"/>',
+    )
+    assert (channel_of(body).hubs, channel_of(body).cloud) == ((HUB,), CLOUD)
+
+
+@pytest.mark.parametrize("body", [ATOM, RDF])
+def test_atom_and_rss_1_get_a_hub_and_no_cloud(body: bytes) -> None:
+    channel = channel_of(told(body))
+
+    assert (channel.hubs, channel.cloud, channel.well_formed) == ((HUB,), None, True)
+    assert b"cloud" not in told(body)
+
+
+@pytest.mark.parametrize(
+    "feed",
+    [
+        {"version": "https://jsonfeed.org/version/1.1", "title": "Ünews", "items": []},
+        {"title": "N", "hubs": [{"type": "rssCloud", "url": "http://x.example/"}], "version": "jsonfeed.org/version/1"},
+        {"title": "}", "version": "https://jsonfeed.org/version/1", "items": [{"id": "{[,"}], "hubs": []},
+    ],
+)
+@pytest.mark.parametrize("indent", [None, 2])
+def test_json_feed_gets_a_member_of_hubs(feed: dict[str, object], indent: int | None) -> None:
+    body = json.dumps(feed, indent=indent, ensure_ascii=False).encode()
+
+    found = json.loads(told(body))
+
+    assert found.pop("hubs") == [{"type": "WebSub", "url": HUB}, *feed.get("hubs", [])]  # type: ignore[misc]
+    assert found == {name: value for name, value in feed.items() if name != "hubs"}
+
+
+def test_what_the_publisher_says_himself_stays() -> None:
+    own = RSS.replace(
+        b"<link>",
+        b'<cloud domain="a.example" port="80" path="/" registerProcedure="" protocol="http-post"/>'
+        b'<atom:link xmlns:atom="http://www.w3.org/2005/Atom" rel="hub" href="https://hub.example/"/><link>',
+    )
+    channel = channel_of(told(own))
+
+    assert channel.hubs == ("https://hub.example/", HUB)
+    assert channel.cloud is not None
+    assert channel.cloud.domain == "a.example"
+    assert told(told(own)) == told(own)
+
+
+def test_a_format_without_room_and_a_broken_feed_stay_as_they_are() -> None:
+    old = RSS.replace(b"2.0", b"0.91")
+    broken = RSS.replace(b"</item>", b"")
+
+    assert told(old) == old
+    assert told(broken) == broken
+
+
+def test_the_link_field_names_hub_and_self_once() -> None:
+    bare = link_fields(Fields(), hub=HUB, self_href="https://feeds.example/feed")
+    assert bare.get_all("link") == [f'<{HUB}>; rel="hub", <https://feeds.example/feed>; rel="self"']
+    assert link_fields(bare, hub=HUB, self_href="https://feeds.example/feed") == bare
+
+    own = Fields([("Link", "</feed>; rel=self")])
+    assert link_fields(own, hub=HUB, self_href="https://feeds.example/feed").get_all("link") == [
+        "</feed>; rel=self",
+        f'<{HUB}>; rel="hub"',
+    ]
+
+
+def test_feeds_of_the_wild_stay_the_feeds_they_were(corpus: Path) -> None:
+    changed = 0
+    for record in json.loads((corpus / "feeds.json").read_text("utf-8")):
+        body = (corpus / record["file"]).read_bytes()
+        channel = read.read(body, None)
+        if channel is None:
+            continue
+        edited = announce(body, channel, Announcement(HUB, CLOUD))
+        if edited.body == body:
+            continue
+        changed += 1
+        after = channel_of(edited.body)
+        assert set(after.hubs) <= {*channel.hubs, HUB}, record["file"]
+        cloud = CLOUD if channel.version == "2.0" and channel.cloud is None else channel.cloud
+        expected = replace(channel, hubs=after.hubs, cloud=cloud, content_digest=after.content_digest)
+        assert after == expected, record["file"]
+    assert changed > 50

@@ -1,0 +1,101 @@
+"""feedproxy convert, as it is typed."""
+
+import io
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from feedproxy.cli import main
+from tests.stages.origin import a_feed
+
+
+@pytest.fixture
+def feed_file(tmp_path: Path) -> Path:
+    path = tmp_path / "feed.xml"
+    path.write_bytes(a_feed("one"))
+    return path
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    """An origin on loopback: /feed is one, by way of /moved too; /page is none."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path == "/moved":
+                self.send_response(301)
+                self.send_header("Location", "/feed")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
+            body = a_feed("one") if self.path == "/feed" else b"<!doctype html><p>no"
+            self.send_response(200 if self.path in ("/feed", "/page") else 404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as listening:
+        thread = threading.Thread(target=listening.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.server_port}"
+        listening.shutdown()
+
+
+def test_a_file_is_written_in_another_format(feed_file: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main(["convert", str(feed_file), "--to", "json"]) == 0
+
+    assert json.loads(capsysbinary.readouterr().out)["items"][0]["title"] == "one"
+
+
+def test_a_dash_is_standard_input(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(a_feed("one"))))
+
+    assert main(["convert", "-", "--to", "atom", "--base", "https://example.com/feed"]) == 0
+
+    assert b'rel="self" href="https://example.com/feed"' in capsysbinary.readouterr().out
+
+
+@pytest.mark.parametrize("path", ["/feed", "/moved"])
+def test_an_address_is_fetched(server: str, path: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main(["convert", server + path, "--to", "json", "--allow-private"]) == 0
+
+    assert json.loads(capsysbinary.readouterr().out)["feed_url"] == server + path
+
+
+def test_a_private_address_is_not_fetched_unasked(server: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", f"{server}/feed", "--to", "rss"]) == 1
+
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("path", "words"), [("/page", "is no feed"), ("/nowhere", "answers 404")])
+def test_what_is_no_feed_is_told_in_a_line(
+    server: str, path: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["convert", server + path, "--to", "rss", "--allow-private"]) == 1
+
+    told = capsys.readouterr().err
+    assert words in told
+    assert told.count("\n") == 1
+
+
+def test_a_file_that_is_not_there_is_told_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", "nowhere.xml", "--to", "rss"]) == 1
+
+    assert capsys.readouterr().err == "feedproxy: nowhere.xml: No such file or directory\n"
+
+
+def test_a_format_that_does_not_exist_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["convert", "feed.xml", "--to", "storable"])
+
+    assert ended.value.code == 2
+    assert "'storable'" in capsys.readouterr().err
