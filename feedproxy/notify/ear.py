@@ -1,0 +1,92 @@
+"""Pings that come in: by XML-RPC and by HTTP GET; what they mean, and what is answered.
+
+The answer is the same whether or not the site is known here: it is nobody's business what others read.
+"""
+
+import html
+from typing import Any
+from urllib.parse import parse_qs
+
+from feedproxy.errors import FeedproxyError
+from feedproxy.http.message import Fields, Response
+from feedproxy.notify import ping
+from feedproxy.notify.bell import TooOften
+from feedproxy.notify.notices import Notices
+from feedproxy.notify.ping import BadCall, BadPing, Ping
+from feedproxy.origin.endpoints import Call
+
+THANKS = "Thanks for the ping."
+
+PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width"><style>:root{{color-scheme:light dark}}\
+body{{font:1rem/1.5 system-ui,sans-serif;max-width:42rem;margin:4rem auto;padding:0 1rem}}\
+p{{overflow-wrap:anywhere}}</style></head>
+<body><h1>{title}</h1><p>{words}</p></body></html>
+"""
+
+
+class Ear:
+    """Hears pings."""
+
+    def __init__(self, notices: Notices) -> None:
+        self._notices = notices
+
+    async def simple(self, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
+        """weblogUpdates.ping."""
+        return await self._told(ping.simple, parameters, call)
+
+    async def extended(self, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
+        """weblogUpdates.extendedPing."""
+        return await self._told(ping.extended, parameters, call)
+
+    async def page(self, call: Call) -> Response:
+        """`/pingSiteForm?name=…&url=…`: "an HTML human readable page", with a status other than 200 where it failed."""
+        try:
+            given = parse_qs(call.query, keep_blank_values=True, max_num_fields=20)
+        except ValueError:
+            given = {}
+        try:
+            heard = ping.in_words(given.get("name", [""])[0], given.get("url", [""])[0])
+            await self.hear(heard, call.visit.address)
+        except TooOften as error:
+            return _page(429, "Not so often, please", str(error), ("Retry-After", "60"))
+        except BadPing as error:
+            return _page(400, "That was no ping", str(error))
+        except FeedproxyError:
+            return _page(503, "Please try again later", "the ping could not be written down", ("Retry-After", "60"))
+        return _page(200, THANKS, f"{heard.name or heard.url} has changed, it says. If it is read here, we look soon")
+
+    async def hear(self, heard: Ping, source: str) -> None:
+        """Act on a ping that came from this address. Raises TooOften, StoreError."""
+        bell, settings = self._notices.bell, self._notices.settings()
+        targets = await bell.of(heard.feed) if heard.feed else []
+        if not targets:
+            targets = await bell.of(*heard.addresses())
+        await bell.ring(targets, source)
+        if targets or settings.ping_unknown == "ignore" or not heard.may_be_noted():
+            return
+        await bell.stranger(heard.url, heard.name)
+        if settings.ping_unknown == "fetch":
+            await bell.look_for(heard.feed or heard.url)
+
+    async def _told(self, read: Any, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
+        """The struct of two: "flerror is a boolean … the message describes the success or failure"."""
+        try:
+            await self.hear(read(parameters), call.visit.address)
+        except BadCall:
+            raise
+        except (BadPing, TooOften) as error:
+            return {"flerror": True, "message": str(error)}
+        except FeedproxyError:
+            return {"flerror": True, "message": "the ping could not be written down; please try again later"}
+        return {"flerror": False, "message": THANKS}
+
+
+def _page(status: int, title: str, words: str, *extra: tuple[str, str]) -> Response:
+    words = words[:1].upper() + words[1:]
+    body = PAGE.format(title=html.escape(title), words=html.escape(words) + ".").encode()
+    lines = [("Content-Type", "text/html; charset=utf-8"), ("Cache-Control", "no-store"), *extra]
+    policy = "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'"
+    lines += [("Content-Security-Policy", policy), ("X-Content-Type-Options", "nosniff")]
+    return Response(status, Fields([*lines, ("Content-Length", str(len(body)))]), body)

@@ -1,0 +1,91 @@
+"""The endpoints that list what changed lately: public feeds only, cacheable, the same for everybody."""
+
+from feedproxy.clock import Instant
+from feedproxy.errors import NotOurs
+from feedproxy.http.date import format_http_date
+from feedproxy.http.message import Fields, Response
+from feedproxy.http.precondition import NotModified, Proceed, evaluate
+from feedproxy.http.reverse import rebased
+from feedproxy.http.validator import parse_tag
+from feedproxy.notify import changesxml
+from feedproxy.notify.changes import KEEP
+from feedproxy.notify.changesxml import HOUR, LONG, SHORT, SHOWN_MAX, Entry
+from feedproxy.notify.notices import Notices
+from feedproxy.notify.protocol import Change
+from feedproxy.origin.endpoints import Call
+from feedproxy.origin.public import may_be_listed
+from feedproxy.settings import Settings
+
+
+class Lists:
+    """changes.xml (three hours), shortChanges.xml (five minutes), and an archive for every hour."""
+
+    def __init__(self, notices: Notices) -> None:
+        self._notices = notices
+
+    async def long(self, call: Call) -> Response:
+        """`changes.xml`."""
+        return await self._recent(call, LONG)
+
+    async def short(self, call: Call) -> Response:
+        """`shortChanges.xml`."""
+        return await self._recent(call, SHORT)
+
+    async def archive(self, call: Call) -> Response:
+        """`changes/YYYY/MM/DD/HH.xml`, UTC. Raises NotOurs for an hour that is none, to come, or too long ago."""
+        begin, now = changesxml.hour_of(call.path.removeprefix("changes/")), self._notices.clock.now()
+        if begin is None or begin > now or begin + HOUR <= now - KEEP:
+            raise NotOurs("there is no archive of that hour")
+        changes = await self._changes(begin, begin + HOUR)
+        modified = max((each.at for each in changes), default=begin)
+        over = begin + HOUR <= now
+        return await self._answer(
+            call, changes, updated=begin + HOUR, modified=modified, caching="max-age=3600" if over else "no-cache"
+        )
+
+    async def _recent(self, call: Call, length: float) -> Response:
+        now = self._notices.clock.now()
+        changes = await self._changes(now - length, now + 1)
+        updated = changesxml.as_of(now, changes)
+        return await self._answer(call, changes, updated=updated, modified=min(updated, now), caching="no-cache")
+
+    async def _changes(self, begin: Instant, end: Instant) -> list[Change]:
+        """The changes of feeds that may be listed now: a rule may have made one private since."""
+        found = await self._notices.changes.between(begin, end, SHOWN_MAX)
+        return [each for each in found if may_be_listed(each.target, self._notices.settings_for(each.target))]
+
+    async def _answer(
+        self, call: Call, changes: list[Change], *, updated: Instant, modified: Instant, caching: str
+    ) -> Response:
+        settings = self._notices.settings()
+        base = call.visit.base
+        entries = [
+            Entry(each.name, _shown(each.url, base, settings), _shown(each.target, base, settings), each.at)
+            for each in changes
+        ]
+        count = await self._notices.changes.last_number()
+        minutes = settings.changes_when == "minutes"
+        body = changesxml.document(entries, updated=updated, count=count, minutes=minutes)
+        tag = changesxml.tag_of(body)
+        lines = [
+            ("ETag", tag),
+            ("Last-Modified", format_http_date(modified)),
+            # Stored by whoever likes, and asked for again each time: it shows a change at once.
+            ("Cache-Control", caching),
+        ]
+        known = parse_tag(tag)
+        assert known is not None
+        match evaluate(call.request.fields, call.request.method, tags=[known], last_modified=float(int(modified))):
+            case NotModified():
+                return Response(304, Fields(lines))
+            case Proceed():
+                media = [("Content-Type", "application/xml; charset=utf-8"), ("Content-Length", str(len(body)))]
+                return Response(200, Fields([*lines, *media]), b"" if call.request.method == "HEAD" else body)
+        return Response(412, Fields([("Content-Length", "0")]))
+
+
+def _shown(address: str, base: str, settings: Settings) -> str:
+    """An address as readers know it: nothing behind us is named."""
+    if not settings.upstream:
+        return address
+    return rebased(address, settings.upstream, settings.public_url or base) or address

@@ -1,0 +1,131 @@
+"""SOAP 1.1 as far as rssCloud needs it: one call with plain parameters, one value or a fault in return.
+
+What libraries there are want a WSDL, which rssCloud does not have. Envelopes of SOAP 1.2 are read, too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from xml.etree.ElementTree import Element, ParseError
+from xml.sax.saxutils import escape
+
+from defusedxml.ElementTree import fromstring
+
+from feedproxy.http.message import Response
+from feedproxy.notify.ping import BadCall
+from feedproxy.notify.replies import XML, reply
+from feedproxy.notify.rpc import writable
+
+SOAP_11 = "http://schemas.xmlsoap.org/soap/envelope/"
+SOAP_12 = "http://www.w3.org/2003/05/soap-envelope"
+ENCODING = "http://schemas.xmlsoap.org/soap/encoding/"
+
+type Value = str | list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SoapCall:
+    """A method's name, and its parameters in order: name and value."""
+
+    method: str
+    namespace: str
+    parameters: tuple[tuple[str, Value], ...]
+
+
+def document(content: bytes) -> Element:
+    """The root of a document without document type and entities. Raises BadCall."""
+    try:
+        root: Element = fromstring(content, forbid_dtd=True)
+    except (ParseError, ValueError, LookupError) as error:
+        raise BadCall("this is no well-formed XML, or it has a document type") from error
+    return root
+
+
+def split(tag: str) -> tuple[str, str]:
+    """Namespace and local name of an element's tag."""
+    space, brace, local = tag.removeprefix("{").rpartition("}")
+    return (space, local) if brace else ("", tag)
+
+
+def read_call(content: bytes) -> SoapCall:
+    """The call in an envelope. Raises BadCall."""
+    method = _in_body(content)
+    space, local = split(method.tag)
+    return SoapCall(local, space, tuple((split(each.tag)[1], _value(each)) for each in method))
+
+
+def read_answer(content: bytes) -> str:
+    """The value that a method returned; empty where it returned none. Raises BadCall for a fault."""
+    answer = _in_body(content)
+    if split(answer.tag)[1] == "Fault":
+        words = " ".join(" ".join(answer.itertext()).split())
+        raise BadCall(f"fault: {words[:200]}")
+    return "".join(answer.itertext()).strip()
+
+
+def write_call(method: str, parameters: Sequence[tuple[str, Value]], namespace: str = "") -> bytes:
+    """An envelope with a call."""
+    inner = "".join(_parameter(name, value) for name, value in parameters)
+    declared = f' xmlns:m="{_text(namespace)}"' if namespace else ""
+    name = f"m:{method}" if namespace else method
+    return _envelope(f"<{name}{declared}>{inner}</{name}>")
+
+
+def answer(call: SoapCall, value: bool) -> Response:
+    """The response that returns a truth value."""
+    name = f"m:{call.method}Response"
+    declared = f' xmlns:m="{_text(call.namespace)}"'
+    result = f'<Result xsi:type="xsd:boolean">{int(value)}</Result>'
+    if not call.namespace:
+        name, declared = f"{call.method}Response", ""
+    return reply(200, XML, _envelope(f"<{name}{declared}>{result}</{name}>"))
+
+
+def fault(words: str, *, client: bool = True) -> Response:
+    """A fault: "the SOAP HTTP server MUST issue an HTTP 500" (SOAP 1.1, section 6.2)."""
+    code = "SOAP-ENV:Client" if client else "SOAP-ENV:Server"
+    inner = f"<faultcode>{code}</faultcode><faultstring>{_text(words)}</faultstring>"
+    return reply(500, XML, _envelope(f"<SOAP-ENV:Fault>{inner}</SOAP-ENV:Fault>"))
+
+
+def _in_body(content: bytes) -> Element:
+    root = document(content)
+    space, local = split(root.tag)
+    if local != "Envelope" or space not in (SOAP_11, SOAP_12):
+        raise BadCall("this is no SOAP envelope")
+    body = root.find(f"{{{space}}}Body")
+    if body is None or len(body) == 0:
+        raise BadCall("the envelope's body is empty")
+    return body[0]
+
+
+def _value(element: Element) -> Value:
+    if len(element) or any(split(name)[1] == "arrayType" for name in element.attrib):
+        return ["".join(each.itertext()).strip() for each in element]
+    return (element.text or "").strip()
+
+
+def _parameter(name: str, value: Value) -> str:
+    if isinstance(value, str):
+        return f'<{name} xsi:type="xsd:string">{_text(value)}</{name}>'
+    items = "".join(f'<item xsi:type="xsd:string">{_text(each)}</item>' for each in value)
+    kind = f'xsi:type="SOAP-ENC:Array" SOAP-ENC:arrayType="xsd:string[{len(value)}]"'
+    return f"<{name} {kind}>{items}</{name}>"
+
+
+def _envelope(inner: str) -> bytes:
+    spaces = {
+        "SOAP-ENV": SOAP_11,
+        "SOAP-ENC": ENCODING,
+        "xsd": "http://www.w3.org/2001/XMLSchema",
+        "xsi": "http://www.w3.org/2001/XMLSchema-instance",
+    }
+    declared = "".join(f' xmlns:{prefix}="{name}"' for prefix, name in spaces.items())
+    style = f'SOAP-ENV:encodingStyle="{ENCODING}"'
+    return (
+        f'<?xml version="1.0" encoding="utf-8"?>\n<SOAP-ENV:Envelope {style}{declared}>'
+        f"<SOAP-ENV:Body>{inner}</SOAP-ENV:Body></SOAP-ENV:Envelope>\n"
+    ).encode()
+
+
+def _text(text: str) -> str:
+    return escape(writable(text), {'"': "&quot;"})

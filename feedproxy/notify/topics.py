@@ -1,0 +1,79 @@
+"""Which feeds may strangers subscribe to?  Those that lists name to everybody, and that anybody may read.
+
+A subscription must not make us fetch what nobody reads here, so the feed is held already; but for a publisher's own
+feeds, which are asked of the upstream that the operator named.
+"""
+
+import contextlib
+
+from feedproxy.errors import BadTarget, FeedproxyError, NotOurs
+from feedproxy.http import uri
+from feedproxy.http.reverse import is_upstream
+from feedproxy.notify.notices import Notices
+from feedproxy.origin.public import may_be_listed
+
+SITE_FEEDS_MAX = 10
+"""Feeds that one subscription to a site stands for."""
+
+
+class NotWatched(FeedproxyError):
+    """Nobody is told of changes of that."""
+
+    status_hint = 404
+    detail = "not-found"
+
+
+async def watched(notices: Notices, address: str, whose: str, base: str) -> str:
+    """The target of the feed at this address, as a stranger wrote it. Raises NotWatched, StoreError.
+
+    `base` is our own address as he wrote it; `whose` is `own` (the upstream's feeds alone) or `known` (all public
+    ones); with `off` there is none.
+    """
+    try:
+        target = notices.service.meant(named(notices, address, base))
+    except BadTarget as error:
+        raise NotWatched(f"{address[:200]} is no address of a feed: {error}") from error
+    own = is_upstream(target, notices.settings())
+    if own and whose != "off" and not notices.service.is_feed(target):
+        await notices.service.refresh(target)
+    if not (whose == "known" or (own and whose == "own")) or not may_be_told(notices, target):
+        # The same words for what is unknown and for what is private: that is nobody's business.
+        raise NotWatched(f"{address[:200]} is not watched here; only feeds that are read through this proxy are")
+    return target
+
+
+async def watched_of(notices: Notices, address: str, whose: str, base: str) -> list[str]:
+    """The feed at this address, or the feeds of this site. Raises NotWatched, StoreError."""
+    try:
+        return [await watched(notices, address, whose, base)]
+    except NotWatched as error:
+        try:
+            found = await notices.bell.of(named(notices, address, base))
+        except BadTarget:
+            raise error from None
+        targets = []
+        for each in found:
+            with contextlib.suppress(NotWatched):
+                targets.append(await watched(notices, each, whose, base))
+        if not targets:
+            raise
+        return targets[:SITE_FEEDS_MAX]
+
+
+def named(notices: Notices, address: str, base: str) -> str:
+    """The address that a stranger names: readers of the gateway know feeds by an address of ours. Raises BadTarget."""
+    named, settings = uri.normalise(address.strip()), notices.settings()
+    for own in (settings.public_url, base):
+        below = own.rstrip("/") + "/"
+        if own and not settings.upstream and named.startswith(below):
+            with contextlib.suppress(NotOurs):
+                return uri.gateway_target("/" + named.removeprefix(below))
+    return named
+
+
+def may_be_told(notices: Notices, target: str) -> bool:
+    """Whether strangers may hear of changes of this target: a feed that is held, and everybody's."""
+    settings = notices.settings_for(target)
+    if settings.readers or not notices.service.is_feed(target):
+        return False
+    return may_be_listed(target, settings, notices.service.store.get(target))

@@ -1,0 +1,253 @@
+"""A WebSub hub at `/-/hub`: whoever subscribes, and proves that he did, is sent our feeds whenever they change.
+
+Nothing is kept of a request but an order in the queue, until its callback has answered the challenge: so whatever a
+stranger asks for costs one GET of the address he named, and the subscription that was there before stays as it was.
+Content lies in the store alone: a delivery that waits is a row that names the feed, and what is sent is what the feed
+is then.
+"""
+
+import json
+from http import HTTPStatus
+
+from feedproxy.cache.stored import StoredResponse
+from feedproxy.clock import Seconds
+from feedproxy.errors import BadTarget, FeedproxyError, Forbidden
+from feedproxy.http import coding, uri
+from feedproxy.http.message import Fields, Response
+from feedproxy.http.reverse import is_upstream, public_form
+from feedproxy.notify import websub
+from feedproxy.notify.bell import Sources, TooOften
+from feedproxy.notify.notices import Notices
+from feedproxy.notify.protocol import Delivered, Delivery, Message, Order, Refused, Retry, Verdict
+from feedproxy.notify.sinks import own_agent
+from feedproxy.notify.subscriptions import Role, State, Subscription
+from feedproxy.notify.topics import may_be_told
+from feedproxy.notify.websub import NAME, Asked, Mode, Published, Wrong
+from feedproxy.origin.announced import HUB, endpoint_address
+from feedproxy.origin.endpoints import Call
+from feedproxy.origin.public import may_be_listed
+
+VERIFICATION_TRIES = 3
+"""Of a callback that cannot be reached. One that answers has answered."""
+
+NO_FEED = "there is no public feed at that address"
+
+
+class Hub:
+    """The endpoint, and what a delivery of ours is."""
+
+    def __init__(self, notices: Notices) -> None:
+        self._notices = notices
+        self._sources = Sources()
+
+    # -- what is asked of us
+
+    async def answer(self, call: Call) -> Response:
+        """`POST /-/hub`. What is wrong is told "in the response body as plain text"."""
+        try:
+            return await self._answer(call)
+        except TooOften as error:
+            return websub.plain(429, str(error), ("Retry-After", "60"))
+        except Wrong as error:
+            return websub.plain(error.status_hint, str(error))
+        except FeedproxyError as error:
+            status = error.status_hint if error.status_hint in (429, 503) else 503
+            return websub.plain(status, "please try again later", ("Retry-After", "300"))
+
+    async def _answer(self, call: Call) -> Response:
+        asked = websub.read_request(call.request.fields.get("content-type"), call.content)
+        if isinstance(asked, Published):
+            await self._ring(asked, call.visit.address, call.visit.base)
+            return Response(HTTPStatus.NO_CONTENT)
+        notices = self._notices
+        settings, now = notices.settings(), notices.clock.now()
+        if settings.websub_hub == "off" or not notices.hears:
+            raise Wrong("this hub takes no subscriptions", 403)
+        if not self._sources.let(call.visit.address, now, settings.subscription_source_limit):
+            raise TooOften("too many requests come from your address; please try again in a minute")
+        self._check_loop(asked.callback, call.visit.base)
+        target = self._target(asked, call.visit.base)
+        known = await notices.subscriptions.find(Role.TELL, NAME, target, asked.callback)
+        if asked.mode is Mode.UNSUBSCRIBE and known is None:
+            raise Wrong("there is no such subscription", 404)
+        if known is None:
+            await notices.subscriptions.check_room(asked.callback, settings.subscriptions_per_site)
+        data = {
+            "mode": asked.mode,
+            "topic": asked.topic,
+            "lease": websub.granted(asked.lease, settings.websub_lease),
+            "secret": asked.secret,
+            "nonce": websub.token(),
+        }
+        await notices.order(Order(NAME, "verify", target, asked.callback, data=json.dumps(data)))
+        return websub.plain(202, "the request will be verified")
+
+    async def _ring(self, said: Published, source: str, base: str) -> None:
+        """A publisher's notice is a ping: what is known is fetched, and nothing else."""
+        bell, found = self._notices.bell, list[str]()
+        for each in said.topics:
+            try:
+                found += await bell.of(self._address(each, base))
+            except BadTarget as error:
+                raise Wrong(f"hub.url is no address: {error}") from error
+        await bell.ring(list(dict.fromkeys(found)), source)
+
+    def _address(self, topic: str, base: str) -> str:
+        """What a topic means: readers of the gateway know feeds by an address of ours. Raises BadTarget."""
+        address, settings = uri.normalise(topic), self._notices.settings()
+        for own in (settings.public_url, base):
+            below = own.rstrip("/") + "/" if own else ""
+            if below and not settings.upstream and address.startswith(below):
+                try:
+                    return uri.gateway_target("/" + address.removeprefix(below))
+                except FeedproxyError:
+                    break
+        return address
+
+    def _target(self, asked: Asked, base: str) -> str:
+        """The feed of ours that a topic names. Raises Wrong."""
+        try:
+            target = self._notices.service.meant(self._address(asked.topic, base))
+        except BadTarget as error:
+            raise Wrong(f"hub.topic is no address: {error}") from error
+        if asked.mode is Mode.UNSUBSCRIBE:
+            return target
+        settings = self._notices.settings_for(target)
+        own = is_upstream(target, settings)
+        if not own and settings.websub_hub != "known":
+            raise Wrong("this hub tells of its own publisher's feeds alone", 403)
+        # What is our own, and has not been asked for yet, is looked at before the verification.
+        may_come = own and self._notices.service.store.get(target) is None and may_be_listed(target, settings)
+        if not may_be_told(self._notices, target) and not (may_come and not settings.readers):
+            raise Wrong(NO_FEED, 404)
+        return target
+
+    def _check_loop(self, callback: str, base: str) -> None:
+        """What comes back to ourselves would go round for ever, or to others through our own gateway."""
+        settings = self._notices.settings()
+        called = uri.normalise(callback)
+        for own in (settings.public_url, base):
+            if not own or uri.origin_of(uri.normalise(own + "/")) != uri.origin_of(called):
+                continue
+            if not settings.upstream or called.startswith(uri.normalise(own.rstrip("/") + settings.endpoint_prefix)):
+                raise Wrong("hub.callback leads back to this hub")
+
+    # -- what we send
+
+    async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
+        """A verification, a denial, or the feed."""
+        order = delivery.order
+        agent = ("User-Agent", own_agent(self._notices.settings()))
+        if order.what == "verify":
+            data = json.loads(order.data)
+            if data["mode"] == Mode.SUBSCRIBE and not await self._turns_out_public(order.topic):
+                return Message("GET", _denial(order.callback, data["topic"]), Fields([agent]))
+            more = {"lease_seconds": data["lease"]} if data["mode"] == Mode.SUBSCRIBE else {}
+            asked = {"mode": data["mode"], "topic": data["topic"], "challenge": _challenge(delivery), **more}
+            return Message("GET", websub.with_parameters(order.callback, **asked), Fields([agent]))
+        if subscription is None:
+            return None
+        if not may_be_told(self._notices, order.topic):
+            topic = subscription.data.get("topic", order.topic)
+            return Message("GET", _denial(order.callback, topic), Fields([agent]))
+        return self._content(order, subscription, agent)
+
+    def _content(self, order: Order, subscription: Subscription, agent: tuple[str, str]) -> Message | None:
+        """The feed, as it is now: "MUST contain the full contents of the topic URL"."""
+        settings = self._notices.settings_for(order.topic)
+        resource = self._notices.service.store.get(order.topic)
+        feeds = (each for each in reversed(resource.variants) if each.content.feed) if resource is not None else ()
+        stored = next((each for each in feeds if not each.authorized), None)
+        body = _plain_body(stored, settings.decoded_max) if stored is not None else None
+        if stored is None or body is None:
+            return None
+        lines = [agent, ("Link", websub.links(endpoint_address(settings, HUB), public_form(order.topic, settings)))]
+        if media_type := stored.content.media_type or stored.fields.get("content-type"):
+            lines.append(("Content-Type", media_type))
+        if subscription.secret:
+            signed = websub.signature(subscription.secret, body, settings.websub_signature)
+            lines.append(("X-Hub-Signature", signed))
+        return Message("POST", order.callback, Fields(lines), body)
+
+    async def _turns_out_public(self, target: str) -> bool:
+        """Validation (section 5.2): our own feeds may not have been asked for yet."""
+        settings = self._notices.settings_for(target)
+        if self._notices.service.store.get(target) is None and is_upstream(target, settings):
+            await self._notices.service.refresh(target)
+        return may_be_told(self._notices, target)
+
+    # -- what was answered
+
+    async def judge(
+        self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
+    ) -> Verdict:
+        """What a callback's answer means."""
+        if not may_be_told(self._notices, delivery.order.topic) and not _is_farewell(delivery):
+            return Refused(f"denied: {NO_FEED}", remove=True)
+        if isinstance(answer, Forbidden | BadTarget):
+            return Refused(f"its address may not be called: {answer}")
+        if delivery.order.what == "verify":
+            return await self._verified(delivery, answer)
+        if isinstance(answer, FeedproxyError):
+            return Retry(str(answer))
+        if 200 <= answer.status < 300:
+            return Delivered(f"it answered {answer.status}")
+        if answer.status == HTTPStatus.GONE:
+            return Refused("it answered 410: the subscription is gone", remove=True)
+        # "The hub MUST consider all other subscriber response codes as failures"
+        return Retry(f"it answered {answer.status}")
+
+    async def _verified(self, delivery: Delivery, answer: Response | FeedproxyError) -> Verdict:
+        order, notices = delivery.order, self._notices
+        if isinstance(answer, FeedproxyError):
+            return Retry(str(answer)) if delivery.tries + 1 < VERIFICATION_TRIES else Refused(str(answer))
+        if not 200 <= answer.status < 300:
+            return Refused(f"the callback answered {answer.status}")
+        if answer.body != _challenge(delivery).encode():
+            return Refused("the callback did not repeat the challenge")
+        data, now = json.loads(order.data), notices.clock.now()
+        if data["mode"] == Mode.UNSUBSCRIBE:
+            known = await notices.subscriptions.find(Role.TELL, NAME, order.topic, order.callback)
+            if known is not None:
+                await notices.subscriptions.remove(known.id)
+            return Delivered("unsubscribed")
+        lease: Seconds = data["lease"]
+        new = Subscription(
+            Role.TELL,
+            NAME,
+            order.topic,
+            order.callback,
+            now + lease,
+            State.ACTIVE,
+            since=now,
+            secret=data["secret"],
+            data={"topic": data["topic"]},
+        )
+        await notices.subscriptions.put(new)
+        return Delivered("subscribed")
+
+
+def _challenge(delivery: Delivery) -> str:
+    return websub.challenge(json.loads(delivery.order.data)["nonce"], delivery.tries)
+
+
+def _denial(callback: str, topic: str) -> str:
+    return websub.with_parameters(callback, mode=Mode.DENIED, topic=topic, reason=NO_FEED)
+
+
+def _is_farewell(delivery: Delivery) -> bool:
+    """Who leaves may do so, whatever has become of the feed."""
+    order = delivery.order
+    return order.what == "verify" and json.loads(order.data)["mode"] == Mode.UNSUBSCRIBE
+
+
+def _plain_body(stored: StoredResponse, limit: int) -> bytes | None:
+    """The content without its coding; None where it cannot be read."""
+    bodies = stored.content.bodies
+    if "identity" in bodies:
+        return bodies["identity"]
+    label, body = next(iter(bodies.items()), ("identity", b""))
+    try:
+        return coding.decode(body, label, limit=limit)
+    except FeedproxyError:
+        return None

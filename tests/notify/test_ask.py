@@ -1,0 +1,83 @@
+"""What somebody waits for is asked at once, but of no host too much at a time, and not for ever."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from feedproxy.errors import FetchTimeout
+from feedproxy.http.message import Response
+from feedproxy.notify import courier
+from feedproxy.notify.courier import PER_HOST, Busy
+from feedproxy.notify.protocol import Message
+from tests.stages.notify import Stand
+from tests.stages.origin import a_feed
+
+CALLBACK = Message("GET", "http://me.example/callback")
+
+
+async def test_one_host_is_asked_little_at_a_time_whatever_is_subscribed(stand: Stand) -> None:
+    stand.others.gate = asyncio.Event()
+    asked = [asyncio.ensure_future(stand.notices.courier.ask(CALLBACK)) for _ in range(10)]
+    while stand.others.at_once < PER_HOST:  # noqa: ASYNC110 -- they begin when it is their turn
+        await asyncio.sleep(0)
+
+    stand.others.gate.set()
+    answers = await asyncio.gather(*asked)
+
+    assert [each.status for each in answers] == [200] * 10
+    assert stand.others.most_at_once == PER_HOST
+
+
+async def test_deliveries_to_the_host_wait_meanwhile(stand: Stand) -> None:
+    await stand.subscribe("http://me.example/told")
+    stand.origin.publish("/feed.xml", a_feed("one"))
+    await stand.read()
+    stand.others.gate = asyncio.Event()
+    asked = [asyncio.ensure_future(stand.notices.courier.ask(CALLBACK)) for _ in range(PER_HOST)]
+    while stand.others.at_once < PER_HOST:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+    stand.origin.publish("/feed.xml", a_feed("two"))
+    await stand.runtime.service._dispatch.in_background("http://origin.example/feed.xml")
+    await stand.notices.settled()
+    assert len(stand.others.calls) == PER_HOST
+    stand.others.gate.set()
+    await asyncio.gather(*asked)
+    await stand.settled()
+
+    assert stand.others.calls[-1][1] == "http://me.example/told"
+    assert stand.others.most_at_once == PER_HOST
+
+
+async def test_who_is_slow_is_not_waited_for(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(courier, "ASK_TIMEOUT", 0.01)
+    stand.others.gate = asyncio.Event()
+
+    with pytest.raises(FetchTimeout):
+        await stand.notices.courier.ask(CALLBACK)
+
+    stand.others.gate = None
+    assert (await stand.notices.courier.ask(CALLBACK)).status == 200
+
+
+async def test_who_would_wait_too_long_is_told_to_come_later(
+    stand_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand = await stand_at()
+    monkeypatch.setattr(courier, "WAITING_MAX", 0)
+
+    with pytest.raises(Busy):
+        await stand.notices.courier.ask(CALLBACK)
+
+
+@pytest.mark.parametrize(
+    ("address", "own"), [("192.0.2.1", True), ("::ffff:192.0.2.1", True), ("192.0.2.2", False), ("2001:db8::1", False)]
+)
+async def test_whoever_is_at_the_address_of_a_callback_speaks_for_it(stand: Stand, address: str, own: bool) -> None:
+    stand.others.at["me.example"] = ["198.51.100.1", "192.0.2.1"]
+    stand.others.answer = lambda _: Response(500)
+
+    assert await stand.notices.courier.is_at("http://me.example/x", address) is own
+    assert stand.others.calls == []

@@ -1,0 +1,350 @@
+"""Changes, subscriptions and deliveries: once, durable, bounded, with an end."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from feedproxy.clock import ManualClock
+from feedproxy.errors import Unreachable
+from feedproxy.http.message import Response
+from feedproxy.notify.courier import AT_ONCE, PER_HOST
+from feedproxy.notify.protocol import DAY, Order
+from feedproxy.notify.queue import PAUSE_FIRST, next_try
+from feedproxy.notify.subscriptions import Full, Role, State, Subscription
+from tests.stages.notify import NOON, TARGET, Stand
+from tests.stages.origin import Origin, a_feed
+
+ME = "http://me.example/callback"
+
+
+async def test_who_subscribed_is_told_of_a_change_and_not_of_the_first_sight(stand: Stand) -> None:
+    await stand.subscribe(ME)
+    stand.origin.publish("/feed.xml", a_feed("one"))
+    await stand.read()
+    assert stand.others.calls == []
+
+    stand.origin.publish("/feed.xml", a_feed("two", "one"))
+    await stand.read()
+
+    assert stand.others.calls == [("GET", ME, b"")]
+
+
+async def test_what_says_nothing_new_is_told_to_nobody(stand: Stand) -> None:
+    await stand.subscribe(ME)
+    stand.origin.publish("/feed.xml", a_feed("one"))
+    await stand.read()
+    stand.origin.publish("/feed.xml", a_feed("one", extra="<lastBuildDate>today</lastBuildDate>"))
+
+    await stand.read()
+
+    assert stand.others.calls == []
+
+
+async def test_a_feed_that_was_purged_and_comes_back_unchanged_is_no_news(stand: Stand) -> None:
+    await changed_once(stand)
+    before = len(stand.others.calls)
+
+    await stand.runtime.service.purge(TARGET)
+    await stand.read()
+
+    assert len(stand.others.calls) == before
+
+
+async def test_nobody_is_told_of_a_private_feed(stand_at: Callable[..., Any]) -> None:
+    stand = await stand_at(private=True)
+
+    await changed_once(stand)
+
+    assert stand.others.calls == []
+    assert await stand.notices.changes.between(0, NOON + 1, 10) == []
+
+
+async def test_a_subscription_that_is_not_verified_paused_or_over_is_told_nothing(stand: Stand) -> None:
+    pending = await stand.subscribe("http://a.example/")
+    paused = await stand.subscribe("http://b.example/")
+    await stand.subscribe("http://c.example/", lasts=60)
+    await stand.notices.subscriptions.set_state(pending.id, State.PENDING)
+    await stand.notices.subscriptions.set_state(paused.id, State.PAUSED)
+    stand.origin.publish("/feed.xml", a_feed("one"))
+    await stand.read()
+    await stand.pass_time(61)
+
+    stand.origin.publish("/feed.xml", a_feed("two"))
+    await stand.read()
+
+    assert stand.others.calls == []
+
+
+async def test_a_subscription_whose_time_is_over_is_forgotten(stand: Stand) -> None:
+    await stand.subscribe(ME, lasts=DAY)
+
+    await stand.pass_time(DAY)
+
+    assert await stand.notices.subscriptions.all() == []
+
+
+async def test_what_fails_is_tried_again_until_it_is_heard(stand: Stand) -> None:
+    await stand.subscribe(ME)
+    stand.others.answer = lambda _: Unreachable("down")
+    await changed_once(stand, subscribe=False)
+    stand.others.answer = lambda _: Response(204)
+
+    await stand.pass_time(PAUSE_FIRST)
+
+    assert len(stand.others.calls) == 2
+    assert await stand.notices.queue.waiting() == {}
+    (known,) = await stand.notices.subscriptions.all()
+    assert (known.failures, known.last_success) == (0, NOON + PAUSE_FIRST)
+
+
+async def test_a_host_that_stays_away_is_tried_for_a_day_once_more_at_its_end_and_then_forgotten(
+    stand: Stand,
+) -> None:
+    await stand.subscribe(ME)
+    stand.others.answer = lambda _: Unreachable("down")
+    await changed_once(stand, subscribe=False)
+    times = [NOON]
+    while await stand.notices.queue.waiting():
+        count = len(stand.others.calls)
+        await stand.pass_time(60)
+        if len(stand.others.calls) > count:
+            times.append(stand.clock.now())
+
+    assert times[-1] == pytest.approx(NOON + DAY, abs=60)
+    assert len(times) > 10
+    assert await stand.notices.subscriptions.all() == []
+
+
+async def test_who_says_that_it_has_gone_is_forgotten(stand: Stand) -> None:
+    await stand.subscribe(ME)
+    stand.others.answer = lambda _: Response(410)
+
+    await changed_once(stand, subscribe=False)
+
+    assert await stand.notices.subscriptions.all() == []
+
+
+async def test_a_second_change_while_the_first_waits_is_one_delivery(stand: Stand) -> None:
+    await stand.subscribe(ME)
+    stand.others.answer = lambda _: Response(503)
+    await changed_once(stand, subscribe=False)
+    stand.origin.publish("/feed.xml", a_feed("three"))
+    await stand.read()
+
+    assert await stand.notices.queue.waiting() == {"plain": 1}
+
+
+async def test_a_change_while_the_last_one_is_being_told_is_told_after_it(stand: Stand) -> None:
+    await stand.subscribe(ME)
+    stand.others.gate = asyncio.Event()
+    stand.origin.publish("/feed.xml", a_feed("one"))
+    await stand.read()
+    for title in ("two", "three"):
+        stand.origin.publish("/feed.xml", a_feed(title))
+        await stand.runtime.service._dispatch.in_background(TARGET)
+        while stand.notices._news or not stand.others.calls:  # noqa: ASYNC110 (nobody tells when)
+            await asyncio.sleep(0.001)
+
+    stand.others.gate.set()
+    await stand.settled()
+
+    assert len(stand.others.calls) == 2
+
+
+async def test_many_subscribers_are_told_a_few_at_a_time_and_one_host_fewer(stand: Stand) -> None:
+    for number in range(100):
+        await stand.subscribe(f"http://192.0.2.{number}/")
+        await stand.subscribe(f"http://one.example/{number}")
+    most_of_one = 0
+    plain = stand.others.call
+
+    async def watched(method: str, url: str, *rest: Any, **named: Any) -> Response:
+        nonlocal most_of_one
+        busy = [each for each, _ in stand.notices.courier._under_way.values() if each.host == "one.example"]
+        most_of_one = max(most_of_one, len(busy))
+        return await plain(method, url, *rest, **named)
+
+    stand.others.call = watched  # type: ignore[method-assign]
+    await changed_once(stand, subscribe=False)
+
+    assert sorted(set(stand.others.calls)) == sorted(stand.others.calls)
+    assert len(stand.others.calls) == 200
+    assert stand.others.most_at_once <= AT_ONCE
+    assert most_of_one <= PER_HOST
+
+
+async def test_a_crash_in_the_middle_loses_no_delivery(stand_at: Callable[..., Any]) -> None:
+    """The first process hears nothing back, and is gone without a word."""
+    clock, origin = ManualClock(NOON), Origin(ManualClock(NOON))
+    first = await stand_at(folder="store", origin=origin, clock=clock)
+    for number in range(50):
+        await first.subscribe(f"http://192.0.2.{number}/")
+    first.others.gate = asyncio.Event()
+    origin.publish("/feed.xml", a_feed("one"))
+    await first.read()
+    origin.publish("/feed.xml", a_feed("two"))
+    await first.runtime.service._dispatch.in_background(TARGET)
+    while len(first.others.calls) < AT_ONCE:  # noqa: ASYNC110 (nobody tells when)
+        await asyncio.sleep(0.001)
+    await first.runtime.service.store.flush()
+    await vanish(first)
+
+    second = await stand_at(folder="store", origin=origin, clock=clock)
+    await second.settled()
+
+    assert {url for _, url, _ in second.others.calls} == {f"http://192.0.2.{number}/" for number in range(50)}
+
+
+async def test_a_change_that_was_stored_and_not_yet_noted_is_told_after_the_restart(
+    stand_at: Callable[..., Any],
+) -> None:
+    clock, origin = ManualClock(NOON), Origin(ManualClock(NOON))
+    first = await stand_at(folder="store", origin=origin, clock=clock)
+    await first.subscribe(ME)
+    origin.publish("/feed.xml", a_feed("one"))
+    await first.read()
+    first.runtime.service.listeners.clear()
+    clock.advance(60)
+    origin.publish("/feed.xml", a_feed("two"))
+    await first.read()
+    await first.runtime.service.store.flush()
+    await vanish(first)
+
+    second = await stand_at(folder="store", origin=origin, clock=clock)
+    await second.settled()
+
+    assert second.others.calls == [("GET", ME, b"")]
+
+
+async def test_a_store_that_lost_the_last_version_makes_no_news_of_the_one_before(
+    stand_at: Callable[..., Any],
+) -> None:
+    clock, origin = ManualClock(NOON), Origin(ManualClock(NOON))
+    first = await stand_at(folder="store", origin=origin, clock=clock)
+    origin.publish("/feed.xml", a_feed("one"))
+    await first.read()
+    old = first.runtime.service.store.get(TARGET)
+    await first.subscribe(ME)
+    clock.advance(60)
+    origin.publish("/feed.xml", a_feed("two"))
+    await first.read()
+    assert len(first.others.calls) == 1
+    await first.runtime.service.store.put(old)
+    await first.runtime.close()
+
+    second = await stand_at(folder="store", origin=origin, clock=clock)
+    await second.settled()
+    await second.read()
+
+    assert second.others.calls == []
+
+
+async def test_only_one_process_delivers(stand_at: Callable[..., Any]) -> None:
+    first = await stand_at(folder="store")
+    second = await stand_at(folder="store")
+
+    assert first.notices.ledger.is_ours()
+    assert not second.notices.ledger.is_ours()
+    await first.runtime.close()
+    assert second.notices.ledger.is_ours()
+
+
+async def test_no_more_subscriptions_are_taken_than_the_operator_allows(stand_at: Callable[..., Any]) -> None:
+    stand = await stand_at(subscriptions_max=2)
+    await stand.subscribe("http://a.example/")
+    await stand.subscribe("http://b.example/")
+    await stand.subscribe("http://b.example/")
+
+    with pytest.raises(Full):
+        await stand.subscribe("http://c.example/")
+
+
+async def test_subscribing_again_renews_and_keeps_what_is_known(stand: Stand) -> None:
+    first = await stand.subscribe(ME, lasts=DAY)
+    await stand.notices.subscriptions.set_state(first.id, State.PAUSED)
+
+    again = await stand.subscribe(ME, lasts=2 * DAY)
+
+    assert again == replace(first, state=State.PAUSED, expires=NOON + 2 * DAY)
+
+
+async def test_what_we_hear_is_renewed_when_its_time_comes(stand: Stand) -> None:
+    new = Subscription(Role.HEAR, "plain", TARGET, "http://hub.example/", NOON + DAY, renew_at=NOON + 3600)
+    await stand.notices.subscriptions.put(new)
+
+    await stand.pass_time(3600)
+    await stand.pass_time(60)
+
+    assert stand.plain.renewed == ["http://hub.example/"]
+
+
+async def test_a_secret_stands_in_no_repr(stand: Stand) -> None:
+    assert "hush" not in repr(Subscription(Role.TELL, "plain", TARGET, ME, 0, secret="hush"))
+
+
+async def test_an_order_of_its_own_is_sent_without_a_subscription(stand: Stand) -> None:
+    await stand.notices.order(Order("plain", "verify", TARGET, ME))
+    await stand.settled()
+
+    assert stand.others.calls == [("GET", ME, b"")]
+
+
+async def test_a_damaged_ledger_is_set_aside(stand_at: Callable[..., Any], tmp_path: Any) -> None:
+    file = tmp_path / "store" / "notify" / "ledger.sqlite3"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"this is no database, is it? " * 100)
+
+    stand = await stand_at(folder="store")
+    await stand.subscribe(ME)
+
+    assert file.with_name("ledger.sqlite3.corrupt").exists()
+    assert len(await stand.notices.subscriptions.all()) == 1
+
+
+def test_pauses_grow_have_jitter_and_an_end_that_is_a_try() -> None:
+    now, pauses = NOON, []
+    for tries in range(1, 100):
+        at = next_try(tries, NOON, now, patience=DAY, jitter=0.5)
+        if at is None:
+            break
+        pauses.append(at - now)
+        now = at
+
+    assert pauses[:3] == [7.5, 15, 30]
+    assert now == NOON + DAY
+    assert next_try(1, NOON, NOON, patience=DAY, jitter=0) == NOON + PAUSE_FIRST / 2
+
+
+async def changed_once(stand: Stand, *, subscribe: bool = True) -> None:
+    """A feed is seen, and then changes."""
+    if subscribe:
+        await stand.subscribe(ME)
+    stand.origin.publish("/feed.xml", a_feed("one"))
+    await stand.read()
+    stand.origin.publish("/feed.xml", a_feed("two"))
+    await stand.read()
+
+
+async def vanish(stand: Stand) -> None:
+    """What SIGKILL leaves: nothing more is written, the system takes back the lock."""
+    notices = stand.notices
+    for task in notices._tasks:
+        task.cancel()
+    for _, task in notices.courier._under_way.values():
+        task.cancel()
+    notices.courier._under_way.clear()
+    await notices.ledger.close()
+
+
+async def test_a_change_right_after_the_first_sight_is_told(stand: Stand) -> None:
+    """The disk was slow: the first version was not noted yet when the second came."""
+    await stand.subscribe(ME)
+    for title in ("one", "two"):
+        stand.origin.publish("/feed.xml", a_feed(title))
+        await stand.runtime.service._dispatch.in_background(TARGET)
+    await stand.settled()
+
+    assert len(stand.others.calls) == 1

@@ -1,0 +1,100 @@
+"""Pings that go out: how sinks are written, what they are sent, what their answers mean."""
+
+import xmlrpc.client
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from feedproxy.cli import main
+from feedproxy.errors import Unreachable, UsageError
+from feedproxy.http.message import Response
+from feedproxy.notify.protocol import Delivered, Refused, Retry
+from feedproxy.notify.sinks import How, Sink, ping_message, read_sink, verdict
+from tests.stages.origin import a_feed
+
+RPC = "http://rpc.sink.example/RPC2"
+GET = "http://sink.example/ping?name={name}&url={url}&f={feed}"
+
+
+@pytest.mark.parametrize(
+    ("text", "sink"),
+    [
+        (RPC, Sink(How.SIMPLE, RPC)),
+        (f"simple:{RPC}", Sink(How.SIMPLE, RPC)),
+        (f"extended:{RPC}", Sink(How.EXTENDED, RPC)),
+        (GET, Sink(How.GET, GET)),
+        (f"get:{GET}", Sink(How.GET, GET)),
+    ],
+)
+def test_a_sink_is_an_address_with_a_word_before_it_or_without(text: str, sink: Sink) -> None:
+    assert read_sink(text) == sink
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "ftp://a.example/", f"get:{RPC}", "http://{url}/"])
+def test_what_is_no_sink_is_told_at_once(text: str) -> None:
+    with pytest.raises(UsageError):
+        read_sink(text)
+
+
+def test_a_template_gets_its_values_encoded() -> None:
+    message = ping_message(read_sink(GET), "me", name="A & {url}", url="http://a.example/?b=c&d", feed="")
+
+    assert message.url.endswith(
+        "?name=A%20%26%20%7Burl%7D&url=http%3A%2F%2Fa.example%2F%3Fb%3Dc%26d&f=http%3A%2F%2Fa.example%2F%3Fb%3Dc%26d"
+    )
+
+
+def test_an_extended_ping_has_its_four_parameters_in_order() -> None:
+    message = ping_message(read_sink(f"extended:{RPC}"), "me", name="N\x00ame", url="http://a/", feed="http://a/feed")
+
+    assert xmlrpc.client.loads(message.body.decode()) == (
+        ("Name", "http://a/", "http://a/", "http://a/feed"),
+        "weblogUpdates.extendedPing",
+    )
+
+
+def answered(value: Any) -> Response:
+    return Response(200, body=xmlrpc.client.dumps((value,), methodresponse=True).encode())
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (answered({"flerror": False, "message": "ok"}), Delivered),
+        (answered({"flError": False, "message": "ok", "legal": "x"}), Delivered),
+        (answered({"flError": True, "message": "too often"}), Refused),
+        (answered(True), Delivered),
+        (Response(200, body=xmlrpc.client.dumps(xmlrpc.client.Fault(4, "no")).encode()), Refused),
+        (Response(200, body=b"<html>"), Refused),
+        (Response(404), Refused),
+        (Response(503), Retry),
+        (Response(429), Retry),
+        (Unreachable("down"), Retry),
+    ],
+)
+def test_an_answer_is_a_yes_a_no_or_a_later(answer: Any, kind: type) -> None:
+    assert isinstance(verdict(read_sink(RPC), answer), kind)
+
+
+async def test_sinks_hear_of_the_upstreams_feeds_and_of_no_others(stand_at: Callable[..., Any]) -> None:
+    from feedproxy.notify.sinks import Sinks
+
+    stand = await stand_at(
+        upstream="http://origin.example", public_url="https://feeds.example/", ping_sinks=[f"extended:{RPC}"]
+    )
+    stand.notices.add(Sinks(stand.notices.settings, stand.runtime.service.store.get))
+    for title in ("one", "two"):
+        stand.origin.publish("/feed.xml", a_feed(title))
+        await stand.read()
+        await stand.read("http://elsewhere.example/feed.xml")
+
+    ((method, url, body),) = stand.others.calls
+    assert (method, url) == ("POST", RPC)
+    assert xmlrpc.client.loads(body.decode())[0][3] == "https://feeds.example/feed.xml"
+
+
+def test_the_command_line_wants_sinks_that_are_some(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ping", "http://example.com/", "--sink", "nonsense"]) == 2
+    assert main(["ping", "nonsense", "--sink", RPC]) == 2
+    assert "Traceback" not in capsys.readouterr().err

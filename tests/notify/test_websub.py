@@ -1,0 +1,402 @@
+"""WebSub over days: leases, renewals, outages, hubs that fail or fall silent; and what strangers cannot do with it."""
+
+import gzip
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+import pytest
+
+from feedproxy.clock import ManualClock
+from feedproxy.errors import Forbidden, Unreachable
+from feedproxy.http.message import Response
+from feedproxy.notify.protocol import DAY
+from feedproxy.notify.subscriptions import Role, State
+from tests.spec.test_websub import signed
+from tests.stages.notify import NOON, TARGET
+from tests.stages.origin import Origin, a_feed
+from tests.stages.websub import HUB, LINKS, ME, WebSubStand, websub_at
+
+OLD = ("one", "two", "three")
+HOUR = 3_600
+
+
+async def subscribed(stand_at: Callable[..., Any], link: str = LINKS, **more: Any) -> WebSubStand:
+    """A feed that is read, and whose hub has verified our subscription, for ten days."""
+    made = await websub_at(stand_at, **more)
+    made.stand.origin.publish("/feed.xml", a_feed(*OLD), link=link)
+    await made.read_by_somebody()
+    await made.verify(lease_seconds=10 * DAY)
+    return made
+
+
+async def push(made: WebSubStand, *titles: str, **more: Any) -> Response:
+    body = a_feed(*titles)
+    return await made.at_callback("POST", content=body, **{**signed(made, body), **more})
+
+
+def copy_of(made: WebSubStand) -> bytes:
+    resource = made.stand.runtime.service.store.get(TARGET)
+    assert resource is not None
+    return bytes(resource.variants[0].content.bodies["identity"])
+
+
+def shown(made: WebSubStand) -> str:
+    """The copy's state, as the operator reads it."""
+    service = made.stand.runtime.service
+    resource = service.store.get(TARGET)
+    assert resource is not None
+    freshness = service.freshness_of(resource)
+    assert freshness is not None
+    return freshness.words
+
+
+# -- what a push is worth
+
+
+async def test_a_push_makes_polling_rarer_and_its_silence_makes_it_as_before(stand_at: Callable[..., Any]) -> None:
+    made = await subscribed(stand_at, default_lifetime=1_800, learned_lifetime=1_800, lifetime_max=1_800)
+    assert "fresh for 29 min" in shown(made)
+
+    await push(made, "four", *OLD)
+    assert "fresh for 6 h more: its changes are pushed here" in shown(made)
+
+    await made.stand.pass_time(HOUR)
+    made.stand.origin.publish("/feed.xml", a_feed("five", "four", *OLD), link=LINKS)
+    await made.stand.read()  # somebody has it fetched, and it has changed, and nobody had told us
+    assert "fresh for 30 min" in shown(made)
+
+    await push(made, "six", "five", "four", *OLD)
+    assert "its changes are pushed here" in shown(made)
+
+
+async def test_what_http_forbids_to_hold_is_not_held_by_a_push(stand_at: Callable[..., Any]) -> None:
+    made = await websub_at(stand_at)
+    made.stand.origin.publish("/feed.xml", a_feed(*OLD), link=LINKS, cache_control="max-age=60, must-revalidate")
+    await made.read_by_somebody()
+    await made.verify(lease_seconds=10 * DAY)
+
+    await push(made, "four", *OLD)
+
+    assert "fresh for 60 s" in shown(made) or "fresh for 1 min" in shown(made)
+
+
+async def test_a_promise_ends_with_its_lease(stand_at: Callable[..., Any]) -> None:
+    made = await subscribed(stand_at, default_lifetime=1_800, learned_lifetime=1_800, lifetime_max=1_800)
+    await push(made, "four", *OLD)
+    resource = made.stand.runtime.service.store.get(TARGET)
+    assert resource is not None
+    assert resource.promised == pytest.approx(made.stand.clock.now() + 10 * DAY, abs=60)
+
+    await made.verify(mode="denied", challenge=None)
+
+    assert "its changes are pushed here" not in shown(made)
+
+
+async def test_a_part_of_the_feed_is_no_copy_but_a_reason_to_fetch(stand_at: Callable[..., Any]) -> None:
+    made = await subscribed(stand_at)
+    made.stand.origin.publish("/feed.xml", a_feed("four", *OLD), link=LINKS)
+
+    answer = await push(made, "four")
+
+    assert answer.status == 202
+    assert copy_of(made).count(b"<item>") == 4
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"<rss><channel>", b"<feed xmlns='http://www.w3.org/2005/Atom'/>"])
+async def test_what_the_body_guard_does_not_take_never_replaces_the_copy(
+    stand_at: Callable[..., Any], body: bytes
+) -> None:
+    made = await subscribed(stand_at)
+    before = copy_of(made)
+
+    await made.at_callback("POST", content=body, **signed(made, body))
+
+    assert copy_of(made) == before
+    assert len(made.stand.origin.log) == 2
+
+
+async def test_what_a_hub_sends_says_nothing_of_the_origin(stand_at: Callable[..., Any]) -> None:
+    made = await subscribed(stand_at)
+    made.stand.origin.break_down(500)
+    await made.stand.read()
+
+    await push(made, "four", *OLD)
+
+    resource = made.stand.runtime.service.store.get(TARGET)
+    assert resource is not None
+    assert resource.failures.count == 1
+    assert "etag" not in resource.variants[0].fields
+    assert b"four" in copy_of(made)
+
+
+async def test_a_compressed_push_is_read(stand_at: Callable[..., Any]) -> None:
+    made = await subscribed(stand_at)
+    body = gzip.compress(a_feed("four", *OLD))
+
+    await made.at_callback("POST", content=body, Content_Encoding="gzip", **signed(made, body))
+
+    assert b"four" in copy_of(made)
+    assert made.stand.origin.requests == 1
+
+
+async def test_content_for_a_feed_read_by_https_has_to_come_from_a_hub_by_https(
+    stand_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await subscribed(stand_at)
+    (known,) = await made.held(Role.HEAR)
+    assert known.data["over"] == HUB
+    service, bodies = made.stand.runtime.service, list[bytes]()
+
+    async def pushed(target: str, body: bytes, media_type: str | None) -> str:
+        bodies.append(body)
+        return ""
+
+    monkeypatch.setattr(service, "pushed", pushed)
+    for over, topic, used in (
+        ("http://hub.example/", "https://origin.example/feed.xml", 0),
+        ("https://hub.example/", "https://origin.example/feed.xml", 1),
+        ("http://hub.example/", "http://origin.example/feed.xml", 2),
+    ):
+        data = {**known.data, "over": over}
+        await made.stand.notices.subscriptions.remove(known.id)
+        known = await made.stand.notices.subscriptions.put(replace(known, topic=topic, data=data))
+        body = a_feed("x")
+        callback = f"https://feeds.example/-/push/websub/{known.id}.{known.data['key']}"
+        await made.at_callback("POST", callback=callback, content=body, **signed(made, body))
+        assert len(bodies) == used
+
+
+async def test_who_pushes_too_often_is_told_so(stand_at: Callable[..., Any]) -> None:
+    made = await subscribed(stand_at, ping_source_limit=3)
+
+    answers = [(await push(made, "four", *OLD)).status for _ in range(4)]
+
+    assert answers == [202, 202, 202, 429]
+
+
+# -- leases, outages, hubs that fail
+
+
+async def test_a_lease_is_renewed_again_and_again(stand_at: Callable[..., Any]) -> None:
+    made = await subscribed(stand_at)
+
+    for _ in range(4):
+        for _ in range(18):
+            await made.read_by_somebody()
+            await made.stand.pass_time(DAY / 2)
+        await made.verify(lease_seconds=10 * DAY)
+
+    assert len(made.asked) == 5
+    assert {each["hub.mode"] for each in made.asked} == {"subscribe"}
+    assert len({each["hub.callback"] for each in made.asked}) == 5
+    (known,) = await made.held(Role.HEAR)
+    assert known.expires > made.stand.clock.now() + 9 * DAY
+
+
+async def test_after_an_outage_in_which_the_lease_ran_out_the_feed_is_subscribed_to_anew(
+    stand_at: Callable[..., Any],
+) -> None:
+    clock = ManualClock(NOON)
+    origin = Origin(clock)
+    made = await subscribed(stand_at, folder="store", origin=origin, clock=clock)
+    await made.stand.runtime.close()
+    clock.advance(30 * DAY)
+
+    again = await websub_at(stand_at, folder="store", origin=origin, clock=clock)
+    assert again.asked == []
+    await again.read_by_somebody()
+
+    (asked,) = again.asked
+    assert asked["hub.callback"] != made.asked[0]["hub.callback"]
+
+
+async def test_after_a_short_outage_what_was_promised_stands_and_what_is_due_is_renewed(
+    stand_at: Callable[..., Any],
+) -> None:
+    clock = ManualClock(NOON)
+    origin = Origin(clock)
+    made = await subscribed(stand_at, folder="store", origin=origin, clock=clock)
+    callback = made.asked[0]["hub.callback"]
+    await made.stand.runtime.close()
+    clock.advance(HOUR)
+    again = await websub_at(stand_at, folder="store", origin=origin, clock=clock)
+    body = a_feed("four", *OLD)
+    fields = signed(made, body)
+    assert again.asked == []
+
+    assert (await again.at_callback("POST", callback=callback, content=body, **fields)).status == 202
+    assert b"four" in copy_of(again)
+
+    for _ in range(18):
+        await again.read_by_somebody()
+        await again.stand.pass_time(DAY / 2)
+    assert [each["hub.mode"] for each in again.asked] == ["subscribe"]
+
+
+async def test_a_feed_that_nobody_reads_any_more_is_unsubscribed_from(stand_at: Callable[..., Any]) -> None:
+    made = await subscribed(stand_at)
+
+    await made.stand.pass_time(DAY + HOUR)
+    assert made.asked[-1]["hub.mode"] == "unsubscribe"
+    assert made.asked[-1]["hub.callback"] == made.asked[0]["hub.callback"]
+    assert (await made.at_callback("POST", content=b"x")).status == 410
+    answer = await made.verify(mode="unsubscribe", lease_seconds=None)
+
+    assert (answer.status, answer.body) == (200, b"abc")
+    assert await made.held(Role.HEAR) == []
+
+
+async def test_a_feed_whose_hub_has_moved_is_followed(stand_at: Callable[..., Any]) -> None:
+    made = await subscribed(stand_at)
+    other = LINKS.replace("https://hub.example/", HUB + "new")
+
+    made.stand.origin.publish("/feed.xml", a_feed("four", *OLD), link=other)
+    await made.stand.read()
+    await made.stand.pass_time(5)
+
+    asked = [(dict(parse_qsl(body.decode()))["hub.mode"], url) for _, url, body in _to_hubs(made)]
+    assert asked == [("subscribe", HUB), ("unsubscribe", HUB), ("subscribe", HUB + "new")]
+
+
+@pytest.mark.parametrize("answer", [Response(400, body=b"no"), Response(403), Forbidden("private")])
+async def test_where_one_hub_refuses_the_next_is_asked(stand_at: Callable[..., Any], answer: Any) -> None:
+    made = await websub_at(stand_at)
+    made.hub = lambda: answer if made.calls[-1][1] == HUB + "a" else Response(202)
+    links = f'<{HUB}a>; rel="hub", <{HUB}b>; rel=hub'
+    made.stand.origin.publish("/feed.xml", a_feed(*OLD), link=links)
+
+    await made.read_by_somebody()
+    await made.stand.pass_time(5)
+
+    assert [url for _, url, _ in _to_hubs(made)] == [HUB + "a", HUB + "b"]
+    states = {each.callback: "failed" in each.data for each in await made.held(Role.HEAR)}
+    assert states == {HUB + "a": True, HUB + "b": False}
+
+
+async def test_a_hub_that_is_away_is_asked_until_it_is_back(stand_at: Callable[..., Any]) -> None:
+    made = await websub_at(stand_at)
+    made.hub = lambda: Unreachable("away")
+    made.stand.origin.publish("/feed.xml", a_feed(*OLD), link=LINKS)
+    await made.read_by_somebody()
+    await made.stand.pass_time(60)
+    tried = len(made.asked)
+    made.hub = lambda: Response(202)
+
+    await made.stand.pass_time(2 * HOUR)
+    await made.verify()
+
+    assert tried >= 2
+    assert [each.state for each in await made.held(Role.HEAR)] == [State.ACTIVE]
+
+
+async def test_nothing_is_subscribed_to_without_an_address_of_ours_or_where_it_is_not_wanted(
+    stand_at: Callable[..., Any],
+) -> None:
+    own = LINKS.replace(HUB, "https://feeds.example/-/hub")
+    for options, link in (
+        ({"public_url": ""}, LINKS),
+        ({"websub_subscribe": False}, LINKS),
+        ({"private": True}, LINKS),
+        ({}, own),
+        ({"upstream": "http://origin.example/"}, LINKS),
+    ):
+        made = await websub_at(stand_at, **options)
+        made.stand.origin.publish("/feed.xml", a_feed(*OLD), link=link)
+        await made.read_by_somebody()
+        await made.stand.pass_time(HOUR)
+        assert (made.asked, await made.held(Role.HEAR)) == ([], []), options
+
+
+async def test_a_feed_that_nobody_reads_is_not_subscribed_to(stand_at: Callable[..., Any]) -> None:
+    made = await websub_at(stand_at)
+    made.stand.origin.publish("/feed.xml", a_feed(*OLD), link=LINKS)
+
+    await made.stand.read()
+    await made.stand.pass_time(HOUR)
+
+    assert made.asked == []
+
+
+# -- what strangers cannot do
+
+
+async def test_one_site_takes_a_bounded_number_of_subscriptions(stand_at: Callable[..., Any]) -> None:
+    made = await websub_at(stand_at, subscriptions_per_site=2)
+    await made.change(*OLD)
+
+    answers = [(await made.subscribe(f"http://{name}.stranger.org/")).status for name in "abc"]
+
+    assert answers == [202, 202, 503]
+    assert (await made.subscribe("http://a.stranger.org/")).status == 202
+    assert (await made.subscribe("http://other.org/")).status == 202
+
+
+async def test_what_waits_to_be_verified_counts(stand_at: Callable[..., Any]) -> None:
+    made = await websub_at(stand_at, subscriptions_max=2)
+    await made.change(*OLD)
+    made.confirms = False
+    made.callback = lambda _: Unreachable("away")
+
+    answers = [(await made.subscribe(f"http://{name}.example/")).status for name in "abc"]
+
+    assert answers == [202, 202, 503]
+
+
+async def test_one_address_asks_a_bounded_number_of_times(stand_at: Callable[..., Any]) -> None:
+    made = await websub_at(stand_at, subscription_source_limit=2)
+    await made.change(*OLD)
+
+    answers = [(await made.subscribe(f"{ME}{number}")).status for number in range(3)]
+
+    assert answers == [202, 202, 429]
+    assert (await made.subscribe(ME, address="198.51.100.1")).status == 202
+
+
+async def test_a_subscription_outlives_a_restart_and_what_was_not_delivered_is(stand_at: Callable[..., Any]) -> None:
+    clock = ManualClock(NOON)
+    origin = Origin(clock)
+    made = await websub_at(stand_at, folder="store", origin=origin, clock=clock)
+    await made.change(*OLD)
+    await made.subscribe(secret="s")
+    made.callback = lambda _: Unreachable("away")
+    await made.change("four", *OLD)
+    await made.stand.runtime.close()
+
+    again = await websub_at(stand_at, folder="store", origin=origin, clock=clock)
+    await again.stand.pass_time(60)
+
+    ((url, body, fields),) = again.deliveries
+    assert (url, b"four" in body, "x-hub-signature" in fields) == (ME, True, True)
+
+
+async def test_the_order_of_a_paused_subscription_is_not_told(stand_at: Callable[..., Any]) -> None:
+    made = await subscribed(stand_at)
+    (known,) = await made.held(Role.HEAR)
+    await made.stand.notices.subscriptions.set_state(known.id, State.PAUSED)
+    before = copy_of(made)
+
+    assert (await push(made, "four", *OLD)).status == 202
+
+    assert copy_of(made) == before
+
+
+async def test_no_secret_is_in_what_is_shown_of_a_subscription(stand_at: Callable[..., Any]) -> None:
+    made = await subscribed(stand_at)
+    (known,) = await made.held(Role.HEAR)
+
+    assert known.secret
+    assert known.secret not in repr(known)
+
+
+async def test_a_verification_with_too_many_parameters_is_no_verification(stand_at: Callable[..., Any]) -> None:
+    made = await subscribed(stand_at)
+
+    answer = await made.at_callback(query=urlencode([(f"a{number}", "b") for number in range(1_000)]))
+
+    assert answer.status == 404
+
+
+def _to_hubs(made: WebSubStand) -> list[tuple[str, str, bytes]]:
+    return [each for each in made.calls if each[0] == "POST" and each[1].startswith(HUB)]
