@@ -15,7 +15,7 @@ made again.
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.user_agent import Claim, parse_claim, product
@@ -23,6 +23,10 @@ from feedproxy.readers import state
 from feedproxy.readers.claims import Belief, current, hear, held_back
 from feedproxy.readers.identify import Pseudonym
 from feedproxy.readers.names import Names
+from feedproxy.readers.news import CLAIM_TOLD, READER_TOLD, News, is_due
+
+RECENT_MAX = 1000
+"""Who wants to know whether a feed is read much need not count all of a crowd."""
 
 CLAIM_WEIGHT = 8
 """Entries (of about 100 bytes) that a claim counts for."""
@@ -98,9 +102,21 @@ class SubscriberCounts:
         self._names = Names()
         self._entries = 0
         self._pruned: Instant = 0.0
+        self.news: News | None = None
+        """Where other processes hear of who reads; None where there are none."""
 
     def seen(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> None:
         """Somebody asks for this feed: a fetcher if the User-Agent carries a claim, else a direct reader."""
+        if self._note(target, pseudonym, user_agent, now) and self.news is not None:
+            self.news.note(target, pseudonym, user_agent, now)
+
+    def hear_of(self, told: Iterable[tuple[str, Pseudonym, str, Instant]]) -> None:
+        """Somebody has asked another process that counts the same feeds."""
+        for each in told:
+            self._note(*each)
+
+    def _note(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> bool:
+        """Count one; whether that is news."""
         if abs(now - self._pruned) >= self._window / 24:
             self.prune(now)
         feed = self._feeds.pop(target, None)
@@ -109,11 +125,12 @@ class SubscriberCounts:
             self._entries += _weight_of_name(target)
         self._feeds[target] = feed
         if claim := parse_claim(user_agent):
-            self._hear(feed, claim, now)
+            is_news = self._hear(feed, claim, now)
         else:
-            self._read(feed, pseudonym, product(user_agent), now)
+            is_news = self._read(feed, pseudonym, product(user_agent), now)
         if self._entries > self._entries_max or len(self._feeds) > self._feeds_max:
             self._make_room()
+        return is_news
 
     def knows(self, target: str) -> bool:
         """Whether anything is known of this feed."""
@@ -134,6 +151,25 @@ class SubscriberCounts:
             return 0
         self._expire(feed, now)
         return len(feed.readers) + self._claimed(feed, now)
+
+    def recent(self, target: str, since: Instant) -> int:
+        """Readers and fetchers that have asked for this feed since then, each once; RECENT_MAX at most."""
+        feed = self._feeds.get(target)
+        if feed is None:
+            return 0
+        limit = int(since * 1000)
+        latest_first = islice(reversed(feed.readers.values()), RECENT_MAX)
+        readers = sum(1 for _ in takewhile(lambda value: value >> 8 >= limit, latest_first))
+        return min(RECENT_MAX, readers + sum(belief.last >= since for belief in feed.claims.values()))
+
+    def last(self, target: str) -> Instant | None:
+        """When somebody asked for this feed last; None where nobody is known who did."""
+        feed = self._feeds.get(target)
+        if feed is None:
+            return None
+        instants = [belief.last for belief in feed.claims.values()]
+        instants += [(value >> 8) / 1000 for value in islice(reversed(feed.readers.values()), 1)]
+        return max(instants, default=None)
 
     def view(self, target: str, now: Instant) -> CountView:
         """The feed's subscribers, and who they are by claim and by product."""
@@ -184,11 +220,14 @@ class SubscriberCounts:
         if self._entries > self._entries_max or len(self._feeds) > self._feeds_max:
             self._make_room()
 
-    def _read(self, feed: Feed, pseudonym: Pseudonym, name: str, now: Instant) -> None:
+    def _read(self, feed: Feed, pseudonym: Pseudonym, name: str, now: Instant) -> bool:
+        before: Instant | None = None
         # The key has changed since he came last: the old pseudonym is his, and makes way for the new one.
         for known in pseudonym:
             if (value := feed.readers.pop(known, None)) is not None:
                 self._names.leave(value & 0xFF)
+                before = (value >> 8) / 1000
+                now = max(now, before)
                 break
         else:
             self._entries += 1
@@ -198,20 +237,25 @@ class SubscriberCounts:
         if len(feed.readers) > self._readers_max:
             # Many at once, since finding the oldest in a dict costs the more the more are gone.
             self._drop(feed, list(islice(feed.readers, max(1, self._readers_max // 8))))
+        return is_due(before, now, READER_TOLD)
 
-    def _hear(self, feed: Feed, claim: Claim, now: Instant) -> None:
+    def _hear(self, feed: Feed, claim: Claim, now: Instant) -> bool:
         key = (claim.fetcher, claim.feed_id)
-        if key not in feed.claims:
+        before = feed.claims.get(key)
+        if before is None:
             if len(feed.claims) >= self._claims_max and not self._make_room_for_claim(feed, now):
-                return
+                return False
             self._entries += CLAIM_WEIGHT
-        feed.claims[key] = hear(
-            feed.claims.get(key),
+        belief = feed.claims[key] = hear(
+            before,
             min(claim.count, self._claim_max),
             now,
             window=self._window,
             jump=self._claim_jump,
         )
+        if before is None or [count for count, _ in before.peaks] != [count for count, _ in belief.peaks]:
+            return True
+        return before.held != belief.held or is_due(before.last, now, CLAIM_TOLD)
 
     def _make_room_for_claim(self, feed: Feed, now: Instant) -> bool:
         self._expire(feed, now)

@@ -9,6 +9,9 @@ secret: addresses are few enough to be tried one by one by whoever has it. To fo
 Since a key's change must not make a second reader of the first, a pseudonym comes with the one that the same
 reader had in the period before. That is enough as long as a period is no shorter than the window readers are
 counted in.
+
+Two hashes cost more than all else that is done for a reader who is answered by heart, and most ask for one feed after
+the other: so a pseudonym is remembered for a minute, in memory alone.
 """
 
 import hashlib
@@ -20,6 +23,10 @@ from feedproxy.clock import Instant, Seconds
 
 SECRET_MIN = 16
 """Bytes of a secret: 128 bits cannot be tried through."""
+
+REMEMBERED: Seconds = 60
+KNOWN_MAX = 8192
+"""Readers whose pseudonyms are remembered."""
 
 
 class Pseudonym(NamedTuple):
@@ -45,6 +52,8 @@ class Identifier:
         self._period = period
         self._number: int | None = None
         self._keys = (b"", b"")
+        self._known: dict[tuple[str, str, str], Pseudonym] = {}
+        self._since: Instant = 0.0
 
     def pseudonym(self, address: str, user_agent: str, user: str, now: Instant) -> Pseudonym:
         """The pseudonym of a reader; `user` is empty where nobody has signed in.
@@ -55,6 +64,17 @@ class Identifier:
         number = int(now // self._period)
         if number != self._number:
             self._number, self._keys = number, (self._key(number), self._key(number - 1))
+            self._known.clear()
+        if not 0 <= now - self._since < REMEMBERED or len(self._known) >= KNOWN_MAX:
+            self._known.clear()
+            self._since = now
+        name = (address, user_agent, user)
+        found = self._known.get(name)
+        if found is None:
+            found = self._known[name] = self._hashed(*name)
+        return found
+
+    def _hashed(self, address: str, user_agent: str, user: str) -> Pseudonym:
         # NUL stands in none of the three, so no two readers run together.
         origin = f"user\0{user}" if user else f"address\0{network(address)}"
         text = f"{origin}\0{user_agent}".encode("utf-8", "surrogatepass")

@@ -1,0 +1,103 @@
+"""From a recording to scores: its readers' side, or, where nobody recorded that, the side of origins.
+
+A recording of feedproxy's has both. On the origins' side feedproxy itself is the reader; a file from elsewhere (a
+browser, another proxy) has only that side, and whoever asked there is who is judged.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from feedproxy.feed.channel import Schedule
+from feedproxy.lab.exchange import Exchange, Recording, Side
+from feedproxy.readers.score.grade import ReaderScore, score
+from feedproxy.readers.score.poll import Content, Poll, read_content
+from feedproxy.readers.score.reader import Reader, Who, who
+
+BROKEN = frozenset({"reset", "truncated-gzip", "wrong-length"})
+"""Faults after which an answer is no whole one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A request as it was judged, the schedule that held then, and what the recording tells beside."""
+
+    poll: Poll
+    schedule: Schedule
+    digest: str
+    faults: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """The scores of a recording, the worst first."""
+
+    scores: tuple[ReaderScore, ...]
+    polls: tuple[Mapping[str, Sequence[Seen]], ...]
+    """Of each reader, in the same order: what it asked, by feed."""
+
+
+def grade_recording(recording: Recording, side: Side | None = None) -> Graded:
+    """Judge every reader of a recording. `side` None: the readers', else, where there is none, the origins'."""
+    exchanges = recording.side(side) if side else recording.side(Side.READER) or recording.side(Side.ORIGIN)
+    read = _remembering(recording)
+    readers: dict[Who, Reader] = {}
+    polls: dict[Who, dict[str, list[Seen]]] = {}
+    for number, exchange in _numbered(recording, exchanges):
+        if exchange.request.method not in ("GET", "HEAD") or exchange.failure.startswith("address"):
+            continue
+        name = who(exchange.reader, exchange.user_agent, exchange.request.target)
+        reader = readers.setdefault(name, Reader(name.reader))
+        poll = poll_of(number, exchange, read)
+        conduct = reader.see(poll)
+        seen = Seen(poll, conduct.known.schedule, exchange.digest, exchange.faults)
+        polls.setdefault(name, {}).setdefault(conduct.feed, []).append(seen)
+    end = exchanges[-1].at if exchanges else 0.0
+    found = [(each, polls[name]) for name, reader in readers.items() if (each := score(reader, end)) is not None]
+    found.sort(key=lambda each: (each[0].grade, -each[0].cost.requests))
+    return Graded(tuple(each for each, _ in found), tuple(each for _, each in found))
+
+
+def poll_of(number: int, exchange: Exchange, read: Callable[[Exchange], Content | None]) -> Poll:
+    """An exchange as the score wants it."""
+    return Poll(
+        number=number,
+        at=exchange.at,
+        target=exchange.request.target,
+        fields=exchange.request.fields,
+        status=exchange.status,
+        answer=exchange.fields,
+        content=read(exchange),
+        method=exchange.request.method,
+        version=exchange.version,
+        connection=exchange.connection,
+        size=exchange.size if exchange.status != 304 and exchange.request.method != "HEAD" else 0,
+        whole=exchange.status > 0 and not exchange.raw and not BROKEN.intersection(exchange.faults),
+    )
+
+
+def _numbered(recording: Recording, exchanges: Iterable[Exchange]) -> Iterable[tuple[int, Exchange]]:
+    """With their places in the recording, whichever side they are of."""
+    wanted = set(map(id, exchanges))
+    return ((number, each) for number, each in enumerate(recording.exchanges, 1) if id(each) in wanted)
+
+
+def _remembering(recording: Recording) -> Callable[[Exchange], Content | None]:
+    """Reads each content once."""
+    known: dict[tuple[str, str], Content | None] = {}
+
+    def read(exchange: Exchange) -> Content | None:
+        body = recording.contents.get(exchange.digest) if exchange.digest else None
+        if body is None or exchange.raw:
+            # What a private feed says is not recorded: then only its status and fields speak.
+            return Content(is_feed=True) if exchange.digest and _is_named_a_feed(exchange) else None
+        said = exchange.fields.get("content-type") or ""
+        if (exchange.digest, said) not in known:
+            known[exchange.digest, said] = read_content(body, said)
+        return known[exchange.digest, said]
+
+    return read
+
+
+def _is_named_a_feed(exchange: Exchange) -> bool:
+    said = (exchange.fields.get("content-type") or "").lower()
+    return any(each in said for each in ("rss", "atom", "rdf", "feed+json", "/xml"))

@@ -1,0 +1,97 @@
+"""Virtual time on the command line: instants, lengths, and the stretches in which a fault is at work."""
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from random import Random
+
+from feedproxy.clock import Instant, Seconds
+from feedproxy.errors import UsageError
+
+LAST: Instant = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
+"""HTTP's dates end with the year 9999, and what is published then may want to expire."""
+
+_UNITS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1, "": 1}
+_LENGTH = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?[wdhms])+|[0-9]+(?:\.[0-9]+)?")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)([wdhms]?)")
+_SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?)%")
+_NUMBERS = re.compile(r"#([0-9]+)(?:\.\.([0-9]*))?")
+
+
+def parse_length(text: str) -> Seconds:
+    """`90`, `90s`, `1h30m`, `2d`: seconds. Raises UsageError."""
+    if not _LENGTH.fullmatch(text):
+        raise UsageError(f"{text!r} is no length of time such as 90s, 1h30m or 2d")
+    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+
+
+def parse_instant(text: str, first: Instant) -> Instant:
+    """An instant: as ISO 8601 (UTC where no zone is said), as Unix seconds `@…`, or `+LENGTH` after `first`.
+
+    Raises UsageError.
+    """
+    try:
+        found = _parsed(text, first)
+    except ValueError:
+        found = math.nan
+    if not 0 <= found <= LAST:
+        raise UsageError(f"{text!r} is no time such as 2026-11-21T12:00:00Z, @1795262400 or +2d")
+    return found
+
+
+def _parsed(text: str, first: Instant) -> Instant:
+    if text.startswith("+"):
+        return first + parse_length(text[1:])
+    if text.startswith("@"):
+        return float(text[1:])
+    parsed = datetime.fromisoformat(text)
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """A stretch of time, a share of the requests, certain requests; all that is said has to hold."""
+
+    begin: Instant | None = None
+    end: Instant | None = None
+    share: float = 1.0
+    numbers: tuple[int, int | None] = (1, None)
+
+    def holds(self, now: Instant, number: int, random: Random) -> bool:
+        """Whether it is now, for the how manieth request. Takes one number from `random` where it is a share."""
+        first, last = self.numbers
+        return (
+            (self.begin is None or self.begin <= now)
+            and (self.end is None or now < self.end)
+            and first <= number
+            and (last is None or number <= last)
+            and (self.share >= 1 or random.random() < self.share)
+        )
+
+
+def parse_when(text: str, start: Instant) -> When:
+    """`2h` (from then on), `2h..3h`, `2026-11-21T12:00Z..`, `10%`, `#3`, `#3..5`; several, with commas between.
+
+    Lengths are counted from `start`, the beginning of the replay. Empty: always. Raises UsageError.
+    """
+    begin: Instant | None = None
+    end: Instant | None = None
+    share, numbers = 1.0, (1, None)
+    for part in filter(None, text.split(",")):
+        if found := _SHARE.fullmatch(part):
+            share = float(found[1]) / 100
+        elif found := _NUMBERS.fullmatch(part):
+            last = found[2] if found[2] is not None else found[1]
+            numbers = (int(found[1]), int(last) if last else None)  # type: ignore[assignment]  # None is for ever
+        else:
+            opening, dots, closing = part.partition("..")
+            begin = _instant(opening, start) if opening else None
+            end = _instant(closing, start) if dots and closing else None
+    if begin is not None and end is not None and end <= begin:
+        raise UsageError(f"{text!r} ends before it begins")
+    return When(begin, end, share, numbers)
+
+
+def _instant(text: str, start: Instant) -> Instant:
+    return start + parse_length(text) if _LENGTH.fullmatch(text) else parse_instant(text, start)

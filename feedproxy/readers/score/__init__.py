@@ -1,0 +1,1 @@
+"""How readers behave, by what they asked and were answered: findings, and a grade."""

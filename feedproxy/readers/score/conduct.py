@@ -1,0 +1,209 @@
+"""How one reader has treated one feed: every request is judged by every rule, then learned from.
+
+It goes on for ever in bounded memory, so a recording and live traffic are judged by the same code.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from feedproxy.clock import Instant, Seconds
+from feedproxy.notes import Note
+from feedproxy.readers.score import conditions, manners, moves, pace
+from feedproxy.readers.score.known import Known
+from feedproxy.readers.score.poll import Poll
+from feedproxy.readers.score.rules import Rule, Said, Verdict
+
+type Judge = Callable[[Poll, Known], Verdict | None]
+
+JUDGES: Mapping[Rule, Judge] = {
+    Rule.CONDITIONS: conditions.judge,
+    Rule.PACE: pace.judge,
+    Rule.REFUSALS: pace.refused,
+    Rule.MOVES: moves.judge,
+    Rule.ENDINGS: moves.ended,
+    Rule.SKIPPED: pace.skipped,
+    Rule.CODING: manners.coding,
+    Rule.IDENTITY: manners.identity,
+    Rule.TEMPORARY: moves.temporary,
+    Rule.DELTAS: conditions.delta,
+    Rule.CONTACT: manners.contact,
+    Rule.NEEDLESS: manners.needless,
+    Rule.VERSION: manners.version,
+}
+"""All but those that look at more than one feed, or at all requests together."""
+
+PRAISE: Mapping[Rule, type[Note]] = {
+    Rule.CONDITIONS: conditions.ASKS_WELL,
+    Rule.PACE: pace.KEEPS_PACE,
+    Rule.REFUSALS: pace.LEAVES_IN_PEACE,
+    Rule.MOVES: moves.ADOPTS_MOVES,
+    Rule.ENDINGS: moves.HEEDS_ENDINGS,
+    Rule.SKIPPED: pace.HEEDS_SKIPPED,
+    Rule.CODING: manners.TAKES_COMPRESSION,
+    Rule.IDENTITY: manners.NAMES_ITSELF,
+    Rule.TEMPORARY: moves.KEEPS_ADDRESS,
+    Rule.DELTAS: conditions.USES_DELTAS,
+    Rule.CONTACT: manners.TELLS_CONTACT,
+    Rule.NEEDLESS: manners.NOTHING_NEEDLESS,
+    Rule.CONNECTION: manners.REUSES_CONNECTIONS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A request that shows something, and what in it does."""
+
+    number: int
+    at: Instant
+    target: str
+    status: int
+    words: str
+
+
+@dataclass(slots=True)
+class Heard:
+    """How often something was said, and by what it is shown."""
+
+    values: Mapping[str, Any]
+    evidence: deque[Evidence]
+    count: int = 0
+    rule: Rule | None = None
+    """The rule that it is about; None for what only is worth knowing."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """How often a rule had a say, and was broken."""
+
+    chances: int = 0
+    broken: int = 0
+
+    @property
+    def share(self) -> float:
+        """The part in which it was kept."""
+        return 1 - self.broken / self.chances if self.chances else 1.0
+
+
+@dataclass(slots=True)
+class Cost:
+    """What a reader's polls came to."""
+
+    requests: int = 0
+    size: int = 0
+    """Bytes of bodies."""
+    unchanged: int = 0
+    """Requests answered with 304."""
+    spared: int = 0
+    """Bytes of bodies that came again although nothing had changed."""
+
+
+class Conduct:
+    """One reader, one feed. `evidence_max` bounds what is kept to show each finding."""
+
+    def __init__(self, feed: str, *, evidence_max: int = 1000) -> None:
+        self.feed = feed
+        self.known = Known()
+        self.tallies: dict[Rule, Tally] = {}
+        self.heard: dict[type[Note], Heard] = {}
+        self.cost = Cost()
+        self.first: Instant | None = None
+        self.last: Instant = 0.0
+        self.has_content = False
+        """A feed, or a word of one that has moved or ended, was seen."""
+        self.rounds = 0
+        """Polls, each with the redirects it went through."""
+        self.on_hour = 0
+        self._hourly: deque[Evidence] = deque(maxlen=evidence_max)
+        self._evidence_max = evidence_max
+        self._ended = False
+
+    def see(self, poll: Poll) -> None:
+        """Judge a request, and learn from its answer."""
+        known = self.known
+        for rule, judge in JUDGES.items():
+            if (verdict := judge(poll, known)) is not None:
+                self.count(rule, poll, verdict)
+        if (said := manners.shared(poll, known)) is not None:
+            self.hear(said, poll)
+        if poll.answer.get("location") is None and (when := moves.adoptions(known, poll.target)):
+            self._praise_of(moves.ADOPTS_MOVES, poll, f"adopted {when}")
+        if not known.follows(poll):
+            self.rounds += 1
+            if pace.is_on_the_hour(poll):
+                self.on_hour += 1
+                self._hourly.append(_evidence(poll, "on the hour"))
+        self._cost(poll)
+        known.learn(poll)
+
+    def count(self, rule: Rule, poll: Poll, verdict: Verdict) -> None:
+        """Take in a verdict."""
+        tally = self.tallies.setdefault(rule, Tally())
+        tally.chances += 1
+        tally.broken += bool(verdict)
+        for said in {each.kind: each for each in reversed(verdict)}.values():
+            self.hear(said, poll, rule)  # once for each request, whatever shows it there
+        if not verdict and rule in PRAISE:
+            self._praise_of(PRAISE[rule], poll, "")
+
+    def hear(self, said: Said, poll: Poll, rule: Rule | None = None) -> None:
+        """Take in what was said of a request."""
+        heard = self.heard.get(said.kind)
+        if heard is None:
+            heard = self.heard[said.kind] = Heard(said.values, deque(maxlen=self._evidence_max), rule=rule)
+        heard.count += 1
+        heard.evidence.append(_evidence(poll, said.words))
+
+    def settled(self, now: Instant) -> tuple[Mapping[Rule, Tally], Mapping[type[Note], Heard]]:
+        """Tallies and what was heard, with what only the end shows; what has been kept up to now stays as it is."""
+        tallies, heard = dict(self.tallies), dict(self.heard)
+        if moves.left_alone(self.known, now) and Rule.ENDINGS not in tallies:
+            tallies[Rule.ENDINGS] = Tally(1, 0)
+            heard[moves.HEEDS_ENDINGS] = Heard({}, deque(), 1)
+        if self.rounds >= pace.HOURS_MIN:
+            together = self.on_hour >= self.rounds / 2
+            tallies[Rule.HOUR] = Tally(self.rounds, self.on_hour if together else 0)
+            if together:
+                heard[pace.ON_THE_HOUR] = Heard({}, self._hourly, self.on_hour, Rule.HOUR)
+        praised = {note: rule for rule, note in PRAISE.items()}
+        kept = {rule for rule, tally in tallies.items() if not tally.broken}
+        return tallies, {kind: each for kind, each in heard.items() if kind not in praised or praised[kind] in kept}
+
+    def _praise_of(self, kind: type[Note], poll: Poll, words: str) -> None:
+        heard = self.heard.get(kind)
+        if heard is None:
+            heard = self.heard[kind] = Heard({}, deque(maxlen=self._evidence_max))
+        if words:
+            heard.values = {"example": f"{words[0].upper()}{words[1:]}."} if not heard.values else heard.values
+            if heard.evidence and heard.evidence[-1].number == poll.number:
+                heard.evidence.pop()
+                heard.count -= 1
+        heard.count += 1
+        heard.evidence.append(_evidence(poll, words))
+
+    def _cost(self, poll: Poll) -> None:
+        cost, known = self.cost, self.known
+        cost.requests += 1
+        cost.size += poll.size
+        cost.unchanged += poll.status == 304
+        same = bool(known.held) and (poll.answer.get("etag"), poll.answer.get("last-modified")) == (
+            known.held.tag or None,
+            known.held.modified or None,
+        )
+        if poll.status == 200 and poll.succeeded and same:
+            cost.spared += poll.size
+        self.first = poll.at if self.first is None else self.first
+        self.last = poll.at
+        self.has_content |= poll.content.is_feed if poll.content is not None else poll.status in (226, 304)
+
+
+def _evidence(poll: Poll, words: str) -> Evidence:
+    return Evidence(poll.number, poll.at, poll.target, poll.status, words)
+
+
+def gap_of(conduct: Conduct) -> Seconds:
+    """The usual time between two polls; 0 for one alone."""
+    if conduct.first is None or conduct.rounds < 2:
+        return 0.0
+    return (conduct.last - conduct.first) / (conduct.rounds - 1)

@@ -1,0 +1,226 @@
+"""What a reader must know of a feed by what it has been answered so far; bounded, however long it goes on."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from urllib.parse import urljoin
+
+from feedproxy.clock import Instant, Seconds
+from feedproxy.errors import BadTarget, NotOurs
+from feedproxy.feed.channel import Schedule
+from feedproxy.feed.relocation import Gone, Moved
+from feedproxy.http import uri
+from feedproxy.http.cache_control import CacheControl
+from feedproxy.readers.score.poll import PERMANENT, REDIRECTS, REFUSALS, Poll
+
+GIVEN_MAX = 64
+"""Validators remembered; older ones count as never given."""
+
+ADDRESSES_MAX = 32
+"""Addresses of one feed remembered."""
+
+FOLLOWS_WITHIN: Seconds = 600
+"""A redirect is followed at once, or that was no following."""
+
+RETRY_MAX: Seconds = 2 * 86_400
+"""The longest Retry-After that anybody is held to: a slip for years is nobody's to obey."""
+
+
+@dataclass(frozen=True, slots=True)
+class Validators:
+    """What came with an answer, as it was written; empty where it did not come."""
+
+    tag: str
+    modified: str
+
+    def __bool__(self) -> bool:
+        return bool(self.tag or self.modified)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """When the server wants to be left in peace, and how it said so."""
+
+    at: Instant
+    status: int
+    wait: Seconds | None
+    """By Retry-After; None where that was not said, or made no sense."""
+
+
+@dataclass(slots=True)
+class Sightings:
+    """How often something lasting was said, and when."""
+
+    location: str
+    xml: bool
+    count: int
+    first: Instant
+    last: Instant
+
+
+@dataclass(slots=True)
+class Known:
+    """Kept up by `learn`, after each request has been judged."""
+
+    held: Validators = Validators("", "")
+    """Those of the last whole answer."""
+    other: Validators = Validators("", "")
+    """What a 304 gave for the same, or a redirect document: neither can be held against anybody."""
+    held_at: Instant = 0.0
+    held_delta: bool = False
+    """They came with a 226."""
+    stores: bool = True
+    """The last answer may be kept (no no-store)."""
+    given: deque[Validators] = field(default_factory=lambda: deque(maxlen=GIVEN_MAX))
+    dates: deque[str] = field(default_factory=lambda: deque(maxlen=GIVEN_MAX))
+    """Date fields of answers without Last-Modified: with those one may ask, too."""
+    broken: deque[Validators] = field(default_factory=lambda: deque(maxlen=GIVEN_MAX))
+    """Of answers that were not whole, or no feed."""
+    returned: Validators = Validators("", "")
+    """What the reader asked with last."""
+    success: Instant | None = None
+    lifetime: Seconds = 0.0
+    """HTTP's, in seconds from `success`."""
+    schedule: Schedule = field(default_factory=Schedule)
+    refusal: Refusal | None = None
+    previous: Poll | None = None
+    expected: str = ""
+    """Where the answer before leads."""
+    hops: int = 0
+    permanent: dict[str, Sightings] = field(default_factory=dict)
+    """Addresses that have moved for good."""
+    temporary: set[str] = field(default_factory=set)
+    """Addresses that were led to for this time only."""
+    gone: Sightings | None = None
+    own: set[str] = field(default_factory=set)
+    """Addresses that the reader came to by itself before it was led there."""
+
+    def follows(self, poll: Poll) -> bool:
+        """Whether this request only goes where the answer before led."""
+        before = self.previous
+        return (
+            before is not None and bool(self.expected) and poll.target == self.expected
+        ) and poll.at - before.at <= FOLLOWS_WITHIN
+
+    def learn(self, poll: Poll) -> None:
+        """Take in what a request was answered."""
+        follows = self.follows(poll)
+        self.hops = self.hops + 1 if follows else 0
+        if not follows and poll.target not in self.temporary and len(self.own) < ADDRESSES_MAX:
+            self.own.add(poll.target)
+        if poll.is_conditional:
+            self.returned = _returned(poll)
+        self._learn_validators(poll)
+        self._learn_pace(poll)
+        self._learn_moves(poll)
+        self.previous = poll
+
+    def _learn_validators(self, poll: Poll) -> None:
+        said = Validators((poll.answer.get("etag") or "").strip(), (poll.answer.get("last-modified") or "").strip())
+        if _relocates(poll):
+            self.other = said
+            return
+        if poll.status in (200, 226) and poll.succeeded and poll.method == "GET":
+            self.held, self.other, self.held_at = said, Validators("", ""), poll.at
+            self.held_delta = poll.status == 226
+            self.stores = not CacheControl.from_fields(poll.answer).no_store
+        elif poll.status == 304:
+            if not self.given and not self.held:
+                self.held, self.held_at = Validators(said.tag or _returned(poll).tag, said.modified), poll.at
+            if said not in self.broken:
+                self.other = said  # a validator of what broke off is confirmed, too, and is none the better for it
+        elif said and poll.status:
+            self.broken.append(said)
+            return
+        if said and (not self.given or self.given[-1] != said):
+            self.given.append(said)
+        if not said.modified and (date := poll.answer.get("date")):
+            self.dates.append(date)
+
+    def _learn_pace(self, poll: Poll) -> None:
+        if _relocates(poll):
+            self.refusal = None
+        elif poll.succeeded:
+            self.success = poll.at
+            self.lifetime = _lifetime(poll, self.lifetime if poll.status == 304 else 0.0)
+            self.refusal = None
+        elif poll.status in REFUSALS or poll.status >= 400 or not poll.status or not poll.whole or poll.status == 200:
+            self.refusal = None if poll.status in (404, 410) else Refusal(poll.at, poll.status, _retry_after(poll))
+        if poll.content is not None and poll.content.is_feed and poll.content.relocation is None:
+            self.schedule = poll.content.schedule
+
+    def _learn_moves(self, poll: Poll) -> None:
+        self.expected = ""
+        said = poll.content.relocation if poll.content is not None and poll.status == 200 else None
+        if poll.status in REDIRECTS:
+            self.expected = location(poll)
+            if poll.status in PERMANENT and self.expected:
+                self._seen_moved(poll, self.expected, xml=False)
+            elif self.expected and self.expected not in self.own and len(self.temporary) < ADDRESSES_MAX:
+                self.temporary.add(self.expected)
+        elif isinstance(said, Moved):
+            self._seen_moved(poll, resolved(poll.target, said.location), xml=True)
+        elif poll.succeeded and said is None:
+            self.permanent.pop(poll.target, None)
+        if poll.status == 410 or isinstance(said, Gone):
+            before = self.gone
+            if before is None:
+                self.gone = Sightings("", poll.status != 410, 1, poll.at, poll.at)
+            else:
+                before.count, before.last = before.count + 1, poll.at
+        elif poll.succeeded:
+            self.gone = None
+
+    def _seen_moved(self, poll: Poll, target: str, *, xml: bool) -> None:
+        before = self.permanent.get(poll.target)
+        if before is not None and before.location == target:
+            before.count, before.last = before.count + 1, poll.at
+        elif len(self.permanent) < ADDRESSES_MAX:
+            self.permanent[poll.target] = Sightings(target, xml, 1, poll.at, poll.at)
+
+
+def _relocates(poll: Poll) -> bool:
+    return poll.status == 200 and poll.content is not None and poll.content.relocation is not None
+
+
+def location(poll: Poll) -> str:
+    """Where a redirect leads; empty where that cannot be understood."""
+    said = poll.answer.get("location") or ""
+    return resolved(poll.target, said) if said else ""
+
+
+def resolved(base: str, reference: str) -> str:
+    """An address as it is asked for; through a gateway its addresses mean the targets behind it."""
+    try:
+        absolute = uri.normalise(urljoin(base, reference).partition("#")[0])
+    except (BadTarget, ValueError):
+        return ""
+    try:
+        return uri.gateway_target(absolute.removeprefix(uri.origin_of(absolute)))
+    except (BadTarget, NotOurs):
+        return absolute
+
+
+def _returned(poll: Poll) -> Validators:
+    return Validators(
+        (poll.fields.combined("if-none-match") or "").strip(), (poll.fields.get("if-modified-since") or "").strip()
+    )
+
+
+def _lifetime(poll: Poll, before: Seconds) -> Seconds:
+    """RFC 9111, section 4.2.1, for a cache of one's own; less the time that it has been under way."""
+    control = CacheControl.from_fields(poll.answer)
+    if control.no_cache or control.no_store:
+        return 0.0
+    said = control.max_age if control.max_age is not None else poll.seconds_until("expires")
+    if said is None:
+        return before
+    age = poll.answer.get("age") or "0"
+    return max(0.0, said - (float(age) if age.isdigit() and len(age) < 10 else 0.0))
+
+
+def _retry_after(poll: Poll) -> Seconds | None:
+    said = (poll.answer.get("retry-after") or "").strip()
+    if said.isascii() and said.isdigit():
+        return min(float(said[:12]), RETRY_MAX)
+    until = poll.seconds_until("retry-after")
+    return min(until, RETRY_MAX) if until is not None and until >= 0 else None

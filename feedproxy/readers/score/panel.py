@@ -1,0 +1,94 @@
+"""Readers judged while they read: a sample of bounded size, for the publisher to see who does what.
+
+Whoever comes first is followed, as long as there is room; who has not been seen for two days makes way. So the cost is
+bounded however many come, and those who poll most are the likeliest to be among them. Addresses are hashed under a key
+that lives as long as the process and is known to nobody.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Callable
+
+from feedproxy.clock import Instant, Seconds
+from feedproxy.readers.identify import network
+from feedproxy.readers.score.grade import ReaderScore, score
+from feedproxy.readers.score.poll import Poll
+from feedproxy.readers.score.reader import Reader, Who, who
+
+EVIDENCE = 3
+"""Requests kept to show a finding."""
+
+FEEDS = 50
+"""Feeds judged of one reader: a fetcher of thousands shows how it behaves with these."""
+
+ADDRESSES_MAX = 4096
+"""Addresses whose names are remembered."""
+
+SILENT: Seconds = 2 * 86_400
+LOOKED: Seconds = 60
+"""How often it is looked whether somebody makes way."""
+
+
+class Panel:
+    """At most `size` readers; 0 judges nobody."""
+
+    def __init__(self, size: int = 0) -> None:
+        self.size = size
+        self._readers: dict[Who, Reader] = {}
+        self._seen: dict[Who, Instant] = {}
+        self._key = secrets.token_bytes(32)
+        self._names: dict[str, str] = {}
+        self._looked: Instant = 0.0
+        self._number = 0
+
+    def see(self, address: str, user_agent: str, target: str, now: Instant, poll: Callable[[int], Poll]) -> None:
+        """Somebody was answered; `poll` makes of it what is judged, and is called for those who are followed."""
+        if self.size <= 0:
+            return
+        name = who(self._pseudonym(address), user_agent[:512], target)
+        reader = self._readers.get(name)
+        if reader is None:
+            if len(self._readers) >= self.size and not self._make_room(now):
+                return
+            reader = self._readers[name] = Reader(name.reader, evidence_max=EVIDENCE, feeds_max=FEEDS)
+        self._seen[name] = now
+        if not _follows(reader, target, now):
+            return
+        self._number += 1
+        reader.see(poll(self._number))
+
+    def scores(self, now: Instant) -> list[ReaderScore]:
+        """What they have come to, the worst first."""
+        found = [each for reader in self._readers.values() if (each := score(reader, now)) is not None]
+        return sorted(found, key=lambda each: (each.grade, -each.cost.requests))
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+    def _make_room(self, now: Instant) -> bool:
+        if now - self._looked < LOOKED:
+            return False
+        self._looked = now
+        for name in [each for each, seen in self._seen.items() if now - seen > SILENT]:
+            del self._readers[name], self._seen[name]
+        return len(self._readers) < self.size
+
+    def _pseudonym(self, address: str) -> str:
+        found = self._names.get(address)
+        if found is None:
+            if len(self._names) >= ADDRESSES_MAX:
+                self._names.clear()
+            digest = hashlib.blake2b(network(address).encode(), key=self._key, digest_size=4).hexdigest()
+            found = self._names[address] = f"reader-{digest}"
+        return found
+
+
+def _follows(reader: Reader, target: str, now: Instant) -> bool:
+    """Whether this feed is one of those that the reader is judged by, or there is room, or one makes way.
+
+    What comes first stays: of feeds that drive one another out nothing could be learned, and it would be dear.
+    """
+    if len(reader.feeds) < FEEDS or reader.knows(target, now):
+        return True
+    oldest = next(iter(reader.feeds.values()))
+    return now - oldest.last > SILENT

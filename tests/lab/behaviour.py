@@ -1,0 +1,232 @@
+"""Readers played against a replay: one that does everything right, and what it takes to do one thing wrong.
+
+No sockets: the replay is asked as the listener asks it, at instants that the play chooses.
+"""
+
+import gzip
+import math
+from collections.abc import Iterable
+from email.utils import formatdate
+from urllib.parse import urljoin
+
+from feedproxy.clock import Instant
+from feedproxy.feed import relocation
+from feedproxy.feed.channel import Schedule
+from feedproxy.feed.read import read
+from feedproxy.feed.schedule import is_skipped, next_update
+from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.date import format_http_date
+from feedproxy.http.message import Fields, Request
+from feedproxy.lab.exchange import Exchange, Recording, Side, digest_of
+from feedproxy.lab.replay import Incoming, Replay
+from feedproxy.lab.staging import Wishes, make_replay
+from feedproxy.lab.timeline import Timeline, Version, World
+
+MONDAY: Instant = 1_767_571_200.0
+"""2026-01-05T00:00:00Z."""
+START = MONDAY + 420
+FEED = "http://example.com/feed.xml"
+
+
+def document(number: int, extra: str = "") -> bytes:
+    items = "".join(f"<item><title>Entry {each}</title><guid>{each}</guid></item>" for each in range(number, -1, -1))
+    return (
+        f'<?xml version="1.0"?><rss version="2.0"><channel><title>A feed</title>{extra}'
+        f"<description>{'text ' * 60}</description>{items}</channel></rss>"
+    ).encode()
+
+
+def world(extra: str = "", *, every: float = 6, count: int = 40, fields: Iterable[tuple[str, str]] = ()) -> World:
+    """A feed with a new version every so many hours."""
+    versions = []
+    for number in range(count):
+        since = MONDAY + number * every * 3600
+        content = document(number, extra)
+        versions.append(
+            Version(
+                since=since,
+                fields=Fields([("Content-Type", "application/rss+xml"), *fields]),
+                content=content,
+                tag=f'"{digest_of(content)[:12]}"',
+                modified=format_http_date(since),
+                coded=("gzip",),
+                reason="OK",
+            )
+        )
+    return World({FEED: Timeline(versions)})
+
+
+class Perfect:
+    """Does all that is asked of a reader. Those that do one thing wrong override one method."""
+
+    agent = "Perfect/1.0 (+https://example.com/perfect)"
+    version = "HTTP/1.1"
+    address = "reader-1"
+
+    def __init__(self, feed: str = FEED) -> None:
+        self.feed = feed
+        self.tag = ""
+        self.modified = ""
+        self.base = 0.0
+        self.lifetime = 0.0
+        self.schedule = Schedule()
+        self.not_before = 0.0
+        self.full_at = 0.0
+        self.gone = False
+
+    # -- when
+
+    def due(self, now: Instant) -> bool:
+        if self.gone or now < self.not_before:
+            return False
+        # Whoever comes the moment that a skipped hour is over comes with everybody else.
+        skipped = is_skipped(self.schedule, now) or is_skipped(self.schedule, now - 420)
+        return now >= self.base + self.wait() and not skipped
+
+    def wait(self) -> float:
+        waits = [1800.0, self.lifetime, 60.0 * (self.schedule.ttl or 0), self.schedule.interval or 0.0]
+        if (update := next_update(self.schedule, self.base)) is not None:
+            waits.append(update - self.base)
+        return min(max(waits), 86_400)
+
+    # -- how
+
+    def fields(self, now: Instant) -> list[tuple[str, str]]:
+        return [("User-Agent", self.agent), ("Accept-Encoding", "gzip"), *self.conditions(now)]
+
+    def conditions(self, now: Instant) -> list[tuple[str, str]]:
+        both = [("If-None-Match", self.tag), ("If-Modified-Since", self.modified)]
+        return [(name, value) for name, value in both if value]
+
+    def address_of(self, now: Instant) -> str:
+        return self.feed
+
+    # -- what is made of the answer
+
+    def take(self, told: Exchange, body: bytes, lasting: bool) -> str:
+        """Take an answer in; where it leads, if anywhere."""
+        now, fields = told.at, told.fields
+        match told.status:
+            case 301 | 308:
+                if lasting:
+                    self.adopt(urljoin(told.request.target, fields.get("location") or ""))
+                return urljoin(told.request.target, fields.get("location") or "")
+            case 302 | 303 | 307:
+                return urljoin(told.request.target, fields.get("location") or "")
+            case 200:
+                self._take_content(told, body)
+            case 304:
+                self.base = now
+            case 410:
+                self.end()
+            case 429 | 503:
+                self.refused(told)
+            case _:
+                self.not_before = now + 1800
+        return ""
+
+    def adopt(self, target: str) -> None:
+        self.feed = target
+
+    def end(self) -> None:
+        self.gone = True
+
+    def refused(self, told: Exchange) -> None:
+        said = told.fields.get("retry-after") or ""
+        wait = min(float(said), 172_800) if said.isdigit() else 3600
+        self.not_before = told.at + wait
+
+    def _take_content(self, told: Exchange, body: bytes) -> None:
+        match relocation.read(body):
+            case relocation.Moved(location):
+                self.adopt(location)
+                self.base = told.at - 90_000
+                return
+            case relocation.Gone():
+                self.end()
+                return
+        channel = None if told.faults and {"truncated-gzip", "reset"} & set(told.faults) else read(body, None)
+        if channel is None:
+            self.broken(told)
+            return
+        self.keep(told.fields.get("etag") or "", told.fields.get("last-modified") or "")
+        self.base = self.full_at = told.at
+        self.schedule = channel.schedule
+        self.lifetime = CacheControl.from_fields(told.fields).max_age or 0.0
+
+    def broken(self, told: Exchange) -> None:
+        self.not_before = told.at + 1800
+
+    def keep(self, tag: str, modified: str) -> None:
+        self.tag, self.modified = tag, modified
+
+    def follows(self, status: int) -> bool:
+        return True
+
+    def connection(self, poll: int, hop: int) -> str:
+        return f"connection {poll}"
+
+
+def play(
+    reader: Perfect,
+    over: World | None = None,
+    *,
+    days: float = 3,
+    wishes: Wishes = Wishes(),  # noqa: B008 -- it never changes
+    step: float = 60,
+    start: Instant = START,
+) -> Recording:
+    """What is recorded of a reader that looks every `step` seconds whether it has something to do."""
+    replay = make_replay(over or world(), wishes, start)
+    exchanges: list[Exchange] = []
+    contents: dict[str, bytes] = {}
+    for tick in range(math.ceil(days * 86_400 / step)):
+        now = start + tick * step
+        if reader.due(now):
+            poll(reader, replay, now, tick, exchanges, contents)
+    return Recording(tuple(exchanges), contents)
+
+
+def poll(
+    reader: Perfect, replay: Replay, now: Instant, tick: int, exchanges: list[Exchange], contents: dict[str, bytes]
+) -> None:
+    """One poll, with the redirects that it goes through."""
+    target, lasting = reader.address_of(now), True
+    for hop in range(8):
+        fields = Fields(reader.fields(now))
+        bare = target.partition("?")[0]
+        asked = replay.asked(Incoming("GET", bare, fields), now)
+        reply = replay.answer(asked)
+        content = reply.body
+        raw = False
+        if reply.fields.get("content-encoding") == "gzip":
+            try:
+                content = gzip.decompress(content)
+            except EOFError:
+                raw = True
+        told = Exchange(
+            side=Side.READER,
+            at=now,
+            request=Request("GET", target, fields),
+            status=reply.status,
+            fields=reply.fields,
+            digest=digest_of(content),
+            size=len(reply.body),
+            reader=reader.address,
+            connection=reader.connection(tick, hop),
+            version=reader.version,
+            raw=raw,
+            faults=reply.faults,
+        )
+        exchanges.append(told)
+        contents[told.digest] = content
+        leads_to = reader.take(told, content, lasting)
+        if not leads_to or not reader.follows(reply.status):
+            return
+        lasting = lasting and reply.status in (301, 308)
+        target = leads_to
+
+
+def own_date(now: Instant) -> str:
+    """A date as a reader's own clock has it."""
+    return formatdate(now, usegmt=True)

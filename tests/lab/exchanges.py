@@ -1,0 +1,16 @@
+"""Exchanges for tests."""
+
+from typing import Any
+
+from feedproxy.http.message import Fields, Request
+from feedproxy.lab.exchange import Exchange, Side
+
+AT = 1_795_262_400.25
+"""21 Nov 2026, noon, and a quarter of a second."""
+
+
+def an_exchange(target: str = "https://example.com/feed", **given: Any) -> Exchange:
+    """A reader's GET and its 200; field lines as pairs in `asked` and `answered`."""
+    asked, answered = given.pop("asked", ()), given.pop("answered", ())
+    values = {"side": Side.READER, "at": AT, "status": 200, "reason": "OK", **given}
+    return Exchange(request=Request("GET", target, Fields(asked)), fields=Fields(answered), **values)

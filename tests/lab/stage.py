@@ -1,0 +1,100 @@
+"""A replay on a real socket, and a client that hides nothing: heads, bodies and how the connection ended."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from feedproxy.clock import ManualClock
+from feedproxy.http.date import format_http_date
+from feedproxy.http.message import Fields
+from feedproxy.lab.exchange import Exchange
+from feedproxy.lab.listener import Listener
+from feedproxy.lab.staging import Wishes, make_replay
+from feedproxy.lab.timeline import Timeline, Version, World
+
+AT = 1_795_262_400.0
+"""21 Nov 2026, noon: a Saturday."""
+HOUR = 3600.0
+URL = "http://example.com/feed"
+
+
+def a_feed(number: int) -> bytes:
+    """An RSS feed in UTF-8 with this item and those before it."""
+    items = "".join(
+        f"<item><title>Größe {each}</title><guid isPermaLink='false'>tag:{each}</guid></item>"
+        for each in range(number, -1, -1)
+    )
+    return (
+        "<?xml version='1.0' encoding='utf-8'?>\n<rss version='2.0'><channel><title>News</title>"
+        f"<link>http://example.com/</link><description>All</description>{items}</channel></rss>\n"
+    ).encode()
+
+
+def a_world(hours: int = 48) -> World:
+    """A feed that has a new item every hour."""
+    versions = [
+        Version(
+            since=AT + number * HOUR,
+            fields=Fields([("Content-Type", "application/rss+xml")]),
+            content=a_feed(number),
+            tag=f'"{number}"',
+            modified=format_http_date(AT + number * HOUR),
+            reason="OK",
+        )
+        for number in range(hours)
+    ]
+    return World({URL: Timeline(versions)})
+
+
+@dataclass(frozen=True)
+class Got:
+    """What came on the wire."""
+
+    status: int
+    fields: Fields
+    body: bytes
+    """Everything behind the head: to the announced length, or to the end of the connection."""
+    reset: bool = False
+
+
+@dataclass
+class Stage:
+    """A replay under way."""
+
+    listener: Listener
+    clock: ManualClock
+    exchanges: list[Exchange]
+
+    async def get(self, target: str = URL, *, method: str = "GET", **fields: str) -> Got:
+        """One request on a connection of its own; field names with underscores for hyphens."""
+        lines = {"Host": "example.com", **{name.replace("_", "-"): value for name, value in fields.items()}}
+        head = f"{method} {target} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+        reader, writer = await asyncio.open_connection(self.listener.host, self.listener.port)
+        writer.write(f"{head}Connection: close\r\n\r\n".encode("latin-1"))
+        data, reset = bytearray(), False
+        try:
+            async with asyncio.timeout(10):
+                while piece := await reader.read(65_536):
+                    data += piece
+        except ConnectionResetError:
+            reset = True
+        finally:
+            writer.close()
+        begin, _, body = bytes(data).partition(b"\r\n\r\n")
+        first, *rest = begin.decode("latin-1").split("\r\n")
+        pairs = (line.split(": ", 1) if ": " in line else (line.rstrip(":"), "") for line in rest)
+        return Got(int(first.split()[1]), Fields((name, value) for name, value in pairs), body, reset)
+
+
+@asynccontextmanager
+async def on_stage(*faults: str, hours: int = 48, plain: bool = False) -> AsyncIterator[Stage]:
+    """A replay with these faults on a free port of loopback."""
+    clock, exchanges = ManualClock(AT), list[Exchange]()
+    replay = make_replay(a_world(hours), Wishes(faults=faults), AT, plain=plain)
+    listener = Listener(replay, clock, observe=lambda exchange, _: exchanges.append(exchange))
+    await listener.start("127.0.0.1", 0)
+    try:
+        yield Stage(listener, clock, exchanges)
+    finally:
+        await listener.close()

@@ -1,0 +1,321 @@
+"""Each fault does over a real socket what its page in the manual says, and feedproxy spares its readers what it can."""
+
+import zlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import feedparser
+import pytest
+
+from feedproxy.feed import relocation
+from feedproxy.front.replayed import ReplayClient
+from feedproxy.http.date import format_http_date, parse_http_date
+from feedproxy.http.message import Fields, Request
+from feedproxy.lab.faults import CATALOGUE
+from feedproxy.lab.faults.base import Fault
+from feedproxy.net.fetch import FetchLimits
+from feedproxy.origin.entrance import Entrance, Visit
+from feedproxy.origin.service import Answer, Service
+from feedproxy.readers.count import SubscriberCounts
+from feedproxy.readers.identify import Identifier
+from feedproxy.report.metrics import Metrics
+from feedproxy.settings import Settings
+from feedproxy.store.memory import MemoryStore
+from tests.lab.stage import AT, URL, Got, Stage, a_feed, on_stage
+
+
+@pytest.mark.parametrize("kind", CATALOGUE.values(), ids=list(CATALOGUE))
+def test_the_manual_says_of_each_fault_what_a_good_reader_does(kind: type[Fault]) -> None:
+    assert kind.__doc__
+    assert "A good reader " in kind.__doc__
+
+
+async def test_an_answer_without_faults_is_whole_and_keeps_its_connection() -> None:
+    async with on_stage() as stage:
+        got = await stage.get()
+    assert (got.status, got.body, got.reset) == (200, a_feed(0), False)
+    assert got.fields.get("content-length") == str(len(a_feed(0)))
+    assert [each.faults for each in stage.exchanges] == [()]
+
+
+async def _pair(stage: Stage, **fields: str) -> tuple[Got, Got]:
+    """An answer, and the one to the same asked with its validators."""
+    first = await stage.get(**fields)
+    tag, modified = first.fields.get("etag"), first.fields.get("last-modified")
+    held = {**({"If_None_Match": tag} if tag else {}), **({"If_Modified_Since": modified} if modified else {})}
+    return first, await stage.get(**fields, **held)
+
+
+@pytest.mark.parametrize(
+    ("fault", "tag", "again"),
+    [("gzip-tag", '"0-gzip"', 200), ("weak-tag", 'W/"0"', 304), ("unquoted-tag", "0", 304)],
+)
+async def test_tags_are_decorated_weakened_and_unquoted(fault: str, tag: str, again: int) -> None:
+    async with on_stage(fault) as stage:
+        first, second = await _pair(stage)
+    assert (first.fields.get("etag"), second.status) == (tag, again)
+
+
+async def test_a_changing_tag_is_never_the_same() -> None:
+    async with on_stage("changing-tag") as stage:
+        first, second = await _pair(stage)
+    assert second.status == 200
+    assert first.body == second.body
+    assert first.fields.get("etag") != second.fields.get("etag")
+
+
+async def test_no_validators() -> None:
+    async with on_stage("no-validators") as stage:
+        got = await stage.get(If_None_Match='"0"', If_Modified_Since=format_http_date(AT))
+    assert got.status == 200
+    assert not {"etag", "last-modified"} & {name.lower() for name, _ in got.fields}
+
+
+async def test_a_frozen_304_says_that_nothing_is_new_for_ever() -> None:
+    async with on_stage("frozen-304") as stage:
+        stage.clock.advance(hours=5)
+        got, fresh = await stage.get(If_None_Match='"0"'), await stage.get()
+    assert (got.status, got.body, fresh.status) == (304, b"", 200)
+    assert fresh.body == a_feed(5)
+
+
+async def test_a_skewed_clock_says_another_date() -> None:
+    async with on_stage("clock-skew=7200") as stage:
+        assert (await stage.get()).fields.get("date") == format_http_date(AT + 7200)
+
+
+async def test_last_modified_in_the_future() -> None:
+    async with on_stage("future-last-modified") as stage:
+        first, second = await _pair(stage)
+    said = parse_http_date(first.fields.get("last-modified") or "")
+    assert said is not None
+    assert said > AT + 300 * 86_400
+    assert second.status == 304
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "retry"),
+    [
+        ("429", 429, None),
+        ("retry-after-seconds", 429, "7200"),
+        ("retry-after-date", 503, format_http_date(AT + 7200)),
+        ("retry-after-negative", 429, "-60"),
+        ("retry-after-huge", 429, "315360000"),
+    ],
+)
+async def test_refusals_say_when_to_come_again_in_every_way(fault: str, status: int, retry: str | None) -> None:
+    async with on_stage(fault) as stage:
+        got = await stage.get()
+    assert (got.status, got.fields.get("retry-after")) == (status, retry)
+    assert stage.exchanges[0].faults == (fault,)
+
+
+async def test_an_empty_429_is_empty() -> None:
+    async with on_stage("429") as stage:
+        assert (await stage.get()).body == b""
+
+
+async def test_a_challenge_is_a_page_for_browsers() -> None:
+    async with on_stage("challenge") as stage:
+        got = await stage.get()
+    assert got.status == 403
+    assert got.body.startswith(b"<!DOCTYPE html>")
+
+
+async def test_500_lasts_an_hour() -> None:
+    async with on_stage("500") as stage:
+        first = await stage.get()
+        stage.clock.advance(hours=1)
+        second = await stage.get()
+    assert (first.status, second.status) == (500, 200)
+
+
+async def test_gone_is_told_by_http_and_in_xml() -> None:
+    async with on_stage("410") as stage:
+        assert (await stage.get()).status == 410
+    async with on_stage("xml-gone") as stage:
+        assert relocation.read((await stage.get()).body) == relocation.Gone()
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+@pytest.mark.parametrize(
+    ("target", "moved"),
+    [
+        (URL, "http://example.com/moved-1/feed"),
+        ("/feed", "http://example.com/moved-1/feed"),
+        ("/http://example.com/feed", "http://example.com/http://example.com/moved-1/feed"),
+    ],
+    ids=["absolute", "origin", "gateway"],
+)
+async def test_redirects_lead_where_the_feed_is_in_the_form_that_was_asked(
+    status: int, target: str, moved: str
+) -> None:
+    async with on_stage(f"redirect-{status}") as stage:
+        got = await stage.get(target)
+        followed = await stage.get(moved.removeprefix("http://example.com"))
+    assert (got.status, got.fields.get("location")) == (status, moved)
+    assert (followed.status, followed.body) == (200, a_feed(0))
+
+
+async def _walk(stage: Stage, limit: int = 10) -> list[int]:
+    statuses, target = [], "/feed"
+    for _ in range(limit):
+        got = await stage.get(target)
+        statuses.append(got.status)
+        if got.status not in (301, 302, 303, 307, 308):
+            break
+        target = (got.fields.get("location") or "").removeprefix("http://example.com")
+    return statuses
+
+
+async def test_a_chain_of_redirects_ends_at_the_feed_and_a_loop_nowhere() -> None:
+    async with on_stage("redirect-chain") as stage:
+        assert await _walk(stage) == [301, 308, 302, 307, 200]
+    async with on_stage("redirect-loop") as stage:
+        assert await _walk(stage) == [302] * 10
+
+
+async def test_a_redirect_document_names_the_new_address() -> None:
+    async with on_stage("xml-redirect") as stage:
+        got = await stage.get()
+    assert relocation.read(got.body) == relocation.Moved("http://example.com/moved-1/feed")
+
+
+@pytest.mark.parametrize("fault", ["slow-first-byte=0.05", "slow-body=0.05"])
+async def test_what_is_slow_comes_whole(fault: str) -> None:
+    async with on_stage(fault) as stage:
+        got = await stage.get()
+    assert got.body == a_feed(0)
+    assert stage.exchanges[0].seconds >= 0.05
+
+
+async def test_a_reset_comes_in_the_middle() -> None:
+    async with on_stage("reset") as stage:
+        got = await stage.get()
+    assert got.reset or len(got.body) < len(a_feed(0))
+    assert len(got.body) < len(a_feed(0))
+
+
+async def test_gzip_ends_before_its_end_for_those_who_take_it() -> None:
+    async with on_stage("truncated-gzip") as stage:
+        got, plain = await stage.get(Accept_Encoding="gzip"), await stage.get()
+    unpacking = zlib.decompressobj(wbits=31)
+    unpacking.decompress(got.body)
+    assert got.fields.get("content-length") == str(len(got.body))
+    assert not unpacking.eof
+    assert plain.body == a_feed(0)
+
+
+@pytest.mark.parametrize("surplus", [100, -5])
+async def test_content_length_is_not_what_comes(surplus: int) -> None:
+    async with on_stage(f"wrong-length={surplus}") as stage:
+        got = await stage.get()
+    assert got.fields.get("content-length") == str(len(a_feed(0)) + surplus)
+    assert got.body == a_feed(0)
+
+
+async def test_a_charset_that_the_document_is_not_in() -> None:
+    async with on_stage("charset-lie") as stage:
+        assert (await stage.get()).fields.get("content-type") == "application/rss+xml; charset=iso-8859-1"
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("ttl", b"<ttl>0</ttl>"),
+        ("ttl=soon", b"<ttl>soon</ttl>"),
+        ("skip-hours=3", b"<skipHours><hour>3</hour></skipHours>"),
+        ("skip-days", b"<day>Sunday</day></skipDays>"),
+    ],
+)
+async def test_what_is_edited_has_another_tag_and_is_seen_by_those_who_held_it(fault: str, said: bytes) -> None:
+    async with on_stage(f"{fault}@30m..") as stage:
+        before = await stage.get()
+        stage.clock.advance(minutes=40)
+        by_tag = await stage.get(If_None_Match=before.fields.get("etag") or "")
+        by_date = await stage.get(If_Modified_Since=before.fields.get("last-modified") or "")
+        again = await stage.get(If_None_Match=by_tag.fields.get("etag") or "")
+    assert said not in before.body
+    assert said in by_tag.body
+    assert by_tag.body == by_date.body
+    assert again.status == 304
+    assert not feedparser.parse(by_tag.body).bozo
+
+
+async def test_faults_add_up() -> None:
+    async with on_stage("weak-tag", "clock-skew=60", "slow-first-byte=0.01", "429@#2") as stage:
+        first, second = await stage.get(), await stage.get()
+    assert first.fields.get("etag") == 'W/"0"'
+    assert first.fields.get("date") == format_http_date(AT + 60)
+    assert second.status == 429
+    assert stage.exchanges[1].faults == ("weak-tag", "clock-skew", "slow-first-byte", "429")
+
+
+# -- feedproxy in front of them
+
+
+@asynccontextmanager
+async def _feedproxy(stage: Stage) -> AsyncIterator[Service]:
+    """The service, whose origin is the replay, over real connections."""
+    settings = Settings(refresh_ahead=False, answer_timeout=10)
+    client = ReplayClient(stage.listener.url, FetchLimits(first_byte=2, total=4), stage.clock)
+    service = Service(
+        settings_for=lambda _: settings,
+        store=MemoryStore(10_000_000),
+        fetcher=client,
+        clock=stage.clock,
+        counts=SubscriberCounts(
+            window=settings.subscriber_window, claim_max=settings.claim_max, claim_jump=settings.claim_jump
+        ),
+        identifier=Identifier(b"0123456789abcdef"),
+        pseudonym="feedproxy-00000000",
+        version="0",
+        observer=Metrics(),
+    )
+    try:
+        yield service
+    finally:
+        await service.close(0)
+        await client.close()
+
+
+MEANT = {
+    "410": 410,
+    "xml-gone": 410,
+    "xml-redirect": 301,
+    "redirect-301": 301,
+    "redirect-308": 301,
+    "redirect-chain": 301,  # it begins with permanent ones
+}
+"""What the publisher means to tell readers; everything else is a slip, and none of theirs to see."""
+
+QUICK = {"slow-first-byte": "slow-first-byte=0.01", "slow-body": "slow-body=0.05"}
+
+
+@pytest.mark.parametrize("name", list(CATALOGUE))
+async def test_readers_behind_feedproxy_see_a_whole_feed_or_what_the_publisher_meant(name: str) -> None:
+    fault = QUICK.get(name, name)
+    seen = []
+    async with on_stage(f"{fault}@30m..", plain=True) as stage, _feedproxy(stage) as service:
+        visit = Visit(Entrance.GATEWAY, "http://proxy.example", "192.0.2.1")
+        for _ in range(9):
+            answer = await service.answer(Request("GET", URL, Fields([("User-Agent", "reader")])), visit)
+            assert isinstance(answer, Answer)
+            seen.append(answer.response)
+            stage.clock.advance(hours=1.5)
+
+    assert seen[0].status == 200
+    assert {each.status for each in seen} <= {200, MEANT.get(name, 200)}
+    assert seen[-1].status == MEANT.get(name, 200)
+    for each in seen:
+        if each.status == 200:
+            read = feedparser.parse(each.body)
+            assert not read.bozo
+            assert read.entries
+            assert read.entries[0].title.startswith(("Größe", "GrÃ¶ÃŸe"))
+
+
+async def test_a_redirect_for_the_proxy_in_front_names_plain_addresses() -> None:
+    async with on_stage("redirect-301", plain=True) as stage:
+        got = await stage.get(f"/{URL}")
+    assert got.fields.get("location") == "http://example.com/moved-1/feed"

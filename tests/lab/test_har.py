@@ -1,0 +1,230 @@
+"""HAR files: what is written can be read, by us and by the tools it is made for; a file that broke off, too."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mitmproxy.io import FlowReader
+
+from feedproxy.errors import UsageError
+from feedproxy.front import recording
+from feedproxy.http.message import Fields, Request
+from feedproxy.lab import har
+from feedproxy.lab.exchange import Exchange, Recording, Side, digest_of
+from feedproxy.lab.writer import HarWriter
+from tests.lab.exchanges import AT, an_exchange
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_latin = st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF, exclude_characters="\x7f"), max_size=20)
+_lines = st.lists(st.tuples(st.sampled_from(["ETag", "X-A", "Content-Type", "Location"]), _latin), max_size=4)
+_contents = st.one_of(st.binary(max_size=60), st.sampled_from([b"<rss/>", "<rss>ä</rss>".encode(), b"\xff\xfe<"]))
+
+
+@st.composite
+def _recordings(draw: st.DrawFn) -> Recording:
+    exchanges, contents = [], {}
+    for number in range(draw(st.integers(0, 5))):
+        content = draw(_contents)
+        made = Exchange(
+            side=draw(st.sampled_from(Side)),
+            at=AT + number + draw(st.integers(0, 999_999)) / 1_000_000,
+            request=Request("GET", f"https://example.com/{number}?a=b&c", Fields(draw(_lines))),
+            status=draw(st.sampled_from([0, 200, 304, 599])),
+            fields=Fields(draw(_lines)),
+            reason=draw(_latin),
+            digest=digest_of(content),
+            size=len(content),
+            seconds=draw(st.integers(0, 10_000)) / 1000,
+            reader=draw(st.sampled_from(["", "reader-0123456789ab"])),
+            connection=draw(st.sampled_from(["", "1"])),
+            entrance=draw(st.sampled_from(["", "gateway"])),
+            raw=draw(st.booleans()),
+            faults=draw(st.sampled_from([(), ("gzip-tag", "reset")])),
+            failure=draw(_latin),
+        )
+        exchanges.append(made)
+        if content:
+            contents[made.digest] = content
+    return Recording(tuple(exchanges), contents)
+
+
+@given(_recordings())
+def test_what_is_written_can_be_read(recording: Recording) -> None:
+    again = har.parse(har.whole(recording))
+
+    assert [replace(each, at=0) for each in again.exchanges] == [replace(each, at=0) for each in recording.exchanges]
+    assert [round(each.at, 6) for each in again.exchanges] == [round(each.at, 6) for each in recording.exchanges]
+    assert again.contents == recording.contents
+    assert har.whole(again) == har.whole(recording)
+
+
+def test_it_is_har_1_2_in_every_entry() -> None:
+    document = json.loads(har.whole(Recording((an_exchange(answered=[("Location", "/b")], size=3),))))
+
+    log = document["log"]
+    assert log["version"] == "1.2"
+    assert set(log["creator"]) == {"name", "version"}
+    (entry,) = log["entries"]
+    assert {"startedDateTime", "time", "request", "response", "cache", "timings"} <= set(entry)
+    assert entry["startedDateTime"] == "2026-11-21T12:00:00.250000Z"
+    request = {"method", "url", "httpVersion", "cookies", "headers", "queryString", "headersSize", "bodySize"}
+    assert request == set(entry["request"])
+    answer = {"status", "statusText", "httpVersion", "cookies", "headers", "content", "redirectURL"}
+    assert answer <= set(entry["response"])
+    assert entry["response"]["redirectURL"] == "/b"
+    assert set(entry["timings"]) == {"send", "wait", "receive"}
+
+
+def test_a_content_stands_in_the_file_once(tmp_path: Path) -> None:
+    content = b"<rss>once and for all</rss>"
+    writer = HarWriter(tmp_path / "week.har")
+    for number in range(3):
+        writer.append(an_exchange(at=AT + number, digest=digest_of(content), size=len(content)), content)
+    writer.close()
+
+    assert (tmp_path / "week.har").read_bytes().count(b"once and for all") == 1
+    found = har.read(tmp_path / "week.har")
+    assert [found.content(each) for each in found.exchanges] == [content] * 3
+
+
+def test_mitmproxy_opens_it_and_finds_the_bytes_that_came(tmp_path: Path) -> None:
+    contents = [b"<rss>plain</rss>", "<rss>ä</rss>".encode("iso-8859-1"), bytes(range(256))]
+    exchanges = [
+        an_exchange(f"https://example.com/{number}", digest=digest_of(content), answered=[("Content-Type", "text/xml")])
+        for number, content in enumerate(contents)
+    ]
+    file = tmp_path / "week.har"
+    file.write_bytes(har.whole(Recording(tuple(exchanges), {digest_of(each): each for each in contents})))
+
+    with file.open("rb") as opened:
+        flows: list[Any] = list(FlowReader(opened).stream())
+
+    assert [flow.request.url for flow in flows] == [each.request.target for each in exchanges]
+    assert [flow.response.raw_content for flow in flows] == contents
+
+
+def test_a_file_that_broke_off_is_read_up_to_its_last_whole_exchange(tmp_path: Path) -> None:
+    exchanges = tuple(an_exchange(at=AT + number) for number in range(3))
+    document = har.whole(Recording(exchanges))
+
+    assert har.parse(document[:-40]).exchanges == exchanges[:2]
+    assert har.parse(document[: len(har.HEAD)]).exchanges == ()
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"log": {"entries": 3}}', '{"log": {"entries": [{}]}}'])
+def test_what_is_no_har_is_told_with_the_files_name(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^week\.har: "):
+        har.parse(text.encode(), "week.har")
+
+
+def test_a_browsers_har_is_what_an_origin_said() -> None:
+    entry = {
+        "startedDateTime": "2026-11-21T13:00:00.250+01:00",
+        "time": 12.5,
+        "request": {
+            "method": "GET",
+            "url": "https://EXAMPLE.com/feed#top",
+            "httpVersion": "h2",
+            "headers": [{"name": ":authority", "value": "example.com"}, {"name": "accept", "value": "*/*"}],
+        },
+        "response": {
+            "status": 200,
+            "headers": [{"name": "content-type", "value": "text/xml; charset=iso-8859-1"}],
+            "content": {"size": 7, "text": "<a>ä</a>"},
+        },
+    }
+
+    found = har.parse(json.dumps({"log": {"entries": [entry]}}).encode())
+
+    (exchange,) = found.exchanges
+    assert exchange.side is Side.ORIGIN
+    assert exchange.at == AT
+    assert exchange.request == Request("GET", "https://example.com/feed", Fields([("accept", "*/*")]))
+    assert found.content(exchange) == "<a>ä</a>".encode("iso-8859-1")
+
+
+def test_a_flow_file_of_mitmproxys_is_a_recording_too(tmp_path: Path) -> None:
+    from mitmproxy.io import FlowWriter
+    from mitmproxy.test import tflow
+
+    flow = tflow.tflow(resp=True)
+    flow.request.url = "http://example.com/feed"
+    assert flow.response is not None
+    flow.response.headers["content-encoding"] = "gzip"
+    flow.response.content = b"<rss/>"  # mitmproxy compresses it
+    with (tmp_path / "week.mitm").open("wb") as file:
+        FlowWriter(file).add(flow)
+
+    found = recording.read(tmp_path / "week.mitm")
+
+    (exchange,) = found.exchanges
+    assert exchange.request.target == "http://example.com/feed"
+    assert found.content(exchange) == b"<rss/>"
+    assert not exchange.raw
+
+
+def test_a_full_file_is_moved_aside_and_each_has_what_it_names(tmp_path: Path) -> None:
+    content = b"x" * 500
+    writer = HarWriter(tmp_path / "week.har", limit=2000)
+    for number in range(9):
+        writer.append(an_exchange(at=AT + number, digest=digest_of(content), size=500), content)
+    writer.close()
+
+    files = sorted(tmp_path.iterdir())
+    assert len(files) > 2
+    found = [har.read(each) for each in files]
+    assert sum(len(each.exchanges) for each in found) == 9
+    assert all(each.content(exchange) == content for each in found for exchange in each.exchanges)
+
+
+def test_a_file_that_is_there_is_kept_and_one_that_is_being_written_is_not_touched(tmp_path: Path) -> None:
+    first = HarWriter(tmp_path / "week.har")
+    first.append(an_exchange(), None)
+    second = HarWriter(tmp_path / "week.har")
+    assert second.path.name == "week-2.har"
+    first.close()
+    third = HarWriter(tmp_path / "week.har")
+    second.close()
+    third.close()
+
+    assert len(list(tmp_path.glob("week-2*T*Z.har"))) == 1
+    assert sum(len(har.read(each).exchanges) for each in tmp_path.glob("week-*T*Z.har")) == 1
+
+
+WRITES = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from feedproxy.lab.writer import HarWriter
+from tests.lab.exchanges import AT, an_exchange
+writer = HarWriter(Path(sys.argv[1]))
+number = 0
+while True:
+    writer.append(an_exchange(at=AT + number, asked=[("X-Padding", "x" * 20000)]), None)
+    number += 1
+    print(number, flush=True)
+"""
+
+
+def test_a_recorder_that_is_killed_leaves_a_file_that_can_be_read(tmp_path: Path) -> None:
+    file = tmp_path / "week.har"
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITES, str(file), str(ROOT)], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert process.stdout is not None
+    written = 0
+    for line in process.stdout:
+        written = int(line)
+        if written == 50:
+            process.kill()
+    process.wait(10)
+    process.stdout.close()
+
+    assert len(har.read(file).exchanges) >= written

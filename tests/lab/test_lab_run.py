@@ -1,0 +1,114 @@
+"""`feedproxy lab run`: a command is played a plan, and its score says what it did."""
+
+import json
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from feedproxy import cli
+from feedproxy.errors import UsageError
+from feedproxy.lab import har
+from feedproxy.lab.plan import made_up, read_plan
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+
+READER = """
+import gzip, http.client, json, pathlib, sys, urllib.parse
+url, home, keeps = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3] == "keeps"
+state = home / "state.json"
+known = json.loads(state.read_text()) if state.exists() and keeps else {}
+split = urllib.parse.urlsplit(url)
+connection = http.client.HTTPConnection(split.netloc, timeout=20)
+fields = {"User-Agent": "Test/1 (+https://example.com/test)", "Accept-Encoding": "gzip", **known}
+connection.request("GET", split.path, headers=fields)
+answer = connection.getresponse()
+answer.read()
+if answer.status == 200:
+    got = {"If-None-Match": answer.getheader("ETag"), "If-Modified-Since": answer.getheader("Last-Modified")}
+    state.write_text(json.dumps({name: value for name, value in got.items() if value}))
+"""
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    file = tmp_path / "plan.yaml"
+    file.write_text("days: 0.5\nevery: 2h\npass:\n  grade: 90\n  without: [unconditional-repeat]\n")
+    return file
+
+
+def _run(plan: Path, *words: str, options: tuple[str, ...] = ()) -> int:
+    return cli.main(["lab", "run", str(plan), *options, "--", sys.executable, "-c", READER, *words])
+
+
+def test_a_good_reader_passes_and_its_recording_is_kept(
+    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = _run(plan, "{url}", "{home}", "keeps", options=("--format", "json", "--record", str(tmp_path / "run.har")))
+
+    (reader,) = json.loads(capsys.readouterr().out)["readers"]
+    assert (code, reader["grade"]) == (0, 100)
+    recording = har.read(tmp_path / "run.har")
+    assert [each.status for each in recording.exchanges] == [200, 304, 200, 304, 200, 304]
+    gaps = {recording.exchanges[at + 1].at - recording.exchanges[at].at for at in range(5)}
+    assert all(6900 <= gap <= 7500 for gap in gaps), "an hour of the plan is an hour of the clock"
+    assert "/lab-" in recording.exchanges[0].request.target
+
+
+def test_a_forgetful_reader_misses_the_plan(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = _run(plan, "{url}", "{home}", "forgets")
+
+    said = capsys.readouterr()
+    assert code == 1
+    assert "unconditional-repeat" in said.out
+    assert "missed: Test/1 (+https://example.com/test): unconditional-repeat" in said.err
+
+
+def test_junit_has_a_failure_for_each_rule_that_was_broken(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _run(plan, "{url}", "{home}", "forgets", options=("--format", "junit"))
+
+    root = ElementTree.fromstring(capsys.readouterr().out.encode())
+    broken = [case.get("name") for case in root.iter("testcase") if case.find("failure") is not None]
+    assert "ETag and Last-Modified are returned exactly as they came" in broken
+
+
+def test_a_reader_that_asks_nothing_has_missed_everything(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["lab", "run", str(plan), "--", "true"]) == 1
+    assert "not once" in capsys.readouterr().err
+
+
+def test_a_command_that_is_not_there_is_told_in_one_line(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["lab", "run", str(plan), "--", "no-such-reader", "{url}"]) == 2
+    assert capsys.readouterr().err == "feedproxy: no-such-reader: No such file or directory\n"
+
+
+@pytest.mark.parametrize("text", ["dayz: 2", "days: soon", "every: 0", "pass: {grade: 101}", "- a", "days: -1"])
+def test_a_plan_that_makes_no_sense_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "plan.yaml"
+    file.write_text(text)
+
+    with pytest.raises(UsageError, match=r"plan\.yaml: "):
+        read_plan(file)
+
+
+@pytest.mark.parametrize("file", sorted(CONF.glob("plan-*.yaml")), ids=lambda file: file.stem)
+def test_the_example_plans_can_be_played(file: Path) -> None:
+    plan = read_plan(file)
+
+    assert made_up(plan).first == plan.start(made_up(plan))
+    assert len(sorted(CONF.glob("plan-*.yaml"))) == 3
+
+
+def test_the_score_of_a_recording_is_told_in_every_form(
+    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded = tmp_path / "run.har"
+    _run(plan, "{url}", "{home}", "keeps", options=("--record", str(recorded)))
+    capsys.readouterr()
+
+    for form, sign in (("text", "100 of 100"), ("json", '"grade": 100'), ("junit", "<testsuites"), ("html", "<svg")):
+        assert cli.main(["score", str(recorded), "--format", form]) == 0
+        assert sign in capsys.readouterr().out
+    assert cli.main(["score", str(recorded), "--min", "100", "--output", str(tmp_path / "out")]) == 0
+    assert "100 of 100" in (tmp_path / "out").read_text()

@@ -1,0 +1,121 @@
+"""What must not be recorded is not in the file, whatever it is written in."""
+
+from pathlib import Path
+
+import pytest
+
+from feedproxy.lab import har
+from feedproxy.lab.recorder import Recorder
+from feedproxy.lab.redact import ADDRESSES, SECRETS, Redactor
+from feedproxy.lab.writer import HarWriter
+from tests.lab.exchanges import AT, an_exchange
+
+KEY = b"k" * 32
+TOKEN = "hunter2hunter2"
+
+SECRET_FIELDS = [
+    ("Authorization", f"Bearer {TOKEN}"),
+    ("Cookie", f"session={TOKEN}"),
+    ("Set-Cookie", f"session={TOKEN}; Secure"),
+    ("X-WSSE", f'UsernameToken PasswordDigest="{TOKEN}"'),
+    ("X-Api-Key", TOKEN),
+    ("X-CSRF-Token", TOKEN),
+    ("Referer", f"https://example.com/?token={TOKEN}"),
+    ("Location", f"/feed?sig={TOKEN}"),
+    ("Link", f'<https://example.com/feed?auth={TOKEN}>; rel="self"'),
+]
+
+
+def _recorded(folder: Path, exchange: object, body: bytes = b"", keep: tuple[str, ...] = ()) -> bytes:
+    recorder = Recorder(HarWriter(folder / "week.har"), Redactor(KEY, keep))
+    recorder.note(exchange, body)  # type: ignore[arg-type]
+    recorder.close()
+    return (folder / "week.har").read_bytes()
+
+
+@pytest.mark.parametrize("field", SECRET_FIELDS, ids=[name for name, _ in SECRET_FIELDS])
+def test_no_secret_of_a_field_is_in_the_file_and_the_fields_presence_is(field: tuple[str, str], tmp_path: Path) -> None:
+    file = _recorded(tmp_path, an_exchange(asked=[field], answered=[field]))
+
+    assert TOKEN.encode() not in file
+    assert field[0].encode() in file
+
+
+def test_no_secret_of_an_address_is_in_the_file_where_it_is_said_again_neither(tmp_path: Path) -> None:
+    target = f"https://example.com/feed?key={TOKEN}"
+    answered = [("X-Request-Path", f"feed/{TOKEN}"), ("Content-Type", "text/xml")]
+
+    file = _recorded(tmp_path, an_exchange(target, answered=answered, failure=f"no {TOKEN}"), TOKEN.encode())
+
+    assert TOKEN.encode() not in file
+
+
+def test_what_answers_a_request_with_credentials_is_recorded_without_its_content(tmp_path: Path) -> None:
+    file = _recorded(tmp_path, an_exchange(asked=[("Authorization", "Basic x")]), b"<rss>private</rss>")
+
+    assert b"private" not in file
+    assert har.parse(file).exchanges[0].digest
+
+
+def test_a_reader_stays_one_reader_and_a_private_feed_one_feed_under_one_key() -> None:
+    one, other = Redactor(KEY), Redactor(b"another key" * 3)
+    first = one.exchange(an_exchange(f"https://example.com/{'a1' * 16}/feed", reader="192.0.2.1"))
+    again = one.exchange(an_exchange(f"https://example.com/{'a1' * 16}/feed", reader="192.0.2.1", at=AT + 9e6))
+    stranger = one.exchange(an_exchange(f"https://example.com/{'b2' * 16}/feed", reader="192.0.2.2"))
+
+    assert first.reader == again.reader != stranger.reader
+    assert first.request.target == again.request.target != stranger.request.target
+    assert "192.0.2" not in first.reader
+    assert other.address("192.0.2.1") != first.reader
+
+
+@pytest.mark.parametrize("name", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "CF-Connecting-IP", "From"])
+def test_no_address_of_a_reader_is_in_the_file(name: str, tmp_path: Path) -> None:
+    assert b"192.0.2.7" not in _recorded(tmp_path, an_exchange(asked=[(name, "192.0.2.7")], reader="192.0.2.7"))
+
+
+def test_tags_that_look_like_tokens_stay_what_they_are() -> None:
+    tag = '"5f2b1c0a5f2b1c0a5f2b1c0a5f2b1c0a"'
+    exchange = Redactor(KEY).exchange(an_exchange(asked=[("If-None-Match", tag)], answered=[("ETag", tag)]))
+
+    assert exchange.fields.get("etag") == exchange.request.fields.get("if-none-match") == tag
+
+
+def test_the_operator_can_keep_addresses_and_secrets(tmp_path: Path) -> None:
+    exchange = an_exchange(f"https://example.com/?token={TOKEN}", reader="192.0.2.7", asked=SECRET_FIELDS)
+
+    file = _recorded(tmp_path, exchange, b"<rss>private</rss>", keep=(ADDRESSES, SECRETS))
+
+    found = har.parse(file)
+    assert found.exchanges[0].request == exchange.request
+    assert found.exchanges[0].reader == "192.0.2.7"
+    assert found.content(found.exchanges[0]) == b"<rss>private</rss>"
+
+
+@pytest.mark.parametrize(
+    ("target", "fields", "known"),
+    [
+        ("https://example.com/feed#wallet=abc", [], False),
+        ("https://example.com/feed", [("X-WSSE", "UsernameToken")], False),
+        ("https://example.com/feed", [], True),
+    ],
+)
+def test_what_is_for_those_who_signed_in_is_recorded_without_its_content(
+    target: str, fields: list[tuple[str, str]], known: bool, tmp_path: Path
+) -> None:
+    recorder = Recorder(HarWriter(tmp_path / "week.har"), Redactor(KEY))
+    recorder.note(an_exchange(target, asked=fields), b"<rss>private</rss>", private=known)
+    recorder.close()
+
+    file = (tmp_path / "week.har").read_bytes()
+    assert b"<rss>" not in file
+    assert har.parse(file).exchanges[0].request.target == "https://example.com/feed"
+
+
+def test_what_a_rule_calls_private_is_recorded_without_its_content(tmp_path: Path) -> None:
+    recorder = Recorder(HarWriter(tmp_path / "week.har"), Redactor(KEY), lambda target: target.endswith("/private"))
+    for name in ("private", "public"):
+        recorder.note(an_exchange(f"https://example.com/{name}", at=AT), f"<rss>{name}</rss>".encode())
+    recorder.close()
+
+    assert list(har.read(tmp_path / "week.har").contents.values()) == [b"<rss>public</rss>"]

@@ -1,0 +1,324 @@
+"""A replay answers as the origin did: the live version, by HTTP's rules, and always the same bytes."""
+
+import gzip
+import json
+import tarfile
+from pathlib import Path
+
+import feedparser
+import pytest
+
+from feedproxy.errors import UsageError
+from feedproxy.http.date import format_http_date
+from feedproxy.http.message import Fields
+from feedproxy.lab import folder, timeline
+from feedproxy.lab.exchange import Recording, Side, digest_of
+from feedproxy.lab.replay import Incoming, Replay
+from feedproxy.lab.reply import Reply
+from feedproxy.lab.staging import Wishes, make_replay, open_world
+from feedproxy.lab.timeline import Timeline, Version, World
+from feedproxy.lab.when import parse_instant, parse_length
+from tests.lab.exchanges import AT, an_exchange
+
+URL = "http://example.com/feed"
+RSS = (
+    b"<?xml version='1.0'?><rss version='2.0'><channel><title>A</title>%s<item><title>1</title></item></channel></rss>"
+)
+HOUR = 3600
+
+
+def a_version(number: int, **given: object) -> Version:
+    since = AT + number * HOUR
+    values = {
+        "since": since,
+        "fields": Fields([("Content-Type", "application/rss+xml"), ("Cache-Control", "max-age=600")]),
+        "content": RSS % b"" + b"<!--%d-->" % number + b" " * 300,
+        "tag": f'"{number}"',
+        "modified": format_http_date(since),
+        **given,
+    }
+    return Version(**values)  # type: ignore[arg-type]
+
+
+def a_world(*versions: Version, url: str = URL) -> World:
+    return World({url: Timeline(versions or (a_version(0), a_version(1), a_version(2)))})
+
+
+def ask(
+    replay: Replay, at: float = 0, *, target: str = URL, method: str = "GET", host: str = "example.com", **fields: str
+) -> Reply:
+    """Ask at so many hours after the beginning; field names with underscores for hyphens."""
+    lines = [("Host", host), *((name.replace("_", "-"), value) for name, value in fields.items())]
+    return replay.answer(replay.asked(Incoming(method, target, Fields(lines)), AT + at * HOUR))
+
+
+def test_every_stored_version_of_the_corpus_is_served_byte_for_byte_at_every_instant(corpus: Path) -> None:
+    histories = folder.read(corpus / "history")
+    replay = Replay(folder.world_of(histories))
+    served = 0
+    for told in sorted((corpus / "history").glob("*.json")):
+        name = told.name.removesuffix(".json")
+        versions = json.loads(told.read_bytes())["versions"]
+        with tarfile.open(told.with_name(f"{name}.tar.xz")) as opened:
+            bodies = [file.read() for each in opened if (file := opened.extractfile(each)) is not None]
+        ends = [float(each["time"]) for each in versions[1:]] + [float(versions[-1]["time"]) + 9e6]
+        for version, body, end in zip(versions, bodies, ends, strict=True):
+            since = float(version["time"])
+            for at in sorted({since, (since + end) / 2, max(since, end - 1)} - {end}):
+                asked = replay.asked(Incoming("GET", f"/{name}", Fields([("Host", "example.com")])), at)
+                reply = replay.answer(asked)
+                assert (reply.status, reply.body) == (200, body), (name, version["n"], at)
+            served += since < end
+    assert served > 900
+
+
+@pytest.mark.parametrize(("hours", "number"), [(0, 0), (0.99, 0), (1, 1), (1.5, 1), (2, 2), (2000, 2)])
+def test_the_version_is_served_that_was_live_then(hours: float, number: int) -> None:
+    reply = ask(Replay(a_world()), hours)
+
+    assert reply.body == a_version(number).content
+    assert reply.fields.get("etag") == f'"{number}"'
+    assert reply.fields.get("last-modified") == format_http_date(AT + number * HOUR)
+    assert reply.fields.get("date") == format_http_date(AT + hours * HOUR)
+    assert reply.fields.get("cache-control") == "max-age=600"
+
+
+@pytest.mark.parametrize(
+    ("target", "host"),
+    [
+        (URL, "anything"),
+        ("/feed", "example.com"),
+        ("/http://example.com/feed", "127.0.0.1:8080"),
+        ("/https:/example.com/feed", "127.0.0.1:8080"),
+    ],
+)
+def test_it_is_asked_by_host_in_absolute_form_and_in_the_gateways(target: str, host: str) -> None:
+    assert ask(Replay(a_world()), target=target, host=host).status == 200
+
+
+def test_what_is_not_known_is_504_and_so_is_what_is_not_known_yet() -> None:
+    replay = Replay(a_world())
+
+    assert ask(replay, target="http://example.com/other").status == 504
+    assert ask(replay, target="http://example.org/feed").status == 504
+    assert ask(replay, -1).status == 504
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"If_None_Match": '"1"'}, 304),
+        ({"If_None_Match": 'W/"1"'}, 304),
+        ({"If_None_Match": '"x", "1"'}, 304),
+        ({"If_None_Match": "*"}, 304),
+        ({"If_None_Match": '"0"'}, 200),
+        ({"If_None_Match": '"1-gzip"'}, 200),
+        ({"If_None_Match": "1"}, 200),
+        ({"If_Modified_Since": format_http_date(AT + HOUR)}, 304),
+        ({"If_Modified_Since": format_http_date(AT + HOUR + 60)}, 304),
+        ({"If_Modified_Since": format_http_date(AT)}, 200),
+        ({"If_Modified_Since": "yesterday"}, 200),
+        ({"If_None_Match": '"0"', "If_Modified_Since": format_http_date(AT + HOUR)}, 200),
+        ({"If_None_Match": "1", "If_Modified_Since": format_http_date(AT + HOUR)}, 200),
+        ({"If_Match": '"0"'}, 412),
+    ],
+)
+def test_conditions_are_evaluated_against_the_live_version(fields: dict[str, str], status: int) -> None:
+    reply = ask(Replay(a_world()), 1.5, **fields)
+
+    assert reply.status == status
+    if status == 304:
+        assert reply.body == b""
+        assert reply.fields.get("etag") == '"1"'
+        assert reply.fields.get("cache-control") == "max-age=600"
+        assert "content-type" not in reply.fields
+
+
+def test_head_is_answered_and_what_changes_things_is_not() -> None:
+    assert ask(Replay(a_world()), method="HEAD").status == 200
+    assert ask(Replay(a_world()), method="POST").status == 405
+
+
+def test_expires_stays_as_far_ahead_as_it_was() -> None:
+    reply = ask(Replay(a_world(a_version(0, expires_in=900))), 5)
+    assert reply.fields.get("expires") == format_http_date(AT + 5 * HOUR + 900)
+
+
+def test_what_came_compressed_goes_compressed_to_those_who_take_it() -> None:
+    replay = Replay(a_world(a_version(0, coded=("gzip",))))
+
+    packed, plain = ask(replay, Accept_Encoding="gzip"), ask(replay)
+
+    assert packed.fields.get("content-encoding") == "gzip"
+    assert gzip.decompress(packed.body) == plain.body == a_version(0).content
+    assert packed.fields.get("etag") == '"0"'
+    assert plain.fields.get("etag") == 'W/"0"'
+    assert packed.fields.get("vary") == "Accept-Encoding"
+
+
+# -- recordings
+
+
+def _recorded(*answers: tuple[float, int, bytes, dict[str, str]], side: Side = Side.ORIGIN) -> World:
+    exchanges, contents = [], {}
+    for at, status, content, fields in answers:
+        digest = digest_of(content)
+        contents[digest] = content
+        exchanges.append(
+            an_exchange(
+                URL,
+                side=side,
+                at=AT + at * HOUR,
+                status=status,
+                digest=digest,
+                size=len(content),
+                answered=fields.items(),
+            )
+        )
+    return timeline.world_of(Recording(tuple(exchanges), contents))
+
+
+def test_out_of_a_recording_errors_and_redirects_are_live_until_the_feed_is_back() -> None:
+    world = _recorded(
+        (0, 200, b"one", {"ETag": '"1"'}),
+        (1, 304, b"", {"ETag": '"1"'}),
+        (2, 500, b"oops", {}),
+        (3, 304, b"", {"ETag": '"1"'}),
+        (4, 301, b"", {"Location": "/new"}),
+        (5, 200, b"two", {"ETag": '"2"'}),
+    )
+    replay = Replay(world)
+
+    assert [ask(replay, at).status for at in (0, 1.5, 2.5, 3.5, 4.5, 5.5)] == [200, 200, 500, 200, 301, 200]
+    assert ask(replay, 3.5).body == b"one"
+    assert ask(replay, 4.5).fields.get("location") == "/new"
+    assert ask(replay, 3.5, If_None_Match='"1"').status == 304
+
+
+def test_a_version_begins_with_its_last_modified_where_that_lies_between_two_looks() -> None:
+    world = _recorded(
+        (0, 200, b"one", {"Last-Modified": format_http_date(AT - 9 * HOUR)}),
+        (4, 200, b"two", {"Last-Modified": format_http_date(AT + HOUR)}),
+    )
+    assert ask(Replay(world), 0.5).body == b"one"
+    assert ask(Replay(world), 1.5).body == b"two"
+
+
+def test_what_was_not_kept_and_what_selects_nothing_is_no_version() -> None:
+    unkept = an_exchange(URL, side=Side.ORIGIN, size=3, digest="0" * 64)
+    assert not timeline.world_of(Recording((unkept,)))
+    assert not _recorded((0, 226, b"delta", {}), (1, 206, b"part", {}), (2, 304, b"", {}))
+
+
+def test_readers_answers_are_replayed_where_no_origin_was_asked() -> None:
+    world = _recorded((0, 200, b"one", {"Via": "1.1 x", "Age": "5", "Cache-Status": "x; hit"}), side=Side.READER)
+    fields = ask(Replay(world)).fields
+
+    assert not {"via", "age", "cache-status"} & {name.lower() for name, _ in fields}
+
+
+# -- hints
+
+
+def _with(world: World | None = None, **wishes: list[str]) -> Replay:
+    return make_replay(world or a_world(), Wishes(**wishes), AT)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["ETag", "Last-Modified", "Cache-Control", "Content-Type"])
+def test_a_field_can_be_stripped(name: str) -> None:
+    assert name.lower() not in {each.lower() for each, _ in ask(_with(strip=[name.lower()])).fields}
+
+
+def test_hints_can_be_put_in_and_taken_out() -> None:
+    body = ask(_with(add=["ttl=60", "skipHours=22,23", "skipDays=Sunday", "sy=hourly/2"])).body
+
+    assert b"<ttl>60</ttl>" in body
+    assert b"<skipHours><hour>22</hour><hour>23</hour></skipHours>" in body
+    assert b"<skipDays><day>Sunday</day></skipDays>" in body
+    read = feedparser.parse(body)
+    assert not read.bozo
+    assert (read.feed.ttl, read.feed.sy_updateperiod, read.feed.sy_updatefrequency) == ("60", "hourly", "2")
+    said = RSS % b"\n <ttl>5</ttl>\n <skipHours><hour>3</hour></skipHours>"
+    assert ask(_with(a_world(a_version(0, content=said)), strip=["ttl", "skipHours"])).body == RSS % b""
+    assert ask(_with(a_world(a_version(0, content=said)), add=["ttl=7"])).body.count(b"<ttl>") == 1
+
+
+def test_directives_and_fields_can_be_put_in() -> None:
+    fields = ask(_with(add=["max-age=60", "must-revalidate", "X-A: b", 'ETag: "new"'])).fields
+
+    assert fields.get("cache-control") == "max-age=60, must-revalidate"
+    assert fields.get("x-a") == "b"
+    assert ask(_with(add=['ETag: "new"']), If_None_Match='"new"').status == 304
+    assert ask(_with(add=["gzip"]), Accept_Encoding="gzip").fields.get("content-encoding") == "gzip"
+
+
+@pytest.mark.parametrize(
+    "wishes",
+    [
+        {"add": ["ttl"]},
+        {"add": ["max-age=soon"]},
+        {"add": ["Content-Length: 5"]},
+        {"strip": ["no field"]},
+        {"faults": ["gzip-tagg"]},
+        {"faults": ["gzip-tag=1"]},
+        {"faults": ["clock-skew=soon"]},
+        {"faults": ["500@later"]},
+        {"faults": ["500@2h..1h"]},
+        {"faults": ["redirect-chain=200"]},
+        {"faults": ["retry-after-negative=5"]},
+        {"faults": ["challenge=9999"]},
+    ],
+)
+def test_a_wish_that_cannot_be_understood_is_told(wishes: dict[str, list[str]]) -> None:
+    with pytest.raises(UsageError, match=r"^--(add|strip|fault) "):
+        _with(**wishes)
+
+
+# -- time, and the same again
+
+
+def test_times_are_read() -> None:
+    assert parse_length("1h30m") == 5400
+    assert parse_length("2d") == 172_800
+    assert parse_instant("2026-11-21T12:00:00Z", 0) == parse_instant("2026-11-21 12:00", 0) == AT - 0.25
+    assert parse_instant("@5", 0) == 5
+    assert parse_instant("+1h", 10) == 3610
+    for wrong in ("soon", "@x", "+x", "", "@nan", "@1e20", "-5"):
+        with pytest.raises(UsageError):
+            parse_instant(wrong, 0)
+
+
+def test_the_same_requests_get_the_same_bytes() -> None:
+    def run(seed: str) -> list[Reply]:
+        faults = ["changing-tag@50%", "429@20%", "truncated-gzip@2h..3h", "slow-body@10%"]
+        replay = make_replay(a_world(), Wishes(faults=faults, seed=seed), AT)
+        return [ask(replay, number / 10, Accept_Encoding="gzip") for number in range(60)]
+
+    assert run("1") == run("1")
+    assert run("1") != run("2")
+
+
+def test_archives_alone_are_as_old_as_their_files(tmp_path: Path) -> None:
+    import io
+
+    with tarfile.open(tmp_path / "feed.xml.tar.xz", "w:xz") as archive:
+        for number in range(3):
+            member = tarfile.TarInfo(f"{number}.xml")
+            member.size, member.mtime = 5, int(AT) + number * HOUR
+            archive.addfile(member, io.BytesIO(b"<rss%d" % number))
+
+    for source in (tmp_path, tmp_path / "feed.xml.tar.xz"):
+        replay = Replay(open_world(source))
+        assert ask(replay, 1.5, target="/feed.xml").body == b"<rss1"
+
+
+@pytest.mark.parametrize("told", ["[", '{"versions": [{"member": "a", "time": 1}]}', '{"versions": []}'])
+def test_a_folder_that_cannot_be_read_is_told_with_the_files_name(told: str, tmp_path: Path) -> None:
+    (tmp_path / "feed.json").write_text(told)
+    with pytest.raises(UsageError, match=r"feed\.json: "):
+        open_world(tmp_path)
+
+
+def test_an_empty_folder_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="neither dated versions"):
+        open_world(tmp_path)

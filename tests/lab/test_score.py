@@ -1,0 +1,370 @@
+"""What a reader does right costs it nothing, and each thing that it does wrong is found, and nothing beside it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from feedproxy.clock import Instant
+from feedproxy.http.message import Fields
+from feedproxy.lab.exchange import Exchange, Recording
+from feedproxy.lab.grading import grade_recording
+from feedproxy.lab.staging import Wishes
+from feedproxy.notes import Level, Note, notes_of
+from feedproxy.readers.score import conditions, manners, moves, pace
+from feedproxy.readers.score.grade import ReaderScore
+from feedproxy.readers.score.reader import key_in
+from tests.lab.behaviour import FEED, Perfect, document, own_date, play, world
+
+
+def score_of(recording: Recording) -> ReaderScore:
+    (found,) = grade_recording(recording).scores
+    return found
+
+
+def findings(score: ReaderScore, *levels: Level) -> set[type[Note]]:
+    return {type(each.note) for each in score.findings if each.note.level in (levels or (Level.WARN, Level.BAD))}
+
+
+SITUATIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "nothing said": ({}, {}),
+    "ttl": ({"extra": "<ttl>120</ttl>"}, {}),
+    "max-age": ({"fields": [("Cache-Control", "max-age=5400")]}, {}),
+    "skipHours": ({"extra": "<skipHours><hour>3</hour><hour>4</hour></skipHours>"}, {}),
+    "skipDays": ({"extra": "<skipDays><day>Tuesday</day></skipDays>"}, {}),
+    "sy": ({}, {"add": ["sy=daily/2"]}),
+    "Retry-After": ({}, {"faults": ["retry-after-seconds@1d..26h"]}),
+    "Retry-After for ever": ({}, {"faults": ["retry-after-huge@1d..26h"]}),
+    "empty 429": ({}, {"faults": ["429@1d..30h"]}),
+    "500": ({}, {"faults": ["500@1d..30h"]}),
+    "301": ({}, {"faults": ["redirect-301@1d"]}),
+    "308": ({}, {"faults": ["redirect-308@1d"]}),
+    "302": ({}, {"faults": ["redirect-302@1d..2d"]}),
+    "307": ({}, {"faults": ["redirect-307@1d..2d"]}),
+    "chain": ({}, {"faults": ["redirect-chain@1d"]}),
+    "XML redirect": ({}, {"faults": ["xml-redirect@1d"]}),
+    "410": ({}, {"faults": ["410@1d"]}),
+    "XML gone": ({}, {"faults": ["xml-gone@1d"]}),
+    "no validators": ({}, {"faults": ["no-validators"]}),
+    "weak tags": ({}, {"faults": ["weak-tag"]}),
+    "unquoted tags": ({}, {"faults": ["unquoted-tag"]}),
+    "gzip tags": ({}, {"faults": ["gzip-tag"]}),
+    "changing tags": ({}, {"faults": ["changing-tag"]}),
+    "frozen 304": ({}, {"faults": ["frozen-304"]}),
+    "clock skew": ({"fields": [("Cache-Control", "max-age=3600")]}, {"faults": ["clock-skew"]}),
+    "future Last-Modified": ({}, {"faults": ["future-last-modified"]}),
+    "challenge": ({}, {"faults": ["challenge@1d..30h"]}),
+    "truncated gzip": ({}, {"faults": ["truncated-gzip@1d..30h"]}),
+    "nonsense": ({}, {"faults": ["ttl=-5", "skip-hours"]}),
+}
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_a_perfect_reader_gets_full_marks(name: str) -> None:
+    made, wished = SITUATIONS[name]
+
+    score = score_of(play(Perfect(), world(**made), wishes=Wishes(**wished)))
+
+    assert findings(score) == set()
+    assert score.grade == 100
+    assert len(score.findings) >= 5, "praise is a level, too"
+
+
+class Variant(Perfect):
+    """A perfect reader with one habit, given as attributes or methods."""
+
+
+def habit(**changes: Any) -> type[Perfect]:
+    return type("Variant", (Perfect,), changes)
+
+
+def _only(name: str) -> Callable[[Perfect, Instant], list[tuple[str, str]]]:
+    def asked(self: Perfect, now: Instant) -> list[tuple[str, str]]:
+        return [(key, value) for key, value in Perfect.conditions(self, now) if key == name]
+
+    return asked
+
+
+def _with(**lines: Callable[[Perfect, Instant], str]) -> Callable[[Perfect, Instant], list[tuple[str, str]]]:
+    """Conditions of which these are another's."""
+
+    def asked(self: Perfect, now: Instant) -> list[tuple[str, str]]:
+        said = dict(Perfect.conditions(self, now))
+        if said or not self.tag:
+            for name, value in lines.items():
+                if (text := value(self, now)) and self.base:
+                    said[name.replace("_", "-")] = text
+        return list(said.items())
+
+    return asked
+
+
+def _first_only(tag: bool, modified: bool) -> Callable[[Perfect, str, str], None]:
+    """Keeps what came first for ever."""
+
+    def keep(self: Perfect, new_tag: str, new_modified: str) -> None:
+        self.tag = (self.tag or new_tag) if tag else new_tag
+        self.modified = (self.modified or new_modified) if modified else new_modified
+
+    return keep
+
+
+def _extra_line(name: str, value: str) -> Callable[[Perfect, Instant], list[tuple[str, str]]]:
+    return lambda self, now: [*Perfect.fields(self, now), (name, value)]
+
+
+def _without_line(name: str) -> Callable[[Perfect, Instant], list[tuple[str, str]]]:
+    return lambda self, now: [each for each in Perfect.fields(self, now) if each[0] != name]
+
+
+def _two_copies(self: Perfect, now: Instant) -> list[tuple[str, str]]:
+    """Every second poll asks with what stood before the last change."""
+    kept = self.__dict__.setdefault("kept", [])
+    current = Perfect.conditions(self, now)
+    if current and (not kept or kept[-1] != current):
+        kept.append(current)
+        self.__dict__["turns"] = 0
+    self.__dict__["turns"] = self.__dict__.get("turns", 0) + 1
+    return kept[-2] if len(kept) > 1 and self.__dict__["turns"] % 2 == 0 else current
+
+
+def _keep_what_broke(self: Perfect, told: Exchange) -> None:
+    Perfect.broken(self, told)
+    self.keep(told.fields.get("etag") or "", told.fields.get("last-modified") or "")
+
+
+def _always(seconds: float) -> Callable[[Perfect], float]:
+    return lambda self: seconds
+
+
+def _adopt_always(self: Perfect, told: Exchange, body: bytes, lasting: bool) -> str:
+    leads_to = Perfect.take(self, told, body, lasting)
+    if told.status in (302, 303, 307):
+        self.feed = leads_to
+    return leads_to
+
+
+def _never(*_: Any) -> None:
+    """Not done."""
+
+
+HOURLY = {"wait": _always(3600)}
+
+CULPRITS: dict[type[Note], tuple[type[Perfect], dict[str, Any], dict[str, Any]]] = {
+    conditions.UNCONDITIONAL_REPEAT: (habit(conditions=lambda self, now: []), {}, {}),
+    conditions.TAG_NOT_RETURNED: (habit(conditions=_only("If-Modified-Since")), {}, {}),
+    conditions.ALTERED_TAG: (habit(conditions=_with(If_None_Match=lambda self, now: self.tag.strip('"'))), {}, {}),
+    conditions.ALTERED_DATE: (
+        habit(conditions=_with(If_Modified_Since=lambda self, now: self.modified.replace("GMT", "+0000"))),
+        {},
+        {},
+    ),
+    conditions.STALE_TAG: (
+        habit(keep=_first_only(tag=True, modified=False), conditions=_only("If-None-Match")),
+        {},
+        {},
+    ),
+    conditions.STALE_DATE: (
+        habit(keep=_first_only(tag=False, modified=True), conditions=_only("If-Modified-Since")),
+        {},
+        {"strip": ["etag"]},
+    ),
+    conditions.STEPPED_BACK: (habit(conditions=_two_copies), {}, {}),
+    conditions.INVENTED_TAG: (
+        habit(conditions=_with(If_None_Match=lambda self, now: '"of-my-own"')),
+        {},
+        {"strip": ["last-modified"]},
+    ),
+    conditions.INVENTED_DATE: (
+        habit(conditions=_with(If_Modified_Since=lambda self, now: own_date(self.base))),
+        {},
+        {"add": ["Date-Free: yes"]},
+    ),
+    conditions.TAG_OF_FAILURE: (habit(broken=_keep_what_broke), {}, {"faults": ["truncated-gzip@1d..26h"]}),
+    pace.POLLED_WITHIN_MAX_AGE: (habit(**HOURLY), {"fields": [("Cache-Control", "max-age=7200")]}, {}),
+    pace.POLLED_WITHIN_TTL: (habit(**HOURLY), {"extra": "<ttl>120</ttl>"}, {}),
+    pace.POLLED_WITHIN_SY: (habit(**HOURLY), {}, {"add": ["sy=daily/2"]}),
+    pace.POLLED_OFTEN: (habit(wait=_always(300)), {}, {}),
+    pace.POLLED_IN_SKIP_HOUR: (
+        habit(due=lambda self, now: now >= self.base + 3600),
+        {"extra": "<skipHours><hour>3</hour></skipHours>"},
+        {},
+    ),
+    pace.POLLED_ON_SKIP_DAY: (
+        habit(due=lambda self, now: now >= self.base + 3600),
+        {"extra": "<skipDays><day>Tuesday</day></skipDays>"},
+        {},
+    ),
+    pace.ON_THE_HOUR: (habit(due=lambda self, now: now % 3600 == 0), {}, {}),
+    pace.RETRY_AFTER_IGNORED: (
+        habit(refused=lambda self, told: setattr(self, "not_before", told.at + 3600)),
+        {},
+        {"faults": ["retry-after-seconds=7200@1d..30h"]},
+    ),
+    pace.HURRIED_AFTER_REFUSAL: (
+        habit(refused=lambda self, told: setattr(self, "not_before", told.at + 1200)),
+        {},
+        {"faults": ["429@1d..30h"]},
+    ),
+    pace.HAMMERED: (
+        habit(
+            take=lambda self, told, body, lasting: "" if told.status == 500 else Perfect.take(self, told, body, lasting)
+        ),
+        {},
+        {"faults": ["500@1d..26h"]},
+    ),
+    moves.REDIRECT_NOT_FOLLOWED: (
+        habit(follows=lambda self, status: False, due=lambda self, now: now % 3600 == 420),
+        {},
+        {"faults": ["redirect-302@1d..30h"]},
+    ),
+    moves.PERMANENT_MOVE_IGNORED: (habit(adopt=_never), {}, {"faults": ["redirect-301@1d"]}),
+    moves.XML_REDIRECT_IGNORED: (
+        habit(adopt=_never, due=lambda self, now: now % 3600 == 420),
+        {},
+        {"faults": ["xml-redirect@1d"]},
+    ),
+    moves.TEMPORARY_MOVE_ADOPTED: (habit(take=_adopt_always), {}, {"faults": ["redirect-302@1d"]}),
+    moves.GONE_IGNORED: (
+        habit(end=lambda self: setattr(self, "not_before", self.base + 3600), due=lambda self, now: now % 3600 == 420),
+        {},
+        {"faults": ["410@1d"]},
+    ),
+    moves.XML_GONE_IGNORED: (
+        habit(end=_never, due=lambda self, now: now % 3600 == 420),
+        {},
+        {"faults": ["xml-gone@1d"]},
+    ),
+    manners.NO_COMPRESSION: (habit(fields=_without_line("Accept-Encoding")), {}, {}),
+    manners.OLD_HTTP: (habit(version="HTTP/1.0"), {}, {}),
+    manners.NO_USER_AGENT: (habit(fields=_without_line("User-Agent")), {}, {}),
+    manners.NO_CONTACT: (habit(agent="Perfect/1.0"), {}, {}),
+    manners.BROWSER_USER_AGENT: (
+        habit(agent="Mozilla/5.0 (X11; Linux x86_64; +https://example.com) Gecko/20100101 Firefox/140.0"),
+        {},
+        {},
+    ),
+    manners.COOKIES_SENT: (habit(fields=_extra_line("Cookie", "redacted")), {}, {}),
+    manners.REFERRER_SENT: (habit(fields=_extra_line("Referer", "https://example.com/")), {}, {}),
+    manners.QUERY_ADDED: (habit(address_of=lambda self, now: f"{self.feed}?_={int(now)}"), {}, {}),
+    manners.CONNECTIONS_UNUSED: (
+        habit(connection=lambda self, poll, hop: f"{poll}.{hop}"),
+        {},
+        {"faults": ["redirect-307"]},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", CULPRITS, ids=lambda kind: kind.id())
+def test_each_thing_done_wrong_is_found_and_nothing_beside_it(kind: type[Note]) -> None:
+    culprit, made, wished = CULPRITS[kind]
+
+    score = score_of(play(culprit(), world(**made), wishes=Wishes(**wished), days=3))
+
+    assert findings(score) == {kind}
+    assert score.grade < 100
+    (found,) = (each for each in score.findings if type(each.note) is kind)
+    assert found.count == len(found.requests) > 0
+    assert all(each.words for each in found.requests), "each request says what shows it"
+
+
+def test_a_library_s_name_is_found_out_and_costs_the_contact_too() -> None:
+    score = score_of(play(habit(agent="python-requests/2.32.0")()))
+
+    assert findings(score) == {manners.LIBRARY_USER_AGENT, manners.NO_CONTACT}
+
+
+def test_a_tag_with_the_date_of_another_answer_is_found_beside_what_is_stale() -> None:
+    score = score_of(play(habit(keep=_first_only(tag=False, modified=True))()))
+
+    assert findings(score) == {conditions.MIXED_VALIDATORS, conditions.STALE_DATE}
+
+
+def _delta_exchanges(second: str) -> Recording:
+    """A 200, a 226, and a third request with the tag `second`."""
+    base = play(Perfect(), days=1).exchanges[0]
+    common = [("User-Agent", Perfect.agent), ("Accept-Encoding", "gzip"), ("A-IM", "feed")]
+
+    def asked(number: int, tag: str) -> Exchange:
+        fields = Fields([*common, *([("If-None-Match", tag)] if tag else [])])
+        return replace(
+            base,
+            at=base.at + 3600 * number,
+            request=replace(base.request, fields=fields),
+            fields=Fields([("ETag", f'"{number}"'), ("Content-Type", "application/rss+xml")]),
+            connection=str(number),
+        )
+
+    exchanges = (asked(0, ""), replace(asked(1, '"0"'), status=226), replace(asked(2, second), status=226))
+    return Recording(exchanges, {base.digest: document(3)})
+
+
+def test_whoever_asks_with_the_tag_of_the_226_is_praised() -> None:
+    score = score_of(_delta_exchanges('"1"'))
+
+    assert findings(score) == set()
+    assert conditions.USES_DELTAS in findings(score, Level.GOOD)
+
+
+def test_whoever_forgets_the_tag_of_the_226_gets_the_same_again() -> None:
+    assert findings(score_of(_delta_exchanges('"0"'))) == {conditions.TAG_OF_226_UNUSED}
+
+
+def test_a_count_of_subscribers_is_praised_and_one_that_is_missing_behind_a_proxy_is_told() -> None:
+    told = score_of(play(habit(agent="Perfect/1.0 (+https://example.com; 12 subscribers)")()))
+    untold = score_of(play(habit(fields=_extra_line("Via", "1.1 cache"))()))
+
+    assert manners.TELLS_SUBSCRIBERS in findings(told, Level.GOOD)
+    assert findings(untold, Level.INFO) == {manners.SUBSCRIBERS_UNTOLD}
+    assert told.grade == untold.grade == 100
+
+
+def test_one_poll_is_graded_and_said_to_be_little() -> None:
+    score = score_of(play(Perfect(), days=0.01))
+
+    assert manners.FEW_REQUESTS in findings(score, Level.INFO)
+    assert score.grade == 100
+
+
+def test_every_finding_has_somebody_who_provokes_it() -> None:
+    here = {manners.LIBRARY_USER_AGENT, conditions.MIXED_VALIDATORS, conditions.TAG_OF_226_UNUSED}
+    all_of_them = {each for module in (conditions, pace, moves, manners) for each in notes_of(module)}
+    to_mend = {each for each in all_of_them if each.level.is_finding}
+
+    assert to_mend == {*CULPRITS, *here}
+
+
+def test_readers_are_told_apart_by_address_and_user_agent_and_by_a_key_in_the_address() -> None:
+    key = "0123456789abcdef01234567"
+    one, other = play(Perfect(), days=1), play(habit(agent="Other/1 (+https://example.com)")(), days=1)
+    keyed = [
+        replace(each, reader=f"reader-{at}", request=replace(each.request, target=f"{FEED}?key={key}"))
+        for at, each in enumerate(one.exchanges)
+    ]
+    everything = Recording(
+        tuple(sorted([*one.exchanges, *other.exchanges, *keyed], key=lambda each: each.at)),
+        {**one.contents, **other.contents},
+    )
+
+    graded = grade_recording(everything)
+
+    assert {(each.reader, each.user_agent.partition("/")[0]) for each in graded.scores} == {
+        ("reader-1", "Perfect"),
+        ("reader-1", "Other"),
+        (key_in(f"{FEED}?key={key}"), "Perfect"),
+    }
+    assert key not in key_in(f"{FEED}?key={key}")
+
+
+def test_a_page_that_somebody_looks_at_is_no_poll() -> None:
+    recording = play(Perfect(), days=1)
+    page = replace(
+        recording.exchanges[-1],
+        request=replace(recording.exchanges[-1].request, target="http://example.com/", fields=Fields()),
+        reader="reader-2",
+        digest="page",
+    )
+    with_page = Recording((*recording.exchanges, page), {**recording.contents, "page": b"<html><title>Hello</title>"})
+
+    assert [each.reader for each in grade_recording(with_page).scores] == ["reader-1"]
