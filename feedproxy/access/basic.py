@@ -1,0 +1,51 @@
+"""Basic credentials (RFC 7617), as readers send them and as origins want them."""
+
+import base64
+import binascii
+from dataclasses import dataclass, field
+
+from feedproxy.http.field import quote
+
+CREDENTIALS_MAX = 4_096
+"""Characters of a field that is read as credentials; a longer one is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Password:
+    """A user name, and the password that is to prove it."""
+
+    user: str
+    password: str = field(repr=False)
+
+
+def parse(value: str) -> Password | None:
+    """What `Authorization: Basic …` holds; None for other schemes and for what is no Basic.
+
+    "The user-id and password MUST NOT contain any control characters" (RFC 7617, section 2). UTF-8 where it is one,
+    else ISO-8859-1, as old readers send it.
+    """
+    scheme, _, token = value.strip().partition(" ")
+    if scheme.lower() != "basic" or len(token) > CREDENTIALS_MAX:
+        return None
+    try:
+        raw = base64.b64decode(token.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        text = raw.decode("latin-1")
+    user, colon, password = text.partition(":")
+    if not colon or not user or any(ord(sign) < 32 or ord(sign) == 127 for sign in text):
+        return None
+    return Password(user, password)
+
+
+def compose(password: Password) -> str:
+    """The value of Authorization."""
+    return "Basic " + base64.b64encode(f"{password.user}:{password.password}".encode()).decode("ascii")
+
+
+def challenge(realm: str) -> str:
+    """The value of WWW-Authenticate, or Proxy-Authenticate; it asks for UTF-8 (RFC 7617, section 2.1)."""
+    return f'Basic realm={quote(realm)}, charset="UTF-8"'

@@ -1,0 +1,188 @@
+"""Who may read: passwords, WSSE, secret addresses, and what guessing brings."""
+
+import base64
+from pathlib import Path
+
+import argon2
+import bcrypt
+import pytest
+
+from feedproxy.access import wsse
+from feedproxy.access.admission import TRIES, Admission, Admitted, Challenged, Refused
+from feedproxy.access.basic import parse
+from feedproxy.access.users import Users, matches, parse_secrets, parse_users
+from feedproxy.access.watched import Watched
+from feedproxy.clock import ManualClock
+from feedproxy.errors import UsageError
+from feedproxy.http.message import Fields
+
+NOW = 1_800_000_000.0
+HASHED = bcrypt.hashpw(b"open sesame", bcrypt.gensalt(4)).decode()
+
+
+def basic(user: str, password: str, field: str = "Authorization") -> Fields:
+    """A reader's credentials."""
+    return Fields([(field, "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode())])
+
+
+def write(path: Path, text: str) -> None:
+    """What an operator's editor does."""
+    path.write_text(text)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOW)
+
+
+@pytest.fixture
+def passwords(tmp_path: Path) -> Path:
+    path = tmp_path / "users"
+    path.write_text(f"# readers\nbob:{HASHED}\n\n")
+    return path
+
+
+@pytest.fixture
+def admission(passwords: Path, tmp_path: Path, clock: ManualClock) -> Admission:
+    secrets = tmp_path / "secrets"
+    secrets.write_text("carol:feed me\n")
+    return Admission(
+        users=Users(str(passwords), clock),
+        wsse_secrets=Watched(str(secrets), parse_secrets, clock),
+        realm="feeds",
+        clock=clock,
+    )
+
+
+async def test_a_feed_without_readers_is_for_everybody(admission: Admission) -> None:
+    assert await admission.decide((), Fields(), "192.0.2.1") == Admitted("")
+
+
+async def test_whoever_says_nothing_is_asked_by_every_way_there_is(admission: Admission) -> None:
+    asked = await admission.decide(("*",), Fields(), "192.0.2.1")
+
+    assert isinstance(asked, Challenged)
+    assert asked.status == 401
+    assert asked.challenges == (
+        ("WWW-Authenticate", 'Basic realm="feeds", charset="UTF-8"'),
+        ("WWW-Authenticate", 'WSSE realm="feeds", profile="UsernameToken"'),
+    )
+
+
+async def test_in_the_explicit_proxy_it_is_407_and_the_fields_for_proxies(admission: Admission) -> None:
+    asked = await admission.decide(("*",), basic("bob", "open sesame"), "192.0.2.1", proxy=True)
+    told = basic("bob", "open sesame", "Proxy-Authorization")
+
+    assert isinstance(asked, Challenged)
+    assert (asked.status, asked.challenges[0][0]) == (407, "Proxy-Authenticate")
+    assert await admission.decide(("*",), told, "192.0.2.1", proxy=True) == Admitted("bob")
+
+
+async def test_the_right_password_lets_in_and_the_wrong_one_asks_again(admission: Admission) -> None:
+    assert await admission.decide(("bob",), basic("bob", "open sesame"), "192.0.2.1") == Admitted("bob")
+    assert isinstance(await admission.decide(("bob",), basic("bob", "sesame"), "192.0.2.1"), Challenged)
+    assert isinstance(await admission.decide(("bob",), basic("eve", "open sesame"), "192.0.2.1"), Challenged)
+
+
+async def test_a_password_that_is_remembered_for_one_user_opens_nothing_for_another(admission: Admission) -> None:
+    await admission.decide(("*",), basic("bob", "open sesame"), "192.0.2.1")
+
+    assert isinstance(await admission.decide(("*",), basic("bo", "b:open sesame"), "192.0.2.1"), Challenged)
+
+
+async def test_who_is_known_and_not_among_the_readers_is_refused_and_not_asked_again(admission: Admission) -> None:
+    refused = await admission.decide(("carol",), basic("bob", "open sesame"), "192.0.2.1")
+
+    assert isinstance(refused, Refused)
+    assert refused.status == 403
+
+
+async def test_a_wsse_token_lets_in_once(admission: Admission) -> None:
+    fields = Fields(wsse.compose("carol", "feed me", NOW))
+
+    assert await admission.decide(("carol",), fields, "192.0.2.1") == Admitted("carol")
+    assert isinstance(await admission.decide(("carol",), fields, "192.0.2.1"), Challenged)
+
+
+async def test_who_guesses_is_not_listened_to_for_a_while_and_others_are(
+    admission: Admission, clock: ManualClock
+) -> None:
+    for number in range(TRIES):
+        await admission.decide(("*",), basic("bob", str(number)), "192.0.2.1")
+
+    refused = await admission.decide(("*",), basic("bob", "open sesame"), "192.0.2.1")
+
+    assert isinstance(refused, Refused)
+    assert (refused.status, refused.retry_after) == (429, 300)
+    assert await admission.decide(("*",), basic("bob", "open sesame"), "192.0.2.2") == Admitted("bob")
+    clock.advance(301)
+    assert await admission.decide(("*",), basic("bob", "open sesame"), "192.0.2.1") == Admitted("bob")
+
+
+async def test_to_be_asked_is_no_guess(admission: Admission) -> None:
+    for _ in range(2 * TRIES):
+        await admission.decide(("*",), Fields(), "192.0.2.1")
+
+    assert await admission.decide(("*",), basic("bob", "open sesame"), "192.0.2.1") == Admitted("bob")
+
+
+async def test_a_user_taken_out_of_the_file_is_out_at_once_though_his_password_was_remembered(
+    passwords: Path, clock: ManualClock
+) -> None:
+    users = Users(str(passwords), clock)
+    given = parse(basic("bob", "open sesame").get("authorization") or "")
+    assert given is not None
+    assert await users.verify(given)
+
+    write(passwords, "")
+    clock.advance(1)
+
+    assert not await users.verify(given)
+
+
+async def test_a_file_that_is_broken_while_we_run_leaves_the_readers_as_they_were(
+    passwords: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    users = Users(str(passwords), clock)
+    given = parse(basic("bob", "open sesame").get("authorization") or "")
+    assert given is not None
+
+    write(passwords, "bob:plain text\n")
+    clock.advance(1)
+
+    assert await users.verify(given)
+    assert "users:1" in caplog.text
+    assert "plain text" not in caplog.text
+
+
+def test_argon2_is_read_as_well_as_bcrypt() -> None:
+    hashed = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("open sesame")
+
+    assert matches(hashed, "open sesame")
+    assert not matches(hashed, "close sesame")
+
+
+def test_a_password_that_bcrypt_would_cut_is_none() -> None:
+    hashed = bcrypt.hashpw(b"x" * 72, bcrypt.gensalt(4)).decode()
+
+    assert matches(hashed, "x" * 72)
+    assert not matches(hashed, "x" * 73)
+
+
+@pytest.mark.parametrize("line", ["bob", ":x", "bob:{SHA}abc", "bob:$apr1$abc", f"bob:{HASHED}\nbob:{HASHED}"])
+def test_a_line_that_is_none_is_told_with_its_place(line: str) -> None:
+    with pytest.raises(UsageError, match=r"users:[12]: "):
+        parse_users(line, "users")
+
+
+@pytest.mark.parametrize("value", ["", "Basic", "Basic !", "Bearer abc", "Basic " + base64.b64encode(b"bob").decode()])
+def test_what_are_no_basic_credentials_are_none(value: str) -> None:
+    assert parse(value) is None
+
+
+def test_a_password_may_hold_colons_and_is_never_shown() -> None:
+    given = parse(basic("bob", "a:b:ü").get("authorization") or "")
+
+    assert given is not None
+    assert (given.user, given.password) == ("bob", "a:b:ü")
+    assert "a:b" not in repr(given)

@@ -1,0 +1,142 @@
+"""Secret addresses that can be taken back, and credentials for origins that belong to somebody."""
+
+from pathlib import Path
+
+import pytest
+
+from feedproxy.access.tokens import Tokens, issue, listed, revoke
+from feedproxy.access.wallet import Wallet, apart, key, parse_wallet
+from feedproxy.clock import ManualClock
+from feedproxy.errors import FetchError, UsageError
+from feedproxy.http.discretion import without_secrets
+from feedproxy.http.message import Fields, Request
+
+NOW = 1_800_000_000.0
+SEED = bytes(32)
+FEED = "https://paid.example/feed"
+
+WALLET = """\
+- match: https://paid.example/*
+  user: "*"
+  basic: {user: us, password: "every:one"}
+- match: https://paid.example/feed
+  user: bob
+  query: {token: "b&b"}
+- match: https://open.example/*
+  anybody: true
+  bearer: abc
+"""
+
+
+def test_a_token_is_its_users_for_what_its_pattern_matches_and_the_file_does_not_hold_it(tmp_path: Path) -> None:
+    path, clock = tmp_path / "tokens", ManualClock(NOW)
+
+    _, secret = issue(path, "bob", "https://example.com/*")
+    tokens = Tokens(str(path), clock)
+
+    assert tokens.user_of(secret, "https://example.com/feed") == "bob"
+    assert tokens.user_of(secret, "https://example.org/feed") is None
+    assert tokens.user_of(secret + "x", "https://example.com/feed") is None
+    assert secret not in path.read_text()
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_token_taken_back_opens_nothing_within_a_second(tmp_path: Path) -> None:
+    path, clock = tmp_path / "tokens", ManualClock(NOW)
+    token, secret = issue(path, "bob", "example.com")
+    _, other = issue(path, "bob", "example.com")
+    tokens = Tokens(str(path), clock)
+
+    assert [each.id for each in revoke(path, [token.id])] == [token.id]
+    clock.advance(1)
+
+    assert tokens.user_of(secret, "https://example.com/feed") is None
+    assert tokens.user_of(other, "https://example.com/feed") == "bob"
+    assert revoke(path, ["nobody"]) == []
+    assert len(listed(path)) == 1
+
+
+def test_no_log_and_no_page_shows_a_token(tmp_path: Path) -> None:
+    for _ in range(50):
+        _, secret = issue(tmp_path / "tokens", "bob", "example.com")
+
+        assert secret not in without_secrets(f"/-/with/{secret}/https://example.com/feed.xml")
+
+
+@pytest.mark.parametrize(
+    ("user", "pattern"), [("", "example.com"), ("a b", "example.com"), ("bob", "ftp://x/"), ("bob", "a b")]
+)
+def test_a_token_for_nobody_or_nothing_is_refused(tmp_path: Path, user: str, pattern: str) -> None:
+    with pytest.raises(UsageError):
+        issue(tmp_path / "tokens", user, pattern)
+    assert listed(tmp_path / "tokens") == []
+
+
+@pytest.fixture
+def wallet(tmp_path: Path) -> Wallet:
+    path = tmp_path / "wallet.yaml"
+    path.write_text(WALLET)
+    return Wallet(str(path), ManualClock(NOW), SEED)
+
+
+def sent(wallet: Wallet, target: str, user: str) -> Request | None:
+    """What the origin sees of this reader's request."""
+    found = wallet.credential_for(target, user)
+    return found.applied(Request("GET", target, Fields([("Authorization", "mine")])), NOW) if found else None
+
+
+def test_a_readers_own_credential_comes_before_the_one_for_all(wallet: Wallet) -> None:
+    own, common = sent(wallet, FEED, "bob"), sent(wallet, FEED, "carol")
+
+    assert own is not None
+    assert common is not None
+    assert (own.target, own.fields.get("authorization")) == (FEED + "?token=b%26b", None)
+    assert (common.target, common.fields.get("authorization")) == (FEED, "Basic dXM6ZXZlcnk6b25l")
+
+
+def test_who_has_not_signed_in_gets_no_credential_but_those_for_anybody(wallet: Wallet) -> None:
+    assert sent(wallet, FEED, "") is None
+    given = sent(wallet, "https://open.example/feed", "")
+    assert given is not None
+    assert given.fields.get("authorization") == "Bearer abc"
+
+
+def test_what_is_fetched_with_different_credentials_has_different_keys_and_a_new_password_a_new_one(
+    wallet: Wallet,
+) -> None:
+    own, common = wallet.credential_for(FEED, "bob"), wallet.credential_for(FEED, "carol")
+    assert own is not None
+    assert common is not None
+    changed = parse_wallet(WALLET.replace("every:one", "two"), "wallet", seed=SEED)[0].credential
+    elsewhere = parse_wallet(WALLET, "wallet", seed=bytes([1]) * 32)[0].credential
+
+    keys = {key(FEED, each) for each in (own, common, changed, elsewhere)} | {FEED}
+
+    assert len(keys) == 5
+    assert {apart(each).target for each in keys} == {FEED}
+    assert wallet.named(common.name, FEED) is common
+    with pytest.raises(FetchError):
+        wallet.named(changed.name, FEED)
+    assert wallet.named(common.name, "https://elsewhere.example/") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "match: x",
+        "- match: https://a.example/*\n  basic: {user: u, password: hush}",
+        "- match: https://a.example/*\n  user: bob\n  anybody: true\n  bearer: hush",
+        "- match: https://a.example/*\n  user: bob\n  basic: {user: u}",
+        "- match: https://a.example/*\n  user: bob",
+        "- match: ftp://a.example/*\n  user: bob\n  bearer: hush",
+        '- match: https://a.example/*\n  user: bob\n  bearer: "hush\\n"',
+        "- match: https://a.example/*\n  user: bob\n  bearer: hush\n  colour: red",
+        "- {",
+    ],
+)
+def test_a_wallet_with_a_mistake_is_told_with_its_place_and_without_its_secrets(text: str) -> None:
+    with pytest.raises(UsageError, match="wallet") as told:
+        parse_wallet(text, "wallet", seed=SEED)
+
+    assert "hush" not in str(told.value)
+    assert "hush" not in repr(parse_wallet(WALLET.replace("abc", "hush"), "wallet", seed=SEED))

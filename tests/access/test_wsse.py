@@ -1,0 +1,112 @@
+"""WSSE UsernameToken: the four ways to make a digest, the window, and nonces that prove once (seed 003, 11.1.8)."""
+
+import base64
+import hashlib
+
+import pytest
+
+from feedproxy.access.wsse import Gate, UsernameToken, Verdict, challenge, compose, parse
+
+CREATED = "2003-12-15T14:43:07Z"
+NOW = 1_071_499_387.0
+"""The same moment."""
+
+SENT = (
+    'UsernameToken Username="bob", PasswordDigest="quR/EWLAV4xLf9Zqyw4pDmfV9OY=", '
+    f'Nonce="d36e316282959a9ed4c89851497a717f", Created="{CREATED}"'
+)
+"""The example that early Atom texts give; its password is below."""
+
+PASSWORDS = {"bob": "taadtaadpstcsm"}
+
+
+def token(*, hexadecimal: bool = False, decoded: bool = False, nonce: bytes = b"once", created: str = CREATED) -> str:
+    """A field as one of the readers in the wild sends it."""
+    sent = base64.b64encode(nonce)
+    summed = hashlib.sha1((nonce if decoded else sent) + created.encode() + PASSWORDS["bob"].encode())
+    digest = base64.b64encode(summed.hexdigest().encode() if hexadecimal else summed.digest()).decode()
+    return f'UsernameToken Username="bob", PasswordDigest="{digest}", Nonce="{sent.decode()}", Created="{created}"'
+
+
+def proved(value: str, gate: Gate | None = None, now: float = NOW) -> Verdict:
+    read = parse(value)
+    assert read is not None
+    return (gate or Gate()).prove(read, PASSWORDS, now)
+
+
+def test_the_published_example_is_proved_by_its_password() -> None:
+    assert proved(SENT) is Verdict.PROVED
+
+
+@pytest.mark.parametrize("hexadecimal", [False, True])
+@pytest.mark.parametrize("decoded", [False, True])
+def test_raw_and_hexadecimal_sums_over_the_nonce_as_sent_and_decoded_are_all_taken(
+    hexadecimal: bool, decoded: bool
+) -> None:
+    assert proved(token(hexadecimal=hexadecimal, decoded=decoded)) is Verdict.PROVED
+
+
+def test_another_password_proves_nothing() -> None:
+    read = parse(SENT)
+    assert read is not None
+
+    assert Gate().prove(read, {"bob": "another"}, NOW) is Verdict.UNKNOWN
+    assert Gate().prove(read, {"alice": "taadtaadpstcsm"}, NOW) is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("off", "verdict"), [(-300, Verdict.PROVED), (300, Verdict.PROVED), (-301, Verdict.OLD), (301, Verdict.OLD)]
+)
+def test_the_moment_may_lie_five_minutes_away_both_ways(off: float, verdict: Verdict) -> None:
+    assert proved(SENT, now=NOW + off) is verdict
+
+
+@pytest.mark.parametrize("created", ["", "yesterday", "2003-13-40T00:00:00Z", "1071499387"])
+def test_a_moment_that_cannot_be_read_is_never_near(created: str) -> None:
+    assert proved(token(created=created)) is Verdict.OLD
+
+
+def test_a_token_proves_once_for_as_long_as_it_is_near() -> None:
+    gate = Gate()
+
+    assert proved(SENT, gate, NOW - 300) is Verdict.PROVED
+    assert proved(SENT, gate, NOW - 300) is Verdict.REPLAYED
+    assert proved(SENT, gate, NOW + 300) is Verdict.REPLAYED
+
+
+def test_a_wrong_digest_uses_up_no_nonce() -> None:
+    gate = Gate()
+    wrong = UsernameToken("bob", "wrong", "d36e316282959a9ed4c89851497a717f", CREATED)
+
+    assert gate.prove(wrong, PASSWORDS, NOW) is Verdict.UNKNOWN
+    assert proved(SENT, gate) is Verdict.PROVED
+
+
+def test_nonces_are_forgotten_once_they_can_prove_nothing_and_never_before() -> None:
+    gate = Gate(nonces_max=2)
+
+    assert proved(token(nonce=b"1"), gate) is Verdict.PROVED
+    assert proved(token(nonce=b"2"), gate) is Verdict.PROVED
+    assert proved(token(nonce=b"3"), gate) is Verdict.BUSY
+    later = "2003-12-15T14:53:08Z"
+    assert proved(token(nonce=b"3", created=later), gate, NOW + 601) is Verdict.PROVED
+
+
+@pytest.mark.parametrize("value", ["", "Basic abc", "UsernameToken", 'UsernameToken Username="bob"', "x" * 10_000])
+def test_what_is_no_token_is_none(value: str) -> None:
+    assert parse(value) is None
+
+
+def test_what_we_send_proves_our_password_to_an_origin() -> None:
+    fields = dict(compose("bob", PASSWORDS["bob"], NOW))
+
+    assert fields["Authorization"] == 'WSSE profile="UsernameToken"'
+    assert proved(fields["X-WSSE"]) is Verdict.PROVED
+
+
+def test_the_challenge_names_realm_and_profile() -> None:
+    assert challenge('a "b"') == 'WSSE realm="a \\"b\\"", profile="UsernameToken"'
+
+
+def test_nobody_reads_a_digest_from_a_log() -> None:
+    assert "quR/" not in repr(parse(SENT))
