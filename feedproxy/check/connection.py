@@ -1,0 +1,213 @@
+"""The way to the feed: redirects, TLS, the version of HTTP, and whether HEAD says what GET does."""
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from feedproxy.check.seen import Seen, is_local, scheme_of
+from feedproxy.clock import Instant
+from feedproxy.notes import Category, Level, Note
+
+DAY = 86_400.0
+SOON = 14 * DAY
+"""Of what lasts 90 days and is renewed after 60; half of the rest has passed unused."""
+SLOW = 3.0
+"""Seconds; people who subscribe wait that long for the first answer."""
+
+_PERMANENT = (301, 308)
+_HEAD_FIELDS = ("content-type", "etag", "last-modified", "cache-control")
+
+
+def judge(seen: Seen, now: Instant) -> Iterator[Note]:
+    """`now` is when the first answer came."""
+    yield from _redirects(seen)
+    if not seen.last.status:
+        return
+    yield from _tls(seen, now)
+    if seen.last.minor == 0:
+        yield HTTP_1_0(seen.at)
+    if seen.last.status == 200 and not seen.last.error:
+        yield from _head(seen)
+        if not len(seen.last.framing) and seen.last.minor == 1:
+            yield LENGTH_UNTOLD(seen.at)
+        if seen.last.seconds > SLOW:
+            yield SLOW_TO_ANSWER(seen.at, seconds=f"{seen.last.seconds:.1f}")
+
+
+def _redirects(seen: Seen) -> Iterator[Note]:
+    if seen.broken:
+        yield REDIRECT_LEADS_NOWHERE(seen.address, why=seen.broken)
+    steps = seen.hops[:-1]
+    for one, following in zip(steps, seen.hops[1:], strict=True):
+        if scheme_of(one.target) == "https" and scheme_of(following.target) == "http":
+            yield REDIRECT_TO_HTTP(one.target, there=following.target)
+    if len(steps) > 1:
+        yield REDIRECTS_IN_A_ROW(seen.address, count=len(steps), there=seen.at)
+    elif steps and steps[0].status in _PERMANENT:
+        yield HAS_MOVED(seen.address, there=seen.at, status=steps[0].status)
+    elif steps:
+        yield LEADS_ELSEWHERE(seen.address, there=seen.at, status=steps[0].status)
+
+
+class REDIRECT_LEADS_NOWHERE(Note):
+    level = Level.BAD
+    category = Category.MOVES
+    summary = "A redirect cannot be followed: %(why)s."
+    advice = "Readers get no feed at all. Let the old address lead straight to the new one."
+    reference = "RFC 9110, section 15.4"
+
+
+class REDIRECT_TO_HTTP(Note):
+    level = Level.WARN
+    category = Category.SECURITY
+    summary = "A redirect leads from https to http: %(there)s."
+    advice = "What was safe on the way is not any more, and browsers refuse to follow. Lead to an https address."
+    reference = "RFC 9110, section 17.1"
+
+
+class REDIRECTS_IN_A_ROW(Note):
+    level = Level.WARN
+    category = Category.MOVES
+    summary = "There are %(count)s redirects on the way to the feed."
+    advice = "Each is a request more at every poll, and some readers follow only a few. Lead straight to %(there)s."
+    reference = "RFC 9110, section 15.4"
+
+
+class HAS_MOVED(Note):
+    level = Level.INFO
+    category = Category.MOVES
+    summary = "The feed has moved for good to %(there)s (%(status)s)."
+    advice = "That is how to say it. Name the new address in your pages and in the feed's self link."
+    reference = "RFC 9110, section 15.4.2"
+
+
+class LEADS_ELSEWHERE(Note):
+    level = Level.INFO
+    category = Category.MOVES
+    summary = "The address leads to %(there)s for now (%(status)s)."
+    advice = "Readers keep the old address and ask twice at each poll. If the move is for good, say 301 or 308."
+    reference = "RFC 9110, section 15.4.3"
+
+
+def _tls(seen: Seen, now: Instant) -> Iterator[Note]:
+    shown = seen.handshake
+    if shown is not None:
+        if shown.not_after and shown.not_after - now < SOON:
+            days = max(0, int((shown.not_after - now) // DAY))
+            yield CERTIFICATE_ENDS_SOON(seen.at, host=urlsplit(seen.at).netloc, days=days)
+        if shown.version in ("TLSv1", "TLSv1.1"):
+            yield TLS_OLD(seen.at, version=shown.version)
+        if shown.protocol == "h2":
+            yield HTTP_2(seen.at)
+        yield BY_HTTPS(seen.at)
+    elif scheme_of(seen.at) == "http" and not is_local(seen.at):
+        if seen.secure is not None and seen.secure.status == 200:
+            yield HTTPS_UNUSED(seen.at, there=seen.secure.target)
+        else:
+            yield HTTP_ONLY(seen.at)
+
+
+class BY_HTTPS(Note):
+    level = Level.GOOD
+    category = Category.SECURITY
+    summary = "The feed comes by https, with a certificate that holds."
+    advice = "Nothing is to be done."
+    reference = "RFC 9110, section 4.2.2"
+
+
+class HTTP_2(Note):
+    level = Level.GOOD
+    category = Category.CONNECTION
+    summary = "The server speaks HTTP/2."
+    advice = "Nothing is to be done."
+    reference = "RFC 9113, section 3.2"
+
+
+class CERTIFICATE_ENDS_SOON(Note):
+    level = Level.WARN
+    category = Category.SECURITY
+    summary = "The certificate of %(host)s ends in %(days)s days."
+    advice = "From then on nearly no reader gets the feed, and few of them say why. Has its renewal failed?"
+    reference = "RFC 5280, section 4.1.2.5"
+
+
+class TLS_OLD(Note):
+    level = Level.WARN
+    category = Category.SECURITY
+    summary = "The best that the server speaks is %(version)s."
+    advice = "Readers of today refuse it. Let the server speak TLS 1.2 and 1.3."
+    reference = "RFC 8996"
+
+
+class HTTPS_UNUSED(Note):
+    level = Level.WARN
+    category = Category.SECURITY
+    summary = "The same feed is to be had by https, and this address does not lead there."
+    advice = "By http everybody on the way reads along, and may change it. Answer 301 to %(there)s."
+    reference = "RFC 9110, section 17.1; RFC 7258"
+
+
+class HTTP_ONLY(Note):
+    level = Level.INFO
+    category = Category.SECURITY
+    summary = "The feed is to be had by http only."
+    advice = "Everybody on the way reads along, and may change it. Certificates cost nothing nowadays (ACME)."
+    reference = "RFC 9110, section 17.1; RFC 7258"
+
+
+class HTTP_1_0(Note):
+    level = Level.INFO
+    category = Category.CONNECTION
+    summary = "The server answers in HTTP/1.0."
+    advice = "Every poll costs a connection of its own. Often an old proxy in front is the reason."
+    reference = "RFC 9112, section 9.3"
+
+
+class LENGTH_UNTOLD(Note):
+    level = Level.INFO
+    category = Category.CONNECTION
+    summary = "Neither a length nor chunks: the end of the connection is the end of the feed."
+    advice = "Nobody can tell a whole feed from a broken-off one, and each poll costs a connection. Say Content-Length."
+    reference = "RFC 9112, section 6.3"
+
+
+class SLOW_TO_ANSWER(Note):
+    level = Level.INFO
+    category = Category.CONNECTION
+    summary = "The answer took %(seconds)s seconds."
+    advice = "A feed that is made anew for each request can be made once per change, or kept by a cache in front."
+    reference = "RFC 9111, section 1"
+
+
+def _head(seen: Seen) -> Iterator[Note]:
+    head = seen.head
+    if head is None:
+        return
+    if head.status in (405, 501):
+        yield HEAD_REFUSED(seen.at, status=head.status)
+        return
+    if head.status != 200:
+        yield HEAD_DIFFERS(seen.at, what=f"its status ({head.status or head.error})")
+        return
+    # Where a second GET says something else already, the method is not the reason.
+    steady = [
+        name for name in _HEAD_FIELDS if seen.again is None or seen.again.fields.get(name) == seen.last.fields.get(name)
+    ]
+    differing = [name for name in steady if head.fields.get(name) != seen.last.fields.get(name)]
+    if differing:
+        yield HEAD_DIFFERS(seen.at, what=", ".join(differing))
+
+
+class HEAD_REFUSED(Note):
+    level = Level.INFO
+    category = Category.CONNECTION
+    summary = "HEAD is refused (%(status)s)."
+    advice = "Checkers of links and some readers ask so first. GET and HEAD are the two that every server has to know."
+    reference = "RFC 9110, sections 9.1 and 9.3.2"
+
+
+class HEAD_DIFFERS(Note):
+    level = Level.WARN
+    category = Category.CONNECTION
+    summary = "HEAD says something else than GET: %(what)s."
+    advice = "Who looks before fetching is led astray. The fields are to be the same as in the answer to GET."
+    reference = "RFC 9110, section 9.3.2"

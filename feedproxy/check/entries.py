@@ -1,0 +1,307 @@
+"""The entries: whether readers can tell them apart, know them again, date them and follow them; how many are old."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from feedproxy.check.document import Document, Entry
+from feedproxy.clock import Instant
+from feedproxy.errors import BadTarget
+from feedproxy.feed.channel import Channel, Kind
+from feedproxy.http import uri
+from feedproxy.notes import Category, Level, Note
+
+LARGE = 250_000
+"""Bytes of a feed, without coding; nine of ten known feeds are smaller."""
+MONTH = 30 * 86_400.0
+_SLACK = 600.0
+_SHOWN = 120
+
+_RFC_822 = re.compile(
+    r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), )?\d{1,2} (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) (?:\d{4}|\d\d) "
+    r"\d\d:\d\d(?::\d\d)? (?:[+-]\d{4}|GMT|UT|UTC|Z|[ECMP][SD]T)"
+)
+_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)")
+_W3C = re.compile(r"\d{4}(?:-\d\d(?:-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d))?)?)?")
+_OF_RSS = frozenset({"pubDate", "lastBuildDate"})
+_TAGS = re.compile(r"<(?:/?(?:b|i|em|strong|a|p|br|span|div|font|img|h[1-6]|code)\b|xhtml)", re.IGNORECASE)
+_ACTIVE = re.compile(r"<script\b|\son(?:click|error|load|mouseover)\s*=|javascript:", re.IGNORECASE)
+
+
+def judge(document: Document, channel: Channel, subject: str, now: Instant) -> Iterator[Note]:
+    """`now` is the present moment."""
+    if channel.kind is Kind.CDF:
+        return  # its items are addresses, and little else
+    entries = document.entries
+    if not entries:
+        yield NO_ENTRIES(subject)
+        return
+    yield from _guids(entries, channel.kind, subject)
+    yield from _dates(document, channel.kind, subject, now)
+    yield from _texts(entries, channel.kind, subject)
+    yield from _links(entries, channel.kind, subject)
+    yield from _size(document, subject, now)
+
+
+class NO_ENTRIES(Note):
+    level = Level.INFO
+    category = Category.CONTENT
+    summary = "There is no entry in it."
+    advice = "A new feed may well be empty. If it should not be: does the query behind it still find anything?"
+    reference = "RSS 2.0, item"
+
+
+def _guids(entries: tuple[Entry, ...], kind: Kind, subject: str) -> Iterator[Note]:
+    missing = sum(not each.id for each in entries)
+    twice = [name for name, count in Counter(each.id for each in entries if each.id).items() if count > 1]
+    if missing and kind is not Kind.RDF:  # rdf:about has a Note of its own
+        yield GUIDS_MISSING(subject, count=missing, of=len(entries))
+    if twice:
+        yield GUIDS_TWICE(subject, count=len(twice), example=twice[0][:_SHOWN])
+    false = [each.id for each in entries if each.is_permalink and each.id and not _is_address(each.id)]
+    if false:
+        yield GUID_NO_ADDRESS(subject, count=len(false), example=false[0][:_SHOWN])
+    if not missing and not twice:
+        yield GUIDS_UNIQUE(subject)
+
+
+class GUIDS_UNIQUE(Note):
+    level = Level.GOOD
+    category = Category.IDENTITY
+    summary = "Each entry has a name of its own."
+    advice = "Nothing is to be done."
+    reference = "RSS 2.0, guid; RFC 4287, section 4.2.6"
+
+
+class GUIDS_MISSING(Note):
+    level = Level.WARN
+    category = Category.IDENTITY
+    summary = "%(count)s of %(of)s entries have no guid (Atom: id)."
+    advice = "Readers then go by link or title, and show an entry as new whenever those are changed."
+    reference = "RSS 2.0, guid; RFC 4287, section 4.1.2; JSON Feed 1.1, id"
+
+
+class GUIDS_TWICE(Note):
+    level = Level.WARN
+    category = Category.IDENTITY
+    summary = "One guid stands for several entries (%(count)s such, as `%(example)s`)."
+    advice = "Readers show only one of them. A guid is an entry's own, for ever."
+    reference = "RSS 2.0, guid; RFC 4287, section 4.1.2"
+
+
+class GUID_NO_ADDRESS(Note):
+    level = Level.WARN
+    category = Category.IDENTITY
+    summary = "A guid is said to be an address, and is none (%(count)s such, as `%(example)s`)."
+    advice = 'Without `isPermaLink="false"` readers may open it in a browser.'
+    reference = "RSS 2.0, guid"
+
+
+def stable(one: Document, other: Document, subject: str) -> Iterator[Note]:
+    """Whether what is plainly the same entry was called by the same name in two answers."""
+    before = {_likeness(each): each.id for each in one.entries if each.id}
+    changed = [
+        (before[_likeness(each)], each.id)
+        for each in other.entries
+        if each.id and before.get(_likeness(each), each.id) != each.id
+    ]
+    alike = len({_likeness(each) for each in one.entries}) == len(one.entries)
+    if changed and alike:
+        yield GUIDS_UNSTABLE(subject, count=len(changed), one=changed[0][0][:_SHOWN], other=changed[0][1][:_SHOWN])
+
+
+def _likeness(entry: Entry) -> tuple[str, str, int | None]:
+    return entry.title, entry.content[:200], entry.published
+
+
+class GUIDS_UNSTABLE(Note):
+    level = Level.BAD
+    category = Category.IDENTITY
+    summary = "Entries have another guid at each request (%(count)s of them)."
+    advice = """\
+First `%(one)s`, then `%(other)s`: every reader shows all of them as new at every poll. A guid is made once, when the
+entry is, and kept with it."""
+    reference = "RSS 2.0, guid; RFC 4287, section 4.2.6"
+
+
+def _dates(document: Document, kind: Kind, subject: str, now: Instant) -> Iterator[Note]:
+    entries = document.entries
+    every = [*document.dates, *(each for entry in entries for each in entry.dates)]
+    undated = sum(not each.dates for each in entries)
+    if undated:
+        yield DATES_MISSING(subject, count=undated, of=len(entries))
+    unreadable = [each for each in every if each.instant is None]
+    if unreadable:
+        yield DATE_UNREADABLE(subject, name=unreadable[0].name, text=unreadable[0].text, count=len(unreadable))
+    odd = [each for each in every if each.instant is not None and not _proper(each.name, each.text, kind)]
+    if odd:
+        yield DATE_IN_ANOTHER_FORM(subject, name=odd[0].name, text=odd[0].text, count=len(odd))
+    ahead = [each for each in every if each.instant is not None and each.instant > now + _SLACK]
+    if ahead:
+        yield DATE_IN_FUTURE(subject, name=ahead[0].name, text=ahead[0].text, count=len(ahead))
+    if not undated and not unreadable and not ahead:
+        yield DATES_THERE(subject)
+
+
+def _proper(name: str, text: str, kind: Kind) -> bool:
+    if name in _OF_RSS:
+        return _RFC_822.fullmatch(text) is not None
+    if kind in (Kind.ATOM, Kind.JSON) and name != "date":
+        return _RFC_3339.fullmatch(text) is not None
+    return _W3C.fullmatch(text) is not None
+
+
+class DATES_THERE(Note):
+    level = Level.GOOD
+    category = Category.CONTENT
+    summary = "Each entry has a date."
+    advice = "Nothing is to be done."
+    reference = "RSS 2.0, pubDate; RFC 4287, section 4.2.15"
+
+
+class DATES_MISSING(Note):
+    level = Level.INFO
+    category = Category.CONTENT
+    summary = "%(count)s of %(of)s entries have no date."
+    advice = "Readers then sort by when they saw them first, and nobody learns how often the feed changes."
+    reference = "RSS 2.0, pubDate; RFC 4287, section 4.1.2"
+
+
+class DATE_UNREADABLE(Note):
+    level = Level.WARN
+    category = Category.CONTENT
+    summary = "A date cannot be read: `%(text)s` in %(name)s (%(count)s such)."
+    advice = "RSS: `Sat, 21 Nov 2026 08:00:00 GMT`. Atom and JSON Feed: `2026-11-21T08:00:00Z`."
+    reference = "RSS 2.0, pubDate; RFC 822, section 5; RFC 3339, section 5.6"
+
+
+class DATE_IN_ANOTHER_FORM(Note):
+    level = Level.WARN
+    category = Category.CONTENT
+    summary = "A date is not in the form of its format: `%(text)s` in %(name)s (%(count)s such)."
+    advice = """\
+Lenient readers understand it, others take the entry for one without a date. RSS: `Sat, 21 Nov 2026 08:00:00 GMT`.
+Atom and JSON Feed: `2026-11-21T08:00:00Z`. Days and months are English in every language."""
+    reference = "RSS 2.0, pubDate; RFC 822, section 5; RFC 4287, section 3.3"
+
+
+class DATE_IN_FUTURE(Note):
+    level = Level.WARN
+    category = Category.CONTENT
+    summary = "A date lies in the future: `%(text)s` in %(name)s (%(count)s such)."
+    advice = "Such entries stand above all others until then, or are hidden. Is a time zone missing?"
+    reference = "RSS 2.0, pubDate"
+
+
+def _texts(entries: tuple[Entry, ...], kind: Kind, subject: str) -> Iterator[Note]:
+    empty = sum(not each.title and not each.content.strip() for each in entries)
+    untitled = sum(not each.title for each in entries)
+    if empty:
+        yield ENTRIES_EMPTY(subject, count=empty)
+    elif untitled and kind is not Kind.JSON:
+        yield TITLES_MISSING(subject, count=untitled, of=len(entries))
+    marked = [each.title for each in entries if kind is Kind.RSS and _TAGS.search(each.title)]
+    if marked:
+        yield TITLE_WITH_MARKUP(subject, count=len(marked), example=marked[0][:_SHOWN])
+    active = sum(bool(_ACTIVE.search(each.content)) for each in entries)
+    if active:
+        yield SCRIPTS(subject, count=active)
+
+
+class ENTRIES_EMPTY(Note):
+    level = Level.WARN
+    category = Category.CONTENT
+    summary = "%(count)s entries have neither a title nor a text."
+    advice = "At least one of both has to be there: else there is nothing to show."
+    reference = "RSS 2.0, item"
+
+
+class TITLES_MISSING(Note):
+    level = Level.INFO
+    category = Category.CONTENT
+    summary = "%(count)s of %(of)s entries have no title."
+    advice = "In RSS that is allowed, and many readers show `(untitled)`. In Atom each entry has to have one."
+    reference = "RSS 2.0, item; RFC 4287, section 4.1.2"
+
+
+class TITLE_WITH_MARKUP(Note):
+    level = Level.INFO
+    category = Category.CONTENT
+    summary = "A title has HTML in it: `%(example)s` (%(count)s such)."
+    advice = "RSS does not say whether titles are HTML: some readers show the tags. Write plain text."
+    reference = "RSS 2.0, title"
+
+
+class SCRIPTS(Note):
+    level = Level.WARN
+    category = Category.SECURITY
+    summary = "%(count)s entries have scripts in their texts."
+    advice = "Every good reader takes them out, and some refuse the entry. Leave them on the page."
+    reference = "RFC 4287, section 8.1"
+
+
+def _links(entries: tuple[Entry, ...], kind: Kind, subject: str) -> Iterator[Note]:
+    relative = [each.link for each in entries if each.link and not _has_scheme(each.link)]
+    if relative and kind is not Kind.ATOM:  # in Atom they are resolved (xml:base)
+        yield LINKS_RELATIVE(subject, count=len(relative), example=relative[0][:_SHOWN])
+    none = sum(not each.link and not each.is_permalink for each in entries)
+    if none and kind is not Kind.ATOM:  # an entry with its content in it needs no alternate link
+        yield LINKS_MISSING(subject, count=none, of=len(entries))
+
+
+class LINKS_RELATIVE(Note):
+    level = Level.WARN
+    category = Category.CONTENT
+    summary = "Links are relative: `%(example)s` (%(count)s such)."
+    advice = "RSS does not say what they are relative to: readers differ, and some lead to themselves. Write it out."
+    reference = "RSS 2.0, elements that are URLs"
+
+
+class LINKS_MISSING(Note):
+    level = Level.INFO
+    category = Category.CONTENT
+    summary = "%(count)s of %(of)s entries lead nowhere."
+    advice = "People cannot open, keep or pass on what has no address."
+    reference = "RSS 2.0, item"
+
+
+def _size(document: Document, subject: str, now: Instant) -> Iterator[Note]:
+    size, count = len(document.body), len(document.entries)
+    if size <= LARGE:
+        return
+    dated = sum(each.published is not None for each in document.entries)
+    new = document.newer_than(now - MONTH)
+    if dated == count and 10 * new < count:
+        yield MOSTLY_OLD(subject, size=f"{size // 1000} KB", new=new, of=count)
+    else:
+        yield FEED_LARGE(subject, size=f"{size // 1000} KB", of=count)
+
+
+class MOSTLY_OLD(Note):
+    level = Level.WARN
+    category = Category.CONTENT
+    summary = "Of the %(size)s hardly anything is new: %(new)s of %(of)s entries are of the last month."
+    advice = """\
+Whenever one entry is added, every reader gets all the others again. Send the newest ones, link to archives for the
+rest, and answer `A-IM: feed` with what is new only."""
+    reference = "RFC 5005, section 4; RFC 3229, section 5.2"
+
+
+class FEED_LARGE(Note):
+    level = Level.INFO
+    category = Category.CONTENT
+    summary = "The feed is large: %(size)s, %(of)s entries."
+    advice = "Every reader gets all of it whenever one entry is added. Fewer entries, or `A-IM: feed`, spare that."
+    reference = "RFC 5005, section 4; RFC 3229, section 5.2"
+
+
+def _has_scheme(text: str) -> bool:
+    return re.match(r"[A-Za-z][A-Za-z0-9+.\-]*:", text) is not None
+
+
+def _is_address(text: str) -> bool:
+    try:
+        uri.resolve("", text)
+    except BadTarget:
+        return False
+    return True

@@ -1,0 +1,147 @@
+"""A Note says one thing about what was seen: how well it is done, in one line, then what to do and where to read on.
+
+The check of a feed and the score of a reader speak in Notes. Each is a class below the code that gives it, and its
+name is what people and programs know it by: `TTL_SHORTER_THAN_MAX_AGE`, told as `ttl-shorter-than-max-age`. The class
+holds the words; an instance adds what they are said of, and the values for `%(name)s` in them.
+
+    class NO_VALIDATOR(Note):
+        level = Level.WARN
+        category = Category.CONDITIONS
+        summary = "The feed has neither ETag nor Last-Modified."
+        advice = "Every reader gets all of its %(size)s anew each time. Let the server send one of them."
+        reference = "RFC 9110, section 8.8"
+
+    NO_VALIDATOR(subject="https://example.com/feed", size="40 KB")
+"""
+
+import re
+import textwrap
+from collections.abc import Iterable
+from enum import StrEnum
+from types import ModuleType
+from typing import Any, ClassVar
+
+
+class Level(StrEnum):
+    """How well something is done; what is done well is worth saying, too."""
+
+    GOOD = "good"
+    INFO = "info"
+    """Worth knowing; nothing is wrong."""
+    WARN = "warn"
+    """It costs somebody something."""
+    BAD = "bad"
+    """It breaks a promise, or does harm."""
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether something is to be mended."""
+        return self in (Level.WARN, Level.BAD)
+
+
+class Category(StrEnum):
+    """What a Note is about; the heading that it stands below."""
+
+    CONDITIONS = "Conditional requests"
+    SCHEDULE = "Schedule"
+    CACHING = "Caching"
+    FAILURES = "Failures and refusals"
+    MOVES = "Moves and endings"
+    CODING = "Content coding"
+    CONNECTION = "Connections"
+    IDENTITY = "Identity"
+    PRIVACY = "Privacy"
+    FORMAT = "Format"
+    CONTENT = "Content"
+    SUBSCRIBING = "Subscribing"
+    NOTIFICATION = "Notification"
+    SECURITY = "Security"
+
+
+class Note:
+    """One thing said. Raises KeyError where a value is missing that its words name."""
+
+    level: ClassVar[Level]
+    category: ClassVar[Category]
+    summary: ClassVar[str]
+    """One line, a whole sentence."""
+    advice: ClassVar[str]
+    """What to do, and why; paragraphs are parted by an empty line, and code stands between backticks."""
+    reference: ClassVar[str]
+    """Where it stands written; several are parted by semicolons."""
+
+    def __init__(self, subject: str = "", **values: object) -> None:
+        self.subject = subject
+        """What it is said of: an address, a field, a place in a document."""
+        self.values = values
+        self.words = self.summary % values
+        """The summary, filled in."""
+        self.advised = _paragraphs(self.advice % values)
+        """The advice, filled in, each paragraph on one line."""
+
+    def __init_subclass__(cls) -> None:
+        missing = [name for name in Note.__annotations__ if not hasattr(cls, name)]
+        if missing and not cls.__name__.startswith("_"):
+            raise TypeError(f"{cls.__name__} has no {', '.join(missing)}")
+
+    def __repr__(self) -> str:
+        return f"<{self.id()}: {self.words}>"
+
+    @classmethod
+    def id(cls) -> str:
+        """Its name as it is told: `no-validator`."""
+        return cls.__name__.lower().replace("_", "-")
+
+    def as_json(self) -> dict[str, Any]:
+        """What a program wants to know of it."""
+        return {
+            "id": self.id(),
+            "level": str(self.level),
+            "category": str(self.category),
+            "subject": self.subject,
+            "summary": self.words,
+            "advice": self.advised,
+            "reference": self.reference,
+        }
+
+    def as_text(self, width: int = 100, *, advise: bool = True) -> str:
+        """For a terminal: the level and the summary; below them, further in, advice and reference."""
+        first = f"{self.level:<5} "
+        lines = textwrap.wrap(self.words, width, initial_indent=first, subsequent_indent=" " * len(first))
+        if advise:
+            for paragraph in (*self.advised.split("\n\n"), f"See {self.reference}."):
+                lines += textwrap.wrap(paragraph, width, initial_indent=" " * 6, subsequent_indent=" " * 6)
+        return "\n".join(lines)
+
+
+def sorted_by_level(notes: Iterable[Note]) -> list[Note]:
+    """The worst first, praise last; else in their order."""
+    ranks = {level: rank for rank, level in enumerate(reversed(Level))}
+    return sorted(notes, key=lambda note: ranks[note.level])
+
+
+def notes_of(module: ModuleType) -> list[type[Note]]:
+    """The Notes that a module defines, in their order."""
+    return [
+        each
+        for name, each in vars(module).items()
+        if isinstance(each, type)
+        and issubclass(each, Note)
+        and each.__module__ == module.__name__
+        and not name.startswith("_")
+    ]
+
+
+def as_markdown(kind: type[Note]) -> str:
+    """A Note for a reference page: its words, with the names of its values where they will stand."""
+    summary, advice = (
+        re.sub(r"%\((\w+)\)[sd]", r"⟨\1⟩", text).replace("%%", "%") for text in (kind.summary, kind.advice)
+    )
+    advice = textwrap.fill(_paragraphs(advice), 118) if "\n\n" not in advice else _paragraphs(advice)
+    return (
+        f"### {kind.id()}\n\n*{kind.level}*: {summary.replace('*', r'\*')}\n\n{advice}\n\nSource: {kind.reference}.\n"
+    )
+
+
+def _paragraphs(text: str) -> str:
+    return "\n\n".join(" ".join(each.split()) for each in textwrap.dedent(text).strip().split("\n\n"))

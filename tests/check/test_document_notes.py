@@ -1,0 +1,180 @@
+"""Each Note on a document is given by a document that has this one fault, and by nothing else in it."""
+
+import json
+from email.utils import formatdate
+
+import pytest
+
+from feedproxy.check.judge import of_document
+from feedproxy.notes import Level, Note
+from tests.check.publisher import HOUR, feed, items
+
+NOW = 1_795_176_000.0
+ATOM = (
+    '<feed xmlns="http://www.w3.org/2005/Atom"><title>T</title><id>urn:x:f</id><updated>2026-11-20T11:00:00Z</updated>'
+    '<link rel="self" type="application/atom+xml" href="https://x.example/f"/>%s'
+    "<entry><title>E</title><id>urn:x:1</id><updated>2026-11-20T11:00:00Z</updated>"
+    '<link href="https://x.example/1"/></entry></feed>'
+)
+RDF = (
+    '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/" '
+    'xmlns:atom="http://www.w3.org/2005/Atom" xmlns:dc="http://purl.org/dc/elements/1.1/">'
+    '<channel rdf:about="https://x.example/"><title>T</title><link>https://x.example/</link><description>D</description>'
+    '<atom:link rel="self" href="https://x.example/f"/><items><rdf:Seq><rdf:li rdf:resource="%s"/></rdf:Seq></items>'
+    "</channel><item%s><title>E</title><link>https://x.example/1</link><dc:date>2026-11-20</dc:date></item></rdf:RDF>"
+)
+JSON = {
+    "version": "https://jsonfeed.org/version/1.1",
+    "title": "T",
+    "home_page_url": "https://x.example/",
+    "feed_url": "https://x.example/f",
+    "items": [{"id": "1", "url": "https://x.example/1", "content_text": "E", "date_published": "2026-11-20T11:00:00Z"}],
+}
+
+
+def rss(channel: str = "", **changes: str) -> bytes:
+    return feed(NOW, channel=channel, **changes).replace("BASE", "https://x.example").encode()
+
+
+def item(inner: str) -> bytes:
+    return rss(entries=items(NOW) + f"<item>{inner}</item>")
+
+
+def in_gmt(hours: float) -> str:
+    return formatdate(NOW - hours * HOUR, usegmt=True)
+
+
+DATE = f"<pubDate>{in_gmt(3)}</pubDate>"
+LINK = "<link>https://x.example/e</link><guid>https://x.example/e</guid>"
+NAME = f"<title>E</title>{LINK}"
+SY = '<sy:updatePeriod xmlns:sy="http://purl.org/rss/1.0/modules/syndication/">%s</sy:updatePeriod>'
+CLOUD = '<cloud domain="x.example" port="80" path="/RPC2" registerProcedure="%s" protocol="xml-rpc"/>'
+HUB = '<atom:link rel="hub" href="https://hub.example/"/>'
+
+
+def yearly(count: int, weight: int) -> bytes:
+    return rss(
+        entries="".join(
+            f"<item><title>E{at}</title><link>https://x.example/{at}</link><guid>https://x.example/{at}</guid>"
+            f"<pubDate>{in_gmt(24 * 40 * (at + 1))}</pubDate><description>{'x' * weight}</description></item>"
+            for at in range(count)
+        )
+    )
+
+
+def slow(ttl: str) -> bytes:
+    return yearly(6, 10).replace(b"<ttl>60</ttl>", f"<ttl>{ttl}</ttl>".encode())
+
+
+CASES: dict[str, bytes] = {
+    "nothing-at-all": b" \n",
+    "page-instead-of-feed": b"<!doctype html><html><body>Hello</body></html>",
+    "no-feed": b'<opml version="2.0"><body/></opml>',
+    "moved-by-document": b"<redirect><newLocation>https://x.example/new</newLocation></redirect>",
+    "ended-by-document": b"<redirect><newLocation/></redirect>",
+    "ill-formed": rss().replace(b"<title>Entry 1<", b"<title>Entry & 1<"),
+    "begins-late": b"\n" + rss(),
+    "hard-to-read": rss(
+        entries=items(NOW) + f"<item>{NAME}{DATE}<description>{'<b>' * 300}deep{'</b>' * 300}</description></item>"
+    ),
+    "encoding-lies": rss().replace(b"What was", b"What w\xe4s", 1),
+    "encoding-unknown": rss().replace(b"UTF-8", b"utf-9"),
+    "not-in-utf-8": rss().replace(b"UTF-8", b"ISO-8859-1").replace(b"What was", b"What w\xe4s", 1),
+    "version-unknown": rss().replace(b'version="2.0"', b'version="3.0"'),
+    "format-old": rss().replace(b'version="2.0"', b'version="0.92"'),
+    "channel-incomplete": rss().replace(b"<description>An example</description>", b""),
+    "document-type": rss().replace(b"<rss", b'<!DOCTYPE rss [<!ENTITY x "y">]><rss'),
+    "rdf-without-about": (RDF % ("https://x.example/1", "")).encode(),
+    "rdf-list-disagrees": (RDF % ("https://x.example/2", ' rdf:about="https://x.example/1"')).encode(),
+    "no-entries": rss(entries=""),
+    "guids-missing": item(f"<title>E</title><link>https://x.example/e</link>{DATE}"),
+    "guids-twice": item(f"<title>E</title><guid>https://x.example/entry/1</guid>{DATE}"),
+    "guid-no-address": item(f"<title>E</title><link>https://x.example/e</link><guid>e-1 of 5</guid>{DATE}"),
+    "dates-missing": item(NAME),
+    "date-unreadable": item(f"{NAME}<pubDate>yesterday</pubDate>"),
+    "date-in-another-form": item(f"{NAME}<pubDate>2026-11-20T08:00:00Z</pubDate>"),
+    "date-in-future": item(f"{NAME}<pubDate>{in_gmt(-48)}</pubDate>"),
+    "entries-empty": item(f"{LINK}{DATE}"),
+    "titles-missing": item(f"{LINK}{DATE}<description>D</description>"),
+    "title-with-markup": item(f"<title>&lt;b&gt;E&lt;/b&gt;</title>{LINK}{DATE}"),
+    "scripts": item(f"{NAME}{DATE}<description>&lt;script&gt;x()&lt;/script&gt;</description>"),
+    "links-relative": item(f"<title>E</title><link>/e</link><guid>https://x.example/e</guid>{DATE}"),
+    "links-missing": item(f'<title>E</title><guid isPermaLink="false">e</guid>{DATE}'),
+    "mostly-old": yearly(30, 10_000),
+    "feed-large": rss(entries=items(NOW) + f"<item>{NAME}{DATE}<description>{'x' * 300_000}</description></item>"),
+    "hint-without-sense": rss(channel="<ttl>often</ttl>"),
+    "hints-disagree": rss(channel=SY % "daily"),
+    "ttl-very-short": rss().replace(b"<ttl>60<", b"<ttl>1<"),
+    "ttl-very-long": slow("20000"),
+    "ttl-longer-than-news": rss().replace(b"<ttl>60<", b"<ttl>1400<"),
+    "skips-nearly-all": slow("60").replace(
+        b"</channel>",
+        b"<skipHours>" + b"".join(b"<hour>%d</hour>" % at for at in range(24) if at != 12) + b"</skipHours></channel>",
+    ),
+    "news-in-skipped-hours": rss(channel=f"<skipHours><hour>{int(NOW // 3600 - 5) % 24}</hour></skipHours>").replace(
+        b"</channel>", f"<item>{NAME}<pubDate>{in_gmt(29)}</pubDate></item></channel>".encode()
+    ),
+    "self-link-missing": rss(self_link=""),
+    "no-room-for-self-link": rss(self_link="").replace(b'version="2.0"', b'version="0.91"'),
+    "self-link-relative": rss(self_link='<atom:link rel="self" href="/feed.xml"/>'),
+    "self-link-type-wrong": rss(self_link='<atom:link rel="self" type="text/xml" href="BASE/feed.xml"/>'),
+    "self-link-namespace-wrong": rss(
+        self_link='<a:link xmlns:a="http://www.w3.org/2005/atom" rel="self" href="BASE/feed.xml"/>'
+    ),
+    "hub-without-self-link": rss(self_link=HUB),
+    "cloud-incomplete": rss(channel=CLOUD % ""),
+}
+
+BESIDE = {
+    "encoding-lies": {"hard-to-read"},
+    "no-room-for-self-link": {"format-old"},
+    "hub-without-self-link": {"self-link-missing"},
+}
+"""What cannot be had without another."""
+
+
+def findings(notes: tuple[Note, ...]) -> set[str]:
+    return {each.id() for each in notes if each.level is not Level.GOOD}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_document_with_this_fault_gets_this_note(name: str) -> None:
+    found = findings(of_document(CASES[name], NOW))
+    assert name in found
+    assert found - {name} <= BESIDE.get(name, set())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        rss(),
+        (ATOM % "").encode(),
+        (RDF % ("https://x.example/1", ' rdf:about="https://x.example/1"')).encode(),
+        json.dumps(JSON).encode(),
+        rss(channel=CLOUD % "rssCloud.pleaseNotify"),
+        rss(channel=HUB),
+    ],
+    ids=["rss", "atom", "rdf", "json", "cloud", "hub"],
+)
+def test_a_document_without_a_fault_gets_praise_alone(body: bytes) -> None:
+    notes = of_document(body, NOW)
+    assert findings(notes) == set()
+    assert "self-link-there" in {each.id() for each in notes}
+
+
+def test_the_place_of_a_fault_is_told() -> None:
+    (note,) = [
+        each
+        for each in of_document(b"<rss version='2.0'>\n<channel>\n<title>a & b</title>", NOW)
+        if each.id() == "ill-formed"
+    ]
+    assert "line 3, column 11" in note.words
+
+
+def test_entities_are_not_expanded() -> None:
+    ladder = "".join(
+        f'<!ENTITY {name} "{f"&{before};" * 10}">' for before, name in zip("abcdefghi", "bcdefghij", strict=True)
+    )
+    bomb = f'<!DOCTYPE rss [<!ENTITY a "aaaaaaaaaa">{ladder}]>'
+    body = rss(entries=f"<item><title>&j;</title>{LINK}{DATE}</item>").replace(b"<rss", bomb.encode() + b"<rss")
+    assert "document-type" in findings(of_document(body, NOW))

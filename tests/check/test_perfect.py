@@ -1,0 +1,53 @@
+"""What is done well is praised, and costs an origin a dozen requests at most."""
+
+from pathlib import Path
+
+import pytest
+
+from feedproxy.check.judge import of_feed
+from feedproxy.errors import Forbidden
+from feedproxy.notes import Level
+from feedproxy.origin.inspection import REQUESTS_MAX, inspect
+from feedproxy.settings import Settings
+from tests.check.publisher import publishing
+from tests.net.test_tls import Authority
+
+OPEN = Settings(allow_private=True)
+
+
+async def test_a_perfect_feed_gets_praise_and_nothing_else() -> None:
+    async with publishing() as publisher:
+        seen = await inspect(publisher.address, OPEN, pause=0)
+
+        notes = of_feed(seen)
+
+        assert [each for each in notes if each.level is not Level.GOOD] == []
+        assert {each.id() for each in notes} >= {
+            *("tag-works", "last-modified-works", "compressed", "media-type-right", "self-link-right"),
+            *("page-names-the-feed", "well-formed", "guids-unique", "dates-there", "schedule-said", "lifetime-stated"),
+        }
+        assert len(publisher.asked) == seen.requests <= REQUESTS_MAX
+
+
+async def test_the_same_by_https_is_praised_for_that_too(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    async with publishing(authority.serving("localhost"), "localhost") as publisher:
+        seen = await inspect(publisher.address, OPEN, pause=0, trust=authority.trusting)
+
+        notes = of_feed(seen)
+
+        assert [each for each in notes if each.level is not Level.GOOD] == []
+        assert "by-https" in {each.id() for each in notes}
+
+
+async def test_an_origin_is_told_who_asks() -> None:
+    async with publishing() as publisher:
+        await inspect(publisher.address, OPEN, pause=0)
+        assert all(each.fields["user-agent"].startswith("feedproxy/") for each in publisher.asked)
+
+
+async def test_private_addresses_are_not_asked_unless_that_is_allowed() -> None:
+    async with publishing() as publisher:
+        with pytest.raises(Forbidden):
+            await inspect(publisher.address, Settings(), pause=0)
+        assert publisher.asked == []

@@ -1,0 +1,168 @@
+"""The check as a whole: every Note has its test, no document breaks it, and it is told in three forms."""
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from feedproxy import cli
+from feedproxy.check.judge import JUDGES, of_document, of_feed
+from feedproxy.check.seen import Exchange, Seen
+from feedproxy.commands.check import check
+from feedproxy.http.message import Fields, Request
+from feedproxy.notes import Level, notes_of
+from feedproxy.origin.inspection import REQUESTS_MAX
+from feedproxy.report import checked as report
+from feedproxy.settings import Settings
+from tests.check import test_answer_notes as answers
+from tests.check import test_document_notes as documents
+from tests.check.publisher import feed, publishing
+from tests.net.raw import origin, play
+
+LARGE = 100_000
+"""Bytes; the others take seconds each, and are read as documents above."""
+NOW = 1_795_176_000.0
+ELSEWHERE = {
+    *("has-moved", "leads-elsewhere", "redirects-in-a-row", "redirect-leads-nowhere", "no-answer"),
+    *("kept-longer-than-news", "certificate-refused", "certificate-ends-soon", "http-only", "https-unused", "tls-old"),
+    *("slow-to-answer", "redirect-to-http", "self-link-names-another"),
+}
+"""Those with a test function of their own."""
+
+
+def test_every_note_that_is_no_praise_has_a_situation_that_gives_it() -> None:
+    kinds = [kind for module in JUDGES for kind in notes_of(module) if kind.level is not Level.GOOD]
+    tested = {*answers.CASES, *answers.DOCUMENTS, *documents.CASES, *ELSEWHERE}
+    assert {kind.id() for kind in kinds} == tested
+    assert len({kind.id() for kind in kinds}) == len(kinds)
+
+
+def test_every_feed_of_the_corpus_is_checked_and_its_faults_of_form_are_found(corpus: Path) -> None:
+    for record in json.loads((corpus / "feeds.json").read_text()):
+        found = {each.id() for each in of_document((corpus / record["file"]).read_bytes(), NOW)}
+        assert found, record["file"]
+        if not found & {"no-feed", "page-instead-of-feed"}:
+            assert ("well-formed" in found) == record["well_formed"], record["file"]
+
+
+def test_hostile_answers_end_in_notes(corpus: Path) -> None:
+    for record in json.loads((corpus / "hostile.json").read_text()):
+        for name in record.get("responses", ()):
+            raw = (corpus / name).read_bytes()
+            head, _, body = raw.partition(b"\r\n\r\n")
+            lines = [line.partition(":") for line in head.decode("latin-1").split("\r\n")[1:]]
+            fields = Fields((key, value.strip()) for key, colon, value in lines if key and colon)
+            asked = Request("GET", "https://x.example/feed", Fields())
+            seen = Seen(asked.target, (Exchange(asked, 200, fields, body=body, content=body, at=NOW),))
+            assert of_feed(seen), record["id"]
+            assert of_document(body, NOW), record["id"]
+
+
+async def test_origins_that_answer_with_hostile_bytes_end_in_notes(corpus: Path) -> None:
+    for record in json.loads((corpus / "hostile.json").read_text()):
+        for name in record.get("responses", ()):
+            raw = (corpus / name).read_bytes()
+            if len(raw) > LARGE:
+                continue
+            async with origin(play(raw, then="close")) as answering:
+                done = await check(answering.url(), Settings(allow_private=True), pause=0)
+            assert done.notes, record["id"]
+            assert done.requests <= REQUESTS_MAX, record["id"]
+
+
+# -- told
+
+
+class Page(HTMLParser):
+    """What a page loads, runs, and says."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.loads: list[str] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.loads += [value or "" for name, value in attrs if name in ("src", "href")]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def a_check(**changes: str) -> report.Checked:
+    body = feed(NOW, **changes).replace("BASE", "https://x.example").encode()
+    return report.Checked("feed.xml", NOW, of_document(body, NOW))
+
+
+def test_json_has_the_worst_first_and_keeps_its_shape() -> None:
+    told = json.loads(report.as_json(a_check(self_link="", entries="")))
+    assert list(told) == ["source", "checked_at", "requests", "verdict", "counts", "notes"]
+    assert told["verdict"] == "warn"
+    assert told["counts"] == {"good": 2, "info": 1, "warn": 1, "bad": 0}
+    assert [each["level"] for each in told["notes"]] == ["warn", "info", "good", "good"]
+    assert set(told["notes"][0]) == {"id", "level", "category", "subject", "summary", "advice", "reference"}
+
+
+def test_text_is_coloured_on_a_terminal_only_and_says_praise_in_a_line() -> None:
+    plain = report.as_text(a_check(self_link=""))
+    assert "\033" not in plain
+    assert "! The feed does not say its own address." in plain
+    assert "✓ Each entry has a name of its own." in plain
+    assert "\033[" in report.as_text(a_check(self_link=""), coloured=True)
+
+
+def test_the_page_needs_nothing_else_and_runs_nothing() -> None:
+    entries = "<item><title>E</title><guid>&lt;script&gt;x()&lt;/script&gt;</guid></item>"
+    page = Page(report.as_html(a_check(entries=entries)))
+    assert "script" not in page.tags
+    assert page.loads == []
+    assert "<script>x()</script>" in page.text
+
+
+def test_a_token_in_an_address_is_told_in_no_form() -> None:
+    secret = "https://x.example/feed?token=s3cr3tw0rd"
+    asked = Request("GET", secret, Fields())
+    seen = Seen(secret, (Exchange(asked, 500, at=NOW),))
+    done = report.Checked(secret, NOW, of_feed(seen), 1)
+    for told in (report.as_text(done), report.as_json(done), report.as_html(done)):
+        assert "s3cr3tw0rd" not in told
+        assert "x.example/feed" in told
+
+
+def test_control_characters_of_a_feed_do_not_reach_the_terminal() -> None:
+    body = feed(NOW, entries="<item><title>E</title><guid>\u009b2J is no address</guid></item>").encode()
+    told = report.as_text(report.Checked("feed.xml", NOW, of_document(body, NOW)))
+    assert "\u009b" not in told
+
+
+# -- the command
+
+
+@pytest.mark.parametrize(("changes", "code"), [({}, 0), ({"entries": ""}, 0), ({"self_link": ""}, 1)])
+def test_a_file_ends_with_1_on_warnings_and_with_0_on_praise_and_information(
+    changes: dict[str, str], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "feed.xml"
+    path.write_text(feed(NOW - 400 * 86_400, **changes).replace("BASE", "https://x.example"))
+    assert cli.main(["check", str(path)]) == code
+    assert "feed.xml" in capsys.readouterr().out
+
+
+def test_what_is_neither_address_nor_file_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["check", "/does/not/exist.xml"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_private_address_is_refused_in_a_line_that_says_what_permits_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["check", "http://127.0.0.1:8080/feed"]) == 1
+    assert "--allow-private" in capsys.readouterr().err
+
+
+async def test_an_address_is_checked_as_a_file_is() -> None:
+    async with publishing() as publisher:
+        done = await check(publisher.address, Settings(allow_private=True), pause=0)
+        assert not done.has_findings
+        assert done.requests == len(publisher.asked)
