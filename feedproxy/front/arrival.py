@@ -44,6 +44,24 @@ class Arrival:
     shown: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Came:
+    """A request's head as it came. `path` is in origin-form, query included; `url` the whole of an absolute-form.
+
+    `own` is the address and port that were connected to.
+    """
+
+    method: str
+    path: str
+    fields: Fields
+    peer: str
+    own: tuple[str, int]
+    url: str = ""
+    authority: str = ""
+    absolute: bool = False
+    tls: bool = False
+
+
 def fields_of(message: http.Message) -> Fields:
     """mitmproxy's headers as Fields; the bytes of the wire survive as ISO-8859-1."""
     return Fields((name.decode("latin-1"), value.decode("latin-1")) for name, value in message.headers.fields)
@@ -54,28 +72,43 @@ def headers_of(fields: Fields) -> http.Headers:
     return http.Headers([(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields])
 
 
-def arrive(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int] | None) -> Arrival | Ours:
+def came(flow: http.HTTPFlow) -> Came:
+    """A flow's head."""
+    request = flow.request
+    address, port, *_ = flow.client_conn.sockname
+    return Came(
+        request.method,
+        request.data.path.decode("latin-1"),
+        fields_of(request),
+        peer=flow.client_conn.peername[0],
+        own=(address, port),
+        url=request.url,
+        # In HTTP/2, :authority is what Host was.
+        authority="" if request.is_http2 else request.data.authority.decode("latin-1"),
+        absolute=bool(flow.metadata.get(ABSOLUTE_FORM)),
+        tls=flow.client_conn.tls,
+    )
+
+
+def arrive(head: Came, entrance: Entrance, settings: Settings, tunnel: tuple[str, int] | None) -> Arrival | Ours:
     """Where this request wants to go. Raises BadTarget and NotOurs (uri.gateway_target).
 
     `tunnel` is the host and port of the CONNECT that this request came through, if it did.
     """
-    fields = fields_of(flow.request)
-    path = flow.request.data.path.decode("latin-1")
-    entrance = entrance_of(flow, settings, tunnel)
-    visit = visit_of(flow, fields, settings, entrance)
+    visit = visit_of(head, settings, entrance)
     match entrance:
         case Entrance.PROXY if tunnel is not None:
             host, port = tunnel
-            name = f"[{host}]" if ":" in host else host
-            return Arrival(Request(flow.request.method, uri.normalise(f"https://{name}:{port}{path}"), fields), visit)
+            target = uri.normalise(f"https://{uri.hostport(host, port)}{head.path}")
+            return Arrival(Request(head.method, target, head.fields), visit)
         case Entrance.PROXY:
-            return Arrival(Request(flow.request.method, uri.normalise(flow.request.url), fields), visit)
+            return Arrival(Request(head.method, uri.normalise(head.url), head.fields), visit)
         case Entrance.REVERSE:
-            return _reverse(flow, fields, visit, settings, path)
-    bare = path.partition("?")[0]
-    if bare in LANDING or path.startswith(settings.endpoint_prefix):
-        return Ours(path, visit)
-    return Arrival(Request(flow.request.method, uri.gateway_target(path), fields), visit)
+            return _reverse(head, visit, settings)
+    bare = head.path.partition("?")[0]
+    if bare in LANDING or head.path.startswith(settings.endpoint_prefix):
+        return Ours(head.path, visit)
+    return Arrival(Request(head.method, uri.gateway_target(head.path), head.fields), visit)
 
 
 def entrance_of(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int] | None) -> Entrance:
@@ -91,39 +124,49 @@ def entrance_of(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int]
     return Entrance.PROXY if absolute else Entrance.GATEWAY
 
 
-def _reverse(flow: http.HTTPFlow, fields: Fields, visit: Visit, settings: Settings, path: str) -> Arrival | Ours:
-    if flow.metadata.get(ABSOLUTE_FORM) and not flow.request.is_http2:  # there, :authority is what Host was
+def _reverse(head: Came, visit: Visit, settings: Settings) -> Arrival | Ours:
+    if head.absolute and head.authority:
         # RFC 9112, 3.2.2: Host says nothing beside an absolute-form, so it cannot vouch for it.
-        asked = flow.request.data.authority.decode("latin-1").lower()
-        address, port, *_ = flow.client_conn.sockname
+        address, port = head.own
         known = {f"{f'[{address}]' if ':' in address else address}:{port}", f"localhost:{port}"}
         known |= {urlsplit(each).netloc.lower() for each in (settings.upstream, settings.public_url) if each}
-        if asked not in known:
+        if head.authority.lower() not in known:
             raise BadTarget("this proxy stands in front of one origin, and is open to no other")
+    path = head.path
     if not path.startswith("/"):
         raise BadTarget("the request target is no path")
     if path.startswith(settings.endpoint_prefix):
         return Ours(path, visit)
-    base = settings.upstream.rstrip("/")
-    # Normalised by itself first: `..` climbs no higher than the upstream's own path.
-    path = uri.normalise("http://upstream" + path).removeprefix("http://upstream")
-    return Arrival(Request(flow.request.method, uri.normalise(base + path), fields), visit, visit.base + path)
+    path = _climbing_nowhere(path)
+    return Arrival(Request(head.method, target_below(path, settings), head.fields), visit, visit.base + path)
 
 
-def visit_of(flow: http.HTTPFlow, fields: Fields, settings: Settings, entrance: Entrance) -> Visit:
+def target_below(path: str, settings: Settings) -> str:
+    """The target that a path with its query means, in reverse mode or in the gateway. Raises BadTarget and NotOurs."""
+    if settings.upstream:
+        return uri.normalise(settings.upstream.rstrip("/") + _climbing_nowhere(path))
+    return uri.gateway_target(path)
+
+
+def _climbing_nowhere(path: str) -> str:
+    """The path in its normal form: `..` climbs no higher than the upstream's own path."""
+    return uri.normalise("http://upstream" + path).removeprefix("http://upstream")
+
+
+def visit_of(head: Came, settings: Settings, entrance: Entrance) -> Visit:
     """Who comes, from where, and under which name of ours."""
-    peer = flow.client_conn.peername[0]
-    scheme = "https" if flow.client_conn.tls else "http"
+    fields = head.fields
+    scheme = "https" if head.tls else "http"
     host = fields.get("host") or ""
-    address = peer
-    if trusts(settings, peer):
-        address, scheme, host = _forwarded(fields, settings, peer, scheme, host)
+    address = head.peer
+    if trusts(settings, head.peer):
+        address, scheme, host = _forwarded(fields, settings, head.peer, scheme, host)
     if settings.public_url:
         base = settings.public_url.rstrip("/")
     elif HOST.match(host):
         base = f"{scheme}://{host}"
     else:
-        base = f"{scheme}://{flow.client_conn.sockname[0]}:{flow.client_conn.sockname[1]}"
+        base = f"{scheme}://{head.own[0]}:{head.own[1]}"
     return Visit(entrance, base, address)
 
 

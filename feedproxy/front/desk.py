@@ -13,14 +13,18 @@ from weakref import WeakKeyDictionary
 from mitmproxy import http
 
 from feedproxy.cache.status import CacheStatus, Detail, Fwd, append
-from feedproxy.errors import FeedproxyError, Forbidden, Loop, Unreachable
+from feedproxy.clock import Instant
+from feedproxy.errors import FeedproxyError, Forbidden, Loop, NotAdmitted, Unreachable
 from feedproxy.front import passing
-from feedproxy.front.arrival import Arrival, Ours, arrive, entrance_of, fields_of, visit_of
+from feedproxy.front.arrival import Arrival, Ours, arrive, came, entrance_of, fields_of, visit_of
+from feedproxy.front.crowd import Crowd
 from feedproxy.front.pace import Pace
 from feedproxy.front.passing import Passes, Streamed
-from feedproxy.front.stream import CONTENT_MAX
+from feedproxy.front.stream import CONTENT_CAP, CONTENT_MAX
+from feedproxy.http import uri
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.origin.endpoints import Call, Endpoint
 from feedproxy.origin.entrance import Entrance, Visit, dress
 from feedproxy.origin.problem import problem
 from feedproxy.origin.service import Answer, PassThrough
@@ -41,8 +45,9 @@ ALLOWED = (*CACHED, "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 class Case:
     """One flow, as the desk sees it.
 
-    `streamed` counts the content that streams; `page` is what the reader gets where the way upstream failed;
-    `connected` what became of a CONNECT: `tunnel`, or `intercept` where it ends here.
+    `endpoint` and `call` are what was asked of ourselves; `streamed` counts the content that streams; `page` is what
+    the reader gets where the way upstream failed; `connected` what became of a CONNECT: `tunnel`, or `intercept` where
+    it ends here.
     """
 
     visit: Visit
@@ -51,6 +56,8 @@ class Case:
     words: str = ""
     passing: bool = False
     interim: tuple[Response, ...] = ()
+    endpoint: Endpoint | None = None
+    call: Call | None = None
     streamed: Streamed | None = None
     page: http.Response | None = None
     connected: str = ""
@@ -63,6 +70,7 @@ class Desk:
         self.runtime = runtime
         self.passes = Passes()
         self.pace = Pace()
+        self.crowd = Crowd()
         self._cases: dict[str, Case] = {}
         self._of_client: dict[str, set[str]] = {}
 
@@ -72,6 +80,12 @@ class Desk:
         host, port = flow.request.host, flow.request.port
         if settings.upstream:
             raise Forbidden("this proxy stands in front of one origin, and tunnels to no other")
+        readers = self.runtime.settings_for(uri.normalise(f"https://{uri.hostport(host, port)}/")).readers
+        if readers:
+            visit = visit_of(came(flow), settings, Entrance.PROXY)
+            fields = fields_of(flow.request)
+            user, _ = await self.runtime.doorkeeper.admit(readers, fields, visit.address, proxy=True)
+            self.passes.users[flow.client_conn.id] = user
         policy = self.runtime.connect_policy
         policy.check_port(port)
         address = (await policy.resolve(host, port))[0]
@@ -79,7 +93,7 @@ class Desk:
             raise Unreachable("the reader has gone meanwhile")
         self.passes.tunnels[flow.client_conn.id] = (host, port)
         self.passes.approve(flow.client_conn.id, host, port, address)
-        case = self._open(flow, Case(visit_of(flow, fields_of(flow.request), settings, Entrance.PROXY)))
+        case = self._open(flow, Case(visit_of(came(flow), settings, Entrance.PROXY)))
         if self.intercepts(host):
             case.connected, case.status = "intercept", CacheStatus()
             case.words = "decrypted here: every request in it has a line of its own"
@@ -89,6 +103,8 @@ class Desk:
 
     def intercepts(self, host: str) -> bool:
         """Whether what CONNECT leads to that host is decrypted here."""
+        if host.lower() in self.runtime.office.imported.hosts:
+            return True
         patterns = self.runtime.settings.intercept
         return any(fnmatch.fnmatchcase(host.lower(), pattern.lower()) for pattern in patterns)
 
@@ -98,12 +114,14 @@ class Desk:
             return
         flow.request.stream = False  # stream_large_bodies may have decided otherwise before
         settings = self.runtime.settings
-        found = arrive(flow, settings, self.passes.tunnels.get(flow.client_conn.id))
+        tunnel = self.passes.tunnels.get(flow.client_conn.id)
+        found = arrive(came(flow), entrance_of(flow, settings, tunnel), settings, tunnel)
         if isinstance(found, Ours):
             self._own(flow, found)
             return
         if self._ends_here(flow, found):
             return
+        found = await self._admitted(flow, found)
         has_content = _length(flow) != 0
         if passed_here_before(found.request.fields, self.runtime.service.pseudonym):
             raise Loop("this request has passed this proxy already")
@@ -119,7 +137,13 @@ class Desk:
         if flow.id not in self._cases:
             await self.arrive(flow)
         case = self._cases.get(flow.id)
-        if case is None or case.arrival is None or case.passing or flow.response is not None:
+        if case is None or case.passing or flow.response is not None:
+            return
+        if case.endpoint is not None and case.call is not None:
+            response = await case.endpoint.handler(replace(case.call, content=flow.request.raw_content or b""))
+            self._put_own(flow, case, response)
+            return
+        if case.arrival is None:
             return
         match await self.runtime.service.answer(case.arrival.request, case.visit):
             case Answer(response, status, words) as answer:
@@ -155,15 +179,12 @@ class Desk:
         """Answer with what went wrong; nothing of it goes upstream."""
         if self._too_much(flow):
             return
-        request = Request(flow.request.method, "", fields_of(flow.request))
-        status = CacheStatus(detail=error.detail)
-        response = problem(error.status_hint, error.detail, str(error), request=request)
-        response = response.with_fields(append(response.fields, status))
+        response, status = refused(flow.request.method, fields_of(flow.request), error)
         case = self._cases.get(flow.id)
         if case is None:
             settings = self.runtime.settings
             entrance = entrance_of(flow, settings, self.passes.tunnels.get(flow.client_conn.id))
-            visit = visit_of(flow, request.fields, settings, entrance)
+            visit = visit_of(came(flow), settings, entrance)
             case = self._open(flow, Case(visit))
         case.passing = False
         self._put(flow, case, response, status, str(error))
@@ -188,6 +209,25 @@ class Desk:
             self._cases.pop(flow, None)
         self.runtime.requests = len(self._cases)
 
+    async def _admitted(self, flow: http.HTTPFlow, found: Arrival) -> Arrival:
+        """The request of one who may make it, without what he proved that with. Raises NotAdmitted.
+
+        A tunnel's user has said who he is when he asked for it; in it no client would understand 407.
+        """
+        request, visit = found.request, found.visit
+        readers = self.runtime.settings_for(request.target).readers
+        if not readers:
+            return found
+        client = flow.client_conn.id
+        user, fields = await self.runtime.doorkeeper.admit(
+            readers,
+            request.fields,
+            visit.address,
+            proxy=visit.entrance is Entrance.PROXY and client not in self.passes.tunnels,
+            user=self.passes.users.get(client, ""),
+        )
+        return replace(found, request=replace(request, fields=fields), visit=replace(visit, user=user))
+
     def _open(self, flow: http.HTTPFlow, case: Case) -> Case:
         self._cases[flow.id] = case
         if not _has_gone(flow):
@@ -199,27 +239,48 @@ class Desk:
         """Content that nobody will read: mitmproxy would hold all of it before it answers, so there is no answer."""
         flow.request.stream = False
         length = _length(flow)
-        if length is not None and length <= CONTENT_MAX:
+        if length is not None and length <= flow.metadata.get(CONTENT_CAP, CONTENT_MAX):
             return False
         flow.kill()
         return True
 
     def _own(self, flow: http.HTTPFlow, ours: Ours) -> None:
+        prefix = self.runtime.settings.endpoint_prefix
+        if ours.path.startswith(prefix):
+            self._endpoint(flow, ours, ours.path.removeprefix(prefix))
+        elif not self._too_much(flow):
+            case, request = (
+                self._open(flow, Case(ours.visit)),
+                Request(flow.request.method, "", fields_of(flow.request)),
+            )
+            if request.method in CACHED:
+                self._put_own(flow, case, landing_page(ours.path, ours.visit.base, prefix))
+            else:
+                self._put_own(flow, case, _not_allowed(request, CACHED), Detail.METHOD)
+
+    def _endpoint(self, flow: http.HTTPFlow, ours: Ours, below: str) -> None:
+        """Refuse what no endpoint takes; what one takes is answered by `serve`, once its content is there."""
+        path, _, query = below.partition("?")
+        endpoint, request = self.runtime.endpoints.find(path), Request(flow.request.method, "", fields_of(flow.request))
+        if endpoint is not None:
+            flow.metadata[CONTENT_CAP] = endpoint.content_max
         if self._too_much(flow):
             return
-        request = Request(flow.request.method, "", fields_of(flow.request))
         case = self._open(flow, Case(ours.visit))
-        if ours.path.startswith(self.runtime.settings.endpoint_prefix):
-            status = CacheStatus(detail=Detail.NOT_FOUND)
-            response = problem(404, Detail.NOT_FOUND, "There is no such endpoint.", request=request)
-        elif request.method not in CACHED:
-            status = CacheStatus(detail=Detail.METHOD)
-            words, allow = "This is a page, to be read only.", ("Allow", ", ".join(CACHED))
-            response = problem(405, Detail.METHOD, words, request=request, extra=(allow,))
+        if endpoint is None:
+            words = "There is no such endpoint."
+            self._put_own(flow, case, problem(404, Detail.NOT_FOUND, words, request=request), Detail.NOT_FOUND)
+        elif request.method not in endpoint.methods:
+            self._put_own(flow, case, _not_allowed(request, endpoint.methods), Detail.METHOD)
         else:
-            status = CacheStatus()
-            response = landing_page(ours.path, ours.visit.base)
-        self._put(flow, case, response.with_fields(append(response.fields, status)), status)
+            case.endpoint, case.call = endpoint, Call(replace(request, target=ours.path), ours.visit, path, query)
+
+    def _put_own(self, flow: http.HTTPFlow, case: Case, response: Response, detail: Detail | None = None) -> None:
+        """An answer of our own; one that speaks of a stored copy brings its own Cache-Status."""
+        status = CacheStatus(detail=detail)
+        if "cache-status" not in response.fields:
+            response = response.with_fields(append(response.fields, status))
+        self._put(flow, case, response, status)
 
     def _ends_here(self, flow: http.HTTPFlow, found: Arrival) -> bool:
         """Answer what goes no further; False for what may.
@@ -254,14 +315,31 @@ class Desk:
         case.status, case.passing = status, True
 
     def _put(self, flow: http.HTTPFlow, case: Case, response: Response, status: CacheStatus, words: str = "") -> None:
-        if case.visit.entrance is Entrance.GATEWAY and "content-security-policy" not in response.fields:
-            response = response.with_fields(dress(response.fields, case.visit, target="", upstream=""))
-        if "date" not in response.fields:
-            # RFC 9110, 6.6.1: who has a clock MUST say when, in 2xx, 3xx and 4xx.
-            now = format_http_date(self.runtime.clock.now())
-            response = response.with_fields(response.fields.with_added("Date", now))
-        flow.response = passing.make(response)
+        flow.response = passing.make(finished(response, case.visit, self.runtime.clock.now()))
         case.status, case.words = status, words
+
+
+def finished(response: Response, visit: Visit, now: Instant) -> Response:
+    """The response with what every one of ours carries when it leaves through this visit's entrance."""
+    if visit.entrance is Entrance.GATEWAY and "content-security-policy" not in response.fields:
+        response = response.with_fields(dress(response.fields, visit, target="", upstream=""))
+    if "date" not in response.fields:
+        # RFC 9110, 6.6.1: who has a clock MUST say when, in 2xx, 3xx and 4xx.
+        response = response.with_fields(response.fields.with_added("Date", format_http_date(now)))
+    return response
+
+
+def refused(method: str, fields: Fields, error: FeedproxyError) -> tuple[Response, CacheStatus]:
+    """The answer to a request of which nothing goes upstream, and what is said of it."""
+    status = CacheStatus(detail=error.detail)
+    extra = error.fields if isinstance(error, NotAdmitted) else ()
+    response = problem(error.status_hint, error.detail, str(error), request=Request(method, "", fields), extra=extra)
+    return response.with_fields(append(response.fields, status)), status
+
+
+def _not_allowed(request: Request, methods: tuple[str, ...]) -> Response:
+    words = "This is to be read only." if methods == CACHED else f"This takes {' and '.join(methods)} only."
+    return problem(405, Detail.METHOD, words, request=request, extra=(("Allow", ", ".join(methods)),))
 
 
 def _has_gone(flow: http.HTTPFlow) -> bool:

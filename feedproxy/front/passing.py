@@ -36,6 +36,8 @@ class Passes:
 
     approved: dict[str, dict[tuple[str, int], str | None]] = field(default_factory=dict)
     tunnels: dict[str, tuple[str, int]] = field(default_factory=dict)
+    users: dict[str, str] = field(default_factory=dict)
+    """Who said who he is when he asked for his tunnel."""
 
     def approve(self, client: str, host: str, port: int, address: str | None) -> None:
         """This client's connection may lead to host:port, at this address."""
@@ -45,6 +47,7 @@ class Passes:
         """The client has gone."""
         self.approved.pop(client, None)
         self.tunnels.pop(client, None)
+        self.users.pop(client, None)
 
 
 class Streamed:

@@ -36,8 +36,11 @@ ABSOLUTE_FORM = "feedproxy.absolute-form"
 """Key in `flow.metadata`: the request's target was written in absolute-form."""
 
 CONTENT_MAX = 65_536
-"""Bytes of content that a request may have which is refused, or asks for something of ours; and of what comes before
-its turn, beside the next head."""
+"""Bytes of content that a request may have which is refused, or asks for something of ours that sets no other cap; and
+of what comes before its turn, beside the next head."""
+
+CONTENT_CAP = "feedproxy.content-cap"
+"""Key in `flow.metadata`: the bytes of content that this flow may have instead."""
 
 type ErrorPage = Callable[[http.HTTPFlow, str], http.Response]
 """Makes the answer for a flow whose way upstream failed, from mitmproxy's own words about it."""
@@ -80,7 +83,8 @@ class FeedStream(HttpStream):
 
     def state_consume_request_body(self, event: events.Event) -> layer.CommandGenerator[None]:
         # What is passed on streams. What is held has no use but to be thrown away, and HTTP/2 need not say its length.
-        if isinstance(event, RequestData) and len(self.request_body_buf) + len(event.data) > CONTENT_MAX:
+        content_max = self.flow.metadata.get(CONTENT_CAP, CONTENT_MAX)
+        if isinstance(event, RequestData) and len(self.request_body_buf) + len(event.data) > content_max:
             words, code = "more content than this request may have", ErrorCode.KILL
             self.flow.error = Error(words)
             yield HttpErrorHook(self.flow)

@@ -1,0 +1,108 @@
+"""To mitmproxy and back: a connection that wants what only mitmproxy can do goes there, and returns when it is done.
+
+On the way there mitmproxy's handler gets the socket and the bytes that were read, as if it had accepted and read them
+itself. On the way back, which is taken when the next plain request comes and mitmproxy has nothing to do, the
+descriptor is duplicated: mitmproxy's handler sees its connection end and tidies up, and the reader notices nothing.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mitmproxy.proxy.layers import ClientTLSLayer
+from mitmproxy.proxy.layers.http import HttpLayer
+from mitmproxy.proxy.layers.http._http1 import Http1Server
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Where a connection comes from, and which of ours it leads to.
+
+    `secure`: TLS was taken off already, and its socket does not tell any of that.
+    """
+
+    address: str
+    own: tuple[Any, ...]
+    secure: bool = False
+
+
+class Writer(asyncio.StreamWriter):
+    """Writes to a connection that does not know where it leads."""
+
+    def __init__(self, writer: asyncio.StreamWriter, reader: asyncio.StreamReader, peer: Peer) -> None:
+        protocol = writer.transport.get_protocol()
+        super().__init__(writer.transport, protocol, reader, asyncio.get_running_loop())
+        self._peer = peer
+        self._made_from = writer  # which would end the connection when nobody holds it any more
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name == "peername":
+            return (self._peer.address, 0)
+        return self._peer.own if name == "sockname" else super().get_extra_info(name, default)
+
+
+type Adopt = Callable[[int, str, bytes], None]
+type Handle = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Handed(asyncio.StreamReaderProtocol):
+    """A connection that mitmproxy's handler serves, until it can be taken back."""
+
+    def __init__(self, stream: asyncio.StreamReader, handle: Handle, peer: Peer, adopt: Adopt) -> None:
+        super().__init__(stream, handle)
+        self.peer = peer
+        self._stream_in = stream
+        self._adopt = adopt
+        self._socket: asyncio.Transport | None = None
+        self.handler: Any = None
+        """mitmproxy's ConnectionHandler, once there is one."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._socket = transport
+        super().connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        transport = self._socket
+        if transport is None or transport.is_closing() or data[:1] not in (b"G", b"H") or not self._is_idle(transport):
+            super().data_received(data)
+            return
+        descriptor = os.dup(transport.get_extra_info("socket").fileno())
+        transport.abort()
+        self._adopt(descriptor, self.peer.address, data)
+
+    def _is_idle(self, transport: asyncio.Transport) -> bool:
+        """Whether mitmproxy waits for the next plain request, and nothing it wrote is still to be sent."""
+        if self.peer.secure:
+            return False  # what is behind the pair of sockets is not ours to take back
+        if self.handler is None or self._stream_in._buffer or transport.get_write_buffer_size():  # type: ignore[attr-defined]
+            return False
+        return is_idle(self.handler)
+
+
+def is_idle(handler: Any) -> bool:
+    """Whether a handler speaks HTTP/1 over plain TCP, and has nothing to do."""
+    layers = handler.layer.context.layers
+    if any(isinstance(each, ClientTLSLayer) for each in layers):
+        return False
+    http = [each for each in layers if isinstance(each, HttpLayer)]
+    if len(http) != 1 or http[0].streams:
+        return False
+    server = http[0].connections.get(handler.client)
+    if not isinstance(server, Http1Server):
+        return False
+    return server.state == server.read_headers and server.request is None and not server.buf
+
+
+async def hand_over(given: socket.socket, peer: Peer, data: bytes, handle: Handle, adopt: Adopt) -> None:
+    """Let mitmproxy's `handle` go on with a connection of which `data` has been read."""
+    loop = asyncio.get_running_loop()
+    stream = asyncio.StreamReader(loop=loop)
+    stream.feed_data(data)
+    given.setblocking(False)
+    with contextlib.suppress(OSError):  # it may have gone on the way
+        await loop.connect_accepted_socket(lambda: Handed(stream, handle, peer, adopt), given)

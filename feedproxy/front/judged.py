@@ -1,0 +1,89 @@
+"""From an answer that a reader got to the panel that judges readers (readers/score/panel.py).
+
+What is answered by heart is judged as far as the log tells it apart: once for each reader and moment.
+"""
+
+from mitmproxy import http
+
+from feedproxy.feed.channel import Channel
+from feedproxy.front.arrival import fields_of
+from feedproxy.front.desk import Case
+from feedproxy.front.recipe import Recipe
+from feedproxy.http.message import Fields, Request
+from feedproxy.origin.entrance import Visit
+from feedproxy.readers.score.poll import Poll
+from feedproxy.report.readership import poll_of
+from feedproxy.runtime import Runtime
+
+
+def judge(here: Runtime, flow: http.HTTPFlow, case: Case, size: int) -> None:
+    """An answer that mitmproxy gave."""
+    panel = here.panel
+    if not panel.size or case.arrival is None or flow.request.method not in ("GET", "HEAD"):
+        return
+    target, response, now = case.arrival.request.target, flow.response or case.page, here.clock.now()
+    asked = fields_of(flow.request)
+    channel = _channel(here, target)
+    if channel is None:
+        return
+    panel.see(
+        case.visit.address,
+        asked.get("user-agent") or "",
+        target,
+        now,
+        lambda number: poll_of(
+            number,
+            now,
+            target,
+            asked,
+            response.status_code if response is not None else 0,
+            fields_of(response) if response is not None else Fields(),
+            channel,
+            size,
+            method=flow.request.method,
+            version=flow.request.http_version,
+            connection=flow.client_conn.id,
+        ),
+    )
+
+
+def judge_answer(here: Runtime, request: Request, visit: Visit, status: int, answer: Fields, size: int) -> None:
+    """An answer that the listener in front gave."""
+    panel = here.panel
+    if not panel.size or (channel := _channel(here, request.target)) is None:
+        return
+    now, target, asked = here.clock.now(), request.target, request.fields
+    panel.see(
+        visit.address,
+        asked.get("user-agent") or "",
+        target,
+        now,
+        lambda number: poll_of(number, now, target, asked, status, answer, channel, size, method=request.method),
+    )
+
+
+def judge_recipe(here: Runtime, recipe: Recipe, visit: Visit, agent: str) -> None:
+    """An answer by recipe: whoever gets it has asked with the same fields, but for the User-Agent."""
+    panel, resource, asked = here.panel, recipe.given.resource, recipe.asked
+    if not panel.size or asked is None or (channel := resource.channel) is None:
+        return
+    now = here.clock.now()
+
+    def poll(number: int) -> Poll:
+        own = asked.with_field("User-Agent", agent) if agent else asked.without("user-agent")
+        answer = _fields(recipe.head)
+        return poll_of(
+            number, now, resource.target, own, recipe.status, answer, channel, recipe.size, method=recipe.method
+        )
+
+    panel.see(visit.address, agent, resource.target, now, poll)
+
+
+def _channel(here: Runtime, target: str) -> Channel | None:
+    found = here.service.store.get(target)
+    return found.channel if found is not None else None
+
+
+def _fields(head: bytes) -> Fields:
+    lines = head.decode("latin-1").split("\r\n")[1:]
+    return Fields((name, value.strip()) for name, found, value in (line.partition(":") for line in lines) if found)

@@ -1,0 +1,151 @@
+"""Every answer is told of: to the log, the metrics, and the count of subscribers.
+
+For an answer that is given again and again most of that is the same each time. What is one line per reader and moment
+is written once and collected; the lines of a twentieth of a second are written together. Counts are added up, and
+given to the metrics once a second, or when somebody looks.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+
+from feedproxy.cache.status import CacheStatus
+from feedproxy.clock import Seconds
+from feedproxy.front.judged import judge_answer, judge_recipe
+from feedproxy.front.recipe import LINES_MAX, Recipe, Tally
+from feedproxy.http.discretion import without_secrets
+from feedproxy.http.message import Fields, Request
+from feedproxy.http.reverse import public_form
+from feedproxy.origin.entrance import Visit
+from feedproxy.report.log import Line, write_all
+from feedproxy.runtime import Runtime
+
+logger = logging.getLogger("feedproxy.access")
+
+MOMENT: Seconds = 0.05
+"""How long a line of the log may wait for others: a write for each would cost a fifth of what its answer does."""
+
+LINES_MOST = 512
+"""Lines that are not let wait for more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is said of one answer that was made for one reader; `size` is what was sent of its content."""
+
+    request: Request
+    visit: Visit
+    status: int
+    size: int
+    cache: CacheStatus
+    words: str
+    fields: Fields = field(default_factory=Fields)
+    """The answer's."""
+
+
+class Teller:
+    """Tells of answers, one by one or many together."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.lines: list[str] = []
+        """What the log has not been given yet."""
+        self._tallies: dict[tuple[str, str | None, int], Tally] = {}
+        self._is_due = False
+        runtime.metrics.settle_first(self.settle)
+
+    def tally_of(self, recipe: Recipe) -> Tally:
+        """Where answers of this kind are added up."""
+        key = (recipe.visit.entrance, recipe.moment.status.detail, recipe.status)
+        return self._tallies.setdefault(key, Tally())
+
+    def line_of(self, recipe: Recipe, address: str, agent: bytes) -> str:
+        """The line for this reader, for the first time in this moment; he is counted."""
+        here, given = self._runtime, recipe.given
+        visit = recipe.visit if recipe.visit.address == address else _from(recipe.visit, address)
+        said = agent.partition(b":")[2].strip(b" \t").decode("latin-1")
+        audience, target = here.service.audience, given.resource.target
+        if given.counted:
+            audience.seen(target, visit, said)
+            judge_recipe(here, recipe, visit, said)
+        if here.settings.log_format == "off":
+            line = ""
+        else:
+            line = self._written(recipe, visit, said)
+        if len(recipe.lines) >= LINES_MAX:
+            recipe.lines.clear()
+        recipe.lines[address, agent] = line
+        return line
+
+    def _written(self, recipe: Recipe, visit: Visit, said: str) -> str:
+        here, target = self._runtime, recipe.given.resource.target
+        if not recipe.shown:
+            public = public_form(target, here.settings)
+            recipe.shown = without_secrets(public)
+            recipe.upstream = without_secrets(target) if public != target else ""
+        line = Line(
+            at=here.clock.now(),
+            reader=here.service.audience.pseudonym_of(visit, said),
+            entrance=visit.entrance,
+            method=recipe.method,
+            target=recipe.shown,
+            status=recipe.status,
+            size=recipe.size,
+            cache=recipe.moment.status.text(),
+            seconds=0.0,
+            agent=said,
+            words=recipe.moment.words,
+            upstream=recipe.upstream,
+        )
+        return line.as_json(str) if here.settings.log_format == "json" else line.as_text(str)
+
+    def tell(self, told: Told, seconds: Seconds) -> None:
+        """Tell of one answer, and how long it took."""
+        here, request = self._runtime, told.request
+        here.metrics.answered(told.visit.entrance, told.status, told.cache, told.size, seconds)
+        judge_answer(here, request, told.visit, told.status, told.fields, told.size)
+        if here.settings.log_format == "off":
+            return
+        agent = request.fields.get("user-agent") or ""
+        target = public_form(request.target, here.settings)
+        line = Line(
+            at=here.clock.now(),
+            reader=here.service.audience.pseudonym_of(told.visit, agent),
+            entrance=told.visit.entrance,
+            method=request.method,
+            target=target,
+            status=told.status,
+            size=told.size,
+            cache=told.cache.text(),
+            seconds=seconds,
+            agent=agent,
+            upstream=request.target if request.target != target else "",
+            words=told.words,
+        )
+        self.lines.append(line.as_json() if here.settings.log_format == "json" else line.as_text())
+
+    def flush_soon(self) -> None:
+        """Give the log what was collected, together with what comes in a moment."""
+        if len(self.lines) >= LINES_MOST or self._runtime.draining:
+            self.flush()
+        elif self.lines and not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_later(MOMENT, self.flush)
+
+    def flush(self) -> None:
+        """Give the log what was collected."""
+        self._is_due = False
+        lines, self.lines[:] = list(self.lines), ()
+        if said := [line for line in lines if line]:
+            write_all(logger, said)
+
+    def settle(self) -> None:
+        """Give the metrics what was added up."""
+        for (entrance, detail, status), tally in self._tallies.items():
+            if tally.count:
+                count, size, tally.count, tally.size = tally.count, tally.size, 0, 0
+                self._runtime.metrics.answered_again(entrance, status, detail or "", size, count)
+
+
+def _from(visit: Visit, address: str) -> Visit:
+    return Visit(visit.entrance, visit.base, address, visit.user)

@@ -1,0 +1,84 @@
+"""Endpoints of our own: found by their path, read up to their cap, and answered by whoever offers them."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from feedproxy.clock import ManualClock
+from feedproxy.errors import Forbidden, UsageError
+from feedproxy.http.message import Fields, Response
+from feedproxy.origin.endpoints import Call, Endpoints
+from tests.stages.play import OnProxy, Proxy
+
+
+async def echo(call: Call) -> Response:
+    """Says what it was asked."""
+    said = f"{call.request.method} {call.path}?{call.query} {len(call.content)}".encode()
+    return Response(200, Fields([("Content-Type", "text/plain")]), said)
+
+
+async def refuse(_: Call) -> Response:
+    """Does not do it."""
+    raise Forbidden("not for you")
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[OnProxy]:
+    """A whole proxy with three endpoints."""
+    made = OnProxy(ManualClock(1_800_000_000.0), {})
+    await made.open()
+    made.runtime.endpoints.add("echo", echo, methods=("GET", "POST"), content_max=100_000)
+    made.runtime.endpoints.add("small", echo, methods=("POST",))
+    made.runtime.endpoints.add("below/", echo)
+    made.runtime.endpoints.add("refuse", refuse)
+    yield made
+    await made.close()
+
+
+async def test_what_stands_under_the_prefix_is_answered_by_its_handler(stage: OnProxy) -> None:
+    proxy = Proxy(stage)
+
+    seen = await proxy.ask("/-/echo?a=b", method="POST", body=b"x" * 90_000)
+
+    assert (seen.status, seen.body) == (200, b"POST echo?a=b 90000")
+    assert seen.cache == "feedproxy"
+
+
+async def test_a_path_with_a_slash_stands_for_all_below_it_and_the_target_keeps_its_slashes(stage: OnProxy) -> None:
+    seen = await Proxy(stage).ask("/-/below/https://example.com/a?b=c")
+
+    assert seen.body == b"GET below/https://example.com/a?b=c 0"
+
+
+async def test_a_method_that_an_endpoint_does_not_take_is_405_with_allow(stage: OnProxy) -> None:
+    seen = await Proxy(stage).ask("/-/small")
+
+    assert (seen.status, seen.fields.get("allow")) == (405, "POST")
+
+
+async def test_what_a_handler_refuses_is_a_problem_document(stage: OnProxy) -> None:
+    seen = await Proxy(stage).ask("/-/refuse")
+
+    assert seen.status == 403
+    assert b"not for you" in seen.body
+
+
+async def test_two_handlers_for_one_path_are_a_mistake() -> None:
+    endpoints = Endpoints()
+    endpoints.add("echo", echo)
+    endpoints.add("echo", echo)
+
+    with pytest.raises(UsageError, match="echo"):
+        endpoints.add("echo", refuse)
+
+
+def test_the_longest_path_above_wins() -> None:
+    endpoints = Endpoints()
+    endpoints.add("as/", echo)
+    endpoints.add("as/atom/", refuse)
+
+    found = endpoints.find("as/atom/x")
+
+    assert found is not None
+    assert found.handler is refuse
+    assert endpoints.find("as") is None

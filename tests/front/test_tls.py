@@ -1,0 +1,147 @@
+"""A publisher's readers come under TLS, and notice nothing of who answers them."""
+
+import asyncio
+import datetime
+import os
+import ssl
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from feedproxy.errors import UsageError
+from feedproxy.front.tls import Certificate
+from feedproxy.http.message import Fields, Response
+from feedproxy.serve import Plan, make_master
+from tests.front.conftest import Front, Line, Opened
+
+
+def make_certificate(folder: Path, name: str = "localhost") -> tuple[str, str]:
+    """A certificate that signs itself, and its key, as files."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (folder / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, form, plain))
+    return str(folder / "cert.pem"), str(folder / "key.pem")
+
+
+def trusting(certificate: str) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=certificate)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    return context
+
+
+async def secured(front: Opened, folder: Path) -> tuple[Front, ssl.SSLContext]:
+    certificate, key = make_certificate(folder)
+    return await front(tls_certificate=certificate, tls_key=key), trusting(certificate)
+
+
+async def line_to(proxy: Front, context: ssl.SSLContext) -> Line:
+    port = int(proxy.stage.base.rpartition(":")[2])
+    made = Line(*await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost"))
+    proxy.lines.append(made)
+    return made
+
+
+async def test_hits_and_misses_are_answered_under_tls(front: Opened, tmp_path: Path) -> None:
+    proxy, context = await secured(front, tmp_path)
+    line = await line_to(proxy, context)
+
+    answers = [await line.ask(proxy.get()) for _ in range(6)]
+
+    assert [each.status for each in answers] == [200] * 6
+    assert [("hit" in each.cache) for each in answers] == [False, *[True] * 5]
+    assert proxy.asked == 2
+    assert line.writer.get_extra_info("ssl_object").selected_alpn_protocol() == "http/1.1"
+
+
+async def test_what_is_handed_over_goes_on_under_tls_and_is_https_to_us(front: Opened, tmp_path: Path) -> None:
+    proxy, context = await secured(front, tmp_path)
+    proxy.origin.methods["POST"] = lambda request: Response(
+        200, Fields([("Content-Length", "7"), ("Location", "/there")]), b"thanks!"
+    )
+    line = await line_to(proxy, context)
+    large = b"x" * 300_000
+
+    await line.ask(proxy.get())
+    posted = await line.ask(proxy.get("/p", f"Content-Length: {len(large)}", method="POST") + large)
+    after = await line.ask(proxy.get())
+
+    assert (posted.status, posted.body) == (200, b"thanks!")
+    assert posted.fields["location"].startswith("https://proxy.example/http://")
+    assert after.status == 200
+
+
+async def test_sessions_are_taken_up_again(front: Opened, tmp_path: Path) -> None:
+    proxy, context = await secured(front, tmp_path)
+    first = await line_to(proxy, context)
+    await first.ask(proxy.get())
+    known = first.writer.get_extra_info("ssl_object").session
+
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(incoming, outgoing, server_hostname="localhost", session=known)
+    raw = await proxy.line()
+    while True:
+        try:
+            client.do_handshake()
+            break
+        except ssl.SSLWantReadError:
+            await raw.say(outgoing.read())
+            incoming.write(await raw.reader.read(65_536))
+    assert client.session_reused
+
+
+async def test_who_speaks_no_tls_is_let_go(front: Opened, tmp_path: Path) -> None:
+    proxy, context = await secured(front, tmp_path)
+    plain = await proxy.line()
+
+    await plain.say(proxy.get())
+
+    assert await plain.ended()
+    assert (await (await line_to(proxy, context)).ask(proxy.get())).status == 200
+
+
+def test_a_renewed_certificate_is_taken_over(tmp_path: Path) -> None:
+    files = make_certificate(tmp_path)
+    held = Certificate(*files)
+    make_certificate(tmp_path, "other.example")
+    for each in files:
+        os.utime(each, (1, 1))
+
+    held.renew()
+
+    (tmp_path / "key.pem").write_text("broken")
+    with pytest.raises(OSError, match=r"PEM|key"):
+        held.renew()
+
+
+async def test_a_certificate_that_is_none_is_told_at_start(tmp_path: Path) -> None:
+    (tmp_path / "cert.pem").write_text("nothing")
+    given = {"tls_certificate": str(tmp_path / "cert.pem"), "admin": "", "store": "memory:"}
+
+    with pytest.raises(UsageError, match=r"^tls_certificate: .*cert\.pem"):
+        make_master(Plan(options=given))
+
+
+async def test_tls_without_the_fast_path_is_refused(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
+    given = {"tls_certificate": certificate, "tls_key": key, "fast_path": False, "admin": "", "store": "memory:"}
+
+    with pytest.raises(UsageError, match=r"^tls_certificate: only the fast path"):
+        make_master(Plan(options=given))
