@@ -1,0 +1,189 @@
+"""What a worker does with the others: it tells who reads, hears the same of them, and sums up what all have counted.
+
+Coherence is no matter of this: what is stored is agreed upon in the store (store/shared.py), within a turn of the
+event loop. What is told here may be a second late. Each worker answers the others over a socket of its own in their
+folder, in HTTP, whose client and server are there already:
+
+GET  /families   its metrics, once it has told what it knows of readers
+POST /news       who reads (readers/news.py)
+GET  /counts     all that it counts of readers, for one that has just been started
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import zlib
+from collections.abc import Callable, Sequence
+
+import aiohttp
+from aiohttp import web
+
+from feedproxy.clock import Clock, Seconds
+from feedproxy.crew.seat import Seat
+from feedproxy.errors import StoreError
+from feedproxy.origin.service import Service
+from feedproxy.readers.news import News, events
+from feedproxy.report import summed
+from feedproxy.report.metrics import Metrics
+from feedproxy.report.summed import Plain
+from feedproxy.store.shared import Shared
+from feedproxy.store.walk import unhurried
+
+ROUND: Seconds = 1.0
+"""News of readers and of changed feeds go round this often: a count and the schedule need no more."""
+PATIENCE: Seconds = 5.0
+"""A worker that does not answer by then is passed over."""
+NEWS_MAX = 64 * 1024 * 1024
+"""Bytes of a message from another worker: more than the most that can wait."""
+
+logger = logging.getLogger("feedproxy.workers")
+
+
+class Crew:
+    """The other workers, as one of them sees them."""
+
+    def __init__(
+        self, seat: Seat, service: Service, metrics: Metrics, clock: Clock, connections: Callable[[], int]
+    ) -> None:
+        self._seat = seat
+        self._service = service
+        self._metrics = metrics
+        self._clock = clock
+        self._connections = connections
+        self._doors = [seat.door(index) for index in range(seat.size) if index != seat.index]
+        self._sessions: list[aiohttp.ClientSession] = []
+        self._runner: web.AppRunner | None = None
+        self._rounds: asyncio.Task[None] | None = None
+        self._catching_up: asyncio.Task[None] | None = None
+        self._life = str(os.getpid())
+        self._last: dict[int, tuple[str, Plain]] = {}
+        self._departed: list[Plain] = []
+        common = service.store.common
+        self._shared = common if isinstance(common, Shared) else None
+        self._generation = common.generation
+        service.is_ours = lambda target: seat.is_mine(zlib.crc32(target.encode("utf-8", "surrogatepass")))
+        service.counts.news = News()
+
+    async def start(self) -> None:
+        """Be there for the others, and learn from one of them what was counted while this one was away."""
+        self._sessions = [
+            aiohttp.ClientSession(
+                "http://worker",
+                connector=aiohttp.UnixConnector(str(door)),
+                timeout=aiohttp.ClientTimeout(total=PATIENCE),
+            )
+            for door in self._doors
+        ]
+        application = web.Application(client_max_size=NEWS_MAX)
+        application.router.add_get("/families", self._tell_families)
+        application.router.add_get("/counts", self._tell_counts)
+        application.router.add_post("/news", self._hear)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=PATIENCE)
+        await self._runner.setup()
+        door = self._seat.door(self._seat.index)
+        door.unlink(missing_ok=True)
+        await web.UnixSite(self._runner, str(door)).start()
+        for counts in await asyncio.gather(*(self._ask(each, "counts") for each in self._sessions)):
+            if counts:
+                with contextlib.suppress(StoreError):
+                    self._service.counts.load(counts, self._clock.now())
+                break
+        self._rounds = asyncio.ensure_future(self._go_round())
+
+    async def families(self) -> Sequence[Plain]:
+        """What the others have counted, those that are no more included; what they know of readers is known then."""
+        self._look_around()
+        answers = await asyncio.gather(*(self._ask(each, "families") for each in self._sessions))
+        for index, answer in enumerate(answers):
+            if answer is None:
+                continue
+            try:
+                told = json.loads(answer)
+                life, families = str(told["life"]), list(told["families"])
+            except (ValueError, LookupError, TypeError) as error:
+                logger.warning("a worker said what makes no sense: %s", error)
+                continue
+            before = self._last.get(index)
+            if before is not None and before[0] != life:
+                # It was started again. What it had counted before is counted still.
+                self._departed.append(summed.counters(before[1]))
+                self._departed = [summed.plain(summed.added([], self._departed))]
+            self._last[index] = (life, families)
+        # Of one that is being started again, what is known is what it said last.
+        return [*(families for _, families in self._last.values()), *self._departed]
+
+    async def tell_news(self) -> None:
+        """Tell the others who reads; returns when they know."""
+        news = self._service.counts.news.take() if self._service.counts.news is not None else []
+        if news:
+            message = json.dumps(news).encode()
+            await asyncio.gather(*(self._ask(each, "news", message) for each in self._sessions))
+
+    async def close(self) -> None:
+        """Be there no more."""
+        for task in (self._rounds, self._catching_up):
+            if task is not None:
+                task.cancel()
+        for session in self._sessions:
+            await session.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    # -- inside
+
+    async def _go_round(self) -> None:
+        while True:
+            await asyncio.sleep(ROUND)
+            try:
+                await self.tell_news()
+                self._look_around()
+            except Exception:
+                logger.exception("the round among workers failed")
+
+    def _look_around(self) -> None:
+        """What others have updated is shown anew; what is ours to look after gets its next instant."""
+        if self._shared is None or self._shared.generation == self._generation:
+            return
+        self._generation, changed = self._shared.since(self._generation)
+        if changed is None:
+            self._catching_up = asyncio.ensure_future(self._note_all())
+            return
+        for target in changed:
+            self._note(target)
+
+    async def _note_all(self) -> None:
+        async for target in unhurried(self._service.store.targets()):
+            self._note(target)
+
+    def _note(self, target: str) -> None:
+        self._metrics.touched(target)
+        if self._service.is_ours(target):
+            self._service.agenda.note(target)
+
+    async def _ask(self, session: aiohttp.ClientSession, what: str, message: bytes | None = None) -> bytes | None:
+        """What another worker says; None where it does not."""
+        method = "GET" if message is None else "POST"
+        try:
+            async with session.request(method, f"/{what}", data=message) as answer:
+                body: bytes = await answer.read()
+                return body if answer.status == 200 else None
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return None  # it is not there yet, or no more
+
+    async def _tell_families(self, _: web.Request) -> web.Response:
+        await self.tell_news()
+        self._metrics.observe_process(under_way=self._service.under_way, connections=self._connections())
+        told = {"life": self._life, "families": summed.plain(self._metrics.families())}
+        return web.json_response(told)
+
+    async def _tell_counts(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._service.counts.dump())
+
+    async def _hear(self, request: web.Request) -> web.Response:
+        try:
+            self._service.counts.hear_of(events(json.loads(await request.read())))
+        except (ValueError, TypeError) as error:
+            return web.Response(status=400, text=str(error))
+        return web.Response()

@@ -1,0 +1,41 @@
+"""A worker's seat: what its supervisor gives it."""
+
+import contextlib
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One of `size` workers, numbered from 0. A worker that is started again takes the same seat.
+
+    `sockets` are bound to the address where readers connect, one for each address family, with SO_REUSEPORT: the
+    system spreads connections over the workers that listen. `admin` are those of the admin listener, which the first
+    worker has. `folder` is where workers find one another. `lifeline` leads to the supervisor.
+    """
+
+    index: int
+    size: int
+    folder: Path
+    sockets: tuple[socket.socket, ...]
+    admin: tuple[socket.socket, ...]
+    lifeline: socket.socket
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this worker speaks to the operator for all."""
+        return self.index == 0
+
+    def door(self, index: int) -> Path:
+        """Where the worker with this number is asked."""
+        return self.folder / f"worker-{index}"
+
+    def is_mine(self, number: int) -> bool:
+        """Whether what has this number (a hash, say) is this worker's to do, where one has to."""
+        return number % self.size == self.index
+
+    def tell_ready(self) -> None:
+        """Tell the supervisor that readers are let in."""
+        with contextlib.suppress(OSError):
+            self.lifeline.send(b".")

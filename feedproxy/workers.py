@@ -1,0 +1,306 @@
+"""Several processes on one port: a supervisor that starts them, starts anew what dies, and ends all together.
+
+It answers nobody, opens no store and has no event loop: what has no work cannot hang. Workers are forks of it, so that
+one that died is back in a moment; it has no threads then, and no file but these:
+
+listening sockets   one for each worker and address (SO_REUSEPORT), bound here, so that a port that is taken is told
+                    once, and `--listen HOST:0` means the same port for all. They stay open here while a worker is
+                    started again: who has connected meanwhile waits a moment, instead of being refused. After a second
+                    death in a row they are closed, and the other workers get all connections until it comes back.
+lifelines           a pair of sockets for each worker: its end tells when it is ready, and when the supervisor is gone.
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import random
+import select
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from feedproxy import serve
+from feedproxy.clock import Seconds
+from feedproxy.crew.seat import Seat
+from feedproxy.errors import FeedproxyError, UsageError
+
+START_TIMEOUT: Seconds = 60
+"""A store of 100,000 feeds is opened in a few seconds; what takes longer than this hangs."""
+SETTLED: Seconds = 10
+"""A worker that has lived so long was well: when it dies it is started again at once."""
+BACK_OFF_FIRST: Seconds = 0.5
+BACK_OFF_MAX: Seconds = 30
+GRACE: Seconds = 10
+"""Seconds beyond `drain_timeout` that a worker may take to end."""
+
+_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})
+
+logger = logging.getLogger("feedproxy.workers")
+
+type Announce = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class _Worker:
+    """A seat, and who sits there. `due` is when the next one is started, on the monotonic clock."""
+
+    index: int
+    sockets: tuple[socket.socket, ...]
+    pid: int = 0
+    lifeline: socket.socket | None = None
+    started: Seconds = 0.0
+    deaths: int = 0
+    due: Seconds | None = None
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Runs the workers of one proxy. `run` is called once."""
+
+    plan: serve.Plan
+    wanted: serve.Workers
+    announce: Announce
+    _folder: Path = field(init=False)
+    _admin: tuple[socket.socket, ...] = ()
+    _workers: list[_Worker] = field(default_factory=list)
+    _ending: bool = False
+
+    def run(self) -> int:
+        """Run until SIGTERM or SIGINT; the exit code. Raises UsageError where it cannot listen."""
+        wanted = self.wanted
+        if wanted.admin is not None:
+            self._admin = _bound(*wanted.admin, "admin: cannot listen on", exclusive=True)
+        host, port = wanted.listen
+        held = _bound(host, port, "cannot listen on", exclusive=True)
+        places = [(each.family, each.getsockname()) for each in held]
+        _close(held)
+        self._workers = [_Worker(index, _again(places)) for index in range(wanted.size)]
+        self._folder = Path(tempfile.mkdtemp(prefix="feedproxy-"))
+        # What was made until now is never collected, and so stays common to all workers.
+        gc.collect()
+        gc.freeze()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            return self._supervise(places)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+            _close((*self._admin, *(each for worker in self._workers for each in worker.sockets)))
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _supervise(self, places: "list[Place]") -> int:
+        for worker in self._workers:
+            # One after the other: the first makes what the store has none of yet, and tells what is wrong with it.
+            self._start(worker)
+            if (code := self._until_ready(worker)) is not None:
+                self._end()
+                return code
+        for _, address in places:
+            self.announce(f"http://{_named(address)}")
+        while True:
+            due = min((worker.due for worker in self._workers if worker.due is not None), default=None)
+            patience = 3600.0 if due is None else max(0.0, due - time.monotonic())
+            got = signal.sigtimedwait(_SIGNALS, patience)
+            if got is not None and got.si_signo != signal.SIGCHLD:
+                logger.info("draining: %d workers", len(self._workers))
+                return self._end()
+            self._look_after(places)
+
+    def _look_after(self, places: "list[Place]") -> None:
+        for worker in self._workers:
+            if worker.pid and (status := _ended(worker.pid)) is not None:
+                self._bury(worker, status)
+            if worker.due is not None and worker.due <= time.monotonic():
+                if not worker.sockets:
+                    worker.sockets = _again(places)
+                self._start(worker)
+
+    def _bury(self, worker: _Worker, status: int) -> None:
+        """A worker has died: when does the next one take its seat?"""
+        now = time.monotonic()
+        worker.deaths = 1 if now - worker.started >= SETTLED else worker.deaths + 1
+        pause = 0.0 if worker.deaths == 1 else min(BACK_OFF_MAX, BACK_OFF_FIRST * 2 ** min(worker.deaths - 2, 16))
+        if pause:
+            _close(worker.sockets)
+            worker.sockets = ()
+        when = f"in {pause:g} s" if pause else "at once"
+        logger.warning("worker %d %s; it is started again %s", worker.index, _how(status), when)
+        self._vacate(worker)
+        worker.due = now + pause
+
+    def _start(self, worker: _Worker) -> None:
+        ours, theirs = socket.socketpair()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if not pid:
+            _close([ours, *(each.lifeline for each in self._workers if each.lifeline)])
+            _close(each for other in self._workers if other is not worker for each in other.sockets)
+            admin = self._admin if worker.index == 0 else ()
+            if not admin:
+                _close(self._admin)
+            seat = Seat(worker.index, self.wanted.size, self._folder, worker.sockets, admin, theirs)
+            _work(self.plan, seat)
+        theirs.close()
+        worker.pid, worker.lifeline, worker.started, worker.due = pid, ours, time.monotonic(), None
+
+    def _until_ready(self, worker: _Worker) -> int | None:
+        """Wait until a worker lets readers in; the exit code where it never does, or nobody waits any more."""
+        assert worker.lifeline is not None
+        deadline = time.monotonic() + START_TIMEOUT
+        while time.monotonic() < deadline:
+            if select.select([worker.lifeline], [], [], 0.05)[0]:
+                if _received(worker.lifeline):
+                    return None
+                _, status = os.waitpid(worker.pid, 0)
+                self._vacate(worker)
+                code = os.waitstatus_to_exitcode(status)
+                if code < 0:
+                    logger.error("worker %d %s before it was ready", worker.index, _how(status))
+                return code if code > 0 else 1
+            if (got := signal.sigtimedwait(_SIGNALS - {signal.SIGCHLD}, 0)) is not None:
+                logger.info("draining before the start was over: %s", signal.Signals(got.si_signo).name)
+                return 0
+        logger.error("worker %d was not ready within %d s", worker.index, START_TIMEOUT)
+        return 1
+
+    def _end(self) -> int:
+        """End every worker, those that do not obey by force; 0 where all came to a good end."""
+        # Only who holds them listens: a worker that drains must be the last to hold its own.
+        for worker in self._workers:
+            _close(worker.sockets)
+            worker.sockets = ()
+        _close(self._admin)
+        self._admin = ()
+        under_way = [worker for worker in self._workers if worker.pid]
+        for worker in under_way:
+            os.kill(worker.pid, signal.SIGTERM)
+        deadline, code = time.monotonic() + self.wanted.drain_timeout + GRACE, 0
+        while under_way:
+            if time.monotonic() > deadline:
+                for worker in under_way:
+                    logger.error("worker %d did not end in time", worker.index)
+                    os.kill(worker.pid, signal.SIGKILL)
+                deadline = float("inf")
+            for worker in list(under_way):
+                if (status := _ended(worker.pid)) is not None:
+                    code = code or (1 if os.waitstatus_to_exitcode(status) else 0)
+                    self._vacate(worker)
+                    under_way.remove(worker)
+            if under_way:
+                signal.sigtimedwait({signal.SIGCHLD}, 0.2)
+        return code
+
+    @staticmethod
+    def _vacate(worker: _Worker) -> None:
+        worker.pid = 0
+        if worker.lifeline is not None:
+            worker.lifeline.close()
+            worker.lifeline = None
+
+
+type Place = tuple[socket.AddressFamily, tuple[str | int, ...]]
+
+
+def _work(plan: serve.Plan, seat: Seat) -> None:
+    """In the new process: be a worker to the end. Does not return."""
+    code = 1
+    try:
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        random.seed()  # else all workers would throw the same dice
+        done = asyncio.run(serve.serve(plan, lambda _: seat.tell_ready(), seat=seat))
+        code = done if isinstance(done, int) else 1
+    except UsageError as error:
+        print(f"feedproxy: {error}", file=sys.stderr)
+        code = 2
+    except FeedproxyError as error:
+        print(f"feedproxy: {error}", file=sys.stderr)
+    except BaseException:
+        logger.exception("worker %d failed", seat.index)
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        # Not sys.exit: what the supervisor wanted done at its own end is none of a worker's business.
+        os._exit(code)
+
+
+def _bound(host: str, port: int, failure: str, *, exclusive: bool) -> tuple[socket.socket, ...]:
+    """Sockets bound to every address of this host, at one port. Raises UsageError."""
+    made: list[socket.socket] = []
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, _, _, _, address in dict.fromkeys(found):
+            place = (address[0], made[0].getsockname()[1] if made else port, *address[2:])
+            try:
+                made.append(_socket(family, place, shared=not exclusive))
+            except OSError:
+                # A machine may have IPv6's addresses and no IPv6. One of them is enough where all are meant.
+                if host or not made:
+                    raise
+    except OSError as error:
+        _close(made)
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
+        raise UsageError(f"{failure} {host}:{port}: {why}") from error
+    return tuple(made)
+
+
+def _again(places: "Sequence[Place]") -> tuple[socket.socket, ...]:
+    """Sockets for one more worker."""
+    return tuple(_socket(family, address, shared=True) for family, address in places)
+
+
+def _socket(family: int, address: tuple[str | int, ...], *, shared: bool) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def _close(sockets: Iterable[socket.socket | None]) -> None:
+    for each in sockets:
+        if each is not None:
+            each.close()
+
+
+def _received(lifeline: socket.socket) -> bool:
+    try:
+        return bool(lifeline.recv(1))
+    except OSError:
+        return False
+
+
+def _ended(pid: int) -> int | None:
+    """How this child has ended; None while it lives."""
+    try:
+        found, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return 0
+    return status if found else None
+
+
+def _how(status: int) -> str:
+    code = os.waitstatus_to_exitcode(status)
+    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+
+
+def _named(address: tuple[str | int, ...]) -> str:
+    host, port = str(address[0]), address[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
