@@ -1,7 +1,8 @@
 """Which directives govern a response: Cache-Control, or a field that is meant for caches like this one.
 
 In front of its own origin (reverse) feedproxy is part of the site, and CDN-Cache-Control speaks to it
-(RFC 9213). Elsewhere it is a guest, and the field is somebody else's.
+(RFC 9213). Elsewhere it is a guest, and the field is somebody else's, unless the operator says that it is his
+(`targeted_fields`): the target list of a cache "might be fixed, user configurable, or generated per request".
 """
 
 from typing import NamedTuple

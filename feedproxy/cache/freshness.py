@@ -28,7 +28,7 @@ from feedproxy.http.message import Fields
 # "A typical setting of this fraction might be 10%." -- section 4.2.2
 FRACTION = 0.1
 
-_DIGITS = re.compile(r"[0-9]+")
+_AGE = re.compile(r"([0-9]+)[ \t]*(?:;.*)?")
 
 
 class Source(StrEnum):
@@ -114,27 +114,34 @@ def _two(whole: int, size: int, unit: str, smaller: int, smaller_unit: str) -> s
     return f"{whole // size} {unit} {rest} {smaller_unit}" if rest else f"{whole // size} {unit}"
 
 
-def current_age(stored: StoredResponse, now: Instant) -> Seconds:
-    """Seconds since the response was generated or validated at the origin (section 4.2.3); never negative."""
+def initial_age(stored: StoredResponse) -> Seconds:
+    """How old the response was when it came: what section 4.2.3 calls corrected_initial_age; never negative."""
     # Date has whole seconds: a response that came within the second it names is not older for that.
     apparent_age = max(0.0, math.floor(stored.response_time) - _date(stored))
     response_delay = max(0.0, stored.response_time - stored.request_time)
     corrected_age_value = _age_value(stored.fields) + response_delay
     # "corrected_initial_age = max(apparent_age, corrected_age_value);"
-    corrected_initial_age = max(apparent_age, corrected_age_value)
+    return max(apparent_age, corrected_age_value)
+
+
+def current_age(stored: StoredResponse, now: Instant) -> Seconds:
+    """Seconds since the response was generated or validated at the origin (section 4.2.3); never negative."""
     # A clock that was set back makes nothing younger than it came.
     resident_time = max(0.0, now - stored.response_time)
-    return corrected_initial_age + resident_time
+    return initial_age(stored) + resident_time
 
 
 def _age_value(fields: Fields) -> Seconds:
-    """Of a list the first member counts; what is no number is ignored (section 5.1)."""
+    """Of a list the first member counts; what is no number is ignored (section 5.1).
+
+    A number with parameters is one: a structured field's Item has room for them (RFC 9651, section 3.3), and whoever
+    adds one has not made the response younger. Read, it can only end reuse sooner.
+    """
     value = fields.get("age")
-    if value is None:
+    found = None if value is None else _AGE.fullmatch(value.partition(",")[0].strip(" \t"))
+    if found is None:
         return 0.0
-    digits = value.partition(",")[0].strip(" \t")
-    if not _DIGITS.fullmatch(digits):
-        return 0.0
+    digits = found[1]
     return float(DELTA_SECONDS_MAX if len(digits.lstrip("0")) > 10 else min(int(digits), DELTA_SECONDS_MAX))
 
 
@@ -211,7 +218,8 @@ def assess(
 ) -> Freshness:
     """Age, lifetime and reason of a stored response at one moment, all rules together."""
     age = current_age(stored, now)
-    base = now - age
+    # Not now - age: by a rounding it would be another each time.
+    base = min(now, stored.response_time) - initial_age(stored)
     directives = governing(stored.fields, targeted=targeted)
     control = directives.control
     if explicit := _explicit(stored, directives):

@@ -81,9 +81,11 @@ def decide(
     *,
     known_uri: bool = False,
     stale_limit: Seconds = math.inf,
+    meanwhile: Seconds = 0.0,
 ) -> Decision:
     """Section 4. `known_uri`: something is stored for the target URI, though perhaps nothing that the request
-    selects. `stale_limit` bounds what max-stale can ask for, in seconds.
+    selects. `stale_limit` bounds what max-stale can ask for, in seconds; `meanwhile` is for how long the operator lets
+    a stale response answer while it is refreshed.
 
     no-store in a request keeps its answer out of the store, and does not keep stored answers from it: "if a
     request containing this directive is satisfied from a cache, the no-store request directive does not apply
@@ -110,7 +112,7 @@ def decide(
         return _ask(stored, request, _why(freshness, now), "the request said no-cache")
     if freshness.fresh(now):
         return _decide_fresh(stored, request, freshness, now, stale_limit)
-    return _decide_stale(stored, request, freshness, now, stale_limit)
+    return _decide_stale(stored, request, freshness, now, stale_limit, meanwhile)
 
 
 def _decide_fresh(
@@ -130,10 +132,16 @@ def _decide_fresh(
 
 
 def _decide_stale(
-    stored: StoredResponse, request: CacheControl, freshness: Freshness, now: Instant, stale_limit: Seconds
+    stored: StoredResponse,
+    request: CacheControl,
+    freshness: Freshness,
+    now: Instant,
+    stale_limit: Seconds,
+    meanwhile: Seconds,
 ) -> Decision:
     def allows(occasion: Occasion) -> bool:
-        return stale.allowed(stored, freshness, now, occasion=occasion, request=request, limit=stale_limit)
+        limit = meanwhile if occasion is Occasion.REVALIDATING else stale_limit
+        return stale.allowed(stored, freshness, now, occasion=occasion, request=request, limit=limit)
 
     held = freshness.held
     if held is not None and allows(Occasion.HELD):

@@ -32,8 +32,9 @@ def allowed(
 ) -> bool:
     """Whether the response may be used now on this occasion; a fresh one may on any.
 
-    `limit` is how long after its lifetime the operator lets a good copy stand in for an origin that fails:
-    the "configuration" of section 4.2.4. An origin that says stale-if-error is taken at its word beside it.
+    `limit` is how long after its lifetime the operator lets a good copy stand in for an origin that fails, or on
+    REVALIDATING for one that is being asked: the "configuration" of section 4.2.4. An origin that says stale-if-error
+    is taken at its word beside it.
     """
     if stored.invalid or withheld(freshness.control, stored.status) or prohibited(freshness.control):
         return False
@@ -54,8 +55,11 @@ def allowed(
             configured = _configured(stored, limit)
             return configured is not None and staleness <= configured
         case Occasion.REVALIDATING:
-            meanwhile = freshness.control.stale_while_revalidate
-            return meanwhile is not None and staleness <= meanwhile and _wants_no_fresher(request)
+            # Where the origin says nothing, `limit` is the operator's word, for which section 4.2.4 leaves room as
+            # well: "or by configuration in accordance with an out-of-band contract".
+            granted, configured = freshness.control.stale_while_revalidate, _configured(stored, limit)
+            meanwhile = granted is not None and staleness <= granted
+            return (meanwhile or bool(configured and staleness <= configured)) and _wants_no_fresher(request)
         case Occasion.MAX_STALE:
             # "the client is willing to accept a response that has exceeded its freshness lifetime by no more
             # than the specified number of seconds" -- RFC 9111, section 5.2.1.2

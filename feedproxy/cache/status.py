@@ -43,6 +43,7 @@ class Detail(StrEnum):
     CDF_HINT = "cdf-hint", "The channel's SCHEDULE (CDF) names a later time."
     SKIP_HOURS = "skip-hours", "The feed's skipHours ask to be left alone at this hour."
     SKIP_DAYS = "skip-days", "The feed's skipDays ask to be left alone on this day."
+    PUSH = "push", "Changes of the feed are pushed here, and none was (push_interval)."
 
     # -- a stale copy that HTTP allows
     STALE_IF_ERROR = (
@@ -90,10 +91,12 @@ class Detail(StrEnum):
 
     # -- answers of our own
     FORBIDDEN_ADDRESS = "forbidden-address", "That address or port may not be reached through this proxy."
+    ACCESS = "access", "This feed is for readers who say who they are, and may have it."
     LOOP = "loop", "The request has passed this proxy already."
     BAD_TARGET = "bad-target", "The target is no URI that can be fetched."
     NOT_FOUND = "not-found", "Nothing is found under that path of this proxy."
     METHOD = "method", "That method is not for this page of ours, or not for this proxy (TRACE)."
+    NOT_A_FEED = "not-a-feed", "What is there is no feed, so there is no other format of it."
     ONLY_IF_CACHED = "only-if-cached", "The reader wants a stored response only, and none can be used."
     PASS_THROUGH = "pass-through", "The request passed without being looked at."
     OVERSIZED = "oversized", "The content is larger than what is stored, and streams through."
@@ -101,6 +104,13 @@ class Detail(StrEnum):
     STORE_ERROR = "store-error", "The store failed; the request went on without it."
     INTERNAL_ERROR = "internal-error", "feedproxy itself failed; the log says more."
     DRAIN = "drain", "The proxy is shutting down."
+    TOO_OFTEN = "too-often", "More was told or asked from that address than is listened to."
+    FULL = "full", "No more subscriptions are held."
+    BAD_LIST = "bad-list", "What was sent is no subscription list that can be read."
+    RECORDING = "recording", "The recording cannot be written."
+    BUSY = "busy", "So much is being asked already that it has to be tried later."
+    WEBSUB = "websub", "The request to the hub has an error in it; its words say which."
+    BAD_STEP = "bad-step", "That is no step for the clock of a replay."
 
 
 @dataclass(frozen=True, slots=True)

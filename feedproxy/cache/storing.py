@@ -43,8 +43,12 @@ class DoNotStore:
 type Storing = Store | DoNotStore
 
 
-def may_store(request: Request, response: Response, *, now: Instant, targeted: bool = False) -> Storing:
+def may_store(
+    request: Request, response: Response, *, now: Instant, targeted: bool = False, authorized: bool = False
+) -> Storing:
     """Section 3. `targeted`: CDN-Cache-Control is meant for us (RFC 9213).
+
+    `authorized`: what is stored was given for credentials once, whoever's request has validated it now.
 
     Nothing in section 3 depends on `now`: a response that is stale at once is worth storing all the same, to
     be validated, or to stand in for an origin that fails.
@@ -65,7 +69,7 @@ def may_store(request: Request, response: Response, *, now: Instant, targeted: b
     # "if the cache is shared: the Authorization header field is not present in the request [...] or a
     # response directive is present that explicitly allows shared caching"
     explicitly_shared = control.public or control.must_revalidate or control.s_maxage is not None
-    if "authorization" in request.fields and not explicitly_shared:
+    if (authorized or "authorization" in request.fields) and not explicitly_shared:
         return DoNotStore("the request carried Authorization, and the response does not allow sharing")
     # A Vary with "*" always fails to match: it would never be used, not even to be validated.
     if nominated(response.fields) == ("*",):
@@ -124,9 +128,13 @@ def storable_fields(fields: Fields, *, targeted: bool = False) -> Fields:
     """The fields that may be stored (section 3.1), without Set-Cookie."""
     # "The Connection header field and fields whose names are listed in it"; "Header fields that are specific
     # to the proxy that a cache uses when forwarding a request".
-    kept = fields.end_to_end().without("set-cookie")
+    return without_kept_back(fields.end_to_end().without("set-cookie"), targeted=targeted)
+
+
+def without_kept_back(fields: Fields, *, targeted: bool) -> Fields:
+    """The fields without those that the response's directives keep back from others."""
     control = governing(fields, targeted=targeted).control
     # "a shared cache MUST NOT store the listed header fields" (private="…"); for no-cache="…" reuse is
     # allowed "if the listed header fields are excluded from the subsequent response".
     unwanted = (control.private_fields | control.no_cache_fields) - _INDISPENSABLE
-    return kept.without(*unwanted) if unwanted else kept
+    return fields.without(*unwanted) if unwanted else fields

@@ -7,17 +7,22 @@ servers compare letter by letter. The tags that readers see are others (`Content
 from dataclasses import replace
 
 from feedproxy.cache.stored import StoredResponse
-from feedproxy.cache.storing import storable_fields
+from feedproxy.cache.storing import storable_fields, without_kept_back
 from feedproxy.cache.variation import nominated, request_fields_for
 from feedproxy.clock import Instant
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.message import Fields, Response
 from feedproxy.http.validator import parse_tag, stem_of
 
-# Section 3.2: fields that an update leaves alone. "Content-Length" always; the others describe the content
-# as it was received, was decoded by them, and is kept: "any assumptions about the format made in parsing
-# would now be invalid".
-_OF_THE_CONTENT = ("content-length", "content-encoding", "content-type", "content-range")
+# Section 3.2: fields that an update leaves alone. Content-Length always; the others describe the content that is kept,
+# as it was received and decoded: the section permits to omit "fields necessary to ensure integrity of the stored
+# response". A digest is of that content, or of none that is here.
+_OF_THE_CONTENT = (
+    *("content-length", "content-encoding", "content-range"),
+    *("content-md5", "content-digest", "repr-digest", "digest"),
+)
+# A feed was read, and is served, by what it is; of all else nobody but the reader makes anything.
+_OF_A_FEED = ("content-type",)
 
 
 def conditional_fields(stored: StoredResponse) -> Fields:
@@ -101,6 +106,8 @@ def apply_head(
     """
     if head.status != 200:
         return stored
+    if stored.status != 200:
+        return None  # what was redirected, or not found, stands there now
     news = head.fields
     # "if the stored response and HEAD response have matching values for any received validator fields (ETag
     # and Last-Modified) and, if the HEAD response has a Content-Length header field, the value of
@@ -133,6 +140,8 @@ def _updated(
 ) -> StoredResponse:
     """Section 3.2: the stored fields replaced by those that the new response provides."""
     provided = storable_fields(news, targeted=targeted).without(*_OF_THE_CONTENT)
+    if stored.content.feed:
+        provided = provided.without(*_OF_A_FEED)
     if request is None and nominated(provided) != nominated(stored.fields):
         provided = provided.without("vary")
     if (tag := provided.get("etag")) and tag != (_single(stored.fields, "etag") or tag):
@@ -146,7 +155,7 @@ def _updated(
     # response"; Age counts from this
     # validation on, so an old one goes even where the new response has none.
     kept = stored.fields.without("age", *{name for name, _ in provided})
-    fields = Fields((*kept, *provided))
+    fields = without_kept_back(Fields((*kept, *provided)), targeted=targeted)
     vary_request = stored.vary_request if request is None else request_fields_for(fields, request)
     return replace(
         stored,

@@ -66,6 +66,10 @@ class Fetched:
     response_time: Instant
     interim: tuple[Response, ...] = ()
     """The 1xx responses that came before it, except 100, which is between the two ends of a connection."""
+    minor: int = 1
+    """Of the origin's HTTP/1.x."""
+    lines: tuple[tuple[bytes, bytes], ...] = ()
+    """The head's fields, those of one connection included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +192,8 @@ class Fetcher:
                     return Oversized(answer.status, fields)
             reason = (answer.reason or "").encode("utf-8", "surrogateescape").decode("latin-1")
             response = Response(answer.status, fields, bytes(body), reason)
-            return Fetched(response, request_time, response_time, interim)
+            minor = answer.version.minor if answer.version is not None else 1
+            return Fetched(response, request_time, response_time, interim, minor, answer.raw_headers)
 
     def _session(self, exempt: bool) -> aiohttp.ClientSession:
         """One pool for what is checked and one for what is not: a connection never changes sides."""

@@ -15,8 +15,12 @@ from feedproxy.origin.entrance import Entrance, Visit, location_inside, told
 from feedproxy.origin.problem import problem
 from feedproxy.origin.upstream import with_via
 from feedproxy.settings import Settings
+from feedproxy.store.resource import Resource
 
 type Extra = tuple[tuple[str, str], ...]
+
+OVERSIZED_FOR: Seconds = 86_400
+"""A body that was too large streams for a day before it is looked at again."""
 
 _SENTENCES = {str(each): each.sentence for each in Detail}
 
@@ -57,6 +61,11 @@ class Ask:
     upstream: Request
     own_agent: bool
     shareable: bool
+
+
+def is_oversized(resource: Resource, now: Instant) -> bool:
+    """Whether the body is known to be above the cap; looked at again once a day."""
+    return resource.oversized and not resource.variants and now - resource.fetched < OVERSIZED_FOR
 
 
 class OwnAnswers:

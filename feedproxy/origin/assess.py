@@ -5,6 +5,7 @@ from feedproxy.cache.freshness import Allowance, Freshness
 from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.feed import schedule
+from feedproxy.origin import pushing
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
@@ -13,16 +14,24 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
     """One function for all who ask: the cache, the status page, the log. Its `words` are the reason."""
     channel = resource.channel if stored.content.feed else None
     learned = None
-    if channel is not None:
+    if channel is not None and stored.response_time > resource.known:
+        # A publisher's dates are his word, and nobody has seen yet whether he keeps it: at first sight they count for
+        # nothing. Quiet is counted until it was asked last: a lifetime that grew while it runs would never end.
         learned = schedule.learned_lifetime(
-            resource.changes, now, minimum=settings.lifetime_min, maximum=settings.lifetime_max
+            resource.changes,
+            stored.response_time,
+            hourly=settings.learned_lifetime,
+            default=settings.default_lifetime,
+            minimum=settings.lifetime_min,
+            maximum=settings.lifetime_max,
         )
 
     def hint(_: StoredResponse, base: Instant, expires: Instant | None, at: Instant) -> Allowance | None:
-        if channel is None or settings.feed_hints == "off":
-            return None
-        if settings.feed_hints == "heuristic" and expires is not None:
-            return None  # HTTP has spoken
+        if channel is None or (settings.feed_hints == "heuristic" and expires is not None):
+            return None  # it is no feed's, or HTTP has spoken
+        pushed = pushing.hold(resource, base, at, settings)
+        if settings.feed_hints == "off":
+            return _beyond(pushed, base, expires)
         hold = schedule.hold(
             channel.schedule,
             base=base,
@@ -31,7 +40,23 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
             hint_max=settings.hint_max,
             skip_max=settings.skip_max,
         )
-        return Allowance(hold.until, hold.detail, hold.words) if hold is not None else None
+        if hold is None:
+            return _beyond(pushed, base, expires)
+        said = Allowance(hold.until, hold.detail, hold.words)
+        return pushed if pushed is not None and pushed.until > said.until else said
+
+    def _beyond(pushed: Allowance | None, base: Instant, expires: Instant | None) -> Allowance | None:
+        """A push makes no lifetime shorter than what would be guessed without one."""
+        if pushed is None or expires is not None:
+            return pushed
+        guessed, _ = freshness.heuristic_lifetime(
+            stored,
+            learned=learned,
+            default=settings.default_lifetime,
+            minimum=settings.lifetime_min,
+            maximum=settings.lifetime_max,
+        )
+        return pushed if pushed.until > base + guessed else None
 
     return freshness.assess(
         stored,
@@ -42,5 +67,5 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         default=settings.default_lifetime if channel is not None else 0,
         minimum=settings.lifetime_min if channel is not None else 0,
         maximum=settings.lifetime_max,
-        targeted=bool(settings.upstream),
+        targeted=settings.is_targeted,
     )

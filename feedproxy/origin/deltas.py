@@ -29,6 +29,7 @@ from feedproxy.http.field import parse_parameters
 from feedproxy.http.instance import IM_USED, Bases, im_used, wanted_since
 from feedproxy.http.message import Request, Response
 from feedproxy.http.validator import EntityTag, stem_of
+from feedproxy.origin.codings import level_of
 from feedproxy.origin.flight import Flights
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource, Version
@@ -73,18 +74,20 @@ class Deltas:
         if base is None:
             return whole
         name = whole.fields.get("content-encoding") or "identity"
-        body = await self._delta(stored, base, name, settings)
+        body = await self._delta(stored, base, name, len(whole.body), settings)
         if body is None:
             return whole
         fields = im_used(whole.fields, base=base.tag).with_field("Content-Length", str(len(body)))
         return Response(IM_USED, fields, body)
 
-    async def _delta(self, stored: StoredResponse, base: _Base, name: str, settings: Settings) -> bytes | None:
+    async def _delta(
+        self, stored: StoredResponse, base: _Base, name: str, size: int, settings: Settings
+    ) -> bytes | None:
         key = (stored.target, stored.content.tag or "", tuple(each.tag for each in base.versions), name)
         if key in self._made:
             self._made.move_to_end(key)
             return self._made[key]
-        work = functools.partial(_make, stored, base.versions, name, level_of(name, settings))
+        work = functools.partial(_make, stored, base.versions, name, max(1, level_of(name, settings)), size)
         task, _ = self._under_way.join(key, lambda: self._make(key, work))
         return await asyncio.shield(task)
 
@@ -138,8 +141,8 @@ def _second(version: Version) -> float | None:
     return None if version.last_modified is None else math.floor(version.last_modified)
 
 
-def _make(stored: StoredResponse, versions: Sequence[Version], name: str, level: int) -> bytes | None:
-    """The delta in this coding; None where there can be none, or it would be no smaller than the whole."""
+def _make(stored: StoredResponse, versions: Sequence[Version], name: str, level: int, size: int) -> bytes | None:
+    """The delta in this coding; None where there can be none, or it would be no smaller than the whole's `size`."""
     declared = stored.fields.get("content-type")
     body = stored.content.bodies["identity"]
     channel = read(body, declared)
@@ -152,7 +155,7 @@ def _make(stored: StoredResponse, versions: Sequence[Version], name: str, level:
     if made is None or made.body is body or (made.entries == 0 and wants_items(channel)):
         return None
     coded = coding.encode(made.body, name, level)
-    return coded if len(coded) < len(stored.content.bodies[name]) else None
+    return coded if len(coded) < size else None
 
 
 def wants_items(channel: Channel) -> bool:
@@ -162,9 +165,3 @@ def wants_items(channel: Channel) -> bool:
     JSON Feed permit none.
     """
     return channel.kind is Kind.RDF or (channel.kind is Kind.RSS and channel.version in ("0.90", "0.91"))
-
-
-def level_of(name: str, settings: Settings) -> int:
-    """The effort for a coding. One that was switched off since is still that of the whole."""
-    levels = {"gzip": settings.gzip_level, "br": settings.brotli_level, "zstd": settings.zstd_level}
-    return max(1, levels.get(name, 1))

@@ -6,7 +6,7 @@ It waits for the site's turn, joins what is under way, and knows which targets r
 import asyncio
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -16,17 +16,23 @@ from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.http import negotiation, uri
 from feedproxy.http.message import Fields
 from feedproxy.http.reverse import is_upstream, public_form
-from feedproxy.origin import partial, planner
+from feedproxy.origin import elsewhere, partial, planner
 from feedproxy.origin.answers import Ask
 from feedproxy.origin.flight import Flights
 from feedproxy.origin.keeping import Errand
 from feedproxy.origin.landed import Landed, Observer
+from feedproxy.origin.pushing import Push
 from feedproxy.origin.trail import Fetching
 from feedproxy.origin.update import Updates
 from feedproxy.origin.upstream import background_request
+from feedproxy.origin.workshop import Workshop
 from feedproxy.settings import Settings
 from feedproxy.store.base import Store
 from feedproxy.store.resource import Resource
+
+LOOK_FIRST: Seconds = 0.002
+LOOK_LAST: Seconds = 0.02
+"""How often one looks whether another process's flight has landed: a look is a microsecond."""
 
 PLAIN_MAX = 10_000
 """Targets remembered as redirecting to something that is no feed, so that these are not walked again."""
@@ -60,13 +66,19 @@ class Dispatch:
         self._via = via
         self._agent = agent
         self.workers = ThreadPoolExecutor(2, thread_name_prefix="feedproxy-prepare")
-        self._updates = Updates(fetcher, store, clock, observer, self.workers)
+        self.workshop = Workshop(self.workers)
+        self._updates = Updates(fetcher, store, clock, observer, self.workshop)
         self._flights: Flights[object, Landed] = Flights()
         self._alone = itertools.count()
-        self._sites = planner.SiteTimes()
-        self._plain: OrderedDict[str, None] = OrderedDict()
+        self._common = store.common
+        self._epochs: dict[str, int] = {}
+        self._plain: OrderedDict[str, int] = OrderedDict()
         self._scheduled: dict[str, asyncio.Task[None]] = {}
         self._wanted: dict[str, set[object]] = {}
+        self.listeners: list[Callable[[Resource, bool], None]] = []
+        """Are told of every feed whose content is new, once the store has it, and whether none was known before."""
+        self.on_landed: Callable[[str], None] = lambda _: None
+        """Is told the target of every update that is over."""
 
     def __len__(self) -> int:
         return len(self._flights)
@@ -76,7 +88,7 @@ class Dispatch:
         # A publisher's own origin is no stranger's site: nothing is spaced there.
         free = 0.0
         if not is_upstream(target, settings):
-            free = self._sites.free(uri.site_of(target), settings.site_interval)
+            free = self._common.sites.free(uri.site_of(target), settings.site_interval)
         return planner.may_fetch(resource, self._clock.now(), settings, site_free=free)
 
     def is_under_way(self, ask: Ask) -> bool:
@@ -92,13 +104,16 @@ class Dispatch:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + ask.settings.answer_timeout
         for _ in range(2):
-            task, joined = self._flights.join(key, lambda: self._for_reader(ask, resource, variant))
+            if key is target:
+                task, joined = self._join(target, lambda: self._shared_flight(ask, resource, variant))
+            else:
+                task, joined = self._flights.join(key, lambda: self._for_reader(ask, resource, variant))
             try:
                 landed = await asyncio.wait_for(asyncio.shield(task), deadline - loop.time())
             except TimeoutError:
                 return None, joined
             if not joined or _may_be_shared(ask, landed):
-                return landed, joined
+                return landed, joined or landed.elsewhere
             # What came is not for this request (RFC 9111, section 4): it goes alone.
             key = next(self._alone)
         raise AssertionError("unreachable: a flight of one's own is never joined")
@@ -107,9 +122,23 @@ class Dispatch:
         """Update a target that no reader waits for; joins what is under way."""
         return await asyncio.shield(self.begin(target))
 
+    async def pushed(self, target: str, push: Push, held: StoredResponse) -> Landed:
+        """Update a target with what somebody has sent, in place of the variant held."""
+        settings = self._settings_for(target)
+        request = background_request(target, via=self._via, agent="")
+        errand = Errand(
+            replace(request, fields=_as_stored(request.fields, held)),
+            settings,
+            self_href=public_form(target, settings),
+            validate=held,
+            own_agent=held.own_agent,
+            push=push,
+        )
+        return await self._run(errand)
+
     def begin(self, target: str) -> asyncio.Task[Landed]:
         """Begin to update a target, or join; nobody has to wait."""
-        task, _ = self._flights.join(target, lambda: self._in_background(target))
+        task, _ = self._join(target, lambda: self._in_background(target))
         return task
 
     def schedule(self, target: str, seconds: Seconds) -> None:
@@ -117,10 +146,13 @@ class Dispatch:
         if target in self._scheduled:
             return
 
+        epoch = self._common.epoch(target)
+
         async def wait() -> None:
             try:
                 await self._clock.sleep(seconds)
-                await self.in_background(target)
+                if self._common.epoch(target) == epoch:
+                    await self.in_background(target)
             finally:
                 if self._scheduled.get(target) is asyncio.current_task():
                     del self._scheduled[target]
@@ -149,14 +181,66 @@ class Dispatch:
         for task in list(self._scheduled.values()):
             task.cancel()
         await self._flights.land_all(timeout)
+        await self.workshop.close()
         self.workers.shutdown(wait=True, cancel_futures=True)
+
+    def _join(self, target: str, start: Callable[[], Awaitable[Landed]]) -> tuple[asyncio.Task[Landed], bool]:
+        """The flight of this target that is under way, or a new one."""
+        epoch = self._common.epoch(target)
+        if self._epochs.get(target, epoch) != epoch:
+            self._flights.close(target)  # another process has outdated it: it is no answer for whoever comes now
+        task, joined = self._flights.join(target, start)
+        if not joined:
+            self._epochs[target] = epoch
+            task.add_done_callback(lambda _: None if target in self._flights else self._epochs.pop(target, None))
+        return task, joined
+
+    async def _one_of_all(
+        self,
+        target: str,
+        settings: Settings,
+        fly: Callable[[], Awaitable[Landed]],
+        found: Callable[[Resource | None, Resource | None], Landed | None],
+    ) -> Landed:
+        """Fly, unless another process does: then wait, and take what it `found`, told by what it has left behind."""
+        common, before = self._common, self._store.get(target)
+        landings, pause = common.landings(target), LOOK_FIRST
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + settings.fetch_timeout
+        while not (mine := await common.take(target)) and loop.time() < give_up:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LOOK_LAST)
+        try:
+            if common.landings(target) != landings:
+                if (landed := found(before, self._store.get(target))) is not None:
+                    return landed
+                if mine:
+                    # What came is not for this request. Who waits behind it need not wait for this one, too.
+                    common.release(target)
+                    mine = False
+            return await fly()
+        finally:
+            if mine:
+                common.release(target)
+
+    async def _shared_flight(self, ask: Ask, resource: Resource | None, variant: StoredResponse | None) -> Landed:
+        """A flight for a reader, that others may join."""
+        return await self._one_of_all(
+            ask.request.target,
+            ask.settings,
+            lambda: self._for_reader(ask, resource, variant),
+            lambda before, held: elsewhere.landed(
+                before, held, ask.upstream.fields, self._clock.now(), ask.settings, own_agent=ask.own_agent
+            ),
+        )
 
     async def _for_reader(self, ask: Ask, resource: Resource | None, variant: StoredResponse | None) -> Landed:
         target, settings = ask.request.target, ask.settings
         known = resource is not None and resource.channel is not None
         if known:
             await self._turn(target, settings)
-        follow = known or self._may_lead_to_a_feed(ask)
+        # A HEAD goes out for what is known to be no feed: it asks what stands there, not where that leads.
+        follow = ask.upstream.method == "GET" and (known or self._may_lead_to_a_feed(ask))
         landed = await self._run(
             Errand(
                 ask.upstream,
@@ -167,16 +251,25 @@ class Dispatch:
                 follow=follow,
                 exempt=is_upstream(target, settings),
                 rest=partial.rest_of(ask, resource, self._clock.now()) if variant is None else None,
+                accept_encoding=ask.request.fields.combined("accept-encoding"),
             )
         )
         if follow and landed.response is not None and 300 <= landed.response.status < 400:
-            self._plain[target] = None
+            self._plain[target] = self._common.epoch(target)
             if len(self._plain) > PLAIN_MAX:
                 self._plain.popitem(last=False)
         return partial.cut_out(ask, landed)
 
     async def _in_background(self, target: str) -> Landed:
         settings = self._settings_for(target)
+
+        def found(before: Resource | None, held: Resource | None) -> Landed | None:
+            fields = background_request(target, via=self._via, agent="").fields
+            return elsewhere.landed(before, held, fields, self._clock.now(), settings, own_agent=True)
+
+        return await self._one_of_all(target, settings, lambda: self._renew(target, settings), found)
+
+    async def _renew(self, target: str, settings: Settings) -> Landed:
         resource = self._store.get(target)
         request = background_request(target, via=self._via, agent=self._agent(target))
         variant = None
@@ -199,21 +292,33 @@ class Dispatch:
 
     async def _run(self, errand: Errand) -> Landed:
         target, token = errand.request.target, object()
+        epoch = self._common.epoch(target)
+        held = self._store.get(target)
+        is_first = held is None or held.channel is None
         wanted = self._wanted.setdefault(target, set())
         wanted.add(token)
+
+        def is_wanted() -> bool:
+            return token in wanted and self._common.epoch(target) == epoch
+
         try:
-            return await self._updates.run(errand, lambda: token in wanted)
+            landed = await self._updates.run(errand, is_wanted)
+            if landed.changed and landed.stored and is_wanted():
+                for listener in self.listeners:
+                    listener(landed.resource, is_first)
+            return landed
         finally:
             wanted.discard(token)
             if not wanted:
                 self._wanted.pop(target, None)
+            self.on_landed(target)
 
     async def _turn(self, target: str, settings: Settings) -> None:
         """Wait for the site's next turn, `answer_timeout` at most."""
         if is_upstream(target, settings):
             return
         now = self._clock.now()
-        turn: Instant = self._sites.book(uri.site_of(target), now, settings.site_interval)
+        turn: Instant = self._common.sites.book(uri.site_of(target), now, settings.site_interval)
         if turn > now:
             await self._clock.sleep(min(turn - now, settings.answer_timeout))
 
@@ -221,7 +326,8 @@ class Dispatch:
         """Are the redirects of an unknown target worth following? Not for one who browses; not twice in vain."""
         accept = ask.request.fields.combined("accept")
         browsing = negotiation.best_type(accept, (*FEED_TYPES, "text/html")) == "text/html" if accept else False
-        return not browsing and ask.request.target not in self._plain and "range" not in ask.upstream.fields
+        in_vain = self._plain.get(ask.request.target) == self._common.epoch(ask.request.target)
+        return not browsing and not in_vain and "range" not in ask.upstream.fields
 
 
 def _is_shareable(ask: Ask) -> bool:

@@ -93,15 +93,18 @@ def _inside(fields: Fields, visit: Visit, *, target: str, upstream: str) -> Fiel
 def location_inside(location: str, visit: Visit, *, target: str, upstream: str) -> str:
     """A redirect's address in the form that keeps the reader inside its entrance.
 
-    An address that no reader could fetch through us (another scheme) is left as it stands.
+    An address that no reader could fetch through us (another scheme) is left as it stands. So is a relative one that
+    means the same from where the reader stands, fragment and all (RFC 9110, 10.2.2).
     """
     try:
         absolute = uri.resolve(target, location)
+        if visit.entrance is Entrance.GATEWAY:
+            return visit.base + uri.gateway_path(absolute)
+        public = _public(absolute, visit, upstream)
+        as_read = uri.resolve(told(target, visit, upstream=upstream), location)
+        return location if public is None or as_read == uri.normalise(public) else public
     except BadTarget:
         return location
-    if visit.entrance is Entrance.GATEWAY:
-        return visit.base + uri.gateway_path(absolute)
-    return _public(absolute, visit, upstream) or location
 
 
 def told(target: str, visit: Visit, *, upstream: str) -> str:

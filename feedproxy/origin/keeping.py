@@ -1,17 +1,21 @@
 """What is kept of a resource after an update: pure functions from the old value to the new one."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from feedproxy.cache import variation
+from feedproxy.cache import cookies, storing, variation
 from feedproxy.cache.partial import Missing
 from feedproxy.cache.stored import Content, StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
-from feedproxy.http.message import Request
+from feedproxy.http.message import Request, Response
 from feedproxy.net.fetch import Fetched
 from feedproxy.origin import moves, trail
+from feedproxy.origin.announced import with_links
 from feedproxy.origin.guard import Outcome
+from feedproxy.origin.prepare import Prepared, Wanted
+from feedproxy.origin.pushing import Push
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Ending, Resource, Sighting, Version
 
@@ -34,7 +38,7 @@ class Errand:
 
     `validate` is the stored variant that conditions are made from; `follow` whether redirects are followed;
     `exempt` that the address is the operator's own word; `own_agent` that the request speaks as feedproxy.
-    `rest` is what to ask for instead of all, since a part is held.
+    `rest` is what to ask for instead of all, since a part is held. With `push` nothing is fetched: it is the answer.
     """
 
     request: Request
@@ -45,6 +49,39 @@ class Errand:
     follow: bool = True
     exempt: bool = False
     rest: Missing | None = None
+    push: Push | None = None
+    accept_encoding: str | None = None
+    """That of the reader who waits: the one upstream is ours."""
+
+
+def untouched(response: Response) -> Content:
+    """The content as it came."""
+    return Content({response.fields.combined("content-encoding") or "identity": response.body})
+
+
+def received(errand: Errand, fetched: Fetched, prepared: Prepared) -> StoredResponse:
+    """What came, in the form in which it may be stored."""
+    targeted = errand.settings.is_targeted
+    stored = StoredResponse(
+        target=errand.request.target,
+        status=fetched.response.status,
+        fields=storing.storable_fields(fetched.response.fields, targeted=targeted),
+        content=prepared.content,
+        request_time=fetched.request_time,
+        response_time=fetched.response_time,
+        vary_request=variation.request_fields_for(fetched.response.fields, errand.request.fields),
+        own_agent=errand.own_agent,
+        authorized="authorization" in errand.request.fields,
+    )
+    stored = cookies.with_cookies(stored, fetched.response.fields, errand.request, targeted=targeted)
+    return with_links(stored, errand.settings, errand.self_href)
+
+
+def wanted(errand: Errand) -> Wanted:
+    """The codings to be made with an update: those that the version held was asked for, and the reader's who waits."""
+    held = errand.validate
+    codings = tuple(held.content.bodies) if held is not None and held.content.feed else ()
+    return Wanted(codings, errand.accept_encoding)
 
 
 def sighted(
@@ -122,20 +159,46 @@ def _other_parts(resource: Resource, errand: Errand) -> tuple[StoredResponse, ..
     return tuple(each for each in resource.parts if not variation.selects(each, asked, own_agent=own))
 
 
-def with_version(resource: Resource, content: Content, entries: bytes | None) -> Resource:
-    """The resource with the entries of a version that readers get from now on; None where they are not known.
+def leaving(resource: Resource) -> tuple[StoredResponse, ...]:
+    """The stored feeds whose entries are not known yet, and have to be once they are old versions.
 
     The content may be one that was there before, and with another date: who has it may know either.
     """
-    if content.tag is None or entries is None:
+    known = {(each.tag, each.last_modified) for each in resource.versions}
+    return tuple(
+        each
+        for each in resource.variants
+        if each.content.feed
+        and each.content.tag is not None
+        and (each.content.tag, each.content.last_modified) not in known
+        and not CacheControl.from_fields(each.fields).no_transform
+    )
+
+
+def with_versions(resource: Resource, left: Sequence[Version]) -> Resource:
+    """The resource with these among the versions that readers had."""
+    if not left:
         return resource
-    new = Version(content.tag, content.last_modified, entries)
-    names = (new.tag, new.last_modified)
-    others = [each for each in resource.versions if (each.tag, each.last_modified) != names]
-    versions = [*others, new][-VERSIONS_MAX:]
+    names = {(each.tag, each.last_modified) for each in left}
+    others = [each for each in resource.versions if (each.tag, each.last_modified) not in names]
+    versions = [*others, *left][-VERSIONS_MAX:]
     while sum(len(each.entries) for each in versions) > VERSIONS_BYTES:
         del versions[0]
     return replace(resource, versions=tuple(versions))
+
+
+def with_past(
+    resource: Resource, before: Resource, response: StoredResponse, published: tuple[Instant, ...], now: Instant
+) -> Resource:
+    """The resource with what is known of its past: when its entries were published, where it is seen for the first
+    time. Where nothing at all is known, not even a Last-Modified, the first sight is the change that quiet is counted
+    from.
+    """
+    if resource.channel is None or before.channel is not None or resource.changes:
+        return resource
+    if not published and "last-modified" not in response.fields:
+        published = (now,)
+    return replace(resource, changes=published[-CHANGES_MAX:], known=now)
 
 
 def unstored(request: Request, held: Resource | None, landed: Resource) -> Resource:

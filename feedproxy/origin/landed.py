@@ -16,6 +16,8 @@ class Observer(Protocol):
 
     def fetched(self, target: str, status: int | None, detail: str, sent: int, seconds: float) -> None: ...
 
+    def scheduled(self, target: str) -> None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Landed:
@@ -41,3 +43,5 @@ class Landed:
     personal: Fields = field(default_factory=Fields)
     """Fields that are not stored (Set-Cookie; private="…", no-cache="…"): for the reader whose request brought them."""
     combined: bool = False
+    elsewhere: bool = False
+    """Another process has asked (elsewhere.py)."""

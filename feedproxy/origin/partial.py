@@ -83,7 +83,7 @@ def kept(resource: Resource, response: StoredResponse, errand: Errand) -> Resour
     """The resource with this part; None where the response is none, or may not be kept."""
     if response.status != 206 or resource.channel is not None:
         return None
-    verdict = partial.may_keep(errand.request, response, targeted=bool(errand.settings.upstream))
+    verdict = partial.may_keep(errand.request, response, targeted=errand.settings.is_targeted)
     asked, own = errand.request.fields, errand.own_agent
     if not isinstance(verdict, Store) or variation.choose(resource.variants, asked, own_agent=own) is not None:
         return None

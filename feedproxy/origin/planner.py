@@ -14,8 +14,6 @@ origin itself asked for binds always.
 
 import math
 import re
-from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from feedproxy.cache.status import Detail
@@ -32,8 +30,6 @@ BACK_OFF_FIRST: Seconds = 60
 BACK_OFF_MAX: Seconds = 6 * 3600
 """After ten failures or so a feed is asked a few times a day: its return is still noticed the same day."""
 
-SITES_MAX = 4096
-"""Sites whose last fetch is remembered: those asked longest ago are past any spacing, and go first."""
 
 _DELAY = re.compile(r"\d{1,15}(\.\d*)?")
 
@@ -140,37 +136,6 @@ def limit_reset(fields: Fields, now: Instant) -> Instant | None:
         if at > now:
             return min(at, now + WAIT_MAX)
     return None
-
-
-class SiteTimes:
-    """When each site was last asked, bounded; the site that was asked longest ago is forgotten first."""
-
-    def __init__(self, capacity: int = SITES_MAX) -> None:
-        self._capacity = capacity
-        self._times: OrderedDict[str, tuple[Instant, Instant]] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._times)
-
-    def free(self, site: str, interval: Seconds) -> Instant:
-        """When the site may be asked again; 0.0 for one that never was."""
-        last, held = self._times.get(site, (0.0, 0.0))
-        return max(last + interval if last else 0.0, held)
-
-    def book(self, site: str, now: Instant, interval: Seconds) -> Instant:
-        """Take the site's next turn; the result is when it comes. Nobody else gets the same."""
-        turn = max(now, self.free(site, interval))
-        self._note(site, lambda _, held: (turn, held))
-        return turn
-
-    def hold(self, site: str, until: Instant) -> None:
-        """Leave the whole site in peace until then: a limit that it counts over all its feeds is used up."""
-        self._note(site, lambda last, held: (last, max(held, until)))
-
-    def _note(self, site: str, change: Callable[[Instant, Instant], tuple[Instant, Instant]]) -> None:
-        self._times[site] = change(*self._times.pop(site, (0.0, 0.0)))
-        if len(self._times) > self._capacity:
-            self._times.popitem(last=False)
 
 
 def _failing(failures: Failures, now: Instant) -> Wait:

@@ -5,12 +5,13 @@ transformed, comes out as it came in.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from feedproxy.cache.stored import Content
+from feedproxy.cache.stored import Content, StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError, TooLarge, Undecodable
-from feedproxy.feed import read, relocation, usm
+from feedproxy.feed import announce, history, read, relocation, usm
 from feedproxy.feed.channel import Channel
 from feedproxy.feed.entries import entries, pack
 from feedproxy.feed.relocation import Gone, Moved
@@ -19,7 +20,10 @@ from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.field import parse_parameters
 from feedproxy.http.message import Response
+from feedproxy.origin.announced import announcement
+from feedproxy.origin.codings import best, coded, is_served, level_of
 from feedproxy.settings import Settings
+from feedproxy.store.resource import Version
 
 STEM_BYTES = 10
 """80 bits of BLAKE2b name a content: no two versions of one feed will ever meet in it."""
@@ -28,6 +32,17 @@ PAGE_BYTES = 8192
 
 CLOCK_SLACK = 300
 """A Last-Modified up to five minutes ahead of us is a clock that is a little fast, not a date in the future."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The codings to make at once: these, and what the one who waits asks for with his Accept-Encoding."""
+
+    codings: tuple[str, ...] = ()
+    accept_encoding: str | None = None
+
+
+NOTHING = Wanted()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +61,14 @@ class Prepared:
     html: bool = False
     page: bytes = b""
     """The first bytes of what is no feed, decoded: challenges are recognised by them."""
-    entries: bytes | None = None
-    """Of a feed: its entries, packed; None where there is nothing to reckon deltas from."""
+    left: tuple[Version, ...] = ()
+    """Of a feed that has changed: the versions that readers had until now, to reckon deltas from."""
+    published: tuple[Instant, ...] = ()
+    """Of a feed that was not known before: when it was published to, as its entries say."""
+
+
+UNPREPARED = Prepared(Content({}))
+"""Of what has no content, or too much of it."""
 
 
 def prepare(
@@ -58,21 +79,25 @@ def prepare(
     now: Instant,
     held: Content | None = None,
     known: Channel | None = None,
+    wanted: Wanted = NOTHING,
+    leaving: Sequence[StoredResponse] = (),
 ) -> Prepared:
     """Look into a complete response, and make its content ready.
 
     `self_href` is the subscription address that a self link should name. `held` is the content that this one would
     replace, and `known` what the feed said of itself: where both say the same, the content stays the one held.
+    Where it does not, `leaving` are the stored feeds that it makes old versions of.
     Never raises: what cannot be read is kept as it came, with the reason in `error`.
     """
     label = response.fields.combined("content-encoding")
+    came = coding.layers(label)
     raw = Content({_label(label): response.body})
     limit = coding.reasonable(len(response.body), settings.decoded_max)
     try:
         identity = coding.decode(response.body, label, limit=limit)
         if (hidden := coding.sniff(identity)) and _reads_as_xml_or_json(response):
             # A body that is compressed, though nobody says so: readers would see gibberish.
-            identity = coding.decode(identity, hidden, limit=limit)
+            identity, came = coding.decode(identity, hidden, limit=limit), ()
     except (Undecodable, TooLarge) as error:
         return Prepared(raw, error=error, empty=not response.body)
     if identity is response.body and label:
@@ -103,35 +128,56 @@ def prepare(
         link_text=settings.self_link_text,
         charset=_charset(declared),
     )
+    if said := announcement(settings):
+        announced = announce.announce(edited.body, channel, said, charset=_charset(declared))
+        edited = usm.Edited(announced.body, (*edited.changes, *announced.changes))
     maybe_same = known is not None and known.content_digest == channel.content_digest
     if settings.keep_unchanged and maybe_same and held and _says(held, edited.body, media_type):
         return Prepared(held, channel)
     changes = edited.changes
     if media_type != declared:
         changes = (f"media type {declared or '(none)'} → {media_type}", *changes)
+    # What came coded is kept so, where it is still the same content.
+    as_it_came = (came[0], response.body) if len(came) == 1 and edited.body is identity else None
     content = Content(
-        codings_of(edited.body, settings),
+        _bodies(edited.body, as_it_came, wanted, settings),
         tag=_stem(edited.body),
         media_type=media_type,
         last_modified=last_modified,
         feed=True,
     )
-    found = entries(edited.body, channel, charset=_charset(declared)) if settings.deltas else None
-    return Prepared(content, channel, changes=changes, entries=None if found is None else pack(found))
+    left = [version for each in leaving if (version := version_of(each))] if settings.deltas else []
+    past = history.published(identity, now) if known is None else ()
+    return Prepared(content, channel, changes=changes, left=tuple(left), published=past)
 
 
-def codings_of(identity: bytes, settings: Settings) -> dict[str, bytes]:
-    """The content in every coding that is switched on and makes it smaller."""
+def version_of(stored: StoredResponse) -> Version | None:
+    """A stored feed as a version that deltas are reckoned from; None where its entries cannot be told exactly."""
+    declared = stored.fields.get("content-type")
+    body = stored.content.bodies.get("identity")
+    channel = read.read(body, declared) if body is not None else None
+    if body is None or channel is None or stored.content.tag is None:
+        return None
+    found = entries(body, channel, charset=_charset(declared))
+    return None if found is None else Version(stored.content.tag, stored.content.last_modified, pack(found))
+
+
+def _bodies(
+    identity: bytes, as_it_came: tuple[str, bytes] | None, wanted: Wanted, settings: Settings
+) -> dict[str, bytes]:
+    """The content, and what there is to be of it in other codings."""
     bodies = {"identity": identity}
-    for name, level in (
-        ("gzip", settings.gzip_level),
-        ("br", settings.brotli_level),
-        ("zstd", settings.zstd_level),
-    ):
-        if level:
-            coded = coding.encode(identity, name, level)
-            if len(coded) < len(identity):
-                bodies[name] = coded
+    if as_it_came is not None:
+        name, body = as_it_came
+        if level_of(name, settings) and len(body) < len(identity) and coding.is_exact(body, name, identity):
+            bodies[name] = body
+    names = [*wanted.codings]
+    if not is_served(wanted.accept_encoding, bodies) and (name_or_none := best(wanted.accept_encoding, settings)):
+        names.append(name_or_none)
+    for name in names:
+        level = level_of(name, settings)
+        if level and name not in bodies and (body_or_none := coded(identity, name, level)):
+            bodies[name] = body_or_none
     return bodies
 
 

@@ -14,6 +14,7 @@ TITLES = {
     403: "This proxy does not go there",
     404: "There is nothing here",
     405: "That method is not for this address",
+    406: "There is nothing like that here",
     410: "This feed has ended",
     502: "The origin gave no usable answer",
     503: "Please come back later",

@@ -111,7 +111,7 @@ def _select(stored: StoredResponse, request: Request, decoded_max: int) -> Selec
             # response that the reader may not like to none.
             chosen = "identity" if "identity" in content.bodies else next(iter(content.bodies))
         fields = _coded(fields.without(*DIGESTS), chosen)
-        ours = own_tag(content.tag, chosen)
+        ours = own_tag(content.tag, chosen, content.bodies[chosen])
         return Selected(
             content.bodies[chosen], negotiation.vary_on(fields.with_field("ETag", ours.text), "Accept-Encoding"), ours
         )
@@ -152,8 +152,7 @@ def _state(
     surrogate_key: str | None,
 ) -> Fields:
     """Say what remains of the hint where the origin said nothing, and in reverse mode where the option asks."""
-    # max-age counts from the origin's answer, so that max-age less Age is what remains.
-    total = f"max-age={int(freshness.age) + _remaining(freshness)}"
+    total = stated_lifetime(freshness)
     if freshness.source is Source.HINT or (over_origin and freshness.held is not None):
         fields = fields.without("expires").with_field("Cache-Control", total)
     if surrogate_key is not None and stored.content.feed:
@@ -165,6 +164,12 @@ def _state(
     return fields
 
 
+def stated_lifetime(freshness: Freshness) -> str:
+    """What Cache-Control says of it where it is we who say it."""
+    # max-age counts from the origin's answer, so that max-age less Age is what remains.
+    return f"max-age={int(freshness.age) + _remaining(freshness)}"
+
+
 def _remaining(freshness: Freshness) -> int:
     now = freshness.expires - freshness.ttl
     until = freshness.expires if freshness.held is None else max(freshness.expires, freshness.held.until)
@@ -173,7 +178,7 @@ def _remaining(freshness: Freshness) -> int:
 
 def _precondition(stored: StoredResponse, request: Request, selected: Selected, now: Instant) -> object:
     content = stored.content
-    tags = tuple(_current_tags(stored, selected))
+    tags = tuple(_current_tags(stored, selected, everyone="if-match" in request.fields))
     last_modified = selected.fields.get("last-modified")
     date = selected.fields.get("date")
     return precondition.evaluate(
@@ -187,13 +192,17 @@ def _precondition(stored: StoredResponse, request: Request, selected: Selected, 
     )
 
 
-def _current_tags(stored: StoredResponse, selected: Selected) -> Iterator[EntityTag]:
-    """Every tag that names this representation: ours in each coding, and the one that the origin gave."""
+def _current_tags(stored: StoredResponse, selected: Selected, *, everyone: bool) -> Iterator[EntityTag]:
+    """The tags that name this representation: ours, in each coding if `everyone`, and the one that the origin gave.
+
+    Who does not compare strongly knows ours by their stem.
+    """
     if selected.tag is not None:
         yield selected.tag
     if stored.content.tag is not None:
-        for name in stored.content.bodies:
-            yield own_tag(stored.content.tag, name)
+        if everyone:
+            for name, body in stored.content.bodies.items():
+                yield own_tag(stored.content.tag, name, body)
         theirs = stored.fields.get_all("etag")
         if len(theirs) == 1 and (tag := parse_tag(theirs[0])) is not None:
             # A reader that held the origin's copy before it came to us holds the same feed.

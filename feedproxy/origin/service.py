@@ -19,13 +19,16 @@ from feedproxy.errors import FeedproxyError, FetchError, FetchTimeout, Forbidden
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request
 from feedproxy.origin import guard, moves, partial, planner
-from feedproxy.origin.answers import Answer, Ask, OwnAnswers, PassThrough
+from feedproxy.origin.answers import Answer, Ask, OwnAnswers, PassThrough, is_oversized
 from feedproxy.origin.assess import assess
 from feedproxy.origin.audience import Audience
+from feedproxy.origin.codings import Codings
 from feedproxy.origin.deltas import Deltas
 from feedproxy.origin.dispatch import Dispatch
 from feedproxy.origin.entrance import Entrance, Visit, dress
+from feedproxy.origin.formats import Formats
 from feedproxy.origin.landed import Landed, Observer
+from feedproxy.origin.renderings import Renderings
 from feedproxy.origin.reply import reply
 from feedproxy.origin.trail import Fetching
 from feedproxy.origin.upkeep import Refreshed, Upkeep
@@ -37,10 +40,6 @@ from feedproxy.store.base import Store
 from feedproxy.store.resource import Resource
 
 __all__ = ["Answer", "PassThrough", "Refreshed", "Service"]
-
-
-OVERSIZED_FOR: Seconds = 86_400
-"""A body that was too large streams for a day before it is looked at again."""
 
 
 class Service(Upkeep):
@@ -58,7 +57,9 @@ class Service(Upkeep):
         pseudonym: str,
         version: str,
         observer: Observer,
+        key_for: Callable[[str, str], str] = lambda target, _: target,
     ) -> None:
+        self._key_for = key_for
         self.counts = counts
         self.pseudonym = pseudonym
         self.via = f"1.1 {pseudonym}"
@@ -80,23 +81,59 @@ class Service(Upkeep):
             via=self.via,
             agent=self.audience.agent,
         )
+        self.listeners = dispatch.listeners
+        self.work_apart = dispatch.workshop.start
+        self._codings = Codings(store, dispatch.workshop)
         self._deltas = Deltas(dispatch.workers)
-        super().__init__(settings_for=settings_for, store=store, clock=clock, dispatch=dispatch)
+        self._renderings = Renderings(dispatch.workers)
+        self.formats = Formats(self.as_it_is, self._renderings, settings_for, clock)
+        super().__init__(
+            settings_for=settings_for,
+            store=store,
+            clock=clock,
+            dispatch=dispatch,
+            counts=counts,
+            observer=observer,
+        )
 
     # -- readers
 
     async def answer(self, request: Request, visit: Visit) -> Answer | PassThrough:
         """Answer a reader's GET or HEAD. A failure is an answer, too: FeedproxyError never leaves this call."""
+        if "accept" in request.fields and self._settings_for(request.target).negotiate:
+            answer = await self.formats.by_accept(request, visit, self._media_type(request.target))
+        else:
+            answer = await self.as_it_is(request, visit)
+        return await self.leads.instead_of(answer, request, visit, self._settings_for(request.target))
+
+    async def as_it_is(self, request: Request, visit: Visit) -> Answer | PassThrough:
+        """The same, in the format that the origin gave."""
+        target = request.target
+        request = self._with_key(request, visit)
         try:
             answer = await self._answer(request, visit)
         except FeedproxyError as error:
-            answer = self._own.refusal(request, visit, error)
+            answer = self._own.refusal(replace(request, target=target), visit, error)
         if isinstance(answer, Answer):
+            answer = await self._codings.instead_of(answer, request, self._settings_for(request.target))
             answer = await self._shortened(answer, request)
             upstream = self._settings_for(request.target).upstream
-            fields = dress(answer.response.fields, visit, target=request.target, upstream=upstream)
+            fields = dress(answer.response.fields, visit, target=target, upstream=upstream)
             answer = replace(answer, response=answer.response.with_fields(fields))
         return answer
+
+    def _media_type(self, target: str) -> str | None:
+        """That of the feed, where one is stored."""
+        resource = self.store.get(target)
+        feeds = (each for each in resource.variants if each.content.feed) if resource is not None else ()
+        return next((each.content.media_type or each.fields.get("content-type") for each in feeds), None)
+
+    def _with_key(self, request: Request, visit: Visit) -> Request:
+        """The request for this reader's copy: what a credential of the wallet brings is a resource apart."""
+        key = self._key_for(request.target, visit.user)
+        if key == request.target:
+            return request
+        return replace(request, target=key, fields=request.fields.without("authorization", "cookie"))
 
     async def _shortened(self, answer: Answer, request: Request) -> Answer:
         """The answer, or instead of it what is new to a reader that asked for no more."""
@@ -114,8 +151,11 @@ class Service(Upkeep):
         ask = self._ask(request, visit, resource)
         if ending := self._ending(ask, resource, now):
             return ending
-        if resource is not None and _is_oversized(resource, now):
+        if resource is not None and is_oversized(resource, now):
             return PassThrough(CacheStatus(fwd=Fwd.BYPASS, detail=Detail.OVERSIZED))
+        if resource is not None and resource.channel and now - resource.fetched < ask.settings.reload_interval:
+            # "They are advisory; caches MAY implement them, but are not required to." -- RFC 9111, section 5.2.1
+            ask = replace(ask, directives=replace(ask.directives, no_cache=False))
         variant, freshness = self._select(ask, resource, now)
         if variant is None and (piece := partial.from_part(ask, resource, now)) is not None:
             return self._hit(ask, *piece, None)
@@ -129,6 +169,7 @@ class Service(Upkeep):
             now,
             known_uri=bool(resource and resource.variants),
             stale_limit=ask.settings.stale_max,
+            meanwhile=ask.settings.stale_while_refreshing if variant is not None and variant.content.feed else 0,
         )
         match decision:
             case Reuse(stored, how_fresh, detail):
@@ -276,7 +317,7 @@ class Service(Upkeep):
             occasion = Occasion.REFUSED
         if not self._allowed(ask, variant, freshness, occasion):
             return None
-        detail = landed.detail or Detail.STALE_IF_ERROR
+        detail = landed.detail or (landed.error.detail if landed.error is not None else Detail.STALE_IF_ERROR)
         hit = status.fwd is None
         status = replace(status, hit=hit, stored=False, ttl=int(freshness.ttl), detail=detail)
         return self._made(ask, variant, freshness, status, landed.words)
@@ -321,17 +362,20 @@ class Service(Upkeep):
         return None
 
     def _allowed(self, ask: Ask, stored: StoredResponse, freshness: Freshness, occasion: Occasion) -> bool:
-        limit = ask.settings.stale_max if stored.content.feed else 0
+        # What is no feed is used stale only where HTTP has it so: "A cache MUST NOT generate a stale response unless it
+        # is disconnected or doing so is explicitly permitted" (RFC 9111, 4.2.4).
+        patient = stored.content.feed or occasion is Occasion.DISCONNECTED
+        limit = ask.settings.stale_max if patient else 0
         return stale.allowed(
             stored, freshness, self._clock.now(), occasion=occasion, request=ask.directives, limit=limit
         )
 
     def _may_stand_in(self, ask: Ask, resource: Resource, stored: StoredResponse, freshness: Freshness) -> bool:
-        """May the copy answer while the origin is left in peace? As for an origin that cannot be asked."""
+        """May the copy answer while the origin is left in peace? As for an origin that fails."""
         patience = guard.patience_after(resource.failures, ask.settings)
         if self._clock.now() >= guard.last_good(resource) + patience:
             return False
-        return self._allowed(ask, stored, freshness, Occasion.DISCONNECTED)
+        return self._allowed(ask, stored, freshness, Occasion.ERROR)
 
     @property
     def under_way(self) -> int:
@@ -340,10 +384,8 @@ class Service(Upkeep):
 
     async def close(self, timeout: Seconds) -> None:
         """Let what is under way land, `timeout` seconds at most, and end."""
+        await self.agenda.close()
+        await self._codings.close(timeout)
         await self._deltas.close(timeout)
+        await self._renderings.close(timeout)
         await self._dispatch.close(timeout)
-
-
-def _is_oversized(resource: Resource, now: Instant) -> bool:
-    """Whether the body is known to be above the cap; looked at again once a day."""
-    return resource.oversized and not resource.variants and now - resource.fetched < OVERSIZED_FOR

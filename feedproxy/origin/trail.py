@@ -31,6 +31,8 @@ class Trail:
     broken: Detail | None = None
     combined: bool = False
     """The answer is put together from what was held and what came (RFC 9111, section 3.4)."""
+    at: str = ""
+    """The target that gave the last answer."""
 
 
 async def walk(fetcher: Fetching, request: Request, *, limit: int, exempt: bool) -> Trail:
@@ -45,7 +47,7 @@ async def walk(fetcher: Fetching, request: Request, *, limit: int, exempt: bool)
     hops: list[tuple[int, str]] = []
 
     def ended(broken: Detail | None = None) -> Trail:
-        return Trail(first, last, moves.lasting(hops) or "", len(hops), broken)
+        return Trail(first, last, moves.lasting(hops) or "", len(hops), broken, at=visited[-1])
 
     while isinstance(last, Fetched) and last.response.status in REDIRECTS:
         location = last.response.fields.get("location")
@@ -57,6 +59,9 @@ async def walk(fetcher: Fetching, request: Request, *, limit: int, exempt: bool)
             case moves.Follow(there):
                 pass
         same_origin = uri.origin_of(there) == uri.origin_of(request.target)
+        if same_origin:
+            # RFC 9110, 10.2.2: the redirect "inherits the fragment", which is a credential's name here.
+            there += request.target[len(uri.without_fragment(request.target)) :]
         fields = request.fields if same_origin else request.fields.without("authorization", "cookie")
         request = Request(request.method, there, fields)
         exempt = exempt and same_origin  # once led away, nothing that follows is the operator's word

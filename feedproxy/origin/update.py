@@ -1,37 +1,42 @@
 """One update of one resource: fetch, judge, prepare, keep. The only place that writes what is stored of a target."""
 
-import asyncio
 import functools
 import logging
 import random
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
 from feedproxy.cache import cookies, freshness, storing, validation, variation
 from feedproxy.cache.status import Detail
-from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Clock, Instant
 from feedproxy.errors import BrokenMessage, FeedproxyError, TooLarge
 from feedproxy.feed.relocation import Gone, Moved
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.net.fetch import Fetched, Oversized
-from feedproxy.origin import guard, moves, partial, planner, trail
+from feedproxy.origin import guard, moves, partial, planner, pushing, trail
+from feedproxy.origin.announced import with_links
 from feedproxy.origin.guard import Accept, Keep, Outcome, Pass
 from feedproxy.origin.keeping import (
     CHANGES_MAX,
     Errand,
     dated,
+    leaving,
+    received,
     sighted,
     unstored,
+    untouched,
+    wanted,
+    with_past,
     with_variant,
-    with_version,
+    with_versions,
     without_variant,
     worth_keeping,
 )
 from feedproxy.origin.landed import Landed, Observer
-from feedproxy.origin.prepare import Prepared, prepare
+from feedproxy.origin.prepare import UNPREPARED, Prepared, prepare
+from feedproxy.origin.workshop import Workshop
 from feedproxy.store.base import Store
 from feedproxy.store.resource import Ending, Failures, Resource
 
@@ -46,10 +51,6 @@ class _Came:
     prepared: Prepared
 
 
-_UNPREPARED = Prepared(Content({}))
-"""Of what has no content, or too much of it."""
-
-
 class Updates:
     """Carries out errands. Errors of the origin come back as values in `Landed`, never as exceptions."""
 
@@ -59,14 +60,14 @@ class Updates:
         store: Store,
         clock: Clock,
         observer: Observer,
-        workers: Executor,
+        workshop: Workshop,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._fetcher = fetcher
         self._store = store
         self._clock = clock
         self._observer = observer
-        self._workers = workers
+        self._workshop = workshop
         self._jitter = jitter
 
     async def run(self, errand: Errand, still_wanted: Callable[[], bool] = lambda: True) -> Landed:
@@ -83,17 +84,24 @@ class Updates:
             landed = self._made_of(came, errand)
             assert landed is not None
         interim = came.walked.last.interim if isinstance(came, _Came) else ()
-        landed = replace(landed, resource=replace(landed.resource, fetched=started), interim=interim)
-        held = self._store.get(target)
+        held = self._store.newest(target)
+        resource = replace(landed.resource, fetched=started)
+        if errand.push is not None and held is not None:
+            resource = pushing.only_content(resource, held)
+        landed = replace(landed, resource=resource, interim=interim)
         learned = landed.resource if landed.stored else unstored(errand.request, held, landed.resource)
         if still_wanted() and worth_keeping(learned):
-            await self._store.put(learned)
+            await self._store.put(learned, still_wanted)
+        elif still_wanted() and held is not None:
+            await self._store.delete(target)  # what was stored has been replaced by something that may not be
         size = landed.response.content.size() if landed.response is not None else 0
         self._observer.fetched(target, landed.fwd_status, landed.detail or "", size, self._clock.now() - started)
         return landed
 
     async def _fetch(self, errand: Errand) -> _Came | FeedproxyError:
         """Everything that waits: the network, and the making ready of what it brought."""
+        if errand.push is not None:
+            return _Came(trail.Trail(errand.push.fetched, errand.push.fetched), errand.push.prepared)
         try:
             walked = await self._walk(errand)
             return await self._prepared(walked, errand)
@@ -106,10 +114,10 @@ class Updates:
 
     async def _prepared(self, walked: trail.Trail, errand: Errand) -> _Came:
         if isinstance(walked.last, Oversized) or errand.request.method == "HEAD":
-            return _Came(walked, _UNPREPARED)
+            return _Came(walked, UNPREPARED)
         response = walked.last.response
         if response.status != 200:
-            return _Came(walked, Prepared(_raw(response)))
+            return _Came(walked, Prepared(untouched(response)))
         before = self._store.get(errand.request.target)
         work = functools.partial(
             prepare,
@@ -119,12 +127,14 @@ class Updates:
             now=self._clock.now(),
             held=errand.validate.content if errand.validate is not None else None,
             known=before.channel if before is not None else None,
+            wanted=wanted(errand),
+            leaving=leaving(before) if before is not None else (),
         )
-        return _Came(walked, await asyncio.get_running_loop().run_in_executor(self._workers, work))
+        return _Came(walked, await self._workshop.do(work))
 
     def _made_of(self, came: _Came | FeedproxyError, errand: Errand) -> Landed | None:
         """What the fetch comes to, against what is stored now; None for a 304 that confirms nothing we hold."""
-        before = self._store.get(errand.request.target) or Resource(errand.request.target)
+        before = self._store.newest(errand.request.target) or Resource(errand.request.target)
         if isinstance(came, FeedproxyError):
             return self._judged(errand, before, Outcome(error=came))
         walked, fetched = came.walked, came.walked.last
@@ -154,7 +164,7 @@ class Updates:
             # RFC 9110, 15.4.5: a 304 answers a conditional request; unasked it says nothing.
             error = BrokenMessage("the origin answered 304 to a request without conditions")
             return self._judged(errand, before, Outcome(error=error))
-        targeted = bool(errand.settings.upstream)
+        targeted = errand.settings.is_targeted
         freshened = validation.freshen(
             errand.validate,
             fetched.response,
@@ -166,6 +176,7 @@ class Updates:
         if freshened is None:
             return None
         freshened = cookies.with_cookies(freshened, fetched.response.fields, errand.request, targeted=targeted)
+        freshened = with_links(freshened, errand.settings, errand.self_href)
         now = self._clock.now()
         sighting = sighted(before, walked, Outcome(304, channel=before.channel), now, errand.settings)
         resource = replace(before, failures=Failures(), sighting=sighting)
@@ -178,15 +189,15 @@ class Updates:
 
     def _forbids(self, errand: Errand, response: StoredResponse) -> str:
         """Why HTTP forbids to store this; empty where it does not."""
-        targeted, plain = bool(errand.settings.upstream), Response(response.status, response.fields)
-        match storing.may_store(errand.request, plain, now=self._clock.now(), targeted=targeted):
-            case storing.DoNotStore(reason):
-                return reason
-        return ""
+        plain, targeted = Response(response.status, response.fields), errand.settings.is_targeted
+        verdict = storing.may_store(
+            errand.request, plain, now=self._clock.now(), targeted=targeted, authorized=response.authorized
+        )
+        return verdict.reason if isinstance(verdict, storing.DoNotStore) else ""
 
     def _head(self, errand: Errand, before: Resource, fetched: Fetched) -> Landed:
         """A HEAD's answer is passed on, and tells whether the copy is still good (RFC 9111, 4.3.5)."""
-        answer = self._stored(errand, fetched, _UNPREPARED)
+        answer = received(errand, fetched, UNPREPARED)
         resource = before
         selected = variation.choose(before.variants, errand.request.fields, own_agent=errand.own_agent)
         if selected is not None and fetched.response.status == 200:
@@ -196,7 +207,7 @@ class Updates:
                 fetched.request_time,
                 fetched.response_time,
                 request=errand.request.fields,
-                targeted=bool(errand.settings.upstream),
+                targeted=errand.settings.is_targeted,
             )
             resource = with_variant(before, updated or replace(selected, invalid=True), errand)
         return Landed(resource, answer, fwd_status=fetched.response.status, unstored=self._forbids(errand, answer))
@@ -218,7 +229,7 @@ class Updates:
         elsewhere = walked.followed > 0 or walked.broken is not None
         if elsewhere and prepared.channel is None and before.channel is None and isinstance(walked.first, Fetched):
             # It leads to no feed, and there is no copy: the redirect itself passes.
-            fetched, prepared = walked.first, Prepared(_raw(walked.first.response))
+            fetched, prepared = walked.first, Prepared(untouched(walked.first.response))
         response = fetched.response
         outcome = Outcome(
             response.status,
@@ -230,10 +241,10 @@ class Updates:
             page=prepared.page,
             broken=walked.broken if before.channel is not None else None,
         )
-        landed = self._judged(errand, before, outcome, self._stored(errand, fetched, prepared))
+        landed = self._judged(errand, before, outcome, received(errand, fetched, prepared))
         if landed.stored and landed.response is not None:
-            resource = with_version(landed.resource, landed.response.content, prepared.entries)
-            landed = replace(landed, resource=resource)
+            resource = with_versions(landed.resource, prepared.left)
+            landed = replace(landed, resource=with_past(resource, before, landed.response, prepared.published, now))
         if landed.kept is None:
             sighting = sighted(before, walked, outcome, now, errand.settings)
             landed = replace(landed, resource=replace(landed.resource, sighting=sighting))
@@ -356,7 +367,8 @@ class Updates:
             changes = resource.changes
             if changed and old is not None:
                 changes = (*changes, self._clock.now())[-CHANGES_MAX:]
-            resource = replace(resource, channel=outcome.channel, changes=changes)
+            promised = pushing.promise_after(resource, self._clock.now(), changed=changed)
+            resource = replace(resource, channel=outcome.channel, changes=changes, promised=promised)
         if stores:
             response = replace(response, content=dated(resource, response.content, self._clock.now()))
             resource = with_variant(resource, response, errand)
@@ -370,28 +382,9 @@ class Updates:
 
     def _worth_storing(self, response: StoredResponse, errand: Errand) -> bool:
         """What is never fresh and cannot be validated would never be used; a feed may still stand in."""
-        explicit = freshness.explicit_lifetime(response, targeted=bool(errand.settings.upstream))
+        explicit = freshness.explicit_lifetime(response, targeted=errand.settings.is_targeted)
         return (
             response.content.feed
             or bool(validation.conditional_fields(response))
             or (explicit is not None and explicit[0] > 0)
         )
-
-    def _stored(self, errand: Errand, fetched: Fetched, prepared: Prepared) -> StoredResponse:
-        targeted = bool(errand.settings.upstream)
-        stored = StoredResponse(
-            target=errand.request.target,
-            status=fetched.response.status,
-            fields=storing.storable_fields(fetched.response.fields, targeted=targeted),
-            content=prepared.content,
-            request_time=fetched.request_time,
-            response_time=fetched.response_time,
-            vary_request=variation.request_fields_for(fetched.response.fields, errand.request.fields),
-            own_agent=errand.own_agent,
-            authorized="authorization" in errand.request.fields,
-        )
-        return cookies.with_cookies(stored, fetched.response.fields, errand.request, targeted=targeted)
-
-
-def _raw(response: Response) -> Content:
-    return Content({response.fields.combined("content-encoding") or "identity": response.body})

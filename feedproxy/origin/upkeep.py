@@ -1,5 +1,6 @@
 """What is done to the cache by others than readers: the operator, a ping, a request that streamed past it."""
 
+import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,13 +12,19 @@ from feedproxy.cache.status import Detail
 from feedproxy.clock import Clock, Instant
 from feedproxy.http.message import Request, Response
 from feedproxy.http.pattern import anywhere
-from feedproxy.http.reverse import forms, upstream_form
-from feedproxy.origin import planner
+from feedproxy.http.reverse import forms, public_form, upstream_form
+from feedproxy.origin import planner, pushing, schedule
+from feedproxy.origin.agenda import Agenda
 from feedproxy.origin.assess import assess
 from feedproxy.origin.dispatch import Dispatch
+from feedproxy.origin.keeping import leaving
+from feedproxy.origin.landed import Observer
+from feedproxy.origin.leads import Leads
+from feedproxy.readers.count import SubscriberCounts
 from feedproxy.settings import Settings
 from feedproxy.store.base import Store
 from feedproxy.store.resource import Failures, Resource
+from feedproxy.store.walk import unhurried
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +46,28 @@ class Upkeep:
     """Refresh, purge, undo, invalidate; and the look at what is held."""
 
     def __init__(
-        self, *, settings_for: Callable[[str], Settings], store: Store, clock: Clock, dispatch: Dispatch
+        self,
+        *,
+        settings_for: Callable[[str], Settings],
+        store: Store,
+        clock: Clock,
+        dispatch: Dispatch,
+        counts: SubscriberCounts,
+        observer: Observer,
     ) -> None:
         self._settings_for = settings_for
         self.store = store
         self._clock = clock
         self._dispatch = dispatch
+        self._counts = counts
+        self._observer = observer
+        self.is_ours: Callable[[str], bool] = schedule.ours
+        """Which feeds this process refreshes ahead; whoever shares them out sets another."""
+        self.interest: Callable[[str, Instant], int] = lambda target, since: 0
+        """Who wants a feed kept fresh since an instant without having asked for it; counted as readers are."""
+        self.leads = Leads(dispatch.workers)
+        self.agenda = Agenda(clock, self._mine, self._refresh_ahead)
+        dispatch.on_landed = self.agenda.note
 
     def meant(self, address: str) -> str:
         """The target that an operator means by a normalised address, be it the public one."""
@@ -56,6 +79,26 @@ class Upkeep:
         # Where we stand is the same for all targets, whatever rules there are for each.
         settings = self._settings_for("")
         return lambda target: any(glob.fullmatch(form) is not None for form in forms(target, settings))
+
+    def is_feed(self, target: str) -> bool:
+        """Whether this target is held, and is a feed."""
+        resource = self.store.get(target)
+        return resource is not None and resource.channel is not None
+
+    async def named_by(self, target: str) -> list[str]:
+        """The feeds that the page held of this target names; none where no page is held."""
+        resource = self.store.get(target)
+        if resource is None or resource.channel is not None or not resource.variants:
+            return []
+        found = await self.leads.of(resource.variants[-1], self._settings_for(target))
+        return [each.address for each in found]
+
+    def turn(self, target: str) -> Instant | None:
+        """When the origin of this target may be asked; None for now."""
+        match self._dispatch.permission(self.store.get(target), target, self._settings_for(target)):
+            case planner.Wait(until):
+                return until
+        return None
 
     async def refresh(self, target: str) -> Refreshed:
         """Ask the origin of this target now, or as soon as its floor allows (then the outcome is `later`)."""
@@ -74,16 +117,66 @@ class Upkeep:
             outcome = "failed" if landed.detail or landed.error else "not-stored"
         return Refreshed(target, outcome, landed.words or str(landed.detail or ""), landed.fwd_status)
 
+    async def heard(self, target: str, promised: Instant) -> None:
+        """Somebody tells us that the target has changed, and promises to until then: it need not be asked so often."""
+        if (resource := self.store.newest(target)) is not None:
+            await self.store.put(replace(resource, heard=self._clock.now(), promised=promised))
+            self.agenda.note(target)
+
+    async def prolonged(self, target: str, promised: Instant) -> None:
+        """Who tells us of the target's changes promises it for longer; what was broken is not mended by that."""
+        resource = self.store.newest(target)
+        if resource is not None and resource.promised > self._clock.now():
+            await self.store.put(replace(resource, promised=promised))
+
+    async def unpromised(self, target: str) -> None:
+        """Nobody tells us of the target's changes any more: it is asked as ever."""
+        resource = self.store.newest(target)
+        if resource is not None and resource.promised:
+            await self.store.put(replace(resource, promised=0.0))
+            self.agenda.note(target)
+
+    async def pushed(self, target: str, body: bytes, media_type: str | None) -> str:
+        """Take content that was pushed for a copy, as if it had been fetched; why not, empty where it was done.
+
+        `body` is not coded. It is judged as any update is, and more strictly (pushing.py).
+        """
+        resource, now, settings = self.store.newest(target), self._clock.now(), self._settings_for(target)
+        held = next((each for each in reversed(resource.variants) if each.content.feed), None) if resource else None
+        if resource is None or held is None or held.authorized:
+            return "no copy is held"
+        fetched = pushing.as_fetched(held, body, media_type, now)
+        work = partial(
+            pushing.examined,
+            fetched,
+            held,
+            resource,
+            now,
+            settings,
+            self_href=public_form(target, settings),
+            leaving=leaving(resource),
+        )
+        push = await asyncio.get_running_loop().run_in_executor(self._dispatch.workers, work)
+        if isinstance(push, str):
+            return push
+        landed = await self._dispatch.pushed(target, push, held)
+        return "" if landed.stored else landed.words or "it may not be stored"
+
     async def purge(self, target: str = "", *, pattern: str = "") -> list[str]:
         """Forget this target, or all that match the glob: those that were held. What is under way is not stored."""
+        # Outdated first: what another process is about to write comes before the delete, or not at all.
         if target:
             target = self.meant(target)
-            targets = [target] if self.store.get(target) is not None else []
+            self.store.common.outdate(target)
             self._dispatch.forget(partial(eq, target))
-        else:
-            matches = self.matching(pattern)
-            targets = [each for each in self.store.targets() if matches(each)]
-            self._dispatch.forget(matches)
+            held = self.store.get(target) is not None
+            await self.store.delete(target)
+            await self.store.flush()
+            return [target] if held else []
+        matches = self.matching(pattern)
+        self.store.common.outdate(None)
+        self._dispatch.forget(matches)
+        targets = [each async for each in unhurried(self.store.targets()) if matches(each)]
         for each in targets:
             await self.store.delete(each)
         await self.store.flush()
@@ -92,7 +185,7 @@ class Upkeep:
     async def undo(self, target: str) -> bool:
         """Forget a remembered move or end of this target, and the pause it brought; whether there was one."""
         target = self.meant(target)
-        resource = self.store.get(target)
+        resource = self.store.newest(target)
         if resource is None or resource.sighting is None:
             return False
         failures = Failures() if resource.failures.detail == Detail.GONE else resource.failures
@@ -102,8 +195,9 @@ class Upkeep:
     async def passed(self, request: Request, response: Response) -> None:
         """A request that streamed through was answered: invalidate what RFC 9111, 4.4, wants invalidated."""
         for target in invalidation.invalidated_by(request, response):
+            self.store.common.outdate(target)
             self._dispatch.outdate(partial(eq, target))
-            resource = self.store.get(target)
+            resource = self.store.newest(target)
             if resource is not None and (resource.variants or resource.parts):
                 variants = tuple(replace(each, invalid=True) for each in resource.variants)
                 await self.store.put(replace(resource, variants=variants, parts=()))
@@ -111,7 +205,7 @@ class Upkeep:
     def resources(self) -> Iterable[Resource]:
         """Everything that is held, for those who look after it."""
         for target in self.store.targets():
-            if (resource := self.store.get(target)) is not None:
+            if (resource := self.store.peek(target)) is not None:
                 yield resource
 
     def freshness_of(self, resource: Resource) -> Freshness | None:
@@ -119,3 +213,31 @@ class Upkeep:
         if not resource.variants:
             return None
         return assess(resource, resource.variants[-1], self._settings_for(resource.target), self._clock.now())
+
+    # -- the schedule
+
+    def resume(self) -> None:
+        """Take the schedule up again, from what is stored and who read it: those asked for last come first."""
+        self.agenda.start(reversed(self._counts.targets()))
+
+    def plan_for(self, resource: Resource) -> schedule.Plan:
+        """What the schedule has in mind for a resource, with the reason in words."""
+        target, now = resource.target, self._clock.now()
+        settings = self._settings_for(target)
+        return schedule.plan(
+            resource,
+            self.freshness_of(resource),
+            lambda seconds: self._counts.recent(target, now - seconds) + self.interest(target, now - seconds),
+            now,
+            settings,
+            permission=self._dispatch.permission(resource, target, settings),
+            jitter=schedule.own_jitter(target),
+        )
+
+    def _mine(self, target: str) -> schedule.Plan:
+        resource = self.store.peek(target) if self.is_ours(target) else None
+        return schedule.Rest("nothing of it is looked after here") if resource is None else self.plan_for(resource)
+
+    async def _refresh_ahead(self, target: str) -> None:
+        self._observer.scheduled(target)
+        await self._dispatch.in_background(target)

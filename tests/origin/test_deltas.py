@@ -12,14 +12,15 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.validator import own_tag
 from feedproxy.origin import deltas
 from feedproxy.origin.deltas import Deltas
-from feedproxy.origin.keeping import VERSIONS_BYTES, VERSIONS_MAX, with_version
-from feedproxy.origin.prepare import Prepared, prepare
+from feedproxy.origin.keeping import VERSIONS_BYTES, VERSIONS_MAX, with_versions
+from feedproxy.origin.prepare import Prepared, Wanted, prepare, version_of
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource, Version
 
 NOW = 1_800_000_000.0
 TARGET = "http://example.com/feed"
 TYPE = Fields([("Content-Type", "application/rss+xml")])
+ALL = Wanted(("br", "zstd", "gzip"))
 
 
 def feed(first: int, last: int = 40) -> bytes:
@@ -28,9 +29,15 @@ def feed(first: int, last: int = 40) -> bytes:
 
 
 def version(first: int) -> Prepared:
-    prepared = prepare(Response(200, TYPE, feed(first)), Settings(), self_href=TARGET, now=NOW)
-    assert prepared.entries is not None
+    prepared = prepare(Response(200, TYPE, feed(first)), Settings(), self_href=TARGET, now=NOW, wanted=ALL)
+    assert prepared.channel is not None
     return prepared
+
+
+def left(prepared: Prepared) -> Version:
+    found = version_of(StoredResponse(TARGET, 200, TYPE, prepared.content, NOW, NOW))
+    assert found is not None
+    return found
 
 
 class Counting(ThreadPoolExecutor):
@@ -53,7 +60,7 @@ class Desk:
         self.bodies = [version(first) for first in firsts]
         self.resource = Resource(TARGET)
         for each in self.bodies:
-            self.resource = with_version(self.resource, each.content, each.entries)
+            self.resource = with_versions(self.resource, [left(each)])
         self.stored = StoredResponse(TARGET, 200, TYPE, self.bodies[-1].content, NOW, NOW)
         self.resource = Resource(TARGET, (self.stored,), versions=self.resource.versions)
 
@@ -139,20 +146,18 @@ async def test_a_reader_that_goes_away_takes_nothing_from_the_others(pool: Count
 
 
 def test_the_versions_kept_are_bounded_in_number_and_bytes() -> None:
-    content = version(0).content
     resource = Resource(TARGET)
     for number in range(3 * VERSIONS_MAX):
-        dated = type(content)(content.bodies, f"tag-{number}", last_modified=NOW + number, feed=True)
-        resource = with_version(resource, dated, bytes(16))
+        resource = with_versions(resource, [Version(f"tag-{number}", NOW + number, bytes(16))])
     assert [each.tag for each in resource.versions] == [f"tag-{VERSIONS_MAX * 2 + at}" for at in range(VERSIONS_MAX)]
 
-    resource = with_version(resource, content, bytes(VERSIONS_BYTES - 16))
+    resource = with_versions(resource, [Version("large", NOW, bytes(VERSIONS_BYTES - 16))])
     assert len(resource.versions) == 2
-    assert with_version(resource, content, bytes(VERSIONS_BYTES + 16)).versions == ()
+    assert with_versions(resource, [Version("larger", NOW, bytes(VERSIONS_BYTES + 16))]).versions == ()
 
 
 def test_a_version_is_kept_once_for_each_of_its_dates() -> None:
-    one = version(0)
-    resource = with_version(with_version(Resource(TARGET), one.content, one.entries), one.content, one.entries)
+    one = left(version(0))
+    resource = with_versions(with_versions(Resource(TARGET), [one]), [one])
 
     assert len(resource.versions) == 1

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from feedproxy.cache.status import Detail
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.origin.planner import BACK_OFF_MAX, WAIT_MAX, Go, SiteTimes, Wait, after_failure, may_fetch
+from feedproxy.origin.planner import BACK_OFF_MAX, WAIT_MAX, Go, Wait, after_failure, may_fetch
 from feedproxy.settings import Settings
+from feedproxy.store.common import SiteTimes
 from feedproxy.store.resource import Failures, Resource
 
 NOW = 1_800_000_000.0

@@ -1,0 +1,123 @@
+"""Calling others: pings, notifications, verifications. One request with content, one short answer.
+
+Apart from fetch.py, whose answers are stored and whose connections never carry content: here nobody cares for the
+answer's details, so aiohttp reads it. What both have in common is the policy: every address is checked and pinned.
+"""
+
+import asyncio
+import ssl
+
+import aiohttp
+from yarl import URL
+
+from feedproxy.clock import Seconds
+from feedproxy.errors import BadTarget, BrokenMessage, FeedproxyError, FetchTimeout, Unreachable
+from feedproxy.http.message import Fields, Response
+from feedproxy.net.address import AddressPolicy
+from feedproxy.net.wire import CheckedResolver
+
+ANSWER_MAX = 65_536
+"""Bytes of an answer that are read: an XML-RPC struct, a challenge. The rest is cut off."""
+
+
+class Caller:
+    """A client that follows no redirect, keeps no cookie, and reads little."""
+
+    def __init__(
+        self,
+        policy: AddressPolicy,
+        *,
+        connect: Seconds = 10,
+        total: Seconds = 30,
+        connections: int = 32,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        self._policy = policy
+        self._timeout = aiohttp.ClientTimeout(total=total, connect=connect)
+        self._total = total
+        self._connections = connections
+        self._ssl_context = ssl_context
+        self._sessions: dict[bool, aiohttp.ClientSession] = {}
+        self._closed = False
+
+    async def call(
+        self, method: str, url: str, fields: Fields | None = None, body: bytes = b"", *, exempt: bool = False
+    ) -> Response:
+        """Send this; the answer, its body cut off at ANSWER_MAX.
+
+        `exempt` is for what the operator himself configured: neither port nor address is checked.
+        Raises Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, BrokenMessage.
+        """
+        where = _url(url)
+        if not exempt:
+            self._policy.check_port(where.port or 0)
+            self._policy.literal(where.raw_host or "")
+        try:
+            async with self._session(exempt).request(
+                method, where, headers=list(fields or ()), data=body or None, allow_redirects=False
+            ) as answer:
+                content = await _beginning(answer.content)
+                lines = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.raw_headers]
+                return Response(answer.status, Fields(lines).end_to_end(), content, answer.reason or "")
+        except FeedproxyError:
+            raise
+        except TimeoutError as error:
+            raise FetchTimeout(f"{where.authority} did not answer in {self._total:g} s") from error
+        except aiohttp.ClientConnectorError as error:
+            raise Unreachable(f"{where.authority} cannot be reached") from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise BrokenMessage(f"{where.authority}: {error or type(error).__name__}") from error
+
+    async def addresses(self, url: str) -> list[str]:
+        """The addresses that a call to this URL could go to. Raises Forbidden, BadTarget, Unreachable."""
+        where = _url(url)
+        return await self._policy.resolve(where.raw_host or "", where.port or 0)
+
+    async def close(self) -> None:
+        """Close every connection; calls under way fail."""
+        self._closed = True
+        sessions, self._sessions = self._sessions, {}
+        for session in sessions.values():
+            await session.close()
+
+    def _session(self, exempt: bool) -> aiohttp.ClientSession:
+        """One pool for what is checked and one for what is not: a connection never changes sides."""
+        if self._closed:
+            raise Unreachable("the client is closed")
+        if exempt not in self._sessions:
+            connector = aiohttp.TCPConnector(
+                resolver=CheckedResolver(self._policy, exempt=exempt),
+                use_dns_cache=False,  # each new connection is resolved and checked anew
+                ssl=self._ssl_context or True,
+                limit=self._connections,
+            )
+            self._sessions[exempt] = aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=self._timeout,
+                # A compressed answer of a few bytes could be a large one.
+                auto_decompress=False,
+                skip_auto_headers=("Accept-Encoding", "User-Agent", "Content-Type"),
+            )
+        return self._sessions[exempt]
+
+
+async def _beginning(content: aiohttp.StreamReader) -> bytes:
+    body = bytearray()
+    async for chunk in content.iter_any():
+        body += chunk
+        if len(body) >= ANSWER_MAX:
+            break
+        await asyncio.sleep(0)
+    return bytes(body[:ANSWER_MAX])
+
+
+def _url(text: str) -> URL:
+    try:
+        url = URL(text, encoded=True)
+        usable = url.scheme in {"http", "https"} and bool(url.raw_host) and url.port is not None and text.isascii()
+    except ValueError:
+        usable = False
+    if not usable or url.raw_user is not None:
+        raise BadTarget("that is no address that can be called")
+    return url

@@ -1,0 +1,53 @@
+"""What another process's update brought, told from what it left in the store.
+
+Several workers share one store, and one of them fetches (store/common.py). Whoever has waited for it finds its
+outcome there, and answers as those who waited in the same process do. Where nothing of it is stored, for it may not
+be, there is nothing to be shared, and he asks for himself.
+"""
+
+from feedproxy.cache import variation
+from feedproxy.cache.status import Detail
+from feedproxy.clock import Instant
+from feedproxy.http.message import Fields
+from feedproxy.origin import guard, moves
+from feedproxy.origin.guard import Keep
+from feedproxy.origin.landed import Landed
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Resource
+
+
+def landed(
+    before: Resource | None,
+    held: Resource | None,
+    fields: Fields,
+    now: Instant,
+    settings: Settings,
+    *,
+    own_agent: bool,
+) -> Landed | None:
+    """What has landed between `before` and `held`, for a request with these fields; None for nothing of use to it."""
+    if held is None or (before is not None and held.fetched <= before.fetched):
+        return None
+    old = before or Resource(held.target)
+    if held.failures.count > old.failures.count:
+        return _failed(held, settings)
+    if held.sighting != old.sighting and moves.standing(held.sighting, now, settings, target=held.target):
+        return Landed(held, elsewhere=True)
+    selected = variation.choose(held.variants, fields, own_agent=own_agent)
+    if selected is None or selected.invalid:
+        return None
+    known = variation.choose(old.variants, fields, own_agent=own_agent)
+    if known is not None and known.response_time >= selected.response_time:
+        return None
+    digests = [each.channel.content_digest if each.channel else None for each in (old, held)]
+    return Landed(held, selected, stored=True, changed=digests[0] != digests[1], elsewhere=True)
+
+
+def _failed(held: Resource, settings: Settings) -> Landed | None:
+    """The update failed, and the copy stands in as long as it would have for the one who asked."""
+    detail = next((each for each in Detail if each == held.failures.detail), None)
+    if not held.variants or detail is None:
+        return None
+    until = guard.last_good(held) + guard.patience_after(held.failures, settings)
+    kept = Keep(detail, until, detail.sentence)
+    return Landed(held, kept=kept, detail=detail, words=detail.sentence, elsewhere=True)

@@ -1,0 +1,22 @@
+"""May this feed be named to everybody?  Lists on the readers' listener name public feeds only (DESIGN, section 4)."""
+
+from feedproxy.http import uri
+from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.discretion import has_secret
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Resource
+
+
+def may_be_listed(target: str, settings: Settings, resource: Resource | None = None) -> bool:
+    """Whether a list that strangers read may hold this feed. `settings` are those for the target, rules included.
+
+    "never one marked private, fetched with credentials, or whose URL carries userinfo or something token-like".
+    What its origin lets nobody else keep (Cache-Control: private, no-store) is no public feed either, nor is one that
+    readers have to sign in for.
+    """
+    if settings.private or settings.readers or has_secret(target) or uri.without_fragment(target) != target:
+        return False
+    return resource is None or not any(
+        each.authorized or (said := CacheControl.from_fields(each.fields)).no_store or said.private
+        for each in resource.variants
+    )

@@ -1,0 +1,181 @@
+"""May an answer be given again, to the same request, without asking everything anew?
+
+Of what the service goes through for a hit only three things change by themselves while the stored resource and the
+settings are the very same values: how old the copy is, whether it may still be used, and what is said of both. So an
+answer that depends on nothing else can be given again as long as these are looked at: `repeat` tells whether it is
+one, `again` looks. All that decides is called here as the service calls it; nothing is decided a second way.
+
+Between two instants at which a decision can change (steady.py) only seconds go by: then `onward` adds them to what
+`again` has found, in a third of its time. It matters to whoever has more feeds than requests for each in a second.
+"""
+
+import math
+from dataclasses import dataclass
+
+from feedproxy.cache import reuse
+from feedproxy.cache.freshness import Freshness, Source, initial_age
+from feedproxy.cache.reuse import Reuse
+from feedproxy.cache.status import CacheStatus
+from feedproxy.cache.stored import StoredResponse
+from feedproxy.cache.variation import nominated
+from feedproxy.clock import Instant, Seconds
+from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.date import parse_http_date
+from feedproxy.http.message import Request
+from feedproxy.origin.answers import Answer
+from feedproxy.origin.assess import assess
+from feedproxy.origin.entrance import Entrance, Visit
+from feedproxy.origin.reply import stated_lifetime
+from feedproxy.origin.steady import EDGE, steady_until
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Resource
+
+ALONE = frozenset({"a-im", "authorization", "if-range", "range", "via"})
+"""Request fields whose answers are made anew each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """An answer that may be given again: what it was made of, and what it depends on.
+
+    `varies` are the request fields that the origin tells apart. `counted`: who asks counts as a subscriber.
+    """
+
+    resource: Resource
+    stored: StoredResponse
+    settings: Settings
+    directives: CacheControl
+    detail: str | None
+    varies: frozenset[str]
+    counted: bool
+    states: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What is said of a stored response from `since` until `until`.
+
+    `lifetime` is what Cache-Control says where it is we who say it (`speaks`), and CDN-Cache-Control (`states`). Until
+    `steady` nothing but the seconds will differ; `initial` is the age that the response came with.
+    """
+
+    age: int
+    status: CacheStatus
+    freshness: Freshness
+    lifetime: str
+    since: Instant
+    until: Instant
+    steady: Instant
+    initial: Seconds
+    speaks: bool = False
+    states: bool = False
+
+    @property
+    def words(self) -> str:
+        """The reason, for the log."""
+        return self.freshness.words
+
+
+def repeat(
+    answer: Answer, request: Request, visit: Visit, resource: Resource | None, settings: Settings, now: Instant
+) -> Repeat | None:
+    """The answer as one that may be given again; None where it is this request's own."""
+    stored = answer.stored
+    if not answer.status.hit or stored is None or resource is None or answer.interim:
+        return None
+    if answer.response.status not in (200, 304) or stored.status != 200:
+        return None
+    if not any(each is stored for each in resource.variants):
+        return None  # a piece of it, or what has been replaced meanwhile
+    if settings.negotiate and "accept" in request.fields:
+        return None  # it may have been made of what is stored, in another format
+    if resource.sighting is not None or settings.moved_to or settings.gone:
+        return None  # moves and ends change with time, and by more than is looked at here
+    if any(name.lower() in ALONE for name, _ in request.fields) or not _is_timeless(request, now):
+        return None
+    agents_differ = settings.upstream == "" and visit.entrance is Entrance.PROXY and resource.channel is None
+    varies = {name for each in resource.variants for name in nominated(each.fields)}
+    if not agents_differ and all(each.own_agent for each in resource.variants):
+        varies.discard("user-agent")
+    return Repeat(
+        resource,
+        stored,
+        settings,
+        CacheControl.from_request(request.fields),
+        answer.status.detail,
+        frozenset(varies),
+        counted=resource.channel is not None,
+        states=settings.state_freshness and visit.entrance is Entrance.REVERSE,
+    )
+
+
+def _is_timeless(request: Request, now: Instant) -> bool:
+    """Whether its conditions will come to the same later: a date in the future passes some day."""
+    for name in ("if-modified-since", "if-unmodified-since"):
+        for value in request.fields.get_all(name):
+            date = parse_http_date(value, now)
+            if date is not None and date > now:
+                return False
+    return True
+
+
+def again(given: Repeat, now: Instant) -> Moment | None:
+    """What is said of it now; None where the copy may not be used as before, and the service has to decide."""
+    freshness = assess(given.resource, given.stored, given.settings, now)
+    decision = reuse.decide(
+        given.stored, given.directives, freshness, now, known_uri=True, stale_limit=given.settings.stale_max
+    )
+    if not isinstance(decision, Reuse) or decision.detail != given.detail:
+        return None
+    steady = steady_until(given.resource, given.stored, given.settings, given.directives, freshness, now)
+    speaks = freshness.source is Source.HINT or (given.states and freshness.held is not None)
+    states = given.states and "cdn-cache-control" not in given.stored.fields
+    return _moment(freshness, decision.detail, now, steady, initial_age(given.stored), speaks=speaks, states=states)
+
+
+def onward(given: Repeat, moment: Moment, now: Instant) -> Moment | None:
+    """What `again` says now, reckoned from what it said at an earlier moment of the same."""
+    before = moment.freshness
+    age = moment.initial + (now - given.stored.response_time)
+    if not moment.since <= now <= moment.steady:
+        return again(given, now)
+    freshness = Freshness(
+        age, before.lifetime, before.source, before.expires, before.held, before.control, before.reason
+    )
+    return _moment(
+        freshness, given.detail, now, moment.steady, moment.initial, speaks=moment.speaks, states=moment.states
+    )
+
+
+def _moment(
+    freshness: Freshness,
+    detail: str | None,
+    now: Instant,
+    steady: Instant,
+    initial: Seconds,
+    *,
+    speaks: bool,
+    states: bool,
+) -> Moment | None:
+    age, lifetime = int(freshness.age), stated_lifetime(freshness)
+    if states and lifetime == f"max-age={age}":
+        return None  # nothing remains of it, and then nothing is said
+    status = CacheStatus(hit=True, ttl=int(freshness.ttl), detail=detail)
+    until = _until(freshness, now)
+    return Moment(age, status, freshness, lifetime, now, until, steady, initial, speaks, states)
+
+
+def _until(freshness: Freshness, now: Instant) -> Instant:
+    """The last instant at which the same whole seconds, and the same decision, hold."""
+    age, ttl = freshness.age, freshness.ttl
+    until = now + 1 - (age - math.floor(age)) - EDGE
+    if ttl >= 0:
+        until = min(until, now + (ttl - math.floor(ttl)))
+    else:
+        until = min(until, now + 1 - (-ttl - math.floor(-ttl)) - EDGE)
+    if freshness.fresh(now):
+        until = min(until, freshness.expires - EDGE)
+    if freshness.held is not None:
+        remains = freshness.held.until - now
+        until = min(until, freshness.held.until - EDGE, now + (remains - math.floor(remains)))
+    return max(now, until)

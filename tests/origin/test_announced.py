@@ -1,0 +1,70 @@
+"""What stands in a publisher's feeds of who tells of their changes: once stored, in document and Link field alike."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from feedproxy.store.resource import Resource
+from tests.stages.notify import TARGET, Stand, stand_at
+from tests.stages.origin import a_feed
+
+__all__ = ["stand_at"]
+
+PUBLIC = {"upstream": "http://origin.example/", "public_url": "https://feeds.example/"}
+HUB = "https://feeds.example/-/hub"
+
+
+def held(stand: Stand) -> Resource:
+    resource = stand.runtime.service.store.get(TARGET)
+    assert resource is not None
+    return resource
+
+
+def links(stand: Stand) -> list[str]:
+    return held(stand).variants[0].fields.get_all("link")
+
+
+async def test_a_publishers_feed_names_the_hub_and_goes_on_doing_so_after_a_304(stand_at: Callable[..., Any]) -> None:
+    stand = await stand_at(announce_hub=True, **PUBLIC)
+    stand.origin.publish("/feed.xml", a_feed("one"), link='</style.css>; rel="stylesheet"')
+    await stand.read()
+    await stand.read()
+
+    body = held(stand).variants[0].content.bodies["identity"]
+    assert f'<atom:link rel="hub" href="{HUB}"'.encode() in body
+    assert links(stand) == [
+        '</style.css>; rel="stylesheet"',
+        f'<{HUB}>; rel="hub", <https://feeds.example/feed.xml>; rel="self"',
+    ]
+    assert stand.origin.requests == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {**PUBLIC, "announce_hub": False},
+        {**PUBLIC, "announce_hub": True, "private": True},
+        {**PUBLIC, "announce_hub": True, "readers": ("ann",)},
+        {"announce_hub": True, "public_url": "https://feeds.example/"},
+        {"announce_hub": True, "upstream": "http://origin.example/"},
+    ],
+)
+async def test_others_feeds_and_those_that_are_not_for_everybody_name_none(
+    stand_at: Callable[..., Any], options: dict[str, Any]
+) -> None:
+    stand = await stand_at(**options)
+    stand.origin.publish("/feed.xml", a_feed("one"))
+    await stand.read()
+
+    assert b"hub" not in held(stand).variants[0].content.bodies["identity"]
+    assert links(stand) == []
+
+
+async def test_no_transform_leaves_the_feed_alone(stand_at: Callable[..., Any]) -> None:
+    stand = await stand_at(announce_hub=True, **PUBLIC)
+    stand.origin.publish("/feed.xml", a_feed("one"), cache_control="no-transform")
+    await stand.read()
+
+    assert held(stand).variants[0].content.bodies["identity"] == a_feed("one")
+    assert links(stand) == []

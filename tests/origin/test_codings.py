@@ -1,0 +1,157 @@
+"""Codings are made when they are asked for, once; what came coded is kept as it came."""
+
+import gzip
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from feedproxy.cache.status import CacheStatus
+from feedproxy.cache.stored import StoredResponse
+from feedproxy.http import coding
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.origin.answers import Answer
+from feedproxy.origin.codings import Codings
+from feedproxy.origin.prepare import NOTHING, Prepared, Wanted, prepare
+from feedproxy.origin.workshop import Workshop
+from feedproxy.settings import Settings
+from feedproxy.store.memory import MemoryStore
+from feedproxy.store.resource import Resource
+
+NOW = 1_800_000_000.0
+TARGET = "http://example.com/feed"
+FEED = (
+    b"<rss version='2.0' xmlns:atom='http://www.w3.org/2005/Atom'><channel><title>t</title>"
+    b"<atom:link rel='self' href='http://example.com/feed'/>"
+    + b"".join(b"<item><guid>%d</guid></item>" % number for number in range(40))
+    + b"</channel></rss>"
+)
+TYPE = Fields([("Content-Type", "application/rss+xml")])
+
+
+def prepared(body: bytes = FEED, label: str = "", wanted: Wanted = NOTHING, **settings: Any) -> Prepared:
+    fields = TYPE.with_field("Content-Encoding", label) if label else TYPE
+    return prepare(Response(200, fields, body), Settings(**settings), self_href=TARGET, now=NOW, wanted=wanted)
+
+
+def test_what_came_in_gzip_is_kept_as_it_came() -> None:
+    sent = gzip.compress(FEED)
+
+    bodies = prepared(sent, "gzip").content.bodies
+
+    assert dict(bodies) == {"identity": FEED, "gzip": sent}
+
+
+@pytest.mark.parametrize(
+    "sent", [gzip.compress(FEED) + b"something more", gzip.compress(FEED[:700]) + gzip.compress(FEED[700:])]
+)
+def test_what_not_every_decoder_reads_alike_is_not_kept_as_it_came(sent: bytes) -> None:
+    assert dict(prepared(sent, "gzip").content.bodies) == {"identity": FEED}
+
+
+def test_what_was_changed_is_not_kept_as_it_came() -> None:
+    sent = gzip.compress(FEED.replace(b"<atom:link rel='self' href='http://example.com/feed'/>", b""))
+
+    assert list(prepared(sent, "gzip").content.bodies) == ["identity"]
+
+
+def test_a_coding_that_is_switched_off_is_not_kept() -> None:
+    assert list(prepared(gzip.compress(FEED), "gzip", gzip_level=0).content.bodies) == ["identity"]
+
+
+def test_what_the_reader_waits_for_is_made_at_once_and_what_the_last_version_had() -> None:
+    assert list(prepared(wanted=Wanted(accept_encoding="gzip")).content.bodies) == ["identity", "gzip"]
+    assert list(prepared(wanted=Wanted(("identity", "br"))).content.bodies) == ["identity", "br"]
+    # He takes what came.
+    wanted = Wanted(accept_encoding="br, gzip")
+    assert list(prepared(gzip.compress(FEED), "gzip", wanted).content.bodies) == ["identity", "gzip"]
+
+
+class Counting(ThreadPoolExecutor):
+    """A pool that counts."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.jobs = 0
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.jobs += 1
+        return super().submit(fn, *args, **kwargs)
+
+
+class Desk:
+    """A stored feed, and who asks for it."""
+
+    def __init__(self, pool: ThreadPoolExecutor, body: bytes = FEED, label: str = "") -> None:
+        self.store = MemoryStore(1_000_000)
+        self.codings = Codings(self.store, Workshop(pool))
+        self.stored = StoredResponse(TARGET, 200, TYPE, prepared(body, label).content, NOW, NOW)
+
+    async def keep(self) -> "Desk":
+        await self.store.put(Resource(TARGET, (self.stored,)))
+        return self
+
+    def held(self) -> dict[str, bytes]:
+        resource = self.store.get(TARGET)
+        return dict(resource.variants[0].content.bodies) if resource is not None else {}
+
+    async def ask(self, accept_encoding: str, name: str = "") -> Response:
+        fields = TYPE.with_field("Content-Encoding", name) if name else TYPE
+        whole = Response(200, fields, self.stored.content.bodies[name or "identity"])
+        answer = Answer(whole, CacheStatus(hit=True), feed=True, stored=self.stored)
+        request = Request("GET", TARGET, Fields([("Accept-Encoding", accept_encoding)]))
+        return (await self.codings.instead_of(answer, request, Settings())).response
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[Counting]:
+    pool = Counting()
+    yield pool
+    pool.shutdown()
+
+
+async def test_a_coding_that_is_asked_for_is_made_and_kept(pool: Counting) -> None:
+    desk = await Desk(pool).keep()
+
+    got = await desk.ask("zstd;q=0.5, br")
+
+    assert coding.decode(got.body, "br", limit=10_000) == FEED
+    assert got.fields.get("content-encoding") == "br"
+    assert got.fields.get("content-length") == str(len(got.body))
+    assert (got.fields.get("etag") or "").endswith('-br"')
+    assert desk.held() == {"identity": FEED, "br": got.body}
+
+
+async def test_who_is_served_well_does_not_wait_for_better(pool: Counting) -> None:
+    desk = await Desk(pool, gzip.compress(FEED), "gzip").keep()
+
+    got = await desk.ask("gzip, br", "gzip")
+    await desk.codings.close(10)
+
+    assert got.fields.get("content-encoding") == "gzip"
+    assert list(desk.held()) == ["identity", "gzip", "br"]
+
+
+async def test_who_refuses_every_coding_gets_none(pool: Counting) -> None:
+    desk = await Desk(pool).keep()
+
+    assert (await desk.ask("identity, *;q=0")).body == FEED
+    assert pool.jobs == 0
+
+
+async def test_what_gets_no_smaller_is_tried_once(pool: Counting) -> None:
+    small = b"<rss version='2.0'><channel/></rss>"
+    desk = await Desk(pool, small).keep()
+
+    assert [(await desk.ask("zstd")).fields.get("content-encoding") for _ in range(3)] == [None] * 3
+    assert pool.jobs == 1
+
+
+async def test_what_was_purged_meanwhile_does_not_come_back(pool: Counting) -> None:
+    desk = Desk(pool)
+
+    got = await desk.ask("gzip")
+
+    assert gzip.decompress(got.body) == FEED
+    assert desk.store.get(TARGET) is None

@@ -1,0 +1,52 @@
+"""Which feeds may stand in a list that strangers read."""
+
+from dataclasses import replace
+
+import pytest
+
+from feedproxy.http.message import Fields
+from feedproxy.origin.public import may_be_listed
+from feedproxy.settings import Settings
+from tests.stages.admin import TARGET, a_resource
+
+
+def test_a_feed_that_everybody_may_read_may_be_listed() -> None:
+    assert may_be_listed(TARGET, Settings(), a_resource())
+
+
+def test_a_feed_that_a_rule_marks_private_is_not_listed() -> None:
+    assert not may_be_listed(TARGET, Settings(private=True), a_resource())
+
+
+def test_a_feed_that_readers_have_to_sign_in_for_is_not_listed() -> None:
+    assert not may_be_listed(TARGET, Settings(readers=("alice",)), a_resource())
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "https://example.com/feed.xml?token=abc",
+        "https://example.com/feed.xml?a=1&api_key=abc",
+        "https://user:word@example.com/feed.xml",
+        "https://example.com/private/0f1e2d3c4b5a69788796a5b4c3d2e1f0/feed.xml",
+        "https://example.com/123e4567-e89b-12d3-a456-426614174000.xml",
+        "http://[broken/feed.xml",
+    ],
+)
+def test_an_address_that_is_a_secret_itself_is_not_listed(target: str) -> None:
+    assert not may_be_listed(target, Settings())
+
+
+def test_what_was_fetched_with_credentials_is_not_listed() -> None:
+    resource = a_resource()
+    variants = tuple(replace(each, authorized=True) for each in resource.variants)
+
+    assert not may_be_listed(TARGET, Settings(), replace(resource, variants=variants))
+
+
+@pytest.mark.parametrize("said", ["private", "no-store", "max-age=60, private"])
+def test_what_its_origin_lets_no_other_keep_is_not_listed(said: str) -> None:
+    resource = a_resource()
+    variants = tuple(replace(each, fields=Fields([("Cache-Control", said)])) for each in resource.variants)
+
+    assert not may_be_listed(TARGET, Settings(), replace(resource, variants=variants))
