@@ -6,7 +6,8 @@ our own pages, from the command line or from a program (report/door.py). Nothing
 
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from aiohttp import web
@@ -16,6 +17,8 @@ from feedproxy.report import pages
 from feedproxy.report.answers import Answers, Watched
 from feedproxy.report.deeds import Deeds
 from feedproxy.report.door import CHALLENGE, Door, listen_address
+from feedproxy.report.notified import Board
+from feedproxy.report.readership import Readership
 from feedproxy.report.roll import Clerk
 
 logger = logging.getLogger(__name__)
@@ -41,27 +44,47 @@ HEADERS: Mapping[str, str] = MappingProxyType(
 
 type Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+type Deed = Callable[[web.Request], Awaitable[web.Response]]
+"""Answers a POST of the operator's."""
+
 
 class AdminServer:
-    """The listener. `listening` tells whether readers are let in, where the runtime does not know it."""
+    """The listener. `listening` tells whether readers are let in, where the runtime does not know it.
 
-    def __init__(self, runtime: Watched, listening: Callable[[], bool] | None = None) -> None:
+    `more` are deeds beside those of every proxy, by their path, and `shown` what there is to be looked at.
+    """
+
+    def __init__(
+        self,
+        runtime: Watched,
+        listening: Callable[[], bool] | None = None,
+        more: Mapping[str, Deed] = MappingProxyType({}),
+        shown: Mapping[str, Deed] = MappingProxyType({}),
+    ) -> None:
         self._runtime = runtime
+        self._more = more
+        self._shown = shown
         self._listening = listening or (lambda: runtime.ready)
         self._runner: web.AppRunner | None = None
         self._door: Door | None = None
         self.url = ""
         """Where it listens, once started: `http://127.0.0.1:8081`."""
 
-    async def start(self) -> None:
-        """Listen. Raises UsageError where the options do not allow it, or the address cannot be had."""
+    async def start(self, sockets: Sequence[socket.socket] = ()) -> None:
+        """Listen, on these sockets where they are given.
+
+        Raises UsageError where the options do not allow it, or the address cannot be had.
+        """
         settings = self._runtime.settings
         host, port = listen_address(settings.admin, settings.admin_token)
         self._door = Door(host, settings.admin_token, settings.admin_hosts)
         runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=STOP_TIMEOUT)
         await runner.setup()
         try:
-            await web.TCPSite(runner, host, port).start()
+            for given in sockets:
+                await web.SockSite(runner, given).start()
+            if not sockets:
+                await web.TCPSite(runner, host, port).start()
         except OSError as error:
             await runner.cleanup()
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
@@ -81,6 +104,8 @@ class AdminServer:
         self._runtime.metrics.watch(clerk.touch)
         answers = Answers(self._runtime, clerk, self._listening)
         deeds = Deeds(self._runtime, clerk, answers)
+        board = Board(self._runtime, answers)
+        readership = Readership(lambda: self._runtime.panel, self._runtime.clock, answers)
         application = web.Application(middlewares=[self._guarded], client_max_size=BODY_MAX)
         for path, handler in (
             ("/", answers.status),
@@ -89,13 +114,22 @@ class AdminServer:
             ("/api/status", answers.status),
             ("/api/feeds", answers.feeds),
             ("/api/feeds/{id}", answers.feed),
+            ("/notifications", board.show),
+            ("/api/notifications", board.show),
+            ("/readers", readership.show),
+            ("/api/readers", readership.show),
             ("/metrics", answers.metrics),
             ("/healthz", answers.healthz),
             ("/readyz", answers.readyz),
             ("/favicon.ico", answers.icon),
         ):
             application.router.add_get(path, handler)
-        for name, deed in (("refresh", deeds.refresh), ("purge", deeds.purge), ("undo", deeds.undo)):
+        for name, look in self._shown.items():
+            application.router.add_get(f"/{name}", look)
+            application.router.add_get(f"/api/{name}", look)
+        own: dict[str, Deed] = {"refresh": deeds.refresh, "purge": deeds.purge, "undo": deeds.undo}
+        own |= {"subscription": board.act, "ping": board.ping}
+        for name, deed in {**own, **self._more}.items():
             application.router.add_post(f"/{name}", deed)
             application.router.add_post(f"/api/{name}", deed)
         application.on_response_prepare.append(_sign)

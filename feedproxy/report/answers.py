@@ -1,6 +1,7 @@
 """What the admin listener tells: each thing as a page for people, or as JSON for who asks for it."""
 
 import json
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
@@ -12,8 +13,10 @@ from feedproxy import __version__
 from feedproxy.clock import Clock
 from feedproxy.errors import FeedproxyError, NotOurs
 from feedproxy.http.negotiation import best_type
+from feedproxy.notify.notices import Notices
 from feedproxy.origin.service import Service
-from feedproxy.report import pages
+from feedproxy.readers.score.panel import Panel
+from feedproxy.report import pages, summed
 from feedproxy.report.condition import MEANING, State
 from feedproxy.report.metrics import CONTENT_TYPE, Metrics
 from feedproxy.report.roll import Clerk, Roll
@@ -49,12 +52,19 @@ class Watched(Protocol):
     draining: bool
     ready: bool
     connections: int
+    others: summed.Others
 
     @property
     def opened(self) -> bool: ...
 
     @property
     def service(self) -> Service: ...
+
+    @property
+    def panel(self) -> Panel: ...
+
+    @property
+    def notices(self) -> Notices: ...
 
     def settings_for(self, target: str) -> Settings: ...
 
@@ -89,13 +99,14 @@ class Answers:
 
     async def status(self, request: web.Request) -> web.Response:
         """The totals, what needs attention, and the feeds read most."""
+        others = await self._runtime.others.families()
         roll = await self.roll()
-        view = await self._status_view(roll)
+        view = await self._status_view(roll, others)
         if wants_json(request):
             return as_json(view)
         troubled = [row for row in roll.rows if row["state"] in (State.FAILING, State.MOVED, State.GONE)]
         troubled.sort(key=lambda row: (SORTS["state"][1](row), -row["subscribers"]))
-        return self._page(
+        return self.page(
             request,
             "status.html",
             as_of=roll.at,
@@ -107,6 +118,7 @@ class Answers:
 
     async def feeds(self, request: web.Request) -> web.Response:
         """The table of feeds: `q` (part of title or address), `state`, `sort`, `page`, `per_page`."""
+        await self._runtime.others.families()  # so that their readers are counted here
         roll = await self.roll()
         query, state = request.query.get("q", "").strip(), request.query.get("state", "")
         sort = request.query.get("sort", "subscribers")
@@ -125,7 +137,7 @@ class Answers:
             usual = {"q": "", "state": "", "sort": "subscribers", "per_page": PER_PAGE, "page": 1}
             return "/feeds?" + urlencode({name: value for name, value in asked.items() if value != usual[name]})
 
-        return self._page(
+        return self.page(
             request,
             "feeds.html",
             as_of=roll.at,
@@ -146,21 +158,23 @@ class Answers:
 
     async def feed(self, request: web.Request) -> web.Response:
         """Everything about one feed. Raises NotOurs for an id of none."""
+        await self._runtime.others.families()
         service, target = self.service(), await self.target(request.match_info["id"])
         resource = service.store.get(target)
         if resource is None:
             raise NotOurs("That feed is not held any more.")
         now = self._runtime.clock.now()
-        seen = look(resource, service.freshness_of, self._runtime.settings_for(target), now)
+        seen = look(resource, service.freshness_of, self._runtime.settings_for(target), now, service.plan_for)
         view = detail(seen, service.counts.view(target, now))
         if wants_json(request):
             return as_json(view)
-        return self._page(request, "feed.html", feed=view, meaning=MEANING)
+        return self.page(request, "feed.html", feed=view, meaning=MEANING)
 
     # -- programs
 
     async def metrics(self, _: web.Request) -> web.Response:
         """Prometheus's exposition; the gauges are set now."""
+        others = await self._runtime.others.families()
         service = self.service()
         read = subscribers_of(await self.roll())
         self._runtime.metrics.observe(
@@ -171,7 +185,7 @@ class Answers:
             feeds_read=len(read),
             draining=self._runtime.draining,
         )
-        body = self._runtime.metrics.exposition()
+        body = self._runtime.metrics.exposition(summed.added(self._runtime.metrics.families(), others))
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def healthz(self, _: web.Request) -> web.Response:
@@ -214,11 +228,13 @@ class Answers:
             raise NotOurs("No feed has that id.")
         return found
 
-    def remember(self, token: str, notice: Notice) -> None:
-        """Keep an outcome for the page that one comes back to."""
+    def back(self, path: str, notice: Notice) -> web.Response:
+        """Lead on to this page, which tells the outcome."""
+        token = secrets.token_urlsafe(8)
         self._notices[token] = notice
         if len(self._notices) > NOTICES_MAX:
             del self._notices[next(iter(self._notices))]
+        return web.Response(status=303, headers={"Location": f"{path}?done={token}"})
 
     @staticmethod
     def failure(
@@ -230,9 +246,11 @@ class Answers:
         body = pages.page("error.html", status=status, code=code, words=words)
         return web.Response(status=status, body=body, headers={"Content-Type": pages.HTML, **(extra or {})})
 
-    async def _status_view(self, roll: Roll) -> View:
-        now, service = self._runtime.clock.now(), self.service()
-        totals = self._runtime.metrics.totals()
+    async def _status_view(self, roll: Roll, others: Sequence[summed.Plain]) -> View:
+        now, metrics = self._runtime.clock.now(), self._runtime.metrics
+        metrics.observe_process(under_way=self.service().under_way, connections=self._runtime.connections)
+        families = summed.added(metrics.families(), others)
+        totals, memory = metrics.totals(families), summed.value(families, "process_resident_memory_bytes")
         read = subscribers_of(roll)
         return {
             "version": __version__,
@@ -248,12 +266,14 @@ class Answers:
             "subscribers": sum(read),
             "feeds_read": len(read),
             "requests": {**asdict(totals), "hit_share": totals.hit_share, "saved": totals.saved},
-            "under_way": service.under_way,
-            "connections": self._runtime.connections,
-            "memory": self._runtime.metrics.resident_memory(),
+            "under_way": round(summed.value(families, "feedproxy_updates_under_way") or 0),
+            "connections": round(summed.value(families, "feedproxy_connections") or 0),
+            "memory": None if memory is None else int(memory),
+            "workers": 1 + len(others),
         }
 
-    def _page(self, request: web.Request, template: str, **values: Any) -> web.Response:
+    def page(self, request: web.Request, template: str, **values: Any) -> web.Response:
+        """A page made of this template, with the notice of the deed that led here."""
         now = self._runtime.clock.now()
         notice = self._notices.get(request.query.get("done", ""))
         shared = {"now": now, "as_of": now, "notice": notice, "path": request.path, "version": __version__}

@@ -33,11 +33,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("text", "json"), default="text", help="how to print the answer")
 
 
-def ask(args: argparse.Namespace, method: str, path: str, parameters: Mapping[str, str] | None = None) -> Any:
-    """The JSON that the listener answers. Raises UsageError where it cannot be spoken to, and Refused."""
+def ask(
+    args: argparse.Namespace,
+    method: str,
+    path: str,
+    parameters: Mapping[str, str] | None = None,
+    content: bytes | None = None,
+) -> Any:
+    """The JSON that the listener answers to this; `content` is sent as it is.
+
+    Raises UsageError where it cannot be spoken to, and Refused.
+    """
     base = _base(args.admin)
     query = f"?{urlencode(parameters)}" if parameters else ""
-    request = urllib.request.Request(f"{base}/api/{path}{query}", method=method)  # noqa: S310 -- http by _base
+    address = f"{base}/api/{path}{query}"
+    request = urllib.request.Request(address, content, method=method)  # noqa: S310 -- http by _base
+    if content is not None:
+        request.add_header("Content-Type", "application/octet-stream")
     token = args.token if args.token is not None else os.environ.get(TOKEN, "")
     if token:
         request.add_unredirected_header("Authorization", f"Bearer {token}")

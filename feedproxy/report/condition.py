@@ -8,6 +8,7 @@ from feedproxy.cache.status import Detail
 from feedproxy.clock import Instant
 from feedproxy.http.reverse import public_form
 from feedproxy.origin import moves, planner
+from feedproxy.origin.schedule import Later, Plan
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
@@ -41,7 +42,7 @@ _SENTENCES = {str(each): each.sentence for each in Detail}
 class Condition:
     """A feed's state and the reason in words; `next_at` is when its origin may be asked again, and why then.
 
-    Nothing is asked for that nobody reads: the origin is asked by the first reader after `next_at`.
+    Nothing is asked for that nobody reads: then by the schedule, or by the first reader after `next_at`.
     """
 
     state: State
@@ -50,9 +51,15 @@ class Condition:
     next_words: str
 
 
-def condition(resource: Resource, freshness: Freshness | None, settings: Settings, now: Instant) -> Condition:
-    """What the operator is told. `freshness` is that of the newest stored response, None where there is none."""
+def condition(
+    resource: Resource, freshness: Freshness | None, settings: Settings, now: Instant, plan: Plan | None = None
+) -> Condition:
+    """What the operator is told. `freshness` is that of the newest stored response, None where there is none; `plan`
+    what the schedule has in mind.
+    """
     next_at, next_words = _next(resource, freshness, settings, now)
+    if isinstance(plan, Later):
+        next_at, next_words = plan.at, f"{next_words}; {plan.words}"
     standing = moves.standing(resource.sighting, now, settings, target=resource.target)
     sighting = resource.sighting
     if standing is not None:

@@ -6,7 +6,6 @@ address with a secret in it), or, where several are meant, as `pattern`.
 """
 
 import asyncio
-import secrets
 
 from aiohttp import web
 
@@ -16,8 +15,9 @@ from feedproxy.origin.service import Refreshed, Service
 from feedproxy.origin.upstream import feed_id
 from feedproxy.report.answers import Answers, Notice, Watched, as_json, wants_json
 from feedproxy.report.pages import iso
-from feedproxy.report.roll import Clerk, unhurried
+from feedproxy.report.roll import Clerk
 from feedproxy.report.views import View, masked, named
+from feedproxy.store.walk import unhurried
 
 TOLD_MAX = 1000
 """Targets named in an answer; the rest is counted."""
@@ -114,11 +114,8 @@ class Deeds:
     def _outcome(self, request: web.Request, target: str, view: View, notice: Notice) -> web.Response:
         if wants_json(request):
             return as_json(view, 202 if view.get("outcome") == "later" else 200)
-        token = secrets.token_urlsafe(8)
-        self._answers.remember(token, notice)
         held = bool(target) and self._answers.service().store.get(target) is not None
-        back = f"/feeds/{feed_id(target)}" if held else "/"
-        return web.Response(status=303, headers={"Location": f"{back}?done={token}"})
+        return self._answers.back(f"/feeds/{feed_id(target)}" if held else "/", notice)
 
     def _refreshed(self, done: Refreshed) -> View:
         return {

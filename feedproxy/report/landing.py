@@ -8,6 +8,7 @@ from urllib.parse import parse_qs
 
 from feedproxy import __version__
 from feedproxy.errors import BadTarget, NotOurs
+from feedproxy.feed.discovery import without_feed_scheme
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.report import pages
@@ -16,13 +17,13 @@ ROBOTS = "User-agent: *\nDisallow: /\n"
 """The gateway shows other people's pages under its own name: nothing that a search engine should find."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?![0-9])")
-_FEED_SCHEME = re.compile(r"(?i)feed:(?://)?(?=https?:)")
 
 
-def landing_page(path: str, base: str) -> Response:
+def landing_page(path: str, base: str, prefix: str = "/-/") -> Response:
     """The answer to `/` (with `?url=…`), `/robots.txt` and `/favicon.ico`; raises NotOurs for other paths.
 
-    `path` stands as in the request line, query included; `base` is our own address without a trailing slash.
+    `path` stands as in the request line, query included; `base` is our own address without a trailing slash, `prefix`
+    what our endpoints stand under.
     """
     bare, _, query = path.partition("?")
     match bare:
@@ -31,21 +32,21 @@ def landing_page(path: str, base: str) -> Response:
         case "/favicon.ico":
             return _answer(200, "image/svg+xml", pages.ICON.encode(), "max-age=604800")
         case "/":
-            return _front(query, base)
+            return _front(query, base, base + prefix)
     raise NotOurs("there is no such page")
 
 
-def _front(query: str, base: str) -> Response:
+def _front(query: str, base: str, own: str) -> Response:
     given = parse_qs(query, keep_blank_values=True, max_num_fields=20).get("url") if query.count("&") < 20 else None
     if given is None:
-        return _page(200, base)
+        return _page(200, base, own)
     value = given[0].strip()
     if not value:
-        return _page(400, base, "Please put the address of a feed into the field.")
+        return _page(400, base, own, "Please put the address of a feed into the field.")
     try:
         target = read_address(value, base)
     except BadTarget as error:
-        return _page(400, base, f"That is no address of a feed that can be fetched: {error}.", value)
+        return _page(400, base, own, f"That is no address of a feed that can be fetched: {error}.", value)
     answer = _answer(303, "text/plain; charset=utf-8", b"", "no-store", base)
     return answer.with_fields(answer.fields.with_added("Location", base + uri.gateway_path(target)))
 
@@ -53,9 +54,7 @@ def _front(query: str, base: str) -> Response:
 def read_address(value: str, base: str) -> str:
     """What somebody pasted, as a target: without its scheme, with `feed:`, or in our own form. Raises BadTarget."""
     text = value.removeprefix(base).lstrip("/") if value.startswith(base + "/http") else value
-    text = _FEED_SCHEME.sub("", text)
-    if text.lower().startswith("feed://"):
-        text = "http://" + text[len("feed://") :]
+    text = without_feed_scheme(text)
     if re.match(r"(?i)https?:/[^/]", text):
         return uri.gateway_target("/" + text)
     if not _SCHEME.match(text):
@@ -66,8 +65,8 @@ def read_address(value: str, base: str) -> str:
     return uri.normalise(text)
 
 
-def _page(status: int, base: str, message: str = "", value: str = "") -> Response:
-    body = pages.page("landing.html", base=base, message=message, value=value[:2000], version=__version__)
+def _page(status: int, base: str, own: str, message: str = "", value: str = "") -> Response:
+    body = pages.page("landing.html", base=base, own=own, message=message, value=value[:2000], version=__version__)
     return _answer(status, pages.HTML, body, "private, max-age=300" if status == 200 else "no-store", base)
 
 
@@ -76,7 +75,7 @@ def _answer(status: int, media_type: str, body: bytes, cache_control: str, base:
     lines = [
         ("Content-Type", media_type),
         ("Cache-Control", cache_control),
-        ("Content-Security-Policy", f"sandbox allow-forms; {pages.policy(base)}"),
+        ("Content-Security-Policy", f"sandbox allow-forms allow-downloads; {pages.policy(base)}"),
         ("X-Content-Type-Options", "nosniff"),
         ("Referrer-Policy", "no-referrer"),
         ("Content-Length", str(len(body))),

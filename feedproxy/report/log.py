@@ -4,26 +4,17 @@ Secrets never get here: userinfo is left out, and what looks like a token in a q
 """
 
 import json
-import re
+import logging
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit, urlunsplit
+from functools import lru_cache
+from typing import Any
 
 from feedproxy.clock import Instant, Seconds
+from feedproxy.http.discretion import without_secrets
 
-SECRET = re.compile(
-    r"(?i)((?:^|[&;])(?:[^=&;]*(?:token|secret|password|passwd|pwd|auth|signature|sig|session|api_?key|access_?key|key)"
-    r"[^=&;]*)=)[^&;]*"
-)
-LONG_SECRET = re.compile(
-    # A UUID, or a run of letters and digits too long to be a word: addresses of private feeds are made of these.
-    r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"
-    r"|(?<![0-9A-Za-z])(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[0-9A-Za-z]{24,}"
-)
-
-
-USERINFO = re.compile(r"(?i)(https?(?::|%3a)(?:/|%2f){1,2})[^/?#&\s]*(?:@|%40)")
-"""A name and password in an address within an address: a gateway's request that is refused is logged, too."""
+_quoted = lru_cache(maxsize=1024)(json.dumps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +34,14 @@ class Line:
     words: str = ""
     upstream: str = ""
 
-    def as_text(self) -> str:
-        """For people and for grep."""
+    def as_text(self, show: Callable[[str], str] = without_secrets) -> str:
+        """For people and for grep. `show` is for who has taken the secrets out of the targets already."""
         return (
-            f"{self.reader} {self.entrance} {self.method} {without_secrets(self.target)} {self.status} {self.size} "
-            f"{self.seconds * 1000:.1f}ms [{self.cache}] {json.dumps(self.agent)} {self.words}"
+            f"{self.reader} {self.entrance} {self.method} {show(self.target)} {self.status} {self.size} "
+            f"{self.seconds * 1000:.1f}ms [{self.cache}] {_quoted(self.agent)} {self.words}"
         ).rstrip()
 
-    def as_json(self) -> str:
+    def as_json(self, show: Callable[[str], str] = without_secrets) -> str:
         """For programs: one object a line."""
         return json.dumps(
             {
@@ -58,8 +49,8 @@ class Line:
                 "reader": self.reader,
                 "entrance": self.entrance,
                 "method": self.method,
-                "target": without_secrets(self.target),
-                **({"upstream": without_secrets(self.upstream)} if self.upstream else {}),
+                "target": show(self.target),
+                **({"upstream": show(self.upstream)} if self.upstream else {}),
                 "status": self.status,
                 "bytes": self.size,
                 "cache_status": self.cache,
@@ -71,10 +62,42 @@ class Line:
         )
 
 
-def without_secrets(target: str) -> str:
-    """A target URI that may be shown: no userinfo, no values of parameters that sound secret, no long tokens."""
-    split = urlsplit(target)
-    host = split.netloc.rpartition("@")[2]
-    query = SECRET.sub(r"\1…", split.query)
-    shown = USERINFO.sub(r"\1", urlunsplit((split.scheme, host, split.path, query, "")))
-    return LONG_SECRET.sub("…", shown)
+class LineHandler(logging.StreamHandler[Any]):
+    """Writes lines as they come, or many at once: what a turn of the event loop answers is written in one go."""
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream)
+        self._second = 0
+        self._before = ""
+
+    def write_all(self, name: str, lines: Sequence[str]) -> None:
+        """These lines, as if each had been logged under this name at INFO."""
+        now = time.time()
+        if int(now) != self._second:
+            self._second = int(now)
+            record = logging.LogRecord(name, logging.INFO, "", 0, "%s", ("\0",), None)
+            self._before = self.format(record).partition("\0")[0]
+        try:
+            self.stream.write(self._before + f"\n{self._before}".join(lines) + "\n")
+            self.flush()
+        except Exception:
+            self.handleError(logging.LogRecord(name, logging.INFO, "", 0, "%d lines", (len(lines),), None))
+
+
+def write_all(logger: logging.Logger, lines: Sequence[str]) -> None:
+    """Log these lines at INFO, together where whoever listens can do that."""
+    if not logger.isEnabledFor(logging.INFO):
+        return
+    handlers, here = list[logging.Handler](), logger
+    while True:
+        handlers += here.handlers
+        if here.parent is None or not here.propagate:
+            break
+        here = here.parent
+    if all(type(each) is LineHandler for each in handlers):
+        for each in handlers:
+            assert isinstance(each, LineHandler)
+            each.write_all(logger.name, lines)
+    else:
+        for line in lines:
+            logger.info("%s", line)

@@ -5,7 +5,7 @@ are set when somebody looks (`observe`).
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -18,10 +18,13 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
+from prometheus_client.core import Metric
 
 from feedproxy import __version__
 from feedproxy.cache.status import CacheStatus, Detail, Fwd
 from feedproxy.clock import Seconds
+from feedproxy.report.histogram import SecondsBy
+from feedproxy.report.summed import Collected
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +80,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._watchers: list[Callable[[str], None]] = []
+        self._settling: list[Callable[[], None]] = []
         # Memory, processor time and open files of this process, by Prometheus's own names.
         ProcessCollector(registry=self.registry)
         info = Gauge("feedproxy_info", "Always 1; which version this is.", ("version",), registry=self.registry)
@@ -88,11 +92,11 @@ class Metrics:
             ("entrance", "outcome", "detail", "status"),
             registry=self.registry,
         )
-        self._seconds = Histogram(
+        self._seconds = SecondsBy(
             "feedproxy_request_seconds",
             "Seconds from a request's head to its answer.",
-            ("outcome",),
-            buckets=SECONDS,
+            "outcome",
+            SECONDS,
             registry=self.registry,
         )
         self._bytes = Counter(
@@ -109,6 +113,11 @@ class Metrics:
         )
         self._origin_seconds = Histogram(
             "feedproxy_origin_seconds", "Seconds an update took.", buckets=SECONDS, registry=self.registry
+        )
+        self._scheduled = Counter(
+            "feedproxy_scheduled_refreshes",
+            "Updates that the schedule asked for, ahead of readers.",
+            registry=self.registry,
         )
         self._store_failures = Counter(
             "feedproxy_store_failures", "Reads and writes of the store that failed.", registry=self.registry
@@ -129,13 +138,27 @@ class Metrics:
         outcome = "hit" if cache.hit else f"fwd={cache.fwd}" if cache.fwd else "own"
         self._count(entrance, outcome, cache.detail or "", status, size, seconds)
 
+    def answered_again(self, entrance: str, status: int, detail: str, size: int, count: int) -> None:
+        """So many readers were answered with the same hit, at once and alike; `size` is that of all together."""
+        self._requests.labels(entrance, "hit", detail, _code(status)).inc(count)
+        self._seconds.observe("hit", 0.0, count)
+        self._bytes.labels(entrance).inc(size)
+
+    def settle_first(self, settle: Callable[[], None]) -> None:
+        """Whoever adds up by himself is asked to bring it before anybody looks."""
+        self._settling.append(settle)
+
+    def _settle(self) -> None:
+        for settle in self._settling:
+            settle()
+
     def connected(self, outcome: str, status: int, detail: str, size: int, seconds: Seconds) -> None:
         """A CONNECT was answered: `tunnel`, `intercept` or `refused`. What a tunnel carries is not counted."""
         self._count("connect", outcome, detail, status, size, seconds)
 
     def _count(self, entrance: str, outcome: str, detail: str, status: int, size: int, seconds: Seconds) -> None:
         self._requests.labels(entrance, outcome, detail, _code(status)).inc()
-        self._seconds.labels(outcome).observe(max(0.0, seconds))
+        self._seconds.observe(outcome, max(0.0, seconds))
         self._bytes.labels(entrance).inc(size)
 
     def fetched(self, target: str, status: int | None, detail: str, sent: int, seconds: Seconds) -> None:
@@ -147,30 +170,44 @@ class Metrics:
         for watcher in self._watchers:
             watcher(target)
 
+    def scheduled(self, target: str) -> None:
+        """The schedule asks for an update of a target."""
+        self._scheduled.inc()
+
     def watch(self, watcher: Callable[[str], None]) -> None:
         """Let somebody know the target of every update that is over. He must be quick."""
         self._watchers.append(watcher)
+
+    def observe_process(self, *, under_way: int, connections: int) -> None:
+        """Set the gauges that are each process's own."""
+        self.under_way.set(under_way)
+        self.connections.set(connections)
 
     def observe(
         self, *, stored: int, under_way: int, connections: int, subscribers: int, feeds_read: int, draining: bool
     ) -> None:
         """Set the gauges to what is so now."""
+        self.observe_process(under_way=under_way, connections=connections)
         self.stored.set(stored)
-        self.under_way.set(under_way)
-        self.connections.set(connections)
         self.subscribers.set(subscribers)
         self.feeds_read.set(feeds_read)
         self.draining.set(draining)
 
-    def resident_memory(self) -> int | None:
-        """Bytes of memory that this process holds; None where the system does not tell."""
-        value = self.registry.get_sample_value("process_resident_memory_bytes")
-        return int(value) if value is not None else None
+    def families(self) -> list[Metric]:
+        """Everything, as it is now."""
+        self._settle()
+        return list(self.registry.collect())
 
-    def totals(self) -> Totals:
-        """The counters, summed up for people."""
+    def touched(self, target: str) -> None:
+        """Another process has updated a target."""
+        for watcher in self._watchers:
+            watcher(target)
+
+    def totals(self, families: Iterable[Metric] | None = None) -> Totals:
+        """The counters, summed up for people: these families', or our own."""
+        told = {family.name: family for family in (self.families() if families is None else families)}
         answered = hits = forwarded = passed = 0
-        for labels, count in _samples(self._requests):
+        for labels, count in _samples(told["feedproxy_requests"]):
             answered += count
             hits += count if labels["outcome"] == "hit" else 0
             is_forwarded = labels["outcome"].startswith("fwd=")
@@ -178,7 +215,7 @@ class Metrics:
             passed += (
                 count if is_forwarded and (labels["outcome"] in PASSED or labels["detail"] in PASSED_DETAILS) else 0
             )
-        updates = list(_samples(self._origin))
+        updates = _samples(told["feedproxy_origin_requests"])
         return Totals(
             answered,
             hits,
@@ -186,7 +223,7 @@ class Metrics:
             passed,
             sum(count for _, count in updates),
             sum(count for labels, count in updates if labels["detail"] not in NO_FAILURE),
-            sum(count for _, count in _samples(self._bytes)),
+            sum(count for _, count in _samples(told["feedproxy_response_bytes"])),
         )
 
     def store_failed(self, error: Exception) -> None:
@@ -194,9 +231,9 @@ class Metrics:
         self._store_failures.inc()
         logger.warning("store: %s", error)
 
-    def exposition(self) -> bytes:
-        """Everything, as Prometheus reads it."""
-        return generate_latest(self.registry)
+    def exposition(self, families: Iterable[Metric] | None = None) -> bytes:
+        """Everything, as Prometheus reads it: these families, or our own."""
+        return generate_latest(Collected(self.families() if families is None else list(families)))
 
 
 def _code(status: int) -> str:
@@ -205,11 +242,6 @@ def _code(status: int) -> str:
     return code if code in CODES else "other"
 
 
-def _samples(counter: Counter) -> list[tuple[dict[str, str], int]]:
+def _samples(family: Metric) -> list[tuple[dict[str, str], int]]:
     """Labels and count of each child, without the instants of creation."""
-    return [
-        (sample.labels, int(sample.value))
-        for metric in counter.collect()
-        for sample in metric.samples
-        if sample.name.endswith("_total")
-    ]
+    return [(sample.labels, int(sample.value)) for sample in family.samples if sample.name.endswith("_total")]

@@ -10,19 +10,18 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
 
-from feedproxy.clock import Instant, Seconds
+from feedproxy.clock import Instant
 from feedproxy.origin.service import Service
 from feedproxy.origin.upstream import feed_id
 from feedproxy.report.views import View, is_feed, look, row
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
+from feedproxy.store.walk import unhurried
 
 FEEDS_MAX = 20_000
 """Feeds on the roll: some 4 KB each."""
 TARGETS_MAX = 200_000
 """Targets looked at to find them: a proxy that browsers use holds many other things."""
-SLICE: Seconds = 0.004
-"""As long as the event loop may be kept from readers, at one go."""
 REUSED = 10
 """Times its own cost for which a result is used again: looking takes a tenth of one core at most."""
 
@@ -98,7 +97,7 @@ class Clerk:
             if len(held) >= TARGETS_MAX or len(ids) >= FEEDS_MAX:
                 break
             known = target in before and target not in touched
-            resource = held[target] = before[target] if known else _light(service.store.get(target))
+            resource = held[target] = before[target] if known else _light(service.store.peek(target))
             if resource is not None:
                 ids[feed_id(target)] = target
         self._held, self._ids = held, ids
@@ -106,7 +105,7 @@ class Clerk:
     async def _rows(self, service: Service, settings_for: SettingsFor, now: Instant) -> AsyncIterator[View]:
         async for resource in unhurried(list(self._held.values())):
             if resource is not None:
-                seen = look(resource, service.freshness_of, settings_for(resource.target), now)
+                seen = look(resource, service.freshness_of, settings_for(resource.target), now, service.plan_for)
                 yield row(seen, service.counts.total(resource.target, now))
 
 
@@ -116,13 +115,3 @@ def _light(resource: Resource | None) -> Resource | None:
         return None
     newest = (replace(each, content=replace(each.content, bodies={})) for each in resource.variants[-1:])
     return replace(resource, variants=tuple(newest), parts=())
-
-
-async def unhurried[T](values: Iterable[T]) -> AsyncIterator[T]:
-    """These values, with a pause for others whenever a slice is over."""
-    until = time.monotonic() + SLICE
-    for value in values:
-        yield value
-        if time.monotonic() > until:
-            await asyncio.sleep(0)
-            until = time.monotonic() + SLICE

@@ -15,12 +15,13 @@ from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.feed.channel import Channel, Kind, Schedule
 from feedproxy.http.date import format_http_date
+from feedproxy.http.discretion import without_secrets
 from feedproxy.http.reverse import public_form
 from feedproxy.http.validator import own_tag
+from feedproxy.origin.schedule import Plan
 from feedproxy.origin.upstream import feed_id
 from feedproxy.readers.count import CountView
 from feedproxy.report.condition import Condition, State, condition, sentence
-from feedproxy.report.log import without_secrets
 from feedproxy.report.pages import iso, plain_text
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Resource, Sighting
@@ -46,11 +47,15 @@ class Look:
 
 
 def look(
-    resource: Resource, freshness_of: Callable[[Resource], Freshness | None], settings: Settings, now: Instant
+    resource: Resource,
+    freshness_of: Callable[[Resource], Freshness | None],
+    settings: Settings,
+    now: Instant,
+    plan_for: Callable[[Resource], Plan] | None = None,
 ) -> Look:
     """Reckon everything once."""
-    freshness = freshness_of(resource)
-    return Look(resource, freshness, condition(resource, freshness, settings, now), settings, now)
+    freshness, plan = freshness_of(resource), plan_for(resource) if plan_for is not None else None
+    return Look(resource, freshness, condition(resource, freshness, settings, now, plan), settings, now)
 
 
 def is_feed(resource: Resource) -> bool:
@@ -154,7 +159,7 @@ def validators(stored: StoredResponse | None) -> View:
     origin = {name: stored.fields.combined(name) for name in ("etag", "last-modified") if name in stored.fields}
     content, ours = stored.content, {}
     if content.tag is not None:
-        ours = {coding: own_tag(content.tag, coding).text for coding in content.bodies}
+        ours = {coding: own_tag(content.tag, coding, body).text for coding, body in content.bodies.items()}
         if content.last_modified is not None:
             ours["last-modified"] = format_http_date(content.last_modified)
     return {"origin": origin, "ours": ours}

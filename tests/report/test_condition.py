@@ -5,6 +5,7 @@ from dataclasses import replace
 from feedproxy.cache.stored import StoredResponse
 from feedproxy.feed.channel import Schedule
 from feedproxy.origin.assess import assess
+from feedproxy.origin.schedule import Later
 from feedproxy.report.condition import Condition, State, condition
 from feedproxy.report.views import look, masked, warnings
 from feedproxy.settings import Settings
@@ -25,6 +26,14 @@ def test_a_fresh_copy_is_asked_for_again_when_its_lifetime_ends() -> None:
     assert told.state is State.FRESH
     assert told.next_at == NOW + 3000
     assert told.next_words == "max-age of 1 h"
+
+
+def test_what_the_schedule_will_do_is_told_with_the_reason() -> None:
+    resource = a_resource(minutes_ago=10, max_age=3600)
+    told = condition(resource, None, Settings(), NOW, Later(NOW + 2950, "refreshed then, if it is still read"))
+
+    assert told.next_at == NOW + 2950
+    assert told.next_words.endswith("; refreshed then, if it is still read")
 
 
 def test_a_held_copy_is_asked_for_again_when_the_feed_allows_it() -> None:

@@ -20,11 +20,18 @@ def test_the_page_shows_both_spellings_of_a_subscription_and_how_to_be_a_proxy()
     assert 'name="url"' in text
 
 
+def test_the_page_leads_to_the_lists_where_they_stand() -> None:
+    text = landing_page("/", BASE, "/own/").body.decode()
+
+    for path in ("feeds.opml", "feeds.opml?addresses=original", "proxy.pac"):
+        assert f'href="{BASE}/own/{path}"' in text
+
+
 def test_the_page_runs_nothing_and_loads_nothing_from_elsewhere() -> None:
     answer = landing_page("/", BASE)
 
     policy = answer.fields.get("content-security-policy") or ""
-    assert policy.startswith("sandbox allow-forms; default-src 'none'; style-src 'sha256-")
+    assert policy.startswith("sandbox allow-forms allow-downloads; default-src 'none'; style-src 'sha256-")
     assert f"form-action 'self' {BASE};" in policy
     assert b"<script" not in answer.body
     assert b'src="http' not in answer.body

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from feedproxy.report.log import Line, without_secrets
+from feedproxy.http.discretion import without_secrets
+from feedproxy.report.log import Line
 
 
 @pytest.mark.parametrize(

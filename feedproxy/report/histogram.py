@@ -1,0 +1,56 @@
+"""A histogram that takes many equal observations at once.
+
+prometheus_client's own takes one at a time, at a microsecond each: a fifth of what an answer from memory costs.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import HistogramMetricFamily, Metric
+
+from feedproxy.clock import Seconds
+
+
+class SecondsBy:
+    """Observations in seconds, by the values of one label; a collector, in Prometheus's words."""
+
+    def __init__(
+        self, name: str, text: str, label: str, bounds: Sequence[Seconds], *, registry: CollectorRegistry
+    ) -> None:
+        self._name = name
+        self._text = text
+        self._label = label
+        self._bounds = tuple(bounds)
+        self._counts: dict[str, list[int]] = {}
+        self._sums: dict[str, Seconds] = {}
+        registry.register(self)
+
+    def observe(self, value: str, seconds: Seconds, times: int = 1) -> None:
+        """So many observations of this length, for this value of the label."""
+        counts = self._counts.get(value)
+        if counts is None:
+            counts = self._counts[value] = [0] * (len(self._bounds) + 1)
+            self._sums[value] = 0.0
+        counts[bisect_left(self._bounds, seconds)] += times
+        self._sums[value] += seconds * times
+
+    def describe(self) -> Iterable[Metric]:
+        """The name, so that it is registered without being counted."""
+        return [HistogramMetricFamily(self._name, self._text, labels=[self._label])]
+
+    def collect(self) -> Iterable[Metric]:
+        """The metric as it is now."""
+        family = HistogramMetricFamily(self._name, self._text, labels=[self._label])
+        for value, counts in self._counts.items():
+            total, buckets = 0, list[tuple[str, float]]()
+            for bound, count in zip((*map(_written, self._bounds), "+Inf"), counts, strict=True):
+                total += count
+                buckets.append((bound, total))
+            family.add_metric([value], buckets, self._sums[value])
+        return [family]
+
+
+def _written(bound: Seconds) -> str:
+    """As the library writes a bound: always with a point."""
+    return str(float(bound))

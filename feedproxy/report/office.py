@@ -1,0 +1,96 @@
+"""The operator's hand on the office's list: POST /opml imports one, GET /opml gives out what is public of it."""
+
+import asyncio
+from typing import Protocol
+
+from aiohttp import web
+
+from feedproxy.errors import FeedproxyError
+from feedproxy.feed import opml
+from feedproxy.origin.office import Office
+from feedproxy.report.answers import as_json, wants_json
+
+CONTENT_MAX = 8_000_000
+"""Bytes of a list: ten thousand feeds with all that programs write beside them."""
+
+WORDS_MAX = 200
+
+
+class NoList(FeedproxyError):
+    """What was sent is no OPML."""
+
+    status_hint = 400
+    detail = "bad-list"
+
+
+class ListTooLarge(FeedproxyError):
+    """What was sent is larger than any list in use."""
+
+    status_hint = 413
+    detail = "too-large"
+
+
+class Having(Protocol):
+    """What is wanted of the runtime."""
+
+    @property
+    def office(self) -> Office: ...
+
+
+class OfficeDesk:
+    """The two handlers."""
+
+    def __init__(self, here: Having) -> None:
+        self._here = here
+
+    async def take(self, request: web.Request) -> web.Response:
+        """Import the list that is the request's content. Raises NoList, ListTooLarge, StoreError.
+
+        In the query: `name` of the list, `replace` to put it in the place of what was imported, `intercept` to have
+        the TLS of its hosts decrypted.
+        """
+        body = await _content(request)
+        # Thousands of feeds are some tenths of a second, which readers need not wait for.
+        listing = await asyncio.to_thread(opml.read, body, request.charset)
+        if listing is None:
+            raise NoList("That is no subscription list: OPML is expected.")
+        outcome = await self._here.office.take(
+            listing,
+            name=request.query.get("name", "").strip()[:WORDS_MAX],
+            replace=_said(request, "replace"),
+            intercept=_said(request, "intercept"),
+        )
+        return as_json(
+            {
+                "ok": True,
+                "title": self._here.office.imported.title,
+                "feeds": len(self._here.office.imported.feeds),
+                "added": len(outcome.added),
+                "known": outcome.known,
+                "passed_over": outcome.passed_over,
+                "intercepted": list(outcome.hosts),
+            }
+        )
+
+    async def show(self, request: web.Request) -> web.Response:
+        """The public list, its feeds under their own addresses."""
+        listing = await self._here.office.public()
+        document = await asyncio.to_thread(opml.write, listing)
+        if wants_json(request):
+            return as_json({"title": listing.title, "feeds": len(listing.feeds), "document": document.decode()})
+        return web.Response(body=document, headers={"Content-Type": opml.MEDIA_TYPE})
+
+
+def _said(request: web.Request, name: str) -> bool:
+    return request.query.get(name, "").lower() in ("1", "true", "yes", "on")
+
+
+async def _content(request: web.Request) -> bytes:
+    """The content, which may be larger than a form's. Raises ListTooLarge."""
+    pieces, size = [], 0
+    async for piece in request.content.iter_any():
+        size += len(piece)
+        if size > CONTENT_MAX:
+            raise ListTooLarge(f"The list is larger than {CONTENT_MAX} bytes.")
+        pieces.append(piece)
+    return b"".join(pieces)

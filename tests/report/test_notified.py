@@ -1,0 +1,91 @@
+"""The operator's view of subscriptions and deliveries."""
+
+from feedproxy.notify.protocol import Order
+from feedproxy.notify.subscriptions import Role, State, Subscription
+from tests.stages.admin import NOW, TARGET, Proxy
+
+EVIL = "<script>alert(1)</script>"
+
+
+async def subscribed(proxy: Proxy, **more: object) -> Subscription:
+    values = {"state": State.ACTIVE, "since": NOW, "secret": "hush-hush", **more}
+    new = Subscription(Role.TELL, "websub", TARGET, "http://me.example/call?token=hunter2", NOW + 60, **values)  # type: ignore[arg-type]
+    return await proxy.runtime.notices.subscriptions.put(new)
+
+
+async def test_an_empty_page_says_so(proxy: Proxy) -> None:
+    status, text = await proxy.get("/notifications")
+
+    assert status == 200
+    assert "Nobody has subscribed" in text
+
+
+async def test_subscriptions_are_shown_without_their_secrets(proxy: Proxy) -> None:
+    await subscribed(proxy)
+
+    _, text = await proxy.get("/notifications")
+    (view,) = (await proxy.json("/notifications"))["subscriptions"]
+
+    assert "hush-hush" not in text + str(view)
+    assert "hunter2" not in text + str(view)
+    assert (view["signed"], view["state"], view["target"]) == (True, "active", TARGET)
+
+
+async def test_a_subscription_is_paused_resumed_and_removed(proxy: Proxy) -> None:
+    made = await subscribed(proxy)
+
+    async def act(deed: str) -> tuple[int, object]:
+        status, view, _ = await proxy.post("/subscription", {"id": str(made.id), "deed": deed})
+        return status, view["ok"]
+
+    async def state() -> str | None:
+        found = await proxy.runtime.notices.subscriptions.get(made.id)
+        return str(found.state) if found else None
+
+    assert await act("pause") == (200, True)
+    assert await state() == "paused"
+    assert await act("resume") == (200, True)
+    assert await state() == "active"
+    assert await act("remove") == (200, True)
+    assert await state() is None
+    assert await act("remove") == (200, False)
+
+
+async def test_what_was_never_verified_is_not_resumed(proxy: Proxy) -> None:
+    made = await subscribed(proxy, state=State.PENDING)
+
+    for deed in ("pause", "resume"):
+        _, view, _ = await proxy.post("/subscription", {"id": str(made.id), "deed": deed})
+        assert view["ok"] is False
+
+
+async def test_a_form_leads_back_to_the_page(proxy: Proxy) -> None:
+    made = await subscribed(proxy)
+
+    status, _, where = await proxy.post("/subscription", {"id": str(made.id), "deed": "pause"}, Accept="text/html")
+    _, text = await proxy.get(where)
+
+    assert status == 303
+    assert "The subscription is paused." in text
+
+
+async def test_a_deed_that_is_none_is_refused(proxy: Proxy) -> None:
+    assert (await proxy.post("/subscription", {"id": "1", "deed": "explode"}))[0] == 400
+    assert (await proxy.post("/subscription", {"id": "x", "deed": "pause"}))[0] == 400
+
+
+async def test_nothing_a_stranger_says_gets_into_the_page_unescaped(proxy: Proxy) -> None:
+    await proxy.runtime.notices.bell.stranger(f"http://a.example/{EVIL}", EVIL)
+    await proxy.runtime.notices.queue.add(Order("websub", EVIL, TARGET, f"http://b.example/{EVIL}"), now=NOW)
+
+    status, text = await proxy.get("/notifications")
+
+    assert status == 200
+    assert "<script" not in text
+    assert "alert(1)" in text
+
+
+async def test_sinks_are_pinged_for_the_command_line(proxy: Proxy) -> None:
+    status, view, _ = await proxy.post("/ping", {"url": "http://example.com/"})
+
+    assert (status, view["words"]) == (400, "No ping sinks are configured here (ping_sinks).")

@@ -1,0 +1,71 @@
+"""The operator's hand on the office's list."""
+
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from feedproxy.clock import ManualClock
+from feedproxy.feed import opml
+from feedproxy.report.admin import AdminServer
+from feedproxy.report.office import CONTENT_MAX, OfficeDesk
+from feedproxy.runtime import Runtime
+from tests.stages.admin import NOW, Proxy
+from tests.stages.origin import Origin, OriginFetcher
+
+LIST = opml.write(opml.Listing("Ours", (opml.Subscription("https://a.example/1", "One", folder=("F",)),)))
+
+
+@pytest.fixture
+async def proxy() -> AsyncIterator[Proxy]:
+    runtime = Runtime(ManualClock(NOW))
+    runtime.configure({"admin": "127.0.0.1:0", "store": "memory:", "site_interval": 0})
+    runtime.make_fetcher = lambda: OriginFetcher(Origin(runtime.clock))
+    runtime.ready = True
+    desk = OfficeDesk(runtime)
+    admin = AdminServer(runtime, more={"opml": desk.take}, shown={"opml": desk.show})
+    await admin.start()
+    made = Proxy(runtime, admin, aiohttp.ClientSession())
+    yield made
+    await made.session.close()
+    await admin.stop()
+    await runtime.close()
+
+
+async def test_a_list_is_imported_and_given_out_again(proxy: Proxy) -> None:
+    status, told, _ = await proxy.post("/opml?name=Newsroom", LIST)
+
+    assert status == 200
+    assert told == {
+        "ok": True,
+        "title": "Newsroom",
+        "feeds": 1,
+        "added": 1,
+        "known": 0,
+        "passed_over": 0,
+        "intercepted": [],
+    }
+    status, text = await proxy.get("/opml")
+    assert status == 200
+    back = opml.read(text.encode())
+    assert back is not None
+    assert (back.title, back.feeds) == ("Newsroom", (opml.Subscription("https://a.example/1", "One", folder=("F",)),))
+    assert opml.read((await proxy.json("/opml"))["document"].encode()) == back
+
+
+async def test_hosts_are_decrypted_by_an_explicit_word_only(proxy: Proxy) -> None:
+    assert (await proxy.post("/opml?intercept=no", LIST))[1]["intercepted"] == []
+    assert (await proxy.post("/opml?intercept=1", LIST))[1]["intercepted"] == ["a.example"]
+
+
+async def test_what_is_no_list_or_too_large_is_refused(proxy: Proxy) -> None:
+    assert (await proxy.post("/opml", b"<html></html>"))[0] == 400
+    assert (await proxy.post("/opml", b""))[0] == 400
+    assert (await proxy.post("/opml", b" " * (CONTENT_MAX + 1)))[0] == 413
+
+
+async def test_another_sites_page_imports_nothing(proxy: Proxy) -> None:
+    status, _, _ = await proxy.post("/opml", LIST, Origin="https://evil.example")
+
+    assert status == 403
+    assert proxy.runtime.office.imported.feeds == ()
