@@ -1,0 +1,1 @@
+"""What feedproxy costs, beside other caches: `make bench`; benchmarks/README.md has the method."""

@@ -1,0 +1,82 @@
+"""The feeds that are asked for: 60 KB each, 12 KB with gzip, any number of them, no two alike; and small ones.
+
+Title and self link are a feed's own, the entries are the same in all. So the origin need not compress 60 KB for each:
+a full flush of deflate after the own part lets the rest be compressed once, and appended.
+"""
+
+import random
+import struct
+import zlib
+from functools import cache
+
+HOST = "feeds.example"
+ITEMS = 56
+VOCABULARY = 330
+GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03"
+
+
+def path(name: str) -> str:
+    """Where the feed stands, at the origin and at every cache."""
+    return f"/feed/{name}.rss"
+
+
+def feed(name: str) -> bytes:
+    """RSS with a self link that is right already: nobody has a reason to change it."""
+    return _own(name) + _entries(_items(name))
+
+
+def zipped(name: str) -> bytes:
+    """The same with gzip, as an origin would have it in a file."""
+    own, entries = _own(name), _entries(_items(name))
+    packer = zlib.compressobj(6, wbits=-15)
+    packed = packer.compress(own) + packer.flush(zlib.Z_FULL_FLUSH)
+    length = (len(own) + len(entries)) & 0xFFFFFFFF
+    checksum = zlib.crc32(entries, zlib.crc32(own))
+    return GZIP_HEAD + packed + _packed_entries(_items(name)) + struct.pack("<II", checksum, length)
+
+
+def tag(name: str) -> str:
+    """The origin's ETag, the same for both codings as many servers have it."""
+    return f'"{zlib.crc32(name.encode()):08x}-f022"'
+
+
+def _own(name: str) -> bytes:
+    return f"""<?xml version="1.0" encoding="utf-8"?>
+<rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom">
+<channel>
+<title>Notes of {name}</title>
+<link>http://{HOST}/{name}/</link>
+<description>What happened at {name}</description>
+<atom:link rel="self" type="application/rss+xml" href="http://{HOST}{path(name)}"/>
+""".encode()
+
+
+def _items(name: str) -> int:
+    return 1 if name.startswith("small-") else ITEMS
+
+
+@cache
+def _entries(items: int) -> bytes:
+    """Words by a law like that of language (Zipf), so that they compress like language."""
+    chance = random.Random(12_308)
+    letters = "etaoinshrdlcumwfgypbvk"
+    words = ["".join(chance.choices(letters, range(22, 0, -1), k=chance.randint(2, 10))) for _ in range(VOCABULARY)]
+    weights = [1 / rank for rank in range(1, VOCABULARY + 1)]
+    parts = []
+    for number in range(items, 0, -1):
+        title, text = (" ".join(chance.choices(words, weights, k=k)) for k in (6, 98))
+        parts.append(f"""<item>
+<title>{title}</title>
+<link>http://{HOST}/entries/{number}.html</link>
+<guid isPermaLink="true">http://{HOST}/entries/{number}.html</guid>
+<pubDate>{number % 28 + 1:02} Jun 2024 {number % 24:02}:30:00 GMT</pubDate>
+<description>&lt;p&gt;{text}&lt;/p&gt;</description>
+</item>
+""")
+    return "".join([*parts, "</channel>\n</rss>\n"]).encode()
+
+
+@cache
+def _packed_entries(items: int) -> bytes:
+    packer = zlib.compressobj(6, wbits=-15)
+    return packer.compress(_entries(items)) + packer.flush()

@@ -1,0 +1,111 @@
+"""A store of 100,000 small feeds: how long feedproxy takes to start with it, and what memory a feed takes.
+
+feedproxy itself fetches one of them; the others are that one under other names, put into its store while it is down.
+What a feed takes besides its bodies: memory with all of them stored, less that with one stored, by feed; and what is
+added when a feed is asked for (twice: what is seen again is kept ready) and held in memory, less its bodies. Half of
+the feeds are asked for before that is measured: caches of a fixed size, such as SQLite's pages, are full then.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import repeat
+from pathlib import Path
+
+from benchmarks import feed
+from benchmarks.aim import Aim
+from benchmarks.client import asked, connected, get
+from benchmarks.load import cpu_seconds, resident
+from benchmarks.peers import Server, Stage
+from benchmarks.rows import ROWS
+from feedproxy.errors import StoreError
+from feedproxy.store.disk import DiskStore
+
+_row = ROWS[1]
+ORIGINAL = "small-0"
+WARM = 500
+"""Requests after which a process has the memory that requests as such take."""
+
+
+def fill(folder: Path, original: str, many: int, seconds: float = 60.0) -> tuple[int, int]:
+    """Copies of what is stored of this target, as /feed/small-N.rss, as many as there is time for.
+
+    How many they are, and how many bytes of bodies each has.
+    """
+    disk = DiskStore(folder, size_max=2**33, on_failure=_fail)
+    try:
+        first = disk.read(original)
+        if first is None:
+            raise ValueError(f"nothing is stored of {original}")
+        until = time.monotonic() + seconds
+        number = 0
+        while number < many and time.monotonic() < until:
+            number += 1
+            target = original.replace(ORIGINAL, f"small-{number}")
+            disk.write(replace(first, target=target, variants=tuple(replace(v, target=target) for v in first.variants)))
+    finally:
+        disk.close()
+    return number, sum(len(body) for each in first.variants for body in each.content.bodies.values())
+
+
+def _fail(error: StoreError) -> None:
+    raise error
+
+
+def touch(server: Server, names: Iterator[str]) -> None:
+    """Ask for these. Raises ValueError where one is not answered with 200."""
+    with connected(server.port) as connection:
+        for name in names:
+            answer = get(connection, feed.path(name), _row.fields(""))
+            if answer.status != 200:
+                raise ValueError(f"{answer.status} for {name}")
+
+
+def settle(pid: int, seconds: float = 30.0) -> None:
+    """Wait until the server rests, so long at most: after its start it looks through what is stored."""
+    until, before = time.monotonic() + seconds, 0.0
+    while time.monotonic() < until and (now := cpu_seconds(pid)) - before > 0.02:
+        before = now
+        time.sleep(0.5)
+
+
+def play(stage: Stage, many: int, touched: int) -> list[Aim]:
+    """Fill, start, ask."""
+    with started(stage) as server:
+        touch(server, repeat(ORIGINAL, WARM))
+        alone = resident(server.pid)
+    original = f"http://127.0.0.1:{stage.origin}{feed.path(ORIGINAL)}"
+    many, bodies = fill(stage.folder / "feedproxy" / "store", original, many)
+    touched = min(touched, many)
+    before = asked(stage.origin)
+    began = time.monotonic()
+    with started(stage) as server:
+        touch(server, repeat("small-1", 1))
+        took = time.monotonic() - began
+        touch(server, repeat("small-1", WARM))
+        settle(server.pid)
+        stored = resident(server.pid)
+        half = touched // 2
+        for some in (range(1, half + 1), range(half + 1, 2 * half + 1)):
+            before_these = resident(server.pid)
+            for _ in range(2):
+                touch(server, (f"small-{number}" for number in some))
+        held = resident(server.pid)
+    if origin := asked(stage.origin) - before:
+        raise ValueError(f"the origin was asked {origin} times for what was stored")
+    index, hot = (stored - alone) / many, (held - before_these) / half - bodies
+    what = f"{many:,} feeds stored"
+    besides = f"{touched:,} of them asked for: memory of each besides bodies ({bodies} bytes)"
+    return [
+        Aim(f"{what}: start to first hit", took, "s", "≤", 5),
+        Aim(f"{what}: memory of each", index, "bytes"),
+        Aim(besides, index + hot, "bytes", "≤", 1536),
+    ]
+
+
+@contextmanager
+def started(stage: Stage) -> Iterator[Server]:
+    """feedproxy alone on the stage, always with the same store."""
+    with stage.apart():
+        yield stage.feedproxy()

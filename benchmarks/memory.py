@@ -1,0 +1,132 @@
+"""What a stored feed takes besides its bodies. Run: python benchmarks/memory.py [feeds, 10000]
+
+A feed here is a usual one: twenty field lines, eight of which no other feed has (dates, tags, lengths, request ids),
+a channel with a schedule and a self link, eight changes, and the entries of four versions. They are written to a store
+on disk, read back, and held in memory, as after a start; what is measured is the resident memory of this process,
+less what it was before, less bodies. The size of bodies is chosen so that a hundred thousand feeds fit into a laptop.
+"""
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.feed.channel import Channel, Kind, Schedule, SelfLink
+from feedproxy.http.message import Fields
+from feedproxy.store.resource import Resource, Version
+from feedproxy.store.tiered import open_store
+
+SIZES = {"identity": 2000, "gzip": 600, "br": 500, "zstd": 600}
+COMMON = (
+    ("Server", "nginx/1.18.0 (Ubuntu)"),
+    ("Content-Type", "application/rss+xml; charset=UTF-8"),
+    ("Vary", "Accept-Encoding, Cookie"),
+    ("Cache-Control", "max-age=300, must-revalidate"),
+    ("X-Powered-By", "PHP/8.1.2"),
+    ("Strict-Transport-Security", "max-age=31536000; includeSubDomains"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "SAMEORIGIN"),
+    ("Referrer-Policy", "strict-origin-when-cross-origin"),
+    ("Permissions-Policy", "interest-cohort=()"),
+    ("Alt-Svc", 'h3=":443"; ma=86400'),
+    ("X-Cache", "HIT"),
+)
+NOW = 1_790_000_000.0
+
+
+def a_feed(number: int) -> Resource:
+    """One of many that have nothing in common but what feeds have in common."""
+    target = f"https://site-{number}.example/blog/feed/index-{number}.xml"
+    lines = (
+        ("Date", f"Fri, 20 Nov 2026 12:{number % 60:02}:{number // 60 % 60:02} GMT"),
+        ("Last-Modified", f"Thu, 19 Nov 2026 {number % 24:02}:{number % 60:02}:{number // 60 % 60:02} GMT"),
+        ("ETag", f'"{number:032x}"'),
+        ("X-Request-Id", f"{number * 7919:036x}"),
+        ("Link", f'<https://site-{number}.example/wp-json/>; rel="https://api.w.org/"'),
+        ("CF-Ray", f"{number * 104729:016x}-FRA"),
+        ("Age", str(number % 3600)),
+        ("X-Served-By", f"cache-fra-{number:06}-FRA"),
+    )
+    tag = f"{number:022x}"
+    bodies = {coding: os.urandom(8) + bytes(size - 8) for coding, size in SIZES.items()}
+    content = Content(bodies, tag=tag, media_type="application/rss+xml", last_modified=NOW - number, feed=True)
+    stored = StoredResponse(
+        target,
+        200,
+        Fields((*COMMON, *lines)),
+        content,
+        NOW + number,
+        NOW + number + 0.25,
+        Fields([("Accept-Encoding", "gzip, br, zstd")]),
+        own_agent=True,
+    )
+    channel = Channel(
+        Kind.RSS,
+        "2.0",
+        well_formed=True,
+        title=f"The journal of somebody, number {number}",
+        link=f"https://site-{number}.example/blog/",
+        schedule=Schedule(ttl=60),
+        self_links=(SelfLink("self", target, "application/rss+xml", "http://www.w3.org/2005/Atom"),),
+        items=10,
+        content_digest=f"{number:064x}",
+    )
+    versions = tuple(Version(f"{number * 4 + each:022x}", NOW - number - each, os.urandom(160)) for each in range(4))
+    changes = tuple(NOW - number - 3600.5 * each for each in range(8))
+    return Resource(target, (stored,), channel, changes, fetched=NOW + number, versions=versions)
+
+
+def resident() -> int:
+    """Bytes of memory that this process holds and no file does: the map of the store's files is the system's cache."""
+    gc.collect()
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(each for each in lines if each.startswith("RssAnon")).split()[1]) * 1024
+
+
+async def fill(folder: str, many: int) -> None:
+    """Write them."""
+    store = open_store(folder, memory_max=1, disk_max=2**34)
+    for number in range(many):
+        await store.put(a_feed(number))
+        if number % 500 == 0:
+            await store.flush()
+    await store.close()
+
+
+async def measure(folder: str, many: int) -> None:
+    """Open, read, measure."""
+    store = open_store(folder, memory_max=2**33, disk_max=2**34)
+    for number in range(10):
+        store.get(a_feed(number).target)
+    before, began = resident(), time.perf_counter()
+    pause, last, bodies = 0.0, time.perf_counter(), 0
+    for target in store.targets():
+        resource = store.get(target)
+        assert resource is not None
+        bodies += resource.size()
+        now = time.perf_counter()
+        pause, last = max(pause, now - last), now
+    took = time.perf_counter() - began
+    each = (resident() - before - bodies) / many
+    print(f"{many:,} feeds: {each:,.0f} bytes each besides {bodies // many:,} of bodies")
+    print(f"read in {took:.2f} s, {took / many * 1e6:.0f} µs each, the longest {pause * 1000:.1f} ms")
+    await store.close()
+
+
+def main(many: int) -> None:
+    """Fill by another process, so that nothing of it is left in this one's memory to be used again; then measure."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, __file__, "fill", folder, str(many)], check=True)
+        asyncio.run(measure(folder, many))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["fill"]:
+        asyncio.run(fill(sys.argv[2], int(sys.argv[3])))
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000)

@@ -1,0 +1,118 @@
+"""Ten thousand subscribers of one feed are told of a change; with `--kill` the teller is killed midway and comes back.
+
+    python -m benchmarks.notify [--subscribers N] [--kill]
+
+Everything is on loopback: a callback that counts, and in a process of its own a Runtime whose feed changes. What is
+told: seconds, how much the process grew, how many calls there were at once, and who was told twice or never.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from aiohttp import web
+
+from feedproxy.clock import SystemClock
+from feedproxy.notify import courier
+from feedproxy.notify.subscriptions import Role, State, Subscription
+from feedproxy.runtime import Runtime
+from tests.stages.notify import TARGET, Plain
+from tests.stages.origin import Origin, OriginFetcher, a_feed
+
+DEADLINE = 300
+
+
+def megabytes() -> float:
+    """What this process holds in memory."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+async def tell(store: str, port: int, subscribers: int, *, again: bool) -> None:
+    """The process that tells: it changes its feed, or comes back to what was left."""
+    courier.PER_HOST = courier.AT_ONCE  # all callbacks are on one host here, which is no usual thing
+    origin, plain, runtime = Origin(SystemClock()), Plain(), Runtime(SystemClock())
+    runtime.make_fetcher = lambda: OriginFetcher(origin)
+    runtime.takes_part["plain"] = lambda notices: notices.add(plain)
+    runtime.configure({"store": store, "site_interval": 0, "feed_min_interval": 0, "allow_private": True})
+    notices = runtime.notices
+    if not again:
+        end = time.time() + 86_400
+        for number in range(subscribers):
+            callback = f"http://127.0.0.1:{port}/{number}"
+            await notices.subscriptions.put(Subscription(Role.TELL, "plain", TARGET, callback, end, State.ACTIVE))
+        for title in ("one", "two"):
+            origin.publish("/feed.xml", a_feed(title))
+            before, began = megabytes(), time.monotonic()
+            await runtime.service.refresh(TARGET)
+    else:
+        before, began = megabytes(), time.monotonic()
+    await asyncio.sleep(0.2)
+    peak = before
+    while await notices.queue.waiting() or notices.courier.under_way:
+        peak = max(peak, megabytes())
+        await asyncio.sleep(0.05)
+    count = notices.courier.counts.delivered
+    print(f"{count} told in {time.monotonic() - began:.1f} s; {peak - before:.1f} MB more than before", flush=True)
+    await runtime.close()
+
+
+async def run(subscribers: int, *, kill: bool) -> int:
+    """The callbacks, and the processes; 1 where somebody was not told."""
+    told, now, most = Counter[str](), 0, 0
+
+    async def called(request: web.Request) -> web.Response:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        told[request.path] += 1
+        await asyncio.sleep(0.002)
+        now -= 1
+        return web.Response()
+
+    application = web.Application()
+    application.router.add_get("/{number}", called)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    port = runner.addresses[0][1]
+    with tempfile.TemporaryDirectory() as store:
+        common = [sys.executable, "-m", "benchmarks.notify", "--subscribers", str(subscribers), "--port", str(port)]
+        async with asyncio.timeout(DEADLINE):
+            teller = await asyncio.create_subprocess_exec(*common, "--store", store)
+            while kill and len(told) < subscribers // 2 and teller.returncode is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            if kill:
+                teller.kill()
+                print(f"killed when {len(told)} had been told")
+                await teller.wait()
+                teller = await asyncio.create_subprocess_exec(*common, "--store", store, "--again")
+            await teller.wait()
+    await runner.cleanup()
+    twice = sum(1 for count in told.values() if count > 1)
+    print(f"{len(told)} of {subscribers} told, {twice} of them twice; {most} calls at once")
+    return 0 if len(told) == subscribers else 1
+
+
+def main() -> int:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--subscribers", type=int, default=10_000)
+    parser.add_argument("--kill", action="store_true")
+    for name in ("--store", "--port"):
+        parser.add_argument(name, default="", help=argparse.SUPPRESS)
+    parser.add_argument("--again", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.store:
+        asyncio.run(tell(args.store, int(args.port), args.subscribers, again=args.again))
+        return 0
+    return asyncio.run(run(args.subscribers, kill=args.kill))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

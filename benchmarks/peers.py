@@ -1,0 +1,229 @@
+"""What is compared: feedproxy as `feedproxy serve` runs it, and the peers, each as a good operator has it.
+
+Equal terms: one worker, reverse in front of the same origin, room in memory (nginx: in the page cache) for all that is
+asked for, a log of requests as the product has it by default and in blocks where it can (Varnish: in shared memory).
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from benchmarks import feed
+from benchmarks.load import pinned, split_cpus
+from conformance.caches import PATH, ConfigTemplate
+from conformance.process import free_port, started
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+MEMORY = 2 * 1024**3
+GROUPS = ("nginx", "Varnish", "Squid")
+"""The columns of the table: the better of a peer's variants counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a server is to stand: a folder of its own, its ports, the origin's port, a certificate and its key."""
+
+    folder: Path
+    port: int
+    tls_port: int
+    origin: int
+    certificate: Path
+    key: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """`command` writes what the server needs into its place, and gives what runs it in the foreground.
+
+    `check` is the command that says whether the program accepts this configuration, from the command that runs it.
+    """
+
+    name: str
+    group: str
+    program: str
+    command: Callable[[str, Place], list[str]]
+    check: Callable[[list[str]], list[str]]
+    tls: bool = False
+
+    @property
+    def path(self) -> str | None:
+        """The program, if it is installed."""
+        return shutil.which(self.program, path=PATH)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that runs."""
+
+    name: str
+    group: str
+    pid: int
+    port: int
+    tls_port: int | None = None
+    tls_pid: int | None = None
+    """The process of that port, where it is another."""
+
+    def url(self, path: str, tls: bool = False) -> str:
+        """The address of this path here."""
+        return f"https://127.0.0.1:{self.tls_port}{path}" if tls else f"http://127.0.0.1:{self.port}{path}"
+
+
+def _write(place: Place, template: str, **values: str) -> Path:
+    place.folder.mkdir(exist_ok=True)
+    # Started as root, most of them go on as somebody else.
+    place.folder.chmod(0o777)
+    values |= {each.name: str(getattr(place, each.name)) for each in fields(place)}
+    values["as_root"] = "" if os.geteuid() == 0 else "# "
+    text = (HERE / "conf" / template).read_text(encoding="utf-8")
+    target = place.folder / template
+    target.write_text(ConfigTemplate(text).substitute(values), encoding="utf-8")
+    return target
+
+
+def _nginx(program: str, place: Place) -> list[str]:
+    conf = _write(place, "nginx.conf", plain="", tuned="# ", deferred="")
+    return [program, "-p", str(place.folder), "-e", "stderr", "-c", str(conf)]
+
+
+def _nginx_tuned(program: str, place: Place) -> list[str]:
+    conf = _write(place, "nginx.conf", plain="# ", tuned="", deferred="deferred")
+    return [program, "-p", str(place.folder), "-e", "stderr", "-c", str(conf)]
+
+
+def _varnish(program: str, place: Place) -> list[str]:
+    vcl = _write(place, "varnish.vcl")
+    listen = ("-a", f"127.0.0.1:{place.port}", "-T", "none")
+    work = str(place.folder / "work")
+    return [program, "-F", *listen, "-f", str(vcl), "-n", work, "-s", f"malloc,{MEMORY}"]
+
+
+def _varnish_both(program: str, place: Place) -> list[str]:
+    """It keeps what the origin sends for either coding, instead of unpacking for who takes none."""
+    return [*_varnish(program, place), "-p", "http_gzip_support=off"]
+
+
+def _squid(program: str, place: Place) -> list[str]:
+    # A name of its own: Squids of one name share memory, and do not start beside one another.
+    return [program, "-N", "-n", f"bench{place.port}", "-f", str(_write(place, "squid.conf"))]
+
+
+def _tested(command: list[str]) -> list[str]:
+    return [*command, "-t"]
+
+
+def _compiled(command: list[str]) -> list[str]:
+    return [command[0], "-C", *command[2:]]
+
+
+def _parsed(command: list[str]) -> list[str]:
+    return [command[0], "-k", "parse", *command[2:]]
+
+
+PEERS = (
+    Peer("nginx", "nginx", "nginx", _nginx, _tested, tls=True),
+    Peer("nginx tuned", "nginx", "nginx", _nginx_tuned, _tested, tls=True),
+    Peer("Varnish", "Varnish", "varnishd", _varnish, _compiled),
+    Peer("Varnish, both codings", "Varnish", "varnishd", _varnish_both, _compiled),
+    Peer("Squid", "Squid", "squid", _squid, _parsed),
+)
+
+
+def feedproxy_command(place: Place, *more: str, module: str = "feedproxy.cli") -> list[str]:
+    """feedproxy as a user runs it, in front of the origin."""
+    place.folder.mkdir(exist_ok=True)
+    return [
+        *(sys.executable, "-m", module, "serve", "--upstream", f"http://127.0.0.1:{place.origin}"),
+        *("--public-url", f"http://{feed.HOST}/", "--listen", f"127.0.0.1:{place.port}"),
+        *("--admin", f"127.0.0.1:{free_port()}", "--store", str(place.folder / "store")),
+        *("--set", f"confdir={place.folder / 'ca'}", "--set", f"memory_max={MEMORY}"),
+        # The origin is one's own: it need not be spared.
+        *("--set", "site_interval=0", "--set", "feed_min_interval=0"),
+        *more,
+    ]
+
+
+class Stage:
+    """Origin and servers on one machine, each a process of its own, ended with the stage."""
+
+    def __init__(self, folder: Path, server_cpus: set[int] | None, other_cpus: set[int] | None) -> None:
+        self.folder = folder
+        folder.chmod(0o755)
+        self.server_cpus = server_cpus
+        self.other_cpus = other_cpus
+        self._stack = ExitStack()
+        self.certificate, self.key = make_certificate(folder)
+        self.origin = free_port()
+
+    def __enter__(self) -> "Stage":
+        command = [sys.executable, "-m", "benchmarks.origin", str(self.origin)]
+        self._start(command, self.origin, "origin", self.other_cpus)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """What is started meanwhile ends with it."""
+        outer, self._stack = self._stack, ExitStack()
+        try:
+            with self._stack:
+                yield
+        finally:
+            self._stack = outer
+
+    def place(self, name: str) -> Place:
+        """An empty place for a server of this name."""
+        folder = self.folder / name.replace(" ", "-").replace(",", "").lower()
+        return Place(folder, free_port(), free_port(), self.origin, self.certificate, self.key)
+
+    def peer(self, peer: Peer) -> Server:
+        """Start it. Raises DidNotStart."""
+        place = self.place(peer.name)
+        pid = self._start(peer.command(peer.path or peer.program, place), place.port, peer.name, self.server_cpus)
+        return Server(peer.name, peer.group, pid, place.port, place.tls_port if peer.tls else None)
+
+    def feedproxy(
+        self, *more: str, name: str = "feedproxy", free: bool = False, module: str = "feedproxy.cli"
+    ) -> Server:
+        """Start feedproxy with these options, on any CPU if `free`; `module` runs it. Raises DidNotStart."""
+        place = self.place(name)
+        command = feedproxy_command(place, *more, module=module)
+        pid = self._start(command, place.port, name, None if free else self.server_cpus)
+        return Server(name, "feedproxy", pid, place.port)
+
+    def with_tls(self, server: Server) -> Server:
+        """feedproxy, with a second one beside it whose port has TLS. Raises DidNotStart."""
+        certificate = ("--set", f"tls_certificate={self.certificate}", "--set", f"tls_key={self.key}")
+        second = self.feedproxy(*certificate, name=f"{server.name} with TLS")
+        return replace(server, tls_port=second.port, tls_pid=second.pid)
+
+    def _start(self, command: Sequence[str], port: int, name: str, cpus: set[int] | None) -> int:
+        log = self.folder / f"{name}.log"
+        with pinned(cpus):
+            process = self._stack.enter_context(started(command, port, log=log, cwd=ROOT))
+        return process.pid
+
+
+@contextmanager
+def a_stage() -> Iterator[Stage]:
+    """In a folder that is removed, servers and the rest on different CPUs."""
+    with tempfile.TemporaryDirectory(prefix="feedproxy-bench-") as folder, Stage(Path(folder), *split_cpus()) as stage:
+        yield stage
+
+
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate for loopback and its key (ECDSA, P-256), by openssl."""
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", str(key)]
+    command = ["openssl", "req", "-x509", *new, "-out", str(certificate), "-subj", f"/CN={feed.HOST}", "-days", "30"]
+    subprocess.run(command, check=True, capture_output=True, timeout=30)
+    key.chmod(0o644)
+    return certificate, key

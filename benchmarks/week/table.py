@@ -1,0 +1,132 @@
+"""The tables of the polling week, as Markdown: python -m benchmarks.week.table FILE.json … [--into README.md]"""
+
+import argparse
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+type Figures = dict[str, Any]
+
+PEERS = ("nginx", "Varnish", "Squid")
+
+
+def page(results: dict[str, Any]) -> str:
+    """All of it."""
+    parts = []
+    for profile, shown in results["profiles"].items():
+        parts.append(
+            f"### {profile}: {shown['polls']:,} polls of {shown['readers']} readers, "
+            f"{results['days']:g} days, seed {results['seed']}\n"
+        )
+        parts.append(_table(shown["systems"]))
+        if aims := _aims(shown["systems"]):
+            parts.append(aims)
+        if shown["curve"]:
+            parts.append("Staleness against requests to the origin:\n")
+            parts.append(_curve([*shown["systems"], *shown["curve"]]))
+    return "\n".join(parts)
+
+
+ROWS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
+    ("requests to the origin", lambda each: f"{each['origin_requests']:,}"),
+    ("of these for feeds that HTTP lets nobody keep", lambda each: f"{each['origin_requests_withheld']:,}"),
+    ("MB from the origin", lambda each: f"{each['origin_bytes'] / 1e6:,.1f}"),
+    ("MB to readers", lambda each: f"{each['reader_bytes'] / 1e6:,.1f}"),
+    ("MB to readers that send A-IM", lambda each: f"{each['delta_reader_bytes'] / 1e6:,.2f}"),
+    ("304", lambda each: _share(each, 304)),
+    ("226", lambda each: _share(each, 226)),
+    ("staleness, mean", lambda each: f"{each['stale_mean']:,.0f} s"),
+    ("staleness, 95 % at most", lambda each: f"{each['stale_p95']:,.0f} s"),
+    ("the same of feeds that leave it to the cache", lambda each: f"{each.get('silent_stale_mean', 0):,.0f} s"),
+    ("waited for the origin", lambda each: _percent(1 - each["not_waited_share"])),
+    ("the same where HTTP lets a copy answer", lambda each: _percent(1 - each["not_waited_share_where_allowed"])),
+    ("429 passed on", lambda each: f"{each['passed_429']:,}"),
+    ("scheduled requests", lambda each: f"{each['scheduled']:,}" if "scheduled" in each else "–"),
+    (
+        "of these in skipped hours",
+        lambda each: f"{each['scheduled_in_skipped_hours']:,}" if "scheduled" in each else "–",
+    ),
+)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %"
+
+
+def _share(each: Figures, status: int) -> str:
+    # Once written and read, the statuses are text.
+    count = each["statuses"].get(status, each["statuses"].get(str(status), 0))
+    return f"{100 * count / each['polls']:.1f} %"
+
+
+def _table(systems: Sequence[Figures]) -> str:
+    lines = ["| | " + " | ".join(each["system"] for each in systems) + " |", "|---|" + "---:|" * len(systems)]
+    lines += [f"| {title} | " + " | ".join(show(each) for each in systems) + " |" for title, show in ROWS]
+    return "\n".join(lines) + "\n"
+
+
+def _aims(systems: Sequence[Figures]) -> str:
+    peers = [each for each in systems if each["system"] in PEERS]
+    ours = next((each for each in systems if each["system"] == "feedproxy"), None)
+    if ours is None or not peers:
+        return ""
+
+    def ratio(key: str) -> float:
+        return ours[key] / max(1, min(each[key] for each in peers))  # type: ignore[no-any-return]
+
+    rows = (
+        ("requests to the origin", ratio("origin_requests"), "≤ 0.5"),
+        ("bytes from the origin", ratio("origin_bytes"), "≤ 0.5"),
+        ("bytes to readers", ratio("reader_bytes"), "≤ 0.6"),
+        ("bytes to readers that send A-IM", ratio("delta_reader_bytes"), "≤ 0.25"),
+    )
+    lines = ["| feedproxy against the best of the peers, each row by itself | | aim |", "|---|---:|---:|"]
+    lines += [f"| {title} | {value:.2f} | {aim} |" for title, value, aim in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _curve(systems: Sequence[Figures]) -> str:
+    lines = [
+        "| | requests to the origin | staleness, mean | of feeds that leave it to the cache | waited |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for each in sorted(systems, key=lambda each: each["origin_requests"]):
+        waited = _percent(1 - each["not_waited_share"])
+        lines.append(
+            f"| {each['system']} | {each['origin_requests']:,} | {each['stale_mean']:,.0f} s "
+            f"| {each['silent_stale_mean']:,.0f} s | {waited} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+BLOCK = re.compile(r"(?<=<!-- week: begin -->\n).*?(?=<!-- week: end -->)", re.DOTALL)
+
+
+def dated(results: Figures) -> str:
+    """All of it, with day and machine."""
+    machine, versions = (
+        results["machine"],
+        ", ".join(f"{name} {number}" for name, number in results["versions"].items()),
+    )
+    where = f"{machine['cpus']} CPUs ({machine['cpu']}), Linux {machine['kernel']}, Python {machine['python']}"
+    return f"{results['date']}, {where}; {versions}.\n\n{page(results)}"
+
+
+def main() -> None:
+    """Show what was written, or put it into a page."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.week.table", description=__doc__)
+    parser.add_argument("json", type=Path, nargs="+", metavar="FILE")
+    parser.add_argument("--into", type=Path, metavar="PAGE")
+    args = parser.parse_args()
+    told = "\n".join(dated(json.loads(each.read_text(encoding="utf-8"))) for each in args.json)
+    if args.into is None:
+        print(told)
+        return
+    text = args.into.read_text(encoding="utf-8")
+    args.into.write_text(BLOCK.sub(lambda _: f"\n{told}\n", text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

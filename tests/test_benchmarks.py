@@ -1,0 +1,243 @@
+"""The benchmarks: what is reckoned from what was measured, and that every peer takes its configuration."""
+
+import asyncio
+import gzip
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks import feed, footprint, latency, load, table
+from benchmarks.hits import chosen, fault
+from benchmarks.load import Counted, Run
+from benchmarks.origin import answer
+from benchmarks.peers import PEERS, Peer, Place, feedproxy_command, make_certificate
+from benchmarks.rows import ROWS
+from benchmarks.store import a_feed
+from conformance.process import free_port
+from feedproxy.settings import option_names
+from feedproxy.store.tiered import open_store
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def a_run(row: str, server: str, us: float, fault: str = "") -> dict[str, object]:
+    return {"row": row, "server": server, "us": us, "rate": 1e6 / us, "p99_ms": 0.1, "fault": fault}
+
+
+# -- the feed and its origin
+
+
+def test_a_feeds_gzip_is_its_identity_though_most_of_it_was_compressed_before() -> None:
+    assert gzip.decompress(feed.zipped("17")) == feed.feed("17") != feed.feed("18")
+
+
+def test_the_feed_has_the_sizes_that_the_table_names() -> None:
+    assert 60_000 < len(feed.feed("1")) < 64_000
+    assert 12_000 < len(feed.zipped("1")) < 12_700
+    assert len(feed.feed("small-1")) < 2_000
+
+
+def test_the_origin_sends_the_coding_it_is_asked_for() -> None:
+    packed = answer(b"GET /feed/3.rss HTTP/1.1\r\nHost: feeds.example\r\nAccept-Encoding: gzip")
+    plain = answer(b"GET /feed/3.rss HTTP/1.1\r\nHost: feeds.example\r\nAccept-Encoding: identity")
+    assert gzip.decompress(packed.partition(b"\r\n\r\n")[2]) == plain.partition(b"\r\n\r\n")[2] == feed.feed("3")
+
+
+# -- what the system and wrk tell
+
+
+def test_time_of_user_and_system_is_read_though_the_name_has_brackets_and_blanks() -> None:
+    stat = "42 (a (b) c) S 7 42 42 0 -1 4194304 1 0 0 0 250 150 9 9 20 0 5 0"
+    assert load.ticks(stat) == 400
+    assert load.parents({42: stat}) == {42: 7}
+
+
+def test_a_server_is_its_first_process_and_all_below() -> None:
+    assert load.family(10, {10: 1, 11: 10, 12: 11, 20: 1, 21: 20}) == {10, 11, 12}
+
+
+def test_the_line_that_wrk_is_made_to_write_is_read() -> None:
+    figures = "requests=9 microseconds=2000000 bytes=99 p99=7 connect=0 read=2 write=0 status=0 timeout=1"
+    counted = load.parse(f"Running 2s test\nbench {figures}\n")
+    assert (counted.requests, counted.microseconds, counted.bytes, counted.p99) == (9, 2_000_000, 99, 7)
+    assert counted.errors == {"read": 2, "timeout": 1}
+
+
+def test_without_that_line_there_is_no_figure() -> None:
+    with pytest.raises(ValueError, match="unable to connect"):
+        load.parse("unable to connect to 127.0.0.1:1 Connection refused")
+
+
+# -- which runs count
+
+ROW = ROWS[0]
+MISS = next(row for row in ROWS if row.miss)
+
+
+def test_a_run_of_right_answers_counts() -> None:
+    assert not fault(ROW, Run(6.0, 1e5, Counted(100_000, 1_000_000, 30_000_000, 1)), 300, 0)
+
+
+@pytest.mark.parametrize(
+    ("counted", "asked", "why"),
+    [
+        (Counted(1000, 1, 300_000, 1, read=5), 0, "errors in 1000 requests: 5 read"),
+        (Counted(1000, 1, 12_000_000, 1), 0, "12000 bytes an answer, not 300"),
+        (Counted(1000, 1, 300_000, 1), 1, "1 hits were none"),
+    ],
+)
+def test_a_run_of_wrong_answers_does_not_count(counted: Counted, asked: int, why: str) -> None:
+    assert why in fault(ROW, Run(6.0, 1.0, counted), 300, asked)
+
+
+def test_a_miss_that_the_origin_was_not_asked_for_is_none() -> None:
+    counted = Counted(1000, 1, 300_000, 1)
+    assert not fault(MISS, Run(6.0, 1.0, counted), 300, 1000)
+    assert "only 500 of 1000" in fault(MISS, Run(6.0, 1.0, counted), 300, 500)
+
+
+# -- the tables
+
+
+def test_the_median_is_of_the_runs_that_count() -> None:
+    runs = [a_run("r", "s", us) for us in (5.0, 9.0, 6.0)] + [a_run("r", "s", 1.0, "errors")]
+    assert table.medians(runs) == {("r", "s"): 6.0}
+
+
+def test_the_ratio_is_that_of_the_better_variant() -> None:
+    us = {("r", "feedproxy"): 6.0, ("r", "nginx"): 12.0, ("r", "nginx tuned"): 9.0}
+    assert table.ratio(us, "r", "nginx") == 1.5
+
+
+def test_a_peer_that_is_missing_has_no_ratio() -> None:
+    assert table.ratio({("r", "feedproxy"): 6.0}, "r", "Squid") is None
+    assert table.ratio({("r", "Squid"): 6.0}, "r", "Squid") is None
+
+
+@pytest.mark.parametrize(
+    ("measured", "target", "said"),
+    [
+        (1.5, 1.3, "1.50 (≥ 1.3)"),
+        (1.2, 1.3, "**1.20** (≥ 1.3)"),
+        (None, 1.3, "– (≥ 1.3)"),
+        (None, None, "–"),
+        (2.0, None, "2.00"),
+    ],
+)
+def test_a_cell_tells_what_is_measured_and_what_is_to_be_reached(
+    measured: float | None, target: float | None, said: str
+) -> None:
+    assert table.cell(measured, target) == said
+
+
+def test_what_falls_short_of_an_aim_is_bold() -> None:
+    late = {"what": "p99", "value": 3.0, "unit": "ms", "sense": "≤", "target": 2}
+    few = {"what": "answered", "value": 1500.0, "unit": "misses/s", "sense": "≥", "target": 1400}
+    absent = {"what": "workers", "value": None, "unit": "", "sense": "≤", "target": 1.15}
+    assert table.aims([late, few, absent]).splitlines()[2:] == [
+        "| p99 | **3 ms** | ≤ 2 ms |",
+        "| answered | 1,500 misses/s | ≥ 1,400 misses/s |",
+        "| workers | – | ≤ 1.15 |",
+    ]
+
+
+def test_results_are_put_between_the_marks_of_the_page_and_nowhere_else() -> None:
+    page = f"before\n{table.BEGIN}\nold \\1\n{table.END}\nafter"
+    made = table.into(page, r"new \2")
+    assert made == f"before\n{table.BEGIN}\n\nnew \\2\n\n{table.END}\nafter"
+    assert table.into(made, r"new \2") == made
+    with pytest.raises(ValueError, match="results: begin"):
+        table.into("no marks", "new")
+
+
+def test_the_page_of_results_has_every_row_its_date_and_its_machine() -> None:
+    machine = {"cpu": "A CPU", "cpus": 2, "memory_gib": 24, "kernel": "6.1", "python": "3.12.1"}
+    results = {
+        **{"date": "2024-06-01", "machine": machine, "versions": {"nginx": "1.22"}, "how": {"rounds": 3, "seconds": 2}},
+        **{"runs": [a_run(ROW.key, "feedproxy", 6.0), a_run(MISS.key, "Squid", 9.0, "errors")], "aims": []},
+    }
+    page = table.page(json.loads(json.dumps(results)))
+    assert "2024-06-01, A CPU, 2 CPUs" in page
+    assert all(row.title in page for row in ROWS)
+    assert "miss, Squid: errors" in page
+
+
+def test_the_readme_has_the_marks_that_results_go_between() -> None:
+    readme = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    assert readme.count(table.BEGIN) == readme.count(table.END) == 1
+
+
+def test_rows_are_chosen_by_their_keys_and_have_fewer_feeds_in_a_hurry() -> None:
+    assert [(row.title, row.count) for row in chosen(["many"], quick=True)] == [("1,000 feeds, 12 KB keep-alive", 1000)]
+    assert chosen([], quick=False) == list(ROWS)
+    with pytest.raises(ValueError, match="no such row: 304-kept"):
+        chosen(["304-kept"], quick=False)
+
+
+# -- latency and memory
+
+
+def test_a_hit_that_was_waited_for_stands_for_those_not_asked_meanwhile() -> None:
+    assert latency.corrected([0.001, 0.0045], 0.001) == pytest.approx([0.0005, 0.001, 0.0015, 0.0025, 0.0035, 0.0045])
+
+
+def test_the_percentile_is_a_value_that_was_measured() -> None:
+    assert latency.percentile(list(range(100)), 0.99) == 99
+    assert latency.percentile([7.0], 0.5) == 7.0
+
+
+def test_a_store_is_filled_with_copies_of_one_feed(tmp_path: Path) -> None:
+    async def put(target: str) -> None:
+        store = open_store(str(tmp_path), memory_max=1, disk_max=2**30)
+        await store.put(replace(a_feed(1, 0.01), target=target))
+        await store.close()
+
+    asyncio.run(put("http://127.0.0.1:1/feed/small-0.rss"))
+
+    many, bodies = footprint.fill(tmp_path, "http://127.0.0.1:1/feed/small-0.rss", 3)
+
+    store = open_store(str(tmp_path), memory_max=1, disk_max=2**30)
+    copy = store.get("http://127.0.0.1:1/feed/small-3.rss")
+    asyncio.run(store.close())
+    assert copy is not None
+    assert many == 3
+    assert copy.variants[0].target == "http://127.0.0.1:1/feed/small-3.rss"
+    assert bodies == sum(map(len, copy.variants[0].content.bodies.values()))
+
+
+# -- the servers
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Place]:
+    # Not below pytest's own folder: Varnish reads its configuration as somebody else, who is let in nowhere there.
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        try:
+            certificate, key = make_certificate(folder)
+        except FileNotFoundError:
+            pytest.skip("no openssl")
+        yield Place(folder / "at", free_port(), free_port(), free_port(), certificate, key)
+
+
+@pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
+def test_a_peer_accepts_its_configuration(peer: Peer, place: Place) -> None:
+    if not peer.path:
+        pytest.skip(f"{peer.program} is not installed")
+    command = peer.check(peer.command(peer.path, place))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert "WARNING" not in said, said
+
+
+def test_feedproxy_is_started_with_options_that_it_knows(place: Place) -> None:
+    words = feedproxy_command(place)
+    given = [words[at + 1].partition("=")[0] for at, word in enumerate(words) if word == "--set"]
+    assert set(given) - {"confdir"} <= set(option_names())

@@ -1,0 +1,122 @@
+"""The polling week that is played for the figures of benchmarks/README.md: is it the world that it claims to be?"""
+
+import asyncio
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.week import table
+from benchmarks.week.__main__ import START, Week
+from benchmarks.week.model import DAY, HOUR, MANNERS, PROFILES, make_feeds, make_readers, polls_of
+from benchmarks.week.origin import History, is_skipped
+from feedproxy.feed import history, read
+from feedproxy.feed.schedule import is_skipped as skipped_by_the_product
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_the_same_seed_makes_the_same_week(name: str) -> None:
+    assert make_feeds(name, 20, 7, 2) == make_feeds(name, 20, 7, 2)
+    assert make_feeds(name, 20, 7, 2) != make_feeds(name, 20, 8, 2)
+    assert make_readers(name, 10, 20, 7) == make_readers(name, 10, 20, 7)
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_the_shares_are_those_of_the_profile(name: str) -> None:
+    profile, feeds = PROFILES[name], make_feeds(name, 2000, 1, 1)
+
+    def share(count: int) -> float:
+        return count / len(feeds)
+
+    quiet = profile.gaps[-1][0]
+    assert share(sum(not any(u.kind != "churn" for u in feed.updates) for feed in feeds)) >= quiet - 0.05
+    assert share(sum(feed.ttl is not None for feed in feeds)) == pytest.approx(profile.ttl, abs=0.03)
+    assert share(sum(bool(feed.syndication) for feed in feeds)) == pytest.approx(profile.syndication, abs=0.04)
+    assert share(sum(bool(feed.cache_control) for feed in feeds)) == pytest.approx(profile.cache_control, abs=0.04)
+    sizes = sorted(feed.size for feed in feeds)
+    assert sizes[len(sizes) // 2] == pytest.approx(profile.median_size, rel=0.15)
+
+
+def test_readers_have_the_manners_and_the_feeds_that_were_counted() -> None:
+    readers = make_readers("modern", 500, 200, 1)
+    subscribers = [sum(feed in reader.feeds for reader in readers) for feed in range(200)]
+
+    for manner in MANNERS:
+        assert sum(reader.manner is manner for reader in readers) / 500 == pytest.approx(manner.share, abs=0.01)
+    aggregators = sum(reader.manner.name == "aggregator" for reader in readers)
+    assert subscribers[9] - aggregators > 4 * (subscribers[99] - aggregators)  # by Zipf's law ten times
+    assert 0.05 < sum(reader.wants_deltas for reader in readers) / 500 < 0.15
+    hourly = next(reader for reader in readers if reader.manner.name == "hourly")
+    assert len(list(polls_of(hourly, 1, 1.0))) == pytest.approx(24 * len(hourly.feeds), rel=0.1)
+
+
+def test_what_the_origin_publishes_are_feeds_whose_content_changes_with_each_revision() -> None:
+    feeds = make_feeds("imc2005", 400, 3, 1)
+    feed = next(each for each in feeds if {"edit", "item", "churn"} <= {update.kind for update in each.updates})
+    played = History(feed, 3, START)
+    digests: dict[int, set[str]] = {}
+
+    for index in range(min(len(played.moments), 40)):
+        channel = read.read(played.body(index, zipped=False), None)
+        assert channel is not None
+        assert channel.well_formed
+        digests.setdefault(played.revisions[index], set()).add(channel.content_digest)
+
+    assert len(digests) > 2
+    assert all(len(each) == 1 for each in digests.values())
+    assert len(set.union(*digests.values())) == len(digests)
+    if feed.dated:
+        assert len(history.published(played.body(0, zipped=False), START + DAY)) > 1
+
+
+def test_play_and_product_agree_on_what_skipped_hours_are() -> None:
+    feeds = make_feeds("modern", 3000, 1, 1)
+    feed = next(each for each in feeds if each.skip_hours and each.skip_days and not each.atom)
+    channel = read.read(History(feed, 1, START).body(0, zipped=False), None)
+
+    assert channel is not None
+    for hour in range(7 * 24):
+        at = hour * HOUR + 1
+        assert is_skipped(feed, at) == skipped_by_the_product(channel.schedule, START + at)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_the_clock_of_the_peers_goes_by_the_play(tmp_path: Path) -> None:
+    week = Week("modern", 2, 1, 0.01, tmp_path)
+    asyncio.run(week.advance(3600))
+    assert week.wall is not None
+
+    told = subprocess.run(
+        [sys.executable, "-c", "import time; print(time.time(), time.gmtime().tm_hour)"],
+        env=week.wall.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=20,
+    )
+
+    assert [float(each) for each in told.stdout.split()] == [START + 3600, 1]
+
+
+async def test_an_hour_of_it_is_played_and_told(tmp_path: Path) -> None:
+    week = Week("imc2005", 6, 1, 1 / 24, tmp_path)
+    await week.origin.open()
+    try:
+        systems = [await week.perform("nothing"), await week.perform("feedproxy")]
+    finally:
+        await week.origin.close()
+
+    nothing, ours = systems
+    assert nothing["polls"] == ours["polls"] == len(week.polls) > 0
+    assert nothing["origin_requests"] == nothing["polls"]
+    assert ours["origin_requests"] < nothing["origin_requests"]
+    assert ours["reader_bytes"] < nothing["reader_bytes"]
+    assert ours["scheduled_in_skipped_hours"] == 0
+    told = table.page({"days": 1 / 24, "seed": 1, "profiles": {"imc2005": {**_shown(week), "systems": systems}}})
+    assert "requests to the origin" in told
+
+
+def _shown(week: Week) -> dict[str, object]:
+    return {"polls": len(week.polls), "readers": 6, "curve": []}
