@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from conformance import outcome, page, passed, report, suite
-from conformance.caches import CACHES, FEEDPROXY, PROXY, REVERSE, ROOT, Cache
+from conformance.caches import FEEDPROXY, OTHERS, PROXY, REVERSE, ROOT, Cache, feedproxy
 from conformance.process import DidNotStart
 
 # What is not there is no failure: a test that starts this skips by it, as automake has it.
@@ -23,6 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--suite", type=Path, metavar="DIR", help="a checkout of cache-tests; else the release on npm")
     parser.add_argument("--entrance", choices=(REVERSE, PROXY), default=REVERSE)
     parser.add_argument("--only", metavar="CACHE", action="append", help="leave out the others; may be repeated")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="of feedproxy; more are a row of their own")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="of feedproxy; the same")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where results go (build/conformance/)")
     parser.add_argument("--record", action="store_true", help="keep the results: passed.txt, results/ and the page")
     args = parser.parse_args(arguments)
@@ -31,17 +33,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         found = suite.in_folder(args.suite) if args.suite else suite.from_npm()
-        return _check(found, args.entrance) if args.act == "check" else _run(found, args)
+        mine = feedproxy(args.workers, args.set)
+        return _check(found, mine, args.entrance) if args.act == "check" else _run(found, mine, args)
     except suite.Missing as missing:
         print(f"conformance: {missing}", file=sys.stderr)
         return SKIPPED
 
 
-def _run(found: suite.Suite, args: argparse.Namespace) -> int:
+def _run(found: suite.Suite, mine: Cache, args: argparse.Namespace) -> int:
     wanted = {each.lower() for each in args.only or ()}
     runs = {}
-    for cache in CACHES:
-        if (wanted and cache.name.lower() not in wanted) or args.entrance not in cache.entrances:
+    for cache in (mine, *OTHERS):
+        if (wanted and cache.program_name.lower() not in wanted) or args.entrance not in cache.entrances:
             continue
         if cache.path is None:
             print(f"{cache.name}: not installed", flush=True)
@@ -71,18 +74,18 @@ def _run(found: suite.Suite, args: argparse.Namespace) -> int:
     return 0
 
 
-def _check(found: suite.Suite, entrance: str) -> int:
+def _check(found: suite.Suite, mine: Cache, entrance: str) -> int:
     """Has feedproxy lost a test? What seems lost is tried again, by itself: a busy machine is late, not wrong."""
     before = passed.read().get(passed.heading(found.name, entrance))
     if before is None:
         raise suite.Missing(f"passed.txt knows nothing of {found.name} {entrance}")
-    results = _results(found, FEEDPROXY, entrance)
+    results = _results(found, mine, entrance)
     lost = sorted(before - results.passed())
     for name in sorted(results.passed() - before):
         print(f"passes now: {name} (make conformance CONFORMANCE_ARGS=--record)")
     if lost:
         print("trying again:", *lost)
-        results = _results(found, FEEDPROXY, entrance, lost)
+        results = _results(found, mine, entrance, lost)
         lost = sorted(set(lost) - results.passed())
     for name in lost:
         print(f"LOST: {name}: {results.messages.get(name, 'no such test')}")

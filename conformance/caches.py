@@ -20,6 +20,7 @@ from conformance.process import free_port, started
 ROOT = Path(__file__).parents[1].absolute()
 PEERS = Path(__file__).with_name("peers")
 REVERSE, PROXY = "reverse", "proxy"
+BOTH, ONLY_REVERSE = frozenset({REVERSE, PROXY}), frozenset({REVERSE})
 # Servers stand in sbin, which is not on every user's path.
 PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin"))
 
@@ -51,6 +52,11 @@ class Cache:
     command: Callable[[str, Place], Sequence[str]]
 
     @property
+    def program_name(self) -> str:
+        """The name without the options that were given."""
+        return self.name.partition(",")[0]
+
+    @property
     def path(self) -> str | None:
         return shutil.which(self.program, path=PATH)
 
@@ -64,7 +70,7 @@ class Cache:
     @contextmanager
     def running(self, scratch: Path, origin: int, entrance: str) -> Iterator[str]:
         """The cache in front of the origin; gives its URL, and ends it. Raises DidNotStart."""
-        folder = scratch / self.name.replace(" ", "-").lower()
+        folder = scratch / self.program_name.replace(" ", "-").lower()
         folder.mkdir()
         # Started as root, most of them go on as somebody else.
         folder.chmod(0o777)
@@ -88,13 +94,21 @@ def _write(place: Place, template: str, into: str = "") -> Path:
     return target
 
 
-def _feedproxy(program: str, place: Place) -> Sequence[str]:
-    upstream = ["--upstream", f"http://127.0.0.1:{place.origin}"] if place.entrance == REVERSE else []
-    return [
-        *(program, "-m", "feedproxy.cli", "serve", "--allow-private", *upstream),
-        *("--listen", f"127.0.0.1:{place.port}", "--admin", f"127.0.0.1:{free_port()}"),
-        *("--store", str(place.folder / "store"), "--set", f"confdir={place.folder / 'ca'}"),
-    ]
+def feedproxy(workers: int = 1, options: Sequence[str] = ()) -> Cache:
+    """feedproxy, as it is or with options (`NAME=VALUE`), which its name then tells."""
+
+    def command(program: str, place: Place) -> Sequence[str]:
+        upstream = ["--upstream", f"http://127.0.0.1:{place.origin}"] if place.entrance == REVERSE else []
+        return [
+            *(program, "-m", "feedproxy.cli", "serve", "--allow-private", *upstream),
+            *("--listen", f"127.0.0.1:{place.port}", "--admin", f"127.0.0.1:{free_port()}"),
+            *("--store", str(place.folder / "store"), "--set", f"confdir={place.folder / 'ca'}"),
+            *(["--workers", str(workers)] if workers > 1 else []),
+            *(word for each in options for word in ("--set", each)),
+        ]
+
+    name = ", ".join(("feedproxy", *([f"{workers} workers"] if workers > 1 else []), *options))
+    return Cache(name, sys.executable, ("-m", "feedproxy.cli", "--version"), BOTH, command)
 
 
 def _nginx(program: str, place: Place) -> Sequence[str]:
@@ -102,7 +116,9 @@ def _nginx(program: str, place: Place) -> Sequence[str]:
 
 
 def _squid(program: str, place: Place) -> Sequence[str]:
-    return [program, "-N", "-f", str(_write(place, f"squid-{place.entrance}.conf", "squid.conf"))]
+    # Its shared memory is named after the service: another Squid may be running here.
+    service = ("-n", f"conformance{place.port}")
+    return [program, "-N", *service, "-f", str(_write(place, f"squid-{place.entrance}.conf", "squid.conf"))]
 
 
 def _varnish(program: str, place: Place) -> Sequence[str]:
@@ -128,11 +144,8 @@ def _httpd(program: str, place: Place) -> Sequence[str]:
     return [program, "-DFOREGROUND", "-f", str(_write(place, f"httpd-{place.entrance}.conf", "httpd.conf"))]
 
 
-BOTH, ONLY_REVERSE = frozenset({REVERSE, PROXY}), frozenset({REVERSE})
-
-FEEDPROXY = Cache("feedproxy", sys.executable, ("-m", "feedproxy.cli", "--version"), BOTH, _feedproxy)
-CACHES = (
-    FEEDPROXY,
+FEEDPROXY = feedproxy()
+OTHERS = (
     Cache("nginx", "nginx", ("-v",), ONLY_REVERSE, _nginx),
     Cache("Squid", "squid", ("-v",), BOTH, _squid),
     Cache("Varnish", "varnishd", ("-V",), ONLY_REVERSE, _varnish),

@@ -27,6 +27,7 @@ configuration; so do the others, as far as they cache by it (`conformance/peers/
     make conformance                          feedproxy, nginx, Squid, Varnish, Traffic Server, httpd: what is installed
     make conformance SUITE=../cache-tests     with a checkout of the suite, instead of its release on npm
     make conformance ENTRANCE=proxy           as an explicit proxy
+    make conformance WORKERS=2                with several processes, a row of its own
     make conformance-check                    feedproxy alone: has a test been lost that passed before?
 
 node and npm are needed. The suite is installed outside this folder, and nothing of it is kept here. `make test` checks

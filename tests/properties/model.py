@@ -8,6 +8,7 @@ the RFC leaves it open when heuristics apply (4.2.2), the model is told what is 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
@@ -50,6 +51,8 @@ class Exchange:
     """A HEAD has shown other validators since (4.3.5)."""
     invalid: bool = False
     """An unsafe method has succeeded there since (4.4)."""
+    targeted: bool = False
+    """CDN-Cache-Control is for the cache that asked (RFC 9213)."""
 
     @property
     def date(self) -> float:
@@ -60,8 +63,34 @@ class Exchange:
     def age(self, now: float) -> float:
         """4.2.3, in its names; Date has whole seconds, so the second it names counts as one instant."""
         apparent_age = max(0.0, math.floor(self.received) - self.date)
-        corrected_age_value = whole(self.fields.get("age"), 0) + (self.received - self.asked)
+        corrected_age_value = age_said(self.fields) + (self.received - self.asked)
         return max(apparent_age, corrected_age_value) + (now - self.received)
+
+    @property
+    def said(self) -> dict[str, str]:
+        """The directives that govern it (5.2)."""
+        return self._for_this_cache() or directives(self.fields)
+
+    @property
+    def withheld(self) -> set[str]:
+        """The fields that are not for others: of private (5.2.2.7), and of no-cache (5.2.2.4)."""
+        said = self.said
+        return {said[name].lower() for name in ("private", "no-cache") if said.get(name)}
+
+    def has_expires(self) -> bool:
+        """Expires does not count beside a targeted field (RFC 9213, section 2.2)."""
+        return "expires" in self.fields and not self._for_this_cache()
+
+    def _for_this_cache(self) -> dict[str, str]:
+        """A targeted field is a Dictionary, and passed over where it is none, or empty (RFC 9213, section 2.1)."""
+        value = self.fields.combined("cdn-cache-control") if self.targeted else None
+        found: dict[str, str] = {}
+        for member in (value or "").split(","):
+            if not re.fullmatch(r"[ \t]*[a-z-]+(=([0-9]+|\"[^\"]*\"))?[ \t]*", member):
+                return {}
+            name, _, argument = member.strip().partition("=")
+            found[name] = argument.strip('"')  # of two with one name the last counts (RFC 9651, section 4.2.2)
+        return found
 
 
 type Heuristic = Callable[[Exchange], float]
@@ -91,6 +120,13 @@ class Model:
         """An unsafe method succeeded there: nothing heard before may be used before it is validated (4.4)."""
         self.history = [replace(old, invalid=old.invalid or old.request.target == target) for old in self.history]
 
+    def kept(self, exchange: Exchange, *, stored: bool) -> None:
+        """Whether the cache says that it has stored this. If not, it may have let go what it was to replace."""
+        if stored:
+            self.stored.add(exchange.number)
+        elif exchange.status < 500:
+            self.stored -= {old.number for old in self.history if old.request.target == exchange.request.target}
+
     def judged(self, request: Request, now: float) -> Iterator[tuple[Exchange, Verdict]]:
         """Everything heard, and whether it may answer this request."""
         for old in self.history:
@@ -116,11 +152,11 @@ class Model:
         """4.2.1; what a HEAD has put in doubt is stale."""
         if old.doubted:
             return 0
-        said = directives(old.fields)
+        said = old.said
         for name in ("s-maxage", "max-age"):
             if name in said:
                 return whole(said[name], 0)
-        if "expires" in old.fields:
+        if old.has_expires():
             until = instant(old.fields.get("expires"))
             return 0 if until is None else until - old.date
         return self.heuristic(old) if old.status in HEURISTICALLY_CACHEABLE or "public" in said else 0
@@ -172,16 +208,17 @@ class Model:
 
 def why_not_stored(old: Exchange) -> str | None:
     """3 and 3.5: why a shared cache must not have kept this for others, or None."""
-    said, asked = directives(old.fields), directives(old.request.fields)
-    if "no-store" in said or "no-store" in asked:
+    said, asked = old.said, directives(old.request.fields)
+    # Every status that the origin uses is one that a cache understands (5.2.2.3).
+    if ("no-store" in said and "must-understand" not in said) or "no-store" in asked:
         return "no-store"
-    if "private" in said:
+    if said.get("private") == "":
         return "private"
     if "authorization" in old.request.fields and not said.keys() & {"public", "must-revalidate", "s-maxage"}:
         return "it was given for credentials"
     if old.status in HEURISTICALLY_CACHEABLE or said.keys() & {"public", "max-age", "s-maxage"}:
         return None
-    return None if "expires" in old.fields else "nothing permits to store it"
+    return None if old.has_expires() else "nothing permits to store it"
 
 
 def selects(old: Exchange, request: Request) -> bool:
@@ -194,11 +231,11 @@ def selects(old: Exchange, request: Request) -> bool:
 
 def in_time(old: Exchange, request: Request, now: float, lifetime: float) -> Verdict:
     """4.2, 4.2.4, 5.2.1: fresh enough for this reader, or permitted to be stale."""
-    said, asked = directives(old.fields), directives(request.fields)
+    said, asked = old.said, directives(request.fields)
     age = math.floor(old.age(now))
     stale_for = age - lifetime
     fresh = stale_for < 0
-    if "no-cache" in said:
+    if said.get("no-cache") == "":
         return Verdict(Use.NEVER, "the origin said no-cache")
     if not fresh and said.keys() & {"must-revalidate", "proxy-revalidate", "s-maxage"}:
         return Verdict(Use.NEVER, f"stale for {stale_for} s, and the origin forbids to use it so")
@@ -246,6 +283,12 @@ def directives(fields: Fields) -> dict[str, str]:
     if "cache-control" not in fields and "no-cache" in members(fields.combined("pragma")):
         found["no-cache"] = ""
     return found
+
+
+def age_said(fields: Fields) -> int:
+    """5.1: of a list the first, and what is no number is ignored; parameters make it no less old."""
+    found = re.fullmatch(r"\s*([0-9]+)\s*(;[^,]*)?(,.*)?", fields.get("age") or "")
+    return int(found[1]) if found else 0
 
 
 def members(value: str | None) -> tuple[str, ...]:

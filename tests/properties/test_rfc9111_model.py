@@ -17,7 +17,7 @@ from feedproxy.errors import Unreachable
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.origin.entrance import Entrance
-from tests.properties.model import Exchange, Model, Use, Verdict, instant, members
+from tests.properties.model import Exchange, Model, Use, Verdict, age_said, instant, members
 from tests.stages.play import HERE, OnService, Seen
 
 NOON = 1_795_176_000.0
@@ -25,6 +25,8 @@ PATHS = ("/a", "/b")
 MARK = re.compile(rb"v\d+\.[\w.-]+;")
 VARIED = ("Accept-Language", "X-Colour")
 LONG_AGO = 100_000
+EXAMPLES = 150
+"""Sequences of up to 25 steps for each kind of cache: so many find every fault that is planted below."""
 NOTHING = ("Cache-Control", "")
 
 
@@ -36,11 +38,13 @@ class Page:
     cache_control: str
     expires: int | str | None
     skew: int
-    age: int | None
+    age: str
     tag: str
     modified: int | None
     vary: str
     delay: float
+    targeted: str = ""
+    """CDN-Cache-Control."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,7 @@ pieces = st.one_of(
     st.builds("s-maxage={}".format, st.sampled_from(["0", "10", "600"])),
     st.builds("stale-while-revalidate={}".format, spans),
     st.builds("stale-if-error={}".format, spans),
+    st.sampled_from(['private="x-secret"', 'no-cache="x-secret"', "no-store, must-understand"]),
 )
 cache_controls = st.one_of(
     st.sampled_from(["", "max-age=60", "max-age=600", "max-age=60, stale-while-revalidate=600"]),
@@ -85,11 +90,18 @@ pages = st.builds(
     cache_control=cache_controls,
     expires=st.sampled_from([None, None, None, 60, 600, 3600, -10, "0"]),
     skew=st.sampled_from([0, 0, 0, -100, 50]),
-    age=st.sampled_from([None, None, 0, 20, 300]),
+    age=st.sampled_from(["", "", "0", "20", "300", "300, 0", "0, 300", "300;x=1", "abc", "-300", "300.0"]),
     tag=st.sampled_from(["", '"{}"', '"{}"', 'W/"{}"']),
     modified=st.sampled_from([None, 0, LONG_AGO]),
     vary=st.sampled_from(["", "", "", "Accept-Language", "Accept-Language, X-Colour", "x-colour", "*"]),
     delay=st.sampled_from([0, 0, 0, 3, 0.5]),
+    targeted=st.sampled_from(
+        [
+            *[""] * 6,
+            *("max-age=600", "max-age=10", "no-store", "private", "no-cache", "s-maxage=600, must-revalidate"),
+            *("max-age=0, max-age=600", "Max-Age=600", "max-age=600,", 'max-age=600, private="x-secret"', "public"),
+        ]
+    ),
 )
 asks = st.builds(
     Ask,
@@ -128,6 +140,8 @@ class CacheBesideModel(RuleBasedStateMachine):
     """Statuses that the origin does not use."""
     asks_for_everybody = False
     """Whether the cache may ask without fields of the reader's that nothing stored is told apart by."""
+    targeted = False
+    """Whether CDN-Cache-Control is for this cache."""
     tally: ClassVar[Counter[str]] = Counter()
 
     def __init__(self) -> None:
@@ -215,6 +229,16 @@ class CacheBesideModel(RuleBasedStateMachine):
         self.clock.advance(seconds)
         self._ask(replace(other, path=path, colour=ask.colour))
 
+    @rule(path=st.sampled_from(PATHS), before=pages, ask=asks, seconds=pauses, after=pages)
+    def a_head_comes_between(self, path: str, before: Page, ask: Ask, seconds: float, after: Page) -> None:
+        get = replace(ask, path=path, method="GET", wants=NOTHING)
+        self._publish(path, before)
+        self._ask(get)
+        self.clock.advance(seconds)
+        self._publish(path, after)
+        self._ask(replace(get, method="HEAD"))
+        self._ask(get)
+
     # -- the origin
 
     def _publish(self, path: str, page: Page) -> None:
@@ -251,8 +275,9 @@ class CacheBesideModel(RuleBasedStateMachine):
         if page.expires is not None:
             said = page.expires
             lines.append(("Expires", said if isinstance(said, str) else format_http_date(now + page.skew + said)))
-        if page.age is not None:
-            lines.append(("Age", str(page.age)))
+        lines += [("Age", page.age)] * bool(page.age)
+        lines += [("CDN-Cache-Control", page.targeted)] * bool(page.targeted)
+        lines.append(("X-Secret", "one's own"))
         if page.tag:
             lines.append(("ETag", page.tag.format(mark.decode().rstrip(";"))))
         if page.modified is not None:
@@ -265,7 +290,7 @@ class CacheBesideModel(RuleBasedStateMachine):
         if status == 200 and holds(request.fields, fields):
             status, body, fields = 304, b"", fields.without("content-type")
         body = b"" if request.method == "HEAD" else body
-        exchange = Exchange(self.numbers, request, status, fields, body, asked, now)
+        exchange = Exchange(self.numbers, request, status, fields, body, asked, now, targeted=self.targeted)
         self.heard.append(exchange)
         self.model.hear(exchange)
         return Response(status, fields, body)
@@ -312,8 +337,8 @@ class CacheBesideModel(RuleBasedStateMachine):
             ]
         )
         self._look(request, seen, held, now, judged, context)
-        if "stored" in [word.strip() for word in seen.cache.split(";")] and self.heard:
-            self.model.stored.add(self.heard[-1].number)
+        if self.heard:
+            self.model.kept(self.heard[-1], stored="stored" in [word.strip() for word in seen.cache.split(";")])
         if seen.status == 200 and ask.method == "GET":
             self.seen[ask.path].append((the_mark(seen.body), seen))
 
@@ -377,7 +402,7 @@ class CacheBesideModel(RuleBasedStateMachine):
         assert seen.status == self.pages[path][2].status, f"another status than the origin's\n{context}"
         if request.method == "GET":
             assert the_mark(seen.body) == mark, f"not what stands there now: {mark!r}\n{context}"
-        assert int(seen.fields.get("age") or 0) >= int(exchange.fields.get("age") or 0), f"made younger\n{context}"
+        assert int(seen.fields.get("age") or 0) >= age_said(exchange.fields), f"made younger\n{context}"
         if exchange.status == 304:
             self.tally["freshened"] += 1
 
@@ -391,6 +416,7 @@ class CacheBesideModel(RuleBasedStateMachine):
         return (
             seen.status == old.status
             and all(seen.fields.combined(name) == old.fields.combined(name) for name in names)
+            and not any(name in seen.fields for name in old.withheld)
             and set(members(old.fields.combined("vary"))) <= set(members(seen.fields.combined("vary")))
             and (request.method == "HEAD" or the_mark(seen.body) == the_mark(old.body))
         )
@@ -416,6 +442,14 @@ class FeedsBesideModel(CacheBesideModel):
     def body(self, mark: bytes) -> bytes:
         head = b"<rss version='2.0'><channel><title>"
         return head + mark + b"</title><item><guid>" + mark + b"</guid></item></channel></rss>"
+
+
+class TargetedBesideModel(CacheBesideModel):
+    """The same with a cache that acts for its origins, and is spoken to by a field of its own (RFC 9213)."""
+
+    options: ClassVar[dict[str, Any]] = {"targeted_fields": "always"}
+    targeted = True
+    tally: ClassVar[Counter[str]] = Counter()
 
 
 def told(old: Exchange) -> str:
@@ -466,15 +500,19 @@ def play(machine: type[CacheBesideModel], *, examples: int) -> None:
     )
 
 
-@pytest.mark.parametrize("machine", [CacheBesideModel, FeedsBesideModel])
+@pytest.mark.parametrize("machine", [CacheBesideModel, FeedsBesideModel, TargetedBesideModel])
 def test_no_answer_is_one_that_rfc_9111_forbids(machine: type[CacheBesideModel]) -> None:
-    play(machine, examples=80)
+    play(machine, examples=EXAMPLES)
     assert machine.tally["hit"] > 100
 
 
 FAULTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "another's variant": ("feedproxy.cache.variation.selects", lambda *_, **__: True),
     "nothing is invalidated": ("feedproxy.cache.invalidation.invalidated_by", lambda *_: ()),
+    "nothing grows old": ("feedproxy.cache.freshness.Freshness.fresh", lambda *_: True),
+    "the age on arrival is forgotten": ("feedproxy.cache.freshness._age_value", lambda *_: 0.0),
+    "everything may be stale": ("feedproxy.cache.stale.prohibited", lambda *_: False),
+    "fields are kept back from nobody": ("feedproxy.cache.storing.without_kept_back", lambda fields, **_: fields),
 }
 
 
@@ -482,4 +520,4 @@ FAULTS: dict[str, tuple[str, Callable[..., Any]]] = {
 def test_a_fault_that_is_planted_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*FAULTS[fault])
     with pytest.raises(AssertionError):
-        play(CacheBesideModel, examples=80)
+        play(CacheBesideModel, examples=EXAMPLES)

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import UnionType
 from typing import Any, TypeAliasType, get_args, get_origin, get_type_hints
 
@@ -34,7 +34,7 @@ def of(hint: Any) -> st.SearchStrategy[Any]:
         return SIMPLE[hint]
     if isinstance(hint, UnionType):
         return st.one_of([of(each) for each in get_args(hint)])
-    if get_origin(hint) is tuple:
+    if get_origin(hint) in (tuple, Sequence):
         return st.lists(of(get_args(hint)[0]), max_size=3).map(tuple)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         hints = get_type_hints(hint)

@@ -8,7 +8,6 @@ from feedproxy.http.message import Fields
 from feedproxy.origin.planner import (
     WAIT_MAX,
     Go,
-    SiteTimes,
     Wait,
     after_failure,
     limit_reset,
@@ -16,6 +15,7 @@ from feedproxy.origin.planner import (
     retry_after,
 )
 from feedproxy.settings import Settings
+from feedproxy.store.common import SiteTimes
 from feedproxy.store.resource import Failures, Resource
 
 NOW = 1_795_176_000.0  # Fri, 20 Nov 2026 12:00:00 GMT

@@ -1,0 +1,114 @@
+"""What a hit says of its age, reckoned on by seconds, is what deciding anew says, at every instant."""
+
+import calendar
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.feed.channel import Channel, Kind, Period, Schedule
+from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.date import format_http_date
+from feedproxy.http.message import Fields
+from feedproxy.origin.repeat import Moment, Repeat, again, onward
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Resource
+
+NOON: float = calendar.timegm((2026, 11, 20, 12, 0, 0))
+TARGET = "https://example.com/feed"
+
+instants = st.one_of(
+    st.integers(0, 90_000).map(float),
+    st.floats(0, 90_000),
+    # Close to where a second ends, on either side of it.
+    st.builds(lambda second, off: second + off, st.integers(0, 90_000), st.sampled_from([-1e-3, -1e-6, 1e-7, 1e-3])),
+)
+schedules = st.builds(
+    Schedule,
+    ttl=st.none() | st.integers(1, 1440),
+    skip_hours=st.frozensets(st.integers(0, 23), max_size=6),
+    skip_days=st.frozensets(st.integers(0, 6), max_size=2),
+    period=st.none() | st.sampled_from(Period),
+    frequency=st.integers(1, 4),
+    base=st.none() | st.just(NOON - 86_400 * 30),
+)
+
+
+@st.composite
+def repeats(draw: st.DrawFn) -> Repeat:
+    """An answer that may be given again, of any feed or page."""
+    received = NOON + draw(st.sampled_from([0.0, 0.25, 0.9999995]) | st.floats(0, 1))
+    lines = []
+    if draw(st.booleans()):
+        lines.append(("Date", format_http_date(NOON - draw(st.integers(0, 100)))))
+    if draw(st.booleans()):
+        lines.append(("Age", str(draw(st.integers(0, 3600)))))
+    control = draw(st.sampled_from(["", "max-age=600", "s-maxage=60", "max-age=0", "max-age=86400, must-revalidate"]))
+    if control:
+        lines.append(("Cache-Control", control))
+    if draw(st.booleans()):
+        lines.append(("Last-Modified", format_http_date(NOON - draw(st.integers(1, 1_000_000)))))
+    feed = draw(st.booleans())
+    content = Content({"identity": b"<rss/>"}, feed=feed)
+    stored = StoredResponse(TARGET, 200, Fields(lines), content, received - draw(st.floats(0, 2)), received)
+    channel = Channel(Kind.RSS, "2.0", well_formed=True, schedule=draw(schedules)) if feed else None
+    pushed = draw(st.booleans())
+    resource = Resource(
+        TARGET,
+        (stored,),
+        channel,
+        changes=[NOON - each for each in draw(st.lists(st.integers(1, 500_000), max_size=4))],
+        heard=NOON - 10 if pushed else 0.0,
+        promised=NOON + draw(st.integers(0, 90_000)) if pushed else 0.0,
+    )
+    settings = replace(Settings(), feed_hints=draw(st.sampled_from(["enforce", "heuristic", "off"])))
+    asked = draw(st.sampled_from(["", "max-age=100", "min-fresh=30", "max-stale=1000", "no-cache"]))
+    directives = CacheControl.from_request(Fields([("Cache-Control", asked)] if asked else []))
+    details = [None, "ttl-hint", "sy-hint", "skip-hours", "skip-days", "push"]
+    states = draw(st.booleans())
+    return Repeat(resource, stored, settings, directives, draw(st.sampled_from(details)), frozenset(), feed, states)
+
+
+def told(moment: Moment | None) -> object:
+    """All that anybody gets to see of it, and for how long."""
+    if moment is None:
+        return None
+    said = moment.age, moment.status.text(), moment.lifetime, moment.words, moment.speaks, moment.states
+    return said, moment.until
+
+
+@given(repeats(), st.lists(instants, min_size=2, max_size=12))
+def test_what_is_reckoned_on_is_what_is_decided_anew_to_the_second(given_: Repeat, offsets: list[float]) -> None:
+    earlier: Moment | None = None
+    for now in sorted(NOON + 1 + offset for offset in offsets):
+        decided = again(given_, now)
+        if earlier is not None:
+            assert told(onward(given_, earlier, now)) == told(decided)
+        earlier = decided or earlier
+
+
+@given(repeats(), instants, st.floats(0, 1))
+def test_nothing_is_different_before_the_end_that_was_told(given_: Repeat, offset: float, share: float) -> None:
+    moment = again(given_, NOON + 1 + offset)
+    if moment is None:
+        return
+
+    later = again(given_, moment.since + share * (moment.until - moment.since))
+
+    assert later is not None
+    assert (later.age, later.status, later.lifetime) == (moment.age, moment.status, moment.lifetime)
+
+
+def test_a_feed_that_is_fresh_is_reckoned_on_until_it_is_not() -> None:
+    stored = StoredResponse(
+        TARGET, 200, Fields([("Cache-Control", "max-age=600")]), Content({"identity": b"x"}, feed=True), NOON, NOON
+    )
+    resource = Resource(TARGET, (stored,), Channel(Kind.RSS, "2.0", well_formed=True))
+    repeat = Repeat(resource, stored, Settings(), CacheControl(), None, frozenset(), counted=True, states=False)
+
+    first = again(repeat, NOON + 0.5)
+
+    assert first is not None
+    assert NOON + 599.9 < first.steady < NOON + 600
+    assert onward(repeat, first, NOON + 600) is None

@@ -1,0 +1,538 @@
+"""RSS Feed State, Pinging and Retrieving Pings: a test for each of its sentences that binds a server.
+
+The texts of the messages are made here, in the form of the samples.
+"""
+
+import xmlrpc.client
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.notify.changes import KEEP
+from feedproxy.notify.ear import Ear
+from feedproxy.notify.lists import Lists
+from feedproxy.origin.endpoints import Call
+from feedproxy.origin.entrance import Entrance, Visit
+from tests.stages.notify import NOON, TARGET, Stand
+from tests.stages.origin import a_feed
+
+SITE = "http://example.com/"
+"""What the feed of these tests links to."""
+
+
+class Door:
+    """The endpoints, asked without a network."""
+
+    def __init__(self, stand: Stand) -> None:
+        self.stand = stand
+        self.ear = Ear(stand.notices)
+        self.lists = Lists(stand.notices)
+        stand.notices.rpc.add("weblogUpdates.ping", self.ear.simple)
+        stand.notices.rpc.add("weblogUpdates.extendedPing", self.ear.extended)
+
+    def call(self, path: str, query: str = "", content: bytes = b"", address: str = "192.0.2.1", **fields: str) -> Call:
+        named = Fields((name.replace("_", "-"), value) for name, value in fields.items())
+        visit = Visit(Entrance.GATEWAY, "http://proxy.example", address)
+        return Call(Request("GET", f"/-/{path}", named), visit, path, query, content)
+
+    async def get_ping(self, query: str, **more: Any) -> Response:
+        return await self.ear.page(self.call("pingSiteForm", query, **more))
+
+    async def rpc(self, content: bytes, **more: Any) -> Any:
+        """The value returned; a fault is raised."""
+        answer = await self.stand.notices.rpc.answer(self.call("RPC2", content=content, **more))
+        assert answer.status == 200
+        assert (answer.fields.combined("Content-Type") or "").startswith("text/xml")
+        (value,), _ = xmlrpc.client.loads(answer.body.decode())
+        return value
+
+    async def ping(self, *parameters: Any, method: str = "weblogUpdates.ping", **more: Any) -> Any:
+        return await self.rpc(xmlrpc.client.dumps(parameters, method).encode(), **more)
+
+
+@pytest.fixture
+async def door(stand: Stand) -> Door:
+    stand.origin.publish("/feed.xml", a_feed("one"))
+    await stand.read()
+    stand.clock.advance(3600)
+    return Door(stand)
+
+
+def fetches(door: Door) -> int:
+    return door.stand.origin.requests - 1
+
+
+# -- HTTP Ping
+
+
+async def test_a_get_ping_that_succeeds_has_status_200_and_a_page_for_people(door: Door) -> None:
+    """ "the response should have the HTTP 200 status code and the content should be an HTML human readable page" """
+    answer = await door.get_ping("name=The+Blog&url=http%3A%2F%2Fexample.com%2F")
+    await door.stand.settled()
+
+    assert answer.status == 200
+    assert (answer.fields.combined("Content-Type") or "").startswith("text/html")
+    assert b"Thanks for the ping" in answer.body
+    assert fetches(door) == 1
+
+
+@pytest.mark.parametrize(
+    "query", ["", "name=x", "name=x&url=", "name=x&url=nonsense", "url=ftp://a/", "url=javascript:1"]
+)
+async def test_a_get_ping_that_fails_has_another_status_and_a_page_that_says_why(door: Door, query: str) -> None:
+    """ "the appropriate non-HTTP 200 status code and … an HTML human readable page informing the user why" """
+    answer = await door.get_ping(query)
+
+    assert answer.status == 400
+    assert (answer.fields.combined("Content-Type") or "").startswith("text/html")
+    assert b"<p>" in answer.body
+
+
+async def test_the_parameters_of_a_get_ping_are_uri_encoded(door: Door) -> None:
+    answer = await door.get_ping("name=Caf%C3%A9+%26+%3Cb%3E&url=http%3A%2F%2Fexample.com%2F")
+
+    assert "Café &amp; &lt;b&gt;" in answer.body.decode()
+
+
+# -- XML-RPC Ping
+
+
+@pytest.mark.parametrize("url", [SITE, TARGET])
+async def test_the_url_of_a_simple_ping_is_the_home_page_or_the_feed(door: Door, url: str) -> None:
+    """ "The url can either be the HTML homepage of the site or the RSS feed for the site." """
+    told = await door.ping("The Blog", url)
+    await door.stand.settled()
+
+    assert told["flerror"] is False
+    assert fetches(door) == 1
+
+
+async def test_a_value_without_a_type_is_a_string(door: Door) -> None:
+    """As the sample has it: `<value>The RSS Blog</value>`, with white space between the elements."""
+    told = await door.rpc(
+        b"""<?xml version="1.0"?>
+        <methodCall>
+         <methodName>weblogUpdates.ping</methodName>
+         <params>
+          <param>
+           <value>The Blog</value>
+          </param>
+          <param>
+           <value>http://example.com/</value>
+          </param>
+         </params>
+        </methodCall>"""
+    )
+
+    assert told["flerror"] is False
+
+
+@pytest.mark.parametrize("tags", [(), ("rss|opml",)])
+async def test_an_extended_ping_has_four_or_five_parameters_and_the_fourth_is_the_feed(
+    door: Door, tags: tuple[str, ...]
+) -> None:
+    """ "The fourth parameter the url of the RSS feed." """
+    told = await door.ping(
+        "The Blog",
+        "http://elsewhere.example/",
+        "http://elsewhere.example/page",
+        TARGET,
+        *tags,
+        method="weblogUpdates.extendedPing",
+    )
+    await door.stand.settled()
+
+    assert told["flerror"] is False
+    assert fetches(door) == 1
+
+
+async def test_the_changed_page_of_an_extended_ping_may_be_empty(door: Door) -> None:
+    told = await door.ping("The Blog", SITE, "", TARGET, method="weblogUpdates.extendedPing")
+
+    assert told["flerror"] is False
+
+
+async def test_the_response_is_a_struct_of_flerror_and_message(door: Door) -> None:
+    """ "The response is a struct with two named parameters, flerror and message. The flerror is a boolean." """
+    told = await door.ping("The Blog", SITE)
+
+    assert set(told) == {"flerror", "message"}
+    assert told["flerror"] is False
+    assert told["message"]
+
+
+@pytest.mark.parametrize(
+    "url", ["", "nonsense", "file:///etc/passwd", "http://user:word@example.com/", "http://" + "a" * 3000]
+)
+async def test_a_ping_that_is_refused_is_no_fault_and_says_why(door: Door, url: str) -> None:
+    """ "otherwise it is 1 (true). The message describes the success or failure … in human readable language" """
+    told = await door.ping("The Blog", url)
+
+    assert told["flerror"] is True
+    assert len(told["message"]) > 10
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (b"", -32700),
+        (b"hello", -32700),
+        (b"<methodCall><methodName>weblogUpdates.ping</methodName>", -32700),
+        (b'<!DOCTYPE x [<!ENTITY a "b">]><methodCall><methodName>a</methodName><params/></methodCall>', -32700),
+        (b'<!DOCTYPE x SYSTEM "http://192.0.2.1/x"><methodCall><methodName>a</methodName></methodCall>', -32700),
+        (b"<methodCall><params/></methodCall>", -32700),
+        (b"<methodCall><methodName>a</methodName><params><param><value><int>x</int></value></param></params>", -32700),
+        (xmlrpc.client.dumps((), "weblogUpdates.pong").encode(), -32601),
+        (xmlrpc.client.dumps((), "weblogupdates.ping").encode(), -32601),
+        (xmlrpc.client.dumps((), "weblogUpdates.ping").encode(), -32602),
+        (xmlrpc.client.dumps(("a",), "weblogUpdates.ping").encode(), -32602),
+        (xmlrpc.client.dumps((1, 2), "weblogUpdates.ping").encode(), -32602),
+        (xmlrpc.client.dumps(tuple("abcde"), "weblogUpdates.ping").encode(), -32602),
+        (xmlrpc.client.dumps(("a", SITE, ""), "weblogUpdates.extendedPing").encode(), -32602),
+        (xmlrpc.client.dumps(("a", {"b": 1}), "weblogUpdates.ping").encode(), -32602),
+    ],
+)  # fmt: skip
+async def test_a_call_that_is_none_is_a_fault(door: Door, content: bytes, code: int) -> None:
+    with pytest.raises(xmlrpc.client.Fault) as raised:
+        await door.rpc(content)
+
+    assert raised.value.faultCode == code
+    assert fetches(door) == 0
+
+
+async def test_entities_are_never_expanded(door: Door) -> None:
+    bomb = "".join(f'<!ENTITY l{n + 1} "{f"&l{n};" * 10}">' for n in range(9))
+    content = f'<!DOCTYPE x [<!ENTITY l0 "lol">{bomb}]><methodCall><methodName>&l9;</methodName></methodCall>'
+
+    with pytest.raises(xmlrpc.client.Fault):
+        await door.rpc(content.encode())
+
+
+# -- what a ping does, and what it cannot do
+
+
+async def test_however_many_pings_come_the_feed_is_fetched_once(door: Door) -> None:
+    for number in range(20):
+        await door.ping("The Blog", SITE, address=f"192.0.2.{number + 1}")
+    await door.stand.settled()
+
+    assert fetches(door) == 1
+
+
+async def test_a_ping_after_the_fetch_leads_to_one_more_when_the_interval_has_passed(door: Door) -> None:
+    await door.ping("The Blog", SITE)
+    await door.stand.settled()
+    for _ in range(5):
+        await door.ping("The Blog", SITE)
+    await door.stand.pass_time(29)
+    assert fetches(door) == 1
+
+    await door.stand.pass_time(1)
+    await door.stand.pass_time(3600)
+
+    assert fetches(door) == 2
+
+
+async def test_a_ping_within_the_floor_is_accepted_and_waits_its_turn(stand_at: Callable[..., Any]) -> None:
+    stand = await stand_at(feed_min_interval=60)
+    stand.origin.publish("/feed.xml", a_feed("one"))
+    await stand.read()
+    door = Door(stand)
+
+    told = await door.ping("The Blog", SITE)
+    await stand.settled()
+    assert told["flerror"] is False
+    assert fetches(door) == 0
+    await stand.pass_time(60)
+
+    assert fetches(door) == 1
+
+
+async def test_an_accepted_ping_survives_a_restart(stand_at: Callable[..., Any]) -> None:
+    stand = await stand_at(folder="store", feed_min_interval=60)
+    stand.origin.publish("/feed.xml", a_feed("one"))
+    await stand.read()
+    await Door(stand).ping("The Blog", SITE)
+    await stand.runtime.close()
+
+    again = await stand_at(folder="store", feed_min_interval=60, origin=stand.origin, clock=stand.clock)
+    await again.pass_time(60)
+
+    assert stand.origin.requests == 2
+
+
+async def test_one_address_may_ping_so_often_a_minute_and_is_told_when_it_does_more(
+    stand_at: Callable[..., Any],
+) -> None:
+    stand = await stand_at(ping_source_limit=3)
+    door = Door(stand)
+
+    told = [await door.ping("The Blog", SITE) for _ in range(4)]
+    page = await door.get_ping("name=x&url=http://example.com/")
+    other = await door.ping("The Blog", SITE, address="192.0.2.9")
+    await stand.pass_time(20)
+    later = await door.ping("The Blog", SITE)
+
+    assert [each["flerror"] for each in told] == [False, False, False, True]
+    assert (page.status, page.fields.combined("Retry-After")) == (429, "60")
+    assert other["flerror"] is False
+    assert later["flerror"] is False
+
+
+async def test_all_addresses_of_an_ipv6_network_count_as_one(stand_at: Callable[..., Any]) -> None:
+    door = Door(await stand_at(ping_source_limit=3))
+
+    told = [await door.ping("The Blog", SITE, address=f"2001:db8::{number:x}") for number in range(4)]
+
+    assert [each["flerror"] for each in told] == [False, False, False, True]
+
+
+async def test_an_unknown_site_is_thanked_noted_and_not_fetched(door: Door) -> None:
+    known = await door.ping("The Blog", SITE)
+    told = await door.ping("A stranger", "http://stranger.example/")
+    await door.stand.settled()
+
+    assert told == known
+    assert [each.url for each in await door.stand.notices.bell.strangers()] == ["http://stranger.example/"]
+    assert [request.target for request in door.stand.origin.log] == [TARGET, TARGET]
+
+
+async def test_an_unknown_site_is_fetched_where_the_operator_wants_it(stand_at: Callable[..., Any]) -> None:
+    stand = await stand_at(ping_unknown="fetch")
+    stand.origin.publish("/feed.xml", a_feed("one"))
+
+    await Door(stand).ping("A stranger", "http://origin.example/feed.xml")
+    await stand.settled()
+
+    assert stand.runtime.service.is_feed(TARGET)
+
+
+async def test_of_an_unknown_sites_page_the_feed_is_looked_for(stand_at: Callable[..., Any]) -> None:
+    stand = await stand_at(ping_unknown="fetch")
+    page = '<html><head><link rel="alternate" type="application/rss+xml" href="{}"></head></html>'
+    stand.origin.publish("/feed.xml", a_feed("one"))
+    stand.origin.publish("/blog", page.format("/feed.xml").encode(), content_type="text/html")
+    stand.origin.publish("/a", page.format("/b").encode(), content_type="text/html")
+    stand.origin.publish("/b", page.format("/c").encode(), content_type="text/html")
+
+    await Door(stand).ping("A stranger", "http://origin.example/blog")
+    await Door(stand).ping("Pages that lead on and on", "http://origin.example/a")
+    await stand.settled()
+    stand.clock.advance(minutes=1)
+    await stand.settled()
+
+    assert stand.runtime.service.is_feed(TARGET)
+    assert "http://origin.example/c" not in [request.target for request in stand.origin.log]
+
+
+async def test_an_unknown_site_is_not_even_noted_where_the_operator_wants_that(stand_at: Callable[..., Any]) -> None:
+    stand = await stand_at(ping_unknown="ignore")
+
+    await Door(stand).ping("A stranger", "http://stranger.example/")
+
+    assert await stand.notices.bell.strangers() == []
+
+
+async def test_no_more_than_a_thousand_strangers_are_noted(stand_at: Callable[..., Any]) -> None:
+    stand = await stand_at(ping_source_limit=0)
+    for number in range(1010):
+        await stand.notices.bell.stranger(f"http://stranger{number}.example/", "")
+
+    assert len(await stand.notices.bell.strangers(5000)) == 1000
+
+
+async def test_a_ping_of_a_site_refreshes_every_known_feed_of_it(stand: Stand) -> None:
+    for path in ("/a.xml", "/blog/b.xml"):
+        stand.origin.publish(path, a_feed("one").replace(b"http://example.com/", b""))
+        await stand.read(stand.origin.url(path))
+    door = Door(stand)
+
+    await door.ping("The Site", "https://origin.example")
+    await stand.settled()
+    assert fetches(door) == 3
+    await stand.pass_time(3600)
+    await door.ping("A part of it", "http://origin.example/blog/")
+    await stand.settled()
+
+    assert stand.origin.log[-1].target.endswith("/blog/b.xml")
+    assert fetches(door) == 4
+
+
+async def test_a_feed_that_was_purged_is_a_stranger_again(door: Door) -> None:
+    await door.stand.runtime.service.purge(TARGET)
+
+    await door.ping("The Blog", SITE)
+    await door.ping("The Blog", TARGET)
+    await door.stand.settled()
+
+    assert fetches(door) == 0
+
+
+# -- Retrieving Pings
+
+
+async def changed(door: Door, *titles: str) -> None:
+    door.stand.origin.publish("/feed.xml", a_feed(*titles))
+    await door.stand.read()
+
+
+async def test_the_list_has_the_change_of_the_last_hours_with_name_url_and_when(door: Door) -> None:
+    """ "three attributes; name, url and when … the when attribute is the number of minutes since the ping" """
+    await changed(door, "two")
+    await door.stand.pass_time(7 * 60)
+
+    answer = await door.lists.long(door.call("changes.xml"))
+
+    assert answer.status == 200
+    assert (answer.fields.combined("Content-Type") or "").startswith("application/xml")
+    assert (
+        answer.body.decode()
+        == """<?xml version="1.0" encoding="utf-8"?>
+<weblogUpdates version="2" updated="Fri, 29 May 2026 13:07:00 GMT" count="1">
+ <weblog name="News" url="http://example.com/" rssUrl="http://origin.example/feed.xml" when="7"/>
+</weblogUpdates>
+"""
+    )
+
+
+async def test_when_counts_seconds_where_the_operator_wants_the_original(stand_at: Callable[..., Any]) -> None:
+    stand = await stand_at(changes_when="seconds")
+    stand.origin.publish("/feed.xml", a_feed("one"))
+    await stand.read()
+    door = Door(stand)
+    await changed(door, "two")
+    await stand.pass_time(120)
+
+    assert b'when="120"' in (await door.lists.long(door.call("changes.xml"))).body
+
+
+async def test_the_short_list_has_five_minutes_and_the_long_one_three_hours(door: Door) -> None:
+    """ "The first contains all the recent pings in the last hours and the second … in the last 5 minutes." """
+
+    async def shown(read: Any, path: str) -> int:
+        answer: Response = await read(door.call(path))
+        return answer.body.count(b"<weblog ")
+
+    await changed(door, "two")
+    assert await shown(door.lists.short, "shortChanges.xml") == 1
+    await door.stand.pass_time(301)
+    assert await shown(door.lists.short, "shortChanges.xml") == 0
+    assert await shown(door.lists.long, "changes.xml") == 1
+    await door.stand.pass_time(3 * 3600 - 302)
+    assert await shown(door.lists.long, "changes.xml") == 1
+    await door.stand.pass_time(2)
+
+    assert await shown(door.lists.long, "changes.xml") == 0
+
+
+async def test_a_change_is_shown_at_once_newest_first(door: Door) -> None:
+    await changed(door, "two")
+    await door.stand.pass_time(10)
+    before = (await door.lists.short(door.call("shortChanges.xml"))).body
+    door.stand.origin.publish("/other.xml", a_feed("one").replace(b"News", b"Other"))
+    await door.stand.read(door.stand.origin.url("/other.xml"))
+    door.stand.origin.publish("/other.xml", a_feed("two").replace(b"News", b"Other"))
+    await door.stand.read(door.stand.origin.url("/other.xml"))
+
+    after = (await door.lists.short(door.call("shortChanges.xml"))).body
+
+    assert before != after
+    assert after.index(b'name="Other"') < after.index(b'name="News"')
+
+
+async def test_the_first_hour_of_a_day_is_01_and_the_last_24(door: Door) -> None:
+    """ "All pings received in the first hour of January 1st 2007 would be archived in the file …/2007/01/01/01.xml" """
+    await door.stand.pass_time(11 * 3600)  # the first hour of the next day
+    await changed(door, "two")
+    await door.stand.pass_time(600)
+
+    first = await door.lists.archive(door.call("changes/2026/05/30/01.xml"))
+    last = await door.lists.archive(door.call("changes/2026/05/29/24.xml"))
+
+    assert first.body.count(b"<weblog ") == 1
+    assert b'updated="Sat, 30 May 2026 01:00:00 GMT"' in first.body
+    assert b'when="60"' in first.body
+    assert last.body.count(b"<weblog ") == 0
+    assert b'updated="Sat, 30 May 2026 00:00:00 GMT"' in last.body
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["2026/05/29/00.xml", "2026/05/29/25.xml", "2026/02/30/01.xml", "2027/01/01/01.xml", "2026/5/29/1.xml", "x", ""],
+)
+async def test_an_hour_that_is_none_or_is_to_come_is_not_found(door: Door, path: str) -> None:
+    from feedproxy.errors import NotOurs
+
+    with pytest.raises(NotOurs):
+        await door.lists.archive(door.call(f"changes/{path}"))
+
+
+async def test_the_log_is_bounded(door: Door) -> None:
+    await changed(door, "two")
+    await door.stand.pass_time(KEEP + 3600)
+
+    assert await door.stand.notices.changes.between(0, NOON + 2 * KEEP, 10) == []
+
+
+async def test_lists_have_validators_that_work(door: Door) -> None:
+    await changed(door, "two")
+    answer = await door.lists.long(door.call("changes.xml"))
+
+    by_tag = await door.lists.long(door.call("changes.xml", If_None_Match=answer.fields.combined("ETag") or ""))
+    by_date = await door.lists.long(
+        door.call("changes.xml", If_Modified_Since=answer.fields.combined("Last-Modified") or "")
+    )
+    await door.stand.pass_time(120)
+    later = await door.lists.long(door.call("changes.xml", If_None_Match=answer.fields.combined("ETag") or ""))
+
+    assert (by_tag.status, by_tag.body) == (304, b"")
+    assert by_tag.fields.combined("ETag") == answer.fields.combined("ETag")
+    assert by_date.status == 304
+    assert later.status == 200
+
+
+async def test_the_list_survives_a_restart(stand_at: Callable[..., Any]) -> None:
+    stand = await stand_at(folder="store")
+    stand.origin.publish("/feed.xml", a_feed("one"))
+    await stand.read()
+    await changed(Door(stand), "two")
+    await stand.runtime.close()
+
+    again = Door(await stand_at(folder="store", origin=stand.origin, clock=stand.clock))
+
+    assert (await again.lists.long(again.call("changes.xml"))).body.count(b"<weblog ") == 1
+
+
+async def test_a_private_feed_is_never_named(stand_at: Callable[..., Any]) -> None:
+    secret = "/feed.xml?token=0123456789abcdef"
+    stand = await stand_at()
+    stand.origin.publish(secret, a_feed("one"))
+    await stand.read(stand.origin.url(secret))
+    stand.origin.publish(secret, a_feed("two"))
+    await stand.read(stand.origin.url(secret))
+    door = Door(stand)
+
+    assert b"<weblog " not in (await door.lists.long(door.call("changes.xml"))).body
+
+
+async def test_a_feed_that_a_rule_has_made_private_since_is_not_named_any_more(door: Door) -> None:
+    from feedproxy.http.pattern import TargetPattern
+    from feedproxy.rules import Rule, Rules
+
+    await changed(door, "two")
+    door.stand.runtime.set_rules(Rules([Rule(TargetPattern("origin.example/*"), {"private": True})]))
+
+    assert b"<weblog " not in (await door.lists.long(door.call("changes.xml"))).body
+
+
+async def test_what_a_publisher_writes_stays_text(door: Door) -> None:
+    await changed(door, "two")
+    door.stand.origin.publish("/feed.xml", a_feed("three").replace(b"News", b"A&amp;B &lt;\"'&gt;"))
+    await door.stand.read()
+    from xml.dom import minidom
+
+    document = minidom.parseString((await door.lists.long(door.call("changes.xml"))).body)
+
+    assert document.getElementsByTagName("weblog")[0].getAttribute("name").startswith("A&B <\"'>")

@@ -1,0 +1,587 @@
+"""WebSub (W3C Recommendation, 23 January 2018): a test for each of its sentences that binds a hub or a subscriber."""
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from feedproxy.errors import Forbidden, Unreachable
+from feedproxy.http.message import Fields, Response
+from feedproxy.notify import websub
+from feedproxy.notify.protocol import DAY
+from feedproxy.notify.subscriptions import Role, State
+from feedproxy.notify.websub_discovery import discover, favoured
+from tests.stages.notify import NOON, TARGET
+from tests.stages.origin import a_feed
+from tests.stages.websub import HUB, LINKS, ME, PUBLIC, WebSubStand, links_of, websub_at
+
+OLD = ("one", "two", "three")
+
+
+@pytest.fixture
+async def stage(stand_at: Callable[..., Any]) -> WebSubStand:
+    """A hub for every public feed that is held, which is one."""
+    made = await websub_at(stand_at)
+    await made.change(*OLD)
+    return made
+
+
+@pytest.fixture
+async def reader(stand_at: Callable[..., Any]) -> WebSubStand:
+    """A subscriber whose one feed names a hub; the request has been sent."""
+    made = await websub_at(stand_at)
+    made.stand.origin.publish("/feed.xml", a_feed(*OLD), link=LINKS)
+    await made.read_by_somebody()
+    return made
+
+
+def signed(made: WebSubStand, body: bytes, method: str = "sha256") -> dict[str, str]:
+    secret = made.asked[-1]["hub.secret"].encode()
+    return {"X_Hub_Signature": f"{method}={hmac.new(secret, body, method).hexdigest()}"}
+
+
+# -- 3.1, 5.1: the subscription request, at our hub
+
+
+async def test_a_request_with_callback_mode_and_topic_is_accepted_with_202_and_then_verified(
+    stage: WebSubStand,
+) -> None:
+    answer = await stage.subscribe()
+
+    assert answer.status == 202
+    (asked,) = stage.verifications
+    assert asked["hub.mode"] == ["subscribe"]
+    assert asked["hub.topic"] == [TARGET]
+    assert len(asked["hub.challenge"][0]) >= 32
+    assert asked["hub.lease_seconds"] == ["864000"]
+    (known,) = await stage.held()
+    assert (known.state, known.expires, known.callback) == (State.ACTIVE, NOON + 864_000, ME)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"mode": "subscribe", "topic": TARGET}, "hub.callback is missing"),
+        ({"mode": "subscribe", "callback": ME}, "hub.topic is missing"),
+        ({"callback": ME, "topic": TARGET}, "hub.mode is missing"),
+        ({"mode": "subscript", "callback": ME, "topic": TARGET}, "hub.mode is"),
+        ({"mode": "subscribe", "callback": [ME, "http://b.example/"], "topic": TARGET}, "more than once"),
+        ({"mode": "subscribe", "callback": ME, "topic": TARGET, "secret": "x" * 200}, "less than 200 bytes"),
+        ({"mode": "subscribe", "callback": ME, "topic": TARGET, "lease_seconds": "0"}, "positive decimal integer"),
+        ({"mode": "subscribe", "callback": ME, "topic": TARGET, "lease_seconds": "-5"}, "positive decimal integer"),
+        ({"mode": "subscribe", "callback": "ftp://me.example/", "topic": TARGET}, "cannot be called"),
+        ({"mode": "subscribe", "callback": "http://a:b@me.example/", "topic": TARGET}, "cannot be called"),
+        ({"mode": "subscribe", "callback": ME + "#part", "topic": TARGET}, "fragment"),
+        ({"mode": "subscribe", "callback": ME, "topic": "http://origin.example/unknown"}, "no public feed"),
+        ({"mode": "subscribe", "callback": PUBLIC + "-/hub", "topic": TARGET}, "leads back"),
+        ({"mode": "subscribe", "callback": "http://proxy.example/http://b.example/", "topic": TARGET}, "leads back"),
+        ({"mode": "unsubscribe", "callback": ME, "topic": TARGET}, "no such subscription"),
+        ({"content": b"hub.mode=subscribe&hub.callback=%FF"}, "UTF-8"),
+        ({"content": b"hub.callback=\xff"}, "UTF-8"),
+    ],
+)
+async def test_an_error_in_the_request_is_4xx_with_a_description_in_plain_text(
+    stage: WebSubStand, wrong: dict[str, Any], words: str
+) -> None:
+    answer = await stage.post(**wrong)
+
+    assert 400 <= answer.status < 500
+    assert answer.fields.get("content-type") == "text/plain; charset=utf-8"
+    assert words in answer.body.decode()
+    assert stage.calls == []
+
+
+async def test_a_request_has_to_be_a_form(stage: WebSubStand) -> None:
+    assert (await stage.subscribe(media_type="application/json")).status == 415
+    assert (await stage.subscribe(media_type="application/x-www-form-urlencoded; charset=UTF-8")).status == 202
+
+
+async def test_parameters_that_are_not_understood_are_ignored(stage: WebSubStand) -> None:
+    assert (await stage.subscribe(verify="async", colour="blue")).status == 202
+    assert len(await stage.held()) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "granted"), [(None, 864_000), (3_600, 3_600), (1, 60), (10**9, 864_000), (10**30, 864_000)]
+)
+async def test_a_lease_is_respected_within_bounds_and_never_perpetual(
+    stage: WebSubStand, asked: int | None, granted: int
+) -> None:
+    wanted: dict[str, Any] = {"lease_seconds": asked} if asked is not None else {}
+    await stage.subscribe(**wanted)
+
+    assert stage.verifications[0]["hub.lease_seconds"] == [str(granted)]
+    (known,) = await stage.held()
+    assert known.expires == NOON + granted
+
+
+async def test_a_subscription_can_be_requested_again_and_is_replaced_once_that_is_verified(stage: WebSubStand) -> None:
+    await stage.subscribe(lease_seconds=3_600, secret="one")
+    stage.stand.clock.advance(1_800)
+
+    await stage.subscribe(lease_seconds=7_200, secret="two")
+
+    (known,) = await stage.held()
+    assert (known.expires, known.secret) == (NOON + 1_800 + 7_200, "two")
+
+
+async def test_if_verification_fails_the_subscription_is_left_unchanged(stage: WebSubStand) -> None:
+    await stage.subscribe(lease_seconds=3_600, secret="one")
+    stage.confirms = False
+
+    assert (await stage.subscribe(lease_seconds=7_200, secret="two")).status == 202
+    assert (await stage.post(mode="unsubscribe", callback=ME, topic=TARGET)).status == 202
+
+    (known,) = await stage.held()
+    assert (known.expires, known.secret) == (NOON + 3_600, "one")
+
+
+async def test_the_topic_is_known_in_every_spelling_of_its_address(stage: WebSubStand) -> None:
+    await stage.subscribe(topic="HTTP://origin.example:80/%66eed.xml")
+    await stage.subscribe(callback=ME + "2", topic=PUBLIC + "http://origin.example/feed.xml")
+    await stage.subscribe(callback="http://me.example/%63allback", topic=TARGET)
+
+    assert {each.topic for each in await stage.held()} == {TARGET}
+    assert [each.callback for each in await stage.held()] == [ME, ME + "2"]
+    assert stage.verifications[0]["hub.topic"] == ["HTTP://origin.example:80/%66eed.xml"]
+
+
+async def test_the_query_of_the_callback_is_preserved_and_parameters_appended(stage: WebSubStand) -> None:
+    callback = "http://me.example/cb?foo=bar&hub.mode=mine"
+
+    await stage.subscribe(callback=callback)
+    await stage.change("four", *OLD)
+
+    assert stage.calls[0][1].startswith(callback + "&hub.mode=subscribe&hub.topic=")
+    assert [each[0] for each in stage.deliveries] == [callback]
+
+
+async def test_a_subscription_to_what_is_private_is_refused_as_if_it_was_not_there(
+    stand_at: Callable[..., Any],
+) -> None:
+    for more in ({"private": True}, {"readers": ("ann",)}):
+        stage = await websub_at(stand_at, **more)
+        await stage.change(*OLD)
+        assert (await stage.subscribe()).status == 404
+        assert stage.calls == []
+
+
+async def test_strangers_feeds_are_told_of_only_where_the_operator_wants_it(stand_at: Callable[..., Any]) -> None:
+    for policy in ("own", "off"):
+        stage = await websub_at(stand_at, websub_hub=policy)
+        await stage.change(*OLD)
+        assert (await stage.subscribe()).status == 403
+    without = await websub_at(stand_at, public_url="")
+    assert (await without.subscribe()).status == 403
+
+
+# -- 5.2: validation
+
+
+async def test_our_own_feed_that_nobody_has_read_yet_is_looked_at_and_what_is_none_is_denied(
+    stand_at: Callable[..., Any],
+) -> None:
+    stage = await websub_at(stand_at, websub_hub="own", upstream="http://origin.example/")
+    stage.stand.origin.publish("/feed.xml", a_feed("one"))
+    stage.stand.origin.publish("/page", b"<html>", content_type="text/html")
+
+    assert (await stage.subscribe(topic=PUBLIC + "feed.xml")).status == 202
+    assert (await stage.subscribe(topic=PUBLIC + "page")).status == 202
+
+    good, denied = stage.verifications
+    assert good["hub.mode"] == ["subscribe"]
+    assert (denied["hub.mode"], denied["hub.topic"]) == (["denied"], [PUBLIC + "page"])
+    assert denied["hub.reason"]
+    assert [each.topic for each in await stage.held()] == [TARGET]
+
+
+async def test_a_subscription_is_denied_when_its_topic_stops_being_public_before_it_is_delivered(
+    stage: WebSubStand,
+) -> None:
+    await stage.subscribe()
+    stage.callback = lambda _: Unreachable("away")
+    await stage.change("four", *OLD)
+    values = {"store": "memory:", "public_url": PUBLIC, "websub_hub": "known", "private": True}
+    stage.stand.runtime.configure({**values, "feed_min_interval": 0, "site_interval": 0})
+
+    await stage.stand.pass_time(60)
+
+    assert len(stage.deliveries) == 1
+    assert stage.verifications[-1]["hub.mode"] == ["denied"]
+    assert await stage.held() == []
+
+
+# -- 5.3: verification of intent
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Response(200, body=b"something else"),
+        Response(200),
+        Response(404),
+        Response(302, Fields([("Location", ME)])),
+        Response(500),
+        Forbidden("a private address"),
+    ],
+)
+async def test_any_other_answer_than_the_challenge_means_that_verification_failed(
+    stage: WebSubStand, answer: Any
+) -> None:
+    stage.confirms = False
+    stage.callback = lambda _: answer
+
+    assert (await stage.subscribe()).status == 202
+    await stage.stand.pass_time(3 * DAY)
+
+    assert len(stage.calls) == 1
+    assert await stage.held() == []
+
+
+async def test_a_callback_that_cannot_be_reached_is_tried_thrice_with_a_challenge_of_its_own_each_time(
+    stage: WebSubStand,
+) -> None:
+    stage.confirms = False
+    stage.callback = lambda _: Unreachable("away")
+
+    await stage.subscribe()
+    for _ in range(5):
+        await stage.stand.pass_time(3_600)
+
+    challenges = {each["hub.challenge"][0] for each in stage.verifications}
+    assert len(stage.verifications) == len(challenges) == 3
+
+
+async def test_nothing_is_sent_before_intent_is_verified(stage: WebSubStand) -> None:
+    stage.confirms = False
+    await stage.subscribe()
+
+    await stage.change("four", *OLD)
+
+    assert stage.deliveries == []
+
+
+async def test_unsubscribing_is_verified_as_well_and_ends_it(stage: WebSubStand) -> None:
+    await stage.subscribe()
+
+    assert (await stage.post(mode="unsubscribe", callback=ME, topic=TARGET, lease_seconds="x")).status == 202
+
+    assert stage.verifications[-1]["hub.mode"] == ["unsubscribe"]
+    assert await stage.held() == []
+    await stage.change("four", *OLD)
+    assert stage.deliveries == []
+
+
+async def test_a_lease_that_ends_is_enforced(stage: WebSubStand) -> None:
+    await stage.subscribe(lease_seconds=3_600)
+
+    await stage.stand.pass_time(3_601)
+    await stage.change("four", *OLD)
+
+    assert (await stage.held(), stage.deliveries) == ([], [])
+
+
+# -- 6: publishing
+
+
+@pytest.mark.parametrize("name", ["url", "topic"])
+async def test_a_publishers_notice_makes_us_look_and_never_at_what_is_not_known(stage: WebSubStand, name: str) -> None:
+    await stage.subscribe()
+    before = stage.stand.origin.requests
+    stage.stand.origin.publish("/feed.xml", a_feed("four", *OLD))
+
+    said: dict[str, Any] = {name: [TARGET, "http://origin.example/unknown"]}
+
+    answer = await stage.post(mode="publish", **said)
+
+    assert answer.status == 204
+    assert stage.stand.origin.requests == before + 1
+    assert b"four" in stage.deliveries[0][1]
+
+
+async def test_a_publisher_that_says_what_is_no_address_is_told_so(stage: WebSubStand) -> None:
+    assert (await stage.post(mode="publish")).status == 400
+    assert (await stage.post(mode="publish", url="nonsense")).status == 400
+
+
+# -- 7: content distribution
+
+
+async def test_the_full_content_is_posted_with_the_topics_type_and_links(stage: WebSubStand) -> None:
+    await stage.subscribe()
+
+    await stage.change("four", *OLD)
+
+    ((url, body, fields),) = stage.deliveries
+    stored = stage.stand.runtime.service.store.get(TARGET)
+    assert stored is not None
+    assert url == ME
+    assert body == stored.variants[0].content.bodies["identity"]
+    assert fields.get("content-type") == "application/rss+xml"
+    assert links_of(fields) == {"hub": PUBLIC + "-/hub", "self": TARGET}
+    assert "x-hub-signature" not in fields
+
+
+async def test_in_reverse_mode_the_topic_has_its_public_name(stand_at: Callable[..., Any]) -> None:
+    stage = await websub_at(stand_at, websub_hub="own", upstream="http://origin.example/")
+    await stage.change(*OLD)
+    await stage.subscribe(topic=PUBLIC + "feed.xml")
+
+    await stage.change("four", *OLD)
+
+    assert links_of(stage.deliveries[0][2]) == {"hub": PUBLIC + "-/hub", "self": PUBLIC + "feed.xml"}
+
+
+@pytest.mark.parametrize("method", websub.METHODS)
+async def test_with_a_secret_the_body_is_signed(stand_at: Callable[..., Any], method: str) -> None:
+    stage = await websub_at(stand_at, websub_signature=method)
+    await stage.change(*OLD)
+    await stage.subscribe(secret="sëcret")
+
+    await stage.change("four", *OLD)
+
+    ((_, body, fields),) = stage.deliveries
+    expected = hmac.new("sëcret".encode(), body, getattr(hashlib, method)).hexdigest()
+    assert fields.get("x-hub-signature") == f"{method}={expected}"
+
+
+async def test_any_2xx_is_success_and_the_answers_body_is_ignored(stage: WebSubStand) -> None:
+    await stage.subscribe()
+    stage.callback = lambda _: Response(299, body=b"error")
+
+    await stage.change("four", *OLD)
+    await stage.stand.pass_time(DAY)
+
+    assert len(stage.deliveries) == 1
+
+
+async def test_410_ends_the_subscription(stage: WebSubStand) -> None:
+    await stage.subscribe()
+    stage.callback = lambda _: Response(410)
+
+    await stage.change("four", *OLD)
+
+    assert await stage.held() == []
+
+
+@pytest.mark.parametrize("answer", [Response(500), Response(302), Response(404), Unreachable("away")])
+async def test_all_other_answers_are_failures_that_are_retried_with_the_newest_content(
+    stage: WebSubStand, answer: Any
+) -> None:
+    await stage.subscribe()
+    stage.callback = lambda _: answer
+    await stage.change("four", *OLD)
+    await stage.stand.pass_time(60)
+    await stage.change("five", "four", *OLD)
+    failed = len(stage.deliveries)
+    stage.callback = lambda _: Response(200)
+
+    await stage.stand.pass_time(7_200)
+
+    assert failed >= 2
+    assert len(stage.deliveries) == failed + 1
+    assert b"five" in stage.deliveries[-1][1]
+
+
+async def test_a_failing_subscription_stays_to_the_end_of_its_lease_and_gets_the_next_update(
+    stage: WebSubStand,
+) -> None:
+    await stage.subscribe()
+    stage.callback = lambda _: Response(500)
+    await stage.change("four", *OLD)
+    for _ in range(20):
+        await stage.stand.pass_time(7_200)
+    given_up = len(stage.deliveries)
+    await stage.stand.pass_time(DAY)
+    assert len(stage.deliveries) == given_up
+    stage.callback = lambda _: Response(200)
+
+    await stage.change("five", *OLD)
+
+    assert len(await stage.held()) == 1
+    assert b"five" in stage.deliveries[-1][1]
+
+
+# -- 4: discovery, by our subscriber
+
+
+def test_link_fields_are_looked_at_first_then_the_document() -> None:
+    from feedproxy.feed import read
+
+    body = a_feed(
+        extra='<x:link xmlns:x="http://www.w3.org/2005/Atom" rel="hub" href="//inside.example/"/>'
+        '<x:link xmlns:x="http://www.w3.org/2005/Atom" rel="self" href="/inside"/>'
+    )
+    channel = read.read(body, None)
+    assert channel is not None
+
+    by_field = discover(TARGET, Fields([("Link", LINKS)]), channel)
+    by_document = discover(TARGET, Fields(), channel)
+
+    assert (by_field.topic, by_field.hubs) == (TARGET, (HUB,))
+    assert (by_document.topic, by_document.hubs) == ("http://origin.example/inside", ("http://inside.example/",))
+
+
+def test_https_is_favoured_for_hubs_even_if_they_are_advertised_as_http() -> None:
+    assert favoured("http://hub.example/x", 0) == "https://hub.example/x"
+    assert favoured("http://hub.example/x", 1) == "http://hub.example/x"
+    assert favoured("http://hub.example:8080/", 0) == "http://hub.example:8080/"
+    assert favoured("http://127.0.0.1/", 0) == "http://127.0.0.1/"
+
+
+# -- 5.1: what our subscriber asks
+
+
+async def test_a_feed_that_is_read_is_subscribed_to_with_the_self_link_for_topic(reader: WebSubStand) -> None:
+    (asked,) = reader.asked
+
+    assert (asked["hub.mode"], asked["hub.topic"]) == ("subscribe", TARGET)
+    assert asked["hub.callback"].startswith(PUBLIC + "-/push/")
+    assert len(asked["hub.callback"].rpartition(".")[2]) >= 32
+    assert 16 <= len(asked["hub.secret"].encode()) < 200
+    assert int(asked["hub.lease_seconds"]) == 10 * DAY
+    heads = [fields for (method, _, _), fields in zip(reader.calls, reader.stand.others.heads, strict=True)]
+    assert heads[0].get("content-type") == "application/x-www-form-urlencoded"
+
+
+async def test_a_redirect_of_the_hub_is_followed(reader: WebSubStand) -> None:
+    before = len(reader.asked)
+    reader.hub = lambda: (
+        Response(307, Fields([("Location", "/other")])) if len(reader.asked) == before + 1 else (Response(202))
+    )
+    (known,) = await reader.held(Role.HEAR)
+
+    await reader.websub.subscriber.renew(known)
+    await reader.stand.settled()
+    await reader.stand.pass_time(60)
+
+    assert [url for _, url, _ in reader.calls][-1] == HUB + "other"
+    assert reader.asked[-1]["hub.topic"] == TARGET
+
+
+# -- 5.3: how our subscriber verifies
+
+
+async def test_what_was_asked_for_is_confirmed_with_the_challenge(reader: WebSubStand) -> None:
+    answer = await reader.verify()
+
+    assert (answer.status, answer.body) == (200, b"abc")
+    (known,) = await reader.held(Role.HEAR)
+    assert known.state is State.ACTIVE
+    assert known.expires == reader.stand.clock.now() + 86_400
+
+
+@pytest.mark.parametrize(
+    "changed", [{"topic": "http://origin.example/other"}, {"mode": "unsubscribe"}, {"mode": "x"}, {"challenge": None}]
+)
+async def test_what_was_not_asked_for_is_404(reader: WebSubStand, changed: dict[str, Any]) -> None:
+    assert (await reader.verify(**changed)).status == 404
+    assert [each.state for each in await reader.held(Role.HEAR)] == [State.PENDING]
+
+
+async def test_nobody_confirms_at_an_address_that_was_never_given(reader: WebSubStand) -> None:
+    for path in ("push/websub/1.guess", "push/websub/9.x", "push/websub/", "push/websub/1."):
+        answer = await reader.at_callback(
+            callback=PUBLIC + "-/" + path, query=f"hub.mode=subscribe&hub.topic={TARGET}&hub.challenge=x"
+        )
+        assert (answer.status, answer.body == b"x") == (404, False)
+
+
+async def test_a_subscription_that_is_denied_is_over(reader: WebSubStand) -> None:
+    await reader.verify()
+
+    assert (await reader.verify(mode="denied", challenge=None, reason="no")).status == 200
+
+    (known,) = await reader.held(Role.HEAR)
+    assert (known.state, known.renew_at) == (State.PENDING, None)
+    assert (await reader.at_callback("POST", content=b"x")).status == 410
+
+
+async def test_the_subscription_is_requested_again_before_the_lease_ends_with_a_callback_of_its_own(
+    reader: WebSubStand,
+) -> None:
+    await reader.verify()
+    first = reader.asked[-1]["hub.callback"]
+
+    await reader.stand.pass_time(86_400 * 0.95)
+    await reader.verify()
+
+    assert len(reader.asked) == 2
+    assert reader.asked[-1]["hub.callback"] != first
+    assert (await reader.at_callback("POST", callback=first, content=b"x")).status == 410
+
+
+# -- 7: what our subscriber does with content
+
+
+async def test_signed_content_becomes_the_copy_and_the_origin_is_not_asked(reader: WebSubStand) -> None:
+    await reader.verify()
+    asked, body = reader.stand.origin.requests, a_feed("four", *OLD)
+
+    answer = await reader.at_callback("POST", content=body, Content_Type="application/rss+xml", **signed(reader, body))
+
+    assert answer.status == 202
+    resource = reader.stand.runtime.service.store.get(TARGET)
+    assert resource is not None
+    assert b"four" in resource.variants[0].content.bodies["identity"]
+    assert reader.stand.origin.requests == asked
+
+
+@pytest.mark.parametrize("method", websub.METHODS)
+async def test_the_methods_that_the_hub_names_are_used(reader: WebSubStand, method: str) -> None:
+    await reader.verify()
+    body = a_feed("four", *OLD)
+
+    await reader.at_callback("POST", content=body, **signed(reader, body, method))
+
+    (known,) = await reader.held(Role.HEAR)
+    assert known.last_success == reader.stand.clock.now()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"X_Hub_Signature": "sha256=" + "0" * 64},
+        {"X_Hub_Signature": "md5=" + "0" * 32},
+        {"X_Hub_Signature": "sha256"},
+        {"X_Hub_Signature": "sha256=é"},
+    ],
+)
+async def test_content_without_a_valid_signature_is_acknowledged_and_ignored(
+    reader: WebSubStand, fields: dict[str, str]
+) -> None:
+    await reader.verify()
+    asked = reader.stand.origin.requests
+
+    answer = await reader.at_callback("POST", content=a_feed("forged", *OLD), **fields)
+
+    assert answer.status == 202
+    assert reader.stand.origin.requests == asked
+    resource = reader.stand.runtime.service.store.get(TARGET)
+    assert resource is not None
+    assert b"forged" not in resource.variants[0].content.bodies["identity"]
+    (known,) = await reader.held(Role.HEAR)
+    assert (known.failures, known.last_success) == (1, known.last_success)
+
+
+async def test_the_link_fields_of_a_push_identify_nothing(reader: WebSubStand) -> None:
+    await reader.verify()
+    body = a_feed("four", *OLD)
+    other = '<https://evil.example/>; rel="hub", <http://other.example/>; rel="self"'
+
+    await reader.at_callback("POST", content=body, Link=other, **signed(reader, body))
+
+    resource = reader.stand.runtime.service.store.get(TARGET)
+    assert resource is not None
+    assert resource.variants[0].fields.get("link") == LINKS
+
+
+async def test_a_push_for_a_subscription_that_has_ended_is_410(reader: WebSubStand) -> None:
+    await reader.verify()
+    (known,) = await reader.held(Role.HEAR)
+    await reader.stand.notices.subscriptions.remove(known.id)
+
+    assert (await reader.at_callback("POST", content=b"x")).status == 410
