@@ -8,6 +8,8 @@ from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
 from feedproxy.front.desk import desk
+from feedproxy.front.judged import judge
+from feedproxy.http import uri
 from feedproxy.http.reverse import public_form
 from feedproxy.report.log import Line
 from feedproxy.runtime import runtime
@@ -19,7 +21,7 @@ class AccessLog:
     """Comes last, so that it tells what the reader really gets."""
 
     def load(self, loader: Loader) -> None:
-        settings.declare(loader, "log_format")
+        settings.declare(loader, "log_format", "score_readers")
 
     def configure(self, _: set[str]) -> None:
         runtime(ctx.master).adopt(ctx.options)
@@ -52,13 +54,15 @@ class AccessLog:
             here.metrics.connected(case.connected or "refused", code, case.status.detail or "", size, seconds)
         else:
             here.metrics.answered(case.visit.entrance, code, case.status, size, seconds)
+        if case.arrival is not None and not connects:
+            judge(here, flow, case, size)
         if here.settings.log_format == "off":
             return
         agent = flow.request.headers.get("user-agent", "")
         upstream = case.arrival.request.target if case.arrival is not None else ""
         target = public_form(upstream, here.settings) if upstream else flow.request.path
         if connects:
-            target = hostport(flow.request.host, flow.request.port)
+            target = uri.hostport(flow.request.host, flow.request.port)
         line = Line(
             at=here.clock.now(),
             reader=here.service.audience.pseudonym_of(case.visit, agent),
@@ -74,11 +78,6 @@ class AccessLog:
             words=case.words or (flow.error.msg if flow.error is not None else ""),
         )
         logger.info("%s", line.as_json() if here.settings.log_format == "json" else line.as_text())
-
-
-def hostport(host: str, port: int) -> str:
-    """What CONNECT names."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 addons = [AccessLog()]

@@ -37,11 +37,11 @@ class Admin:
 
     async def running(self) -> None:
         here, master = runtime(ctx.master), ctx.master
-        if not here.settings.admin:
+        if not here.settings.admin or (here.seat is not None and not here.seat.is_first):
             return
-        server = AdminServer(here, lambda: here.ready or _listens(master))
+        server = AdminServer(here, lambda: here.ready or _listens(master), here.deeds, here.shown)
         try:
-            await server.start()
+            await server.start(here.seat.admin if here.seat is not None else ())
         except UsageError as error:
             self.failure = here.failure = str(error)
             if not here.tells_failures:

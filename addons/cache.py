@@ -28,6 +28,8 @@ class Cache:
             "default_lifetime",
             "lifetime_min",
             "lifetime_max",
+            "learned_lifetime",
+            "targeted_fields",
             "state_freshness",
             "private",
             "deltas",

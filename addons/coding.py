@@ -21,7 +21,7 @@ class Coding:
     """In the product the service codes once, at store time; alone, it is done to every response that passes."""
 
     def load(self, loader: Loader) -> None:
-        settings.declare(loader, "gzip_level", "brotli_level", "zstd_level")
+        settings.declare(loader, "gzip_level", "brotli_level", "zstd_level", "feed_process")
 
     def configure(self, _: set[str]) -> None:
         runtime(ctx.master).adopt(ctx.options)

@@ -1,6 +1,7 @@
 """Gateway, explicit proxy, reverse: which of the three ways in, and to what target?"""
 
 import logging
+from typing import Any
 
 from mitmproxy import connection, ctx, http
 from mitmproxy.addonmanager import Loader
@@ -11,7 +12,6 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from feedproxy import settings
 from feedproxy.errors import FeedproxyError, Forbidden, NotOurs
 from feedproxy.front import desk, mending, passing
-from feedproxy.front.crowd import Crowd
 from feedproxy.front.stream import FeedStream, install
 from feedproxy.runtime import runtime
 
@@ -25,16 +25,20 @@ class Stream(FeedStream):
     interim_of = staticmethod(desk.interim_of)
 
 
+def _peer(client: connection.Client) -> str | None:
+    """Where a connection comes from; None, whatever its type says, of one that has gone before it was looked at."""
+    peer: tuple[Any, ...] | None = client.peername
+    return peer[0] if peer else None
+
+
 class Entrance:
     """Finds the target of every request, and answers what is asked of feedproxy itself."""
-
-    def __init__(self) -> None:
-        self._crowd = Crowd()
 
     def load(self, loader: Loader) -> None:
         settings.declare(
             loader,
             "listen",
+            "workers",
             "upstream",
             "public_url",
             "endpoint_prefix",
@@ -44,6 +48,10 @@ class Entrance:
             "max_connections",
             "max_connections_per_address",
             "head_timeout",
+            "fast_path",
+            "memo_max",
+            "tls_certificate",
+            "tls_key",
         )
         mending.mend()
         # An eager mitmproxy connects upstream before anybody asked whether it may.
@@ -60,13 +68,15 @@ class Entrance:
         desk.desk(here).pace.connected(client, ctx.master.addons.get("proxyserver"))
         if here.draining or here.connections > here.settings.max_connections:
             client.error = "feedproxy holds as many connections as it may"
-        elif not self._crowd.let_in(client.id, client.peername[0], here.settings):
+        elif (peer := _peer(client)) is None:
+            client.error = "the reader has gone already"
+        elif not desk.desk(here).crowd.let_in(client.id, peer, here.settings):
             client.error = "feedproxy holds as many connections from that address as it may"
 
     def client_disconnected(self, client: connection.Client) -> None:
         here = runtime(ctx.master)
         here.connections -= 1
-        self._crowd.gone(client.id)
+        desk.desk(here).crowd.gone(client.id)
         desk.desk(here).gone(client.id)
 
     def server_connect(self, data: ServerConnectionHookData) -> None:

@@ -4,7 +4,7 @@ from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.front.arrival import fields_of, visit_of
+from feedproxy.front.arrival import came, visit_of
 from feedproxy.front.desk import desk
 from feedproxy.origin.entrance import Entrance
 from feedproxy.runtime import runtime
@@ -24,7 +24,7 @@ class Subscribers:
         if flow.response or here.whole or flow.request.method != "GET" or desk(here).case(flow):
             return
         audience = here.service.audience
-        visit = visit_of(flow, fields_of(flow.request), here.settings, Entrance.PROXY)
+        visit = visit_of(came(flow), here.settings, Entrance.PROXY)
         audience.seen(flow.request.url, visit, flow.request.headers.get("user-agent", ""))
         flow.request.headers["User-Agent"] = audience.agent(flow.request.url)
 

@@ -40,6 +40,21 @@ class SystemClock:
         await asyncio.sleep(max(0.0, seconds))
 
 
+class FastClock:
+    """A clock that begins at `start` and runs `speed` times as fast as the machine's."""
+
+    def __init__(self, start: Instant, speed: float = 1.0) -> None:
+        self._start = start
+        self._speed = speed
+        self._began = time.monotonic()
+
+    def now(self) -> Instant:
+        return self._start + (time.monotonic() - self._began) * self._speed
+
+    async def sleep(self, seconds: Seconds) -> None:
+        await asyncio.sleep(max(0.0, seconds) / self._speed)
+
+
 class ManualClock:
     """A clock that stands still until it is told to move: for tests, demo and replay."""
 

@@ -39,6 +39,18 @@ class Forbidden(FeedproxyError):
     detail = "forbidden-address"
 
 
+class NotAdmitted(FeedproxyError):
+    """This reader may not have it, or has to say who he is: 401, 403, 407, or 429 for one who guesses."""
+
+    detail = "access"
+
+    def __init__(self, words: str, status: int, fields: tuple[tuple[str, str], ...] = ()) -> None:
+        super().__init__(words)
+        self.status_hint = status
+        self.fields = fields
+        """The challenges, or when to come back."""
+
+
 class Loop(FeedproxyError):
     """The request has passed this proxy already (RFC 9110, section 7.6.3)."""
 
@@ -84,6 +96,13 @@ class Undecodable(FeedproxyError):
 
     status_hint = 502
     detail = "undecodable"
+
+
+class NotAFeed(FeedproxyError):
+    """What was to be converted is no feed."""
+
+    status_hint = 406
+    detail = "not-a-feed"
 
 
 class StoreError(FeedproxyError):

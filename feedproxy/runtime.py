@@ -15,15 +15,30 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from feedproxy import __version__
+from feedproxy.access.doorkeeper import Doorkeeper
 from feedproxy.clock import Clock, Seconds, SystemClock
+from feedproxy.crew.company import Crew
+from feedproxy.crew.seat import Seat
 from feedproxy.errors import StoreError
+from feedproxy.http import uri
+from feedproxy.http.message import Response
+from feedproxy.lab.recorder import Recorder, RecordingClient
 from feedproxy.net.address import AddressPolicy
 from feedproxy.net.fetch import Fetcher, FetchLimits
+from feedproxy.net.post import Caller
+from feedproxy.notify.ledger import ledger_file
+from feedproxy.notify.notices import Notices
+from feedproxy.origin.credentials import CredentialedClient
+from feedproxy.origin.endpoints import Call, Endpoints
+from feedproxy.origin.office import Office
 from feedproxy.origin.service import Service
 from feedproxy.origin.trail import Fetching
 from feedproxy.readers.count import SubscriberCounts
 from feedproxy.readers.identify import Identifier
+from feedproxy.readers.score.panel import Panel
+from feedproxy.report.admin import Deed
 from feedproxy.report.metrics import Metrics
+from feedproxy.report.summed import Nobody, Others
 from feedproxy.rules import Rules
 from feedproxy.settings import Settings, from_options, option_names, ports
 from feedproxy.store.base import Store
@@ -58,7 +73,15 @@ class Runtime:
         self.ready = False
         """The listeners are up, and not being closed."""
         self.requests = 0
-        """Requests under way."""
+        """Requests under way in mitmproxy."""
+        self.fronted = 0
+        """Requests under way that the listener in front answers itself."""
+        self.changed = 0
+        """Another number after every change of options or rules."""
+        self.seat: Seat | None = None
+        """Where this process is one of several workers: who listens takes `seat.sockets`, and binds none itself."""
+        self.others: Others = Nobody()
+        """The other workers."""
         self.whole = False
         """The desk decides what goes upstream: whatever it did not let pass is refused (front/passing.py)."""
         self.connections = 0
@@ -67,6 +90,19 @@ class Runtime:
         self.insecure = False
         self.make_fetcher: Callable[[], Client] | None = None
         """Makes another client than net/fetch.py's: a recording, or an origin in memory."""
+        self.random_bytes: Callable[[int], bytes] = secrets.token_bytes
+        """Where names and secrets come from that are made at the first start."""
+        self.endpoints = Endpoints()
+        """What stands under `/-/`: whoever offers an endpoint adds it here."""
+        self.deeds: dict[str, Deed] = {}
+        """What else the operator can do, by its path on the admin listener."""
+        self.shown: dict[str, Deed] = {}
+        """What else the operator can look at there, by its path."""
+        self._panel = Panel()
+        self._make_recorder: Callable[[], Recorder] | None = None
+        self._recorder: Recorder | None = None
+        self.takes_part: dict[str, Callable[[Notices], None]] = {}
+        """Addons that hear and tell of changes: each adds what it has to the Notices when these are made."""
         self._opened: _Opened | None = None
 
     # -- settings
@@ -85,6 +121,7 @@ class Runtime:
 
     def configure(self, values: Mapping[str, Any]) -> None:
         """Take over option values."""
+        self.changed += 1
         self._adopted, self._settings = None, from_options(values)
 
     def adopt(self, options: Any) -> None:
@@ -93,14 +130,16 @@ class Runtime:
         They are read when they are next asked for: mitmproxy configures every addon anew for each option declared.
         """
         self._adopted = options
+        self.changed += 1
 
     def set_rules(self, rules: Rules) -> None:
         """Take over the rules of `feeds:`."""
         self.rules = rules
+        self.changed += 1
 
     def settings_for(self, target: str) -> Settings:
         """The settings for one target, rules included."""
-        return self.rules.settings_for(target, self.settings)
+        return self.rules.settings_for(uri.without_fragment(target), self.settings)
 
     # -- life
 
@@ -117,6 +156,31 @@ class Runtime:
         return self._opened.service
 
     @property
+    def notices(self) -> Notices:
+        """Who hears and who tells that a feed changed."""
+        _ = self.service
+        assert self._opened is not None
+        return self._opened.notices
+
+    async def rpc(self, call: Call) -> Response:
+        """The endpoint of XML-RPC, which all who have methods for it offer."""
+        return await self.notices.rpc.answer(call)
+
+    @property
+    def office(self) -> Office:
+        """The list of what is read here, and what was imported into it."""
+        _ = self.service
+        assert self._opened is not None
+        return self._opened.office
+
+    @property
+    def doorkeeper(self) -> Doorkeeper:
+        """Who may read what, and with what credentials we read for whom."""
+        _ = self.service
+        assert self._opened is not None
+        return self._opened.doorkeeper
+
+    @property
     def connect_policy(self) -> AddressPolicy:
         """Which addresses and ports CONNECT may reach."""
         _ = self.service
@@ -129,6 +193,29 @@ class Runtime:
         _ = self.service
         assert self._opened is not None
         return self._opened.policy
+
+    @property
+    def panel(self) -> Panel:
+        """The readers whose behaviour is judged while they read."""
+        self._panel.size = self.settings.score_readers
+        return self._panel
+
+    def record_with(self, make: Callable[[], Recorder] | None) -> None:
+        """From now on exchanges go to this recorder, which is made when the first one does; None: to nobody."""
+        self._make_recorder, self._recorder = make, None
+
+    @property
+    def recorder(self) -> Recorder | None:
+        """Who writes down what is asked and answered, if anybody does."""
+        if self._recorder is None and self._make_recorder is not None:
+            self._recorder = self._make_recorder()
+        return self._recorder
+
+    def remembered(self, name: str) -> bytes:
+        """A secret of this installation: 32 random bytes, the same as long as the store is."""
+        _ = self.service
+        assert self._opened is not None
+        return self._opened.remembered(name, lambda: self.random_bytes(32))
 
     async def close(self) -> None:
         """Drain, write what is to be remembered, close."""
@@ -148,6 +235,7 @@ class _Opened:
             memory_max=settings.memory_max,
             disk_max=settings.store_max,
             on_failure=runtime.metrics.store_failed,
+            shared=runtime.seat is not None,
         )
         self.policy = AddressPolicy(
             settings.allow_private, settings.allow_networks, ports(settings, settings.allow_ports)
@@ -155,14 +243,17 @@ class _Opened:
         self.connect_policy = AddressPolicy(
             settings.allow_private, settings.allow_networks, ports(settings, settings.connect_ports)
         )
-        self.fetcher: Client = (runtime.make_fetcher or partial(_fetcher, runtime, self.policy))()
+        pseudonym = self.remembered("pseudonym", partial(_new_pseudonym, runtime.random_bytes)).decode()
+        secret = self.remembered("reader-secret", partial(runtime.random_bytes, 32))
+        self.doorkeeper = Doorkeeper(settings, runtime.clock, secret)
+        client = (runtime.make_fetcher or partial(_fetcher, runtime, self.policy))()
+        credentialed = CredentialedClient(client, self.doorkeeper.with_credentials)
+        self.fetcher: Client = RecordingClient(credentialed, lambda: runtime.recorder, runtime.clock)
         self.counts = SubscriberCounts(
             window=settings.subscriber_window, claim_max=settings.claim_max, claim_jump=settings.claim_jump
         )
         with contextlib.suppress(StoreError, ValueError):
             self.counts.load(self.store.get_state("counts") or b"", runtime.clock.now())
-        pseudonym = self._remembered("pseudonym", _new_pseudonym).decode()
-        secret = self._remembered("reader-secret", lambda: secrets.token_bytes(32))
         self.service = Service(
             settings_for=runtime.settings_for,
             store=self.store,
@@ -173,10 +264,34 @@ class _Opened:
             pseudonym=pseudonym,
             version=__version__,
             observer=runtime.metrics,
+            key_for=self.doorkeeper.key_for,
         )
+        self.crew: Crew | None = None
+        if runtime.seat is not None:
+            self.crew = runtime.others = Crew(
+                runtime.seat, self.service, runtime.metrics, runtime.clock, lambda: runtime.connections
+            )
+        self.service.resume()
+        self.office = Office(self.service, runtime.clock, runtime.settings_for, lambda: runtime.changed)
+        self.service.interest = self.office.interest
+        if runtime.seat is None or runtime.seat.is_first:
+            self.office.resume()
+        self.caller = Caller(self.policy, ssl_context=_ssl_context(runtime.trusted_ca, insecure=runtime.insecure))
+        self.notices = Notices(
+            file=ledger_file(settings.store),
+            service=self.service,
+            settings=lambda: runtime.settings,
+            settings_for=runtime.settings_for,
+            caller=self.caller,
+            clock=runtime.clock,
+        )
+        for join in runtime.takes_part.values():
+            join(self.notices)
+        if runtime.takes_part:
+            self.notices.begin()
         self._saving = asyncio.ensure_future(self._save_now_and_then())
 
-    def _remembered(self, name: str, make: Any) -> bytes:
+    def remembered(self, name: str, make: Callable[[], bytes]) -> bytes:
         """A value of this installation, made at its first start."""
         try:
             found = self.store.get_state(name)
@@ -184,7 +299,7 @@ class _Opened:
             found = None
         if found:
             return found
-        value: bytes = make()
+        value = make()
         self._pending = asyncio.ensure_future(self.store.put_state(name, value))
         return value
 
@@ -196,12 +311,20 @@ class _Opened:
     async def _save(self) -> None:
         with contextlib.suppress(StoreError):
             await self.store.put_state("counts", self.counts.dump())
+            await self.office.remember()
 
     async def close(self, timeout: Seconds) -> None:
         self._saving.cancel()
+        await self.office.close()
         await self.service.close(timeout)
+        if self.crew is not None:
+            await self.crew.tell_news()  # who saves last, saves what all have counted
+        await self.notices.close(timeout)
         await self._save()
+        await self.caller.close()
         await self.fetcher.close()
+        if self.crew is not None:
+            await self.crew.close()
         await self.store.close()
 
 
@@ -214,8 +337,8 @@ def _fetcher(runtime: Runtime, policy: AddressPolicy) -> Fetcher:
     )
 
 
-def _new_pseudonym() -> bytes:
-    return f"feedproxy-{secrets.token_hex(4)}".encode()
+def _new_pseudonym(chance: Callable[[int], bytes]) -> bytes:
+    return f"feedproxy-{chance(4).hex()}".encode()
 
 
 def _ssl_context(trusted_ca: str | None, *, insecure: bool) -> ssl.SSLContext:

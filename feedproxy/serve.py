@@ -5,6 +5,7 @@ Half of what mitmdump spends on a request goes to its default addons; only those
 
 import asyncio
 import contextlib
+import gc
 import ipaddress
 import json
 import logging
@@ -22,16 +23,25 @@ from urllib.parse import urlsplit
 
 from mitmproxy import exceptions, master, options
 from mitmproxy.addons import core, disable_h2c, next_layer, proxyserver, tlsconfig
+from mitmproxy.log import LegacyLogEvents
+from mitmproxy.proxy.mode_servers import AsyncioServerInstance
 
 from feedproxy.addons import default_addons
 from feedproxy.clock import Clock
 from feedproxy.config import Config, load, parse_sets, spec_of
+from feedproxy.crew.company import Crew
+from feedproxy.crew.seat import Seat
 from feedproxy.errors import BadTarget, FeedproxyError, UsageError
+from feedproxy.front.contract import in_front
+from feedproxy.front.tls import Certificate
 from feedproxy.http import uri
 from feedproxy.net.address import AddressPolicy
+from feedproxy.report import door
+from feedproxy.report.log import LineHandler
 from feedproxy.rules import Rules
 from feedproxy.runtime import Runtime, runtime
 from feedproxy.settings import listen_address
+from feedproxy.store.tiered import MEMORY
 
 logger = logging.getLogger("feedproxy")
 
@@ -49,6 +59,16 @@ MITMPROXY_DEFAULTS: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Workers:
+    """What a supervisor needs to know where several workers are wanted."""
+
+    size: int
+    listen: tuple[str, int]
+    admin: tuple[str, int] | None
+    drain_timeout: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What `serve` was asked for on the command line."""
 
@@ -61,6 +81,7 @@ class Plan:
 def make_master(plan: Plan, clock: Clock | None = None) -> tuple[master.Master, Runtime]:
     """A master ready to run, configured. Inside a running event loop. Raises UsageError."""
     made = master.Master(options.Options())
+    _be_silent(made)
     here = runtime(made)
     if clock is not None:
         here.clock = clock
@@ -85,7 +106,18 @@ def make_master(plan: Plan, clock: Clock | None = None) -> tuple[master.Master, 
         made.options.update(tcp_timeout=max(75, here.settings.answer_timeout + 30))
     if mode:
         made.options.update(mode=[mode], keep_host_header=True)
+    if here.settings.fast_path and not here.settings.record:  # what is answered there makes no flow to be recorded
+        made.options.update(mode=in_front(made.options.mode))
+    if here.settings.tls_certificate and not all(mode.startswith("front") for mode in made.options.mode):
+        raise UsageError("tls_certificate: only the fast path speaks TLS with readers, and it is off")
     return made, here
+
+
+def _be_silent(made: master.Master) -> None:
+    """mitmproxy makes an event of every line that is logged: nobody here listens, and ten answers cost no more."""
+    for handler in list(logging.getLogger().handlers):
+        if isinstance(handler, LegacyLogEvents) and handler.master is made:
+            handler.uninstall()
 
 
 def _listening(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,9 +149,13 @@ def _check(here: Runtime) -> None:
             AddressPolicy(**{argument: getattr(here.settings, name)})
         except UsageError as error:
             raise UsageError(f"{name}: {error}") from error
+    if here.settings.tls_certificate:
+        Certificate(here.settings.tls_certificate, here.settings.tls_key)
     for name, most in (("gzip_level", 9), ("brotli_level", 11), ("zstd_level", 19)):
         if getattr(here.settings, name) > most:
             raise UsageError(f"{name} is {most} at most")
+    if here.settings.workers < 1:
+        raise UsageError("workers is 1 at least")
     if not re.fullmatch(r"/([^/?#]+/)+", here.settings.endpoint_prefix):
         raise UsageError(f"endpoint_prefix: {here.settings.endpoint_prefix!r} is no path such as /-/")
     if public := here.settings.public_url:
@@ -177,8 +213,12 @@ class _Life:
             self._master.shutdown()
             return
         self._here.ready = True
+        _collect_seldom()
+        scheme = "https" if self._here.settings.tls_certificate else "http"
         for host, port, *_ in addresses:
-            self._announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+            self._announce(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+        if not self._here.settings.public_url:
+            logger.info("without public_url nobody can push news to this proxy: WebSub, rssCloud and CNWS wait for it")
 
     async def drain(self) -> None:
         """No new connections; what is under way is answered, within `drain_timeout`; then the end."""
@@ -190,15 +230,29 @@ class _Life:
         self._master.options.update(server=False)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._here.settings.drain_timeout
-        while self._here.requests > 0 and loop.time() < deadline:  # noqa: ASYNC110 (it happens once)
+        while self._here.requests + self._here.fronted > 0 and loop.time() < deadline:  # noqa: ASYNC110 (it happens once)
             await asyncio.sleep(0.05)
         self._master.shutdown()
 
 
-async def serve(plan: Plan, announce: Callable[[str], None], clock: Clock | None = None) -> int:
-    """Run until SIGTERM or SIGINT; the exit code. `announce` is told each address that listens. Raises UsageError."""
+async def serve(
+    plan: Plan,
+    announce: Callable[[str], None],
+    clock: Clock | None = None,
+    seat: Seat | None = None,
+    prepare: Callable[[Runtime], None] = lambda _: None,
+) -> int | Workers:
+    """Run until SIGTERM or SIGINT; the exit code. `announce` is told each address that listens. Raises UsageError.
+
+    Where several workers are wanted nothing is run, and the answer is what their supervisor (workers.py) needs: it
+    gives each a `seat`. `prepare` is given what was made, before anything of it is opened.
+    """
     made, here = make_master(plan, clock)
+    prepare(here)
     _check_confdir(made.options.confdir)
+    if here.settings.workers > 1 and seat is None:
+        return _wanted(made, here)
+    here.seat = seat
     if here.settings.log_format == "json":
         for handler in logging.getLogger().handlers:
             handler.setFormatter(JsonLines())
@@ -215,12 +269,53 @@ async def serve(plan: Plan, announce: Callable[[str], None], clock: Clock | None
             loop.add_signal_handler(name, stop)
     here.tells_failures = True
     _ = here.service  # a store that cannot be opened is told before anybody is let in
+    if here.settings.feed_process:
+        here.service.work_apart()
+    if seat is not None:
+        loop.add_reader(seat.lifeline, stop)  # it is readable when the supervisor is no more
+        _inherit(seat)
+        await here.service.store.flush()  # the next worker finds this installation's name and secrets
+        if isinstance(here.others, Crew):
+            await here.others.start()
     await made.run()
     if life.failure:
         raise UsageError(f"cannot listen on {made.options.listen_host}:{made.options.listen_port}: {life.failure}")
     if here.failure:
         raise UsageError(here.failure)
     return 0
+
+
+def _collect_seldom() -> None:
+    """What was made until now stays, and need not be looked at again; and what is made later is seldom looked at whole.
+
+    A look at all that a full store holds takes tens of milliseconds, in which no reader is answered. Little here is
+    garbage that only such a look would find. The middle generation is looked at sooner, since twenty of the young ones
+    together take ten milliseconds where five take two.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(5_000, 5, 800)
+
+
+def _wanted(made: master.Master, here: Runtime) -> Workers:
+    settings = here.settings
+    if settings.store == MEMORY:
+        raise UsageError(f"workers: {settings.workers} workers need a store that they share, not {MEMORY}")
+    admin = door.listen_address(settings.admin, settings.admin_token) if settings.admin else None
+    listen = (made.options.listen_host, made.options.listen_port)
+    return Workers(settings.workers, listen, admin, settings.drain_timeout)
+
+
+def _inherit(seat: Seat) -> None:
+    """Let mitmproxy listen on the sockets that a worker was given, where it would bind its own."""
+
+    async def listen(instance: AsyncioServerInstance[Any], host: str, port: int) -> list[Any]:
+        if instance.mode.custom_listen_port is not None:
+            return [await asyncio.start_server(instance.handle_stream, host, port, reuse_port=True)]
+        return [await asyncio.start_server(instance.handle_stream, sock=each) for each in seat.sockets]
+
+    # This process is a worker and nothing else, so there is nobody who would want mitmproxy's own way.
+    AsyncioServerInstance.listen = listen  # type: ignore[method-assign,assignment]
 
 
 def _in_short(error: BaseException) -> str:
@@ -247,7 +342,7 @@ def _is_no_cancellation(record: logging.LogRecord) -> bool:
 
 def log_to(stream: Any = None) -> None:
     """Feedproxy's lines and mitmproxy's warnings, one a line."""
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = LineHandler(stream or sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S%z"))
     handler.addFilter(_is_no_cancellation)
     root = logging.getLogger()

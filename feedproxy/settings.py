@@ -51,6 +51,10 @@ class Settings:
         512, "Of these from one address (IPv6: /64); 0 for any number. Peers in trusted_proxies have no such limit."
     )
     head_timeout: int = option(15, "Seconds a reader may take to send a request's head, once begun; 0 for no limit.")
+    fast_path: bool = option(True, "Answer plain requests in front of mitmproxy; `feedproxy serve` alone reads it.")
+    tls_certificate: str = option("", "PEM file with the certificate (and its chain) to serve readers under TLS with.")
+    tls_key: str = option("", "PEM file with its key; empty: the key stands in the certificate's file.")
+    memo_max: int = option(134_217_728, "Bytes of answers kept ready-made for the fast path, beside the store's.")
 
     # -- fetching
     contact_url: str = option("", "A page about this proxy for publishers, put into the User-Agent.")
@@ -75,10 +79,42 @@ class Settings:
         259_200, "Seconds a stretch of skipped hours and days can hold a feed at most.", per_feed=True
     )
     default_lifetime: int = option(1_800, "Seconds a response is fresh when nobody says anything.", per_feed=True)
+    learned_lifetime: int = option(
+        2_700,
+        "Seconds a feed is fresh that changes hourly and says nothing; others by the cube root of how seldom they do.",
+        per_feed=True,
+    )
     lifetime_min: int = option(300, "Least seconds of a learned or guessed lifetime.", per_feed=True)
     lifetime_max: int = option(86_400, "Most seconds of a learned or guessed lifetime.", per_feed=True)
     feed_min_interval: int = option(60, "Least seconds between two fetches of one feed; 0 for none.", per_feed=True)
     site_interval: int = option(1, "Seconds between two fetches of feeds of one site; 0 for none.", per_feed=True)
+    refresh_ahead: bool = option(
+        True, "Refresh feeds that are read before their copy's time is over, so that no reader waits.", per_feed=True
+    )
+    refresh_per_poll: int = option(
+        1,
+        "Requests to the origin that refreshing ahead may cost for each request of the feed's readers, at most.",
+        per_feed=True,
+    )
+    refresh_idle_after: int = option(
+        3_600,
+        "Seconds without a reader after which a feed is no longer refreshed ahead; one lifetime of its copy at least.",
+        per_feed=True,
+    )
+    targeted_fields: str = option(
+        "reverse",
+        "Where CDN-Cache-Control counts before Cache-Control: reverse, always, off.",
+        choices=("reverse", "always", "off"),
+        per_feed=True,
+    )
+    stale_while_refreshing: int = option(
+        0,
+        "Seconds a feed's stale copy answers while it is refreshed, where HTTP does not forbid it; 0 for not at all.",
+        per_feed=True,
+    )
+    reload_interval: int = option(
+        0, "Seconds within which a feed is not fetched again for a reader's no-cache; 0 for the floor.", per_feed=True
+    )
     state_freshness: bool = option(False, "In reverse mode: say the hint's remaining lifetime over the origin's word.")
 
     # -- bad updates, moves and endings
@@ -107,6 +143,18 @@ class Settings:
     )
     private: bool = option(False, "In a rule: never name this feed in a public list.", per_feed=True)
 
+    # -- access
+    readers: tuple[str, ...] = option(
+        (), "Who may read: names of users, or `*` for whoever has signed in. Empty: everybody.", per_feed=True
+    )
+    users_file: str = option("", "Readers' passwords, as `htpasswd -B` writes them (bcrypt, Argon2).")
+    wsse_file: str = option(
+        "", "Lines of NAME:PASSWORD for readers that sign in by WSSE; to be read by this user alone."
+    )
+    tokens_file: str = option("", "Secret addresses that `feedproxy token` gives out and takes back.")
+    wallet: str = option("", "A YAML file of credentials for origins, and for whose requests they are used.")
+    realm: str = option("feedproxy", "What readers are told they sign in to.")
+
     # -- what is done to a feed
     feed_usm: bool = option(True, "Serve feeds with the media type that lets a click subscribe.", per_feed=True)
     rdf_media_type: str = option(
@@ -131,12 +179,26 @@ class Settings:
         ("feedparser/", "UniversalFeedParser/", "rss2email/"),
         "Beginnings of User-Agents that get the whole all the same: programs that ask for deltas without knowing it.",
     )
+    announce_hub: bool = option(
+        False, "In reverse mode, with public_url: name our WebSub hub in the publisher's feeds.", per_feed=True
+    )
     keep_unchanged: bool = option(
         True, "Keep the copy, and its tags, where nothing changed but dates of build and the like.", per_feed=True
     )
     gzip_level: int = option(6, "Effort of gzip, 1 to 9; 0 switches it off.")
     brotli_level: int = option(5, "Effort of br, 1 to 11; 0 switches it off.")
     zstd_level: int = option(6, "Effort of zstd, 1 to 19; 0 switches it off.")
+    feed_process: bool = option(
+        True, "Read and compress feeds in a process beside the proxy, so that no reader waits meanwhile."
+    )
+
+    negotiate: bool = option(
+        False, "Answer with another format of the feed where the reader's Accept prefers it.", per_feed=True
+    )
+
+    lead_to_feeds: bool = option(
+        True, "In the gateway: lead readers whose Accept prefers feeds from a page to the feed it names.", per_feed=True
+    )
 
     # -- subscribers
     subscriber_window: int = option(86_400, "Seconds within which a reader counts as a subscriber.")
@@ -150,12 +212,86 @@ class Settings:
     memory_max: int = option(268_435_456, "Bytes of stored responses kept in memory.")
     store_max: int = option(4_294_967_296, "Bytes of stored responses kept on disk.")
 
+    # -- hearing and telling of changes
+    ping_unknown: str = option(
+        "note",
+        "What a ping of an unknown site does: note (the operator sees it), fetch (its feed is looked for), ignore.",
+        choices=("note", "fetch", "ignore"),
+    )
+    ping_interval: int = option(30, "Seconds within which all pings of one feed make us fetch it once.")
+    ping_source_limit: int = option(30, "Pings a minute that one address may send; 0 for any number.")
+    changes_when: str = option(
+        "minutes",
+        "What `when` counts in changes.xml: minutes (RSS Feed State) or seconds (weblogs.com's original).",
+        choices=("minutes", "seconds"),
+    )
+    ping_sinks: tuple[str, ...] = option(
+        (), "Who is told when one of the upstream's feeds changes: URLs, see docs/how-to/tell-others.md."
+    )
+    subscriptions_max: int = option(50_000, "Subscriptions held, all protocols together; more are refused.")
+    subscriptions_per_site: int = option(
+        1_000, "Of these with callbacks at one site (registrable domain); 0 for any number."
+    )
+    subscription_source_limit: int = option(
+        60, "Subscriptions that one address may ask for in a minute; 0: any number."
+    )
+    push_interval: int = option(
+        21_600,
+        "Seconds a feed's copy may be used while its changes are pushed to us, where HTTP allows; 0: polled as ever.",
+        per_feed=True,
+    )
+    websub_subscribe: bool = option(
+        True, "Subscribe at the WebSub hubs of feeds that are read here; needs public_url.", per_feed=True
+    )
+    websub_hub: str = option(
+        "own",
+        "Whose feeds our hub (WebSub) tells of: own (the upstream's), known (any public one), off; needs public_url.",
+        choices=("own", "known", "off"),
+    )
+    websub_lease: int = option(864_000, "Seconds a subscription at our hub lasts: by default, and at most.")
+    websub_signature: str = option("sha256", "How our hub signs.", choices=("sha1", "sha256", "sha384", "sha512"))
+    rsscloud_hub: str = option(
+        "known",
+        "Whose feeds rssCloud tells of: own (the upstream's), known (any public one held), off.",
+        choices=("own", "known", "off"),
+    )
+    rsscloud_register: bool = option(
+        True, "Register with the rssCloud of feeds that have a <cloud>; needs public_url.", per_feed=True
+    )
+    announce_cloud: bool = option(
+        False, "In reverse mode, with public_url: name our rssCloud in the publisher's RSS 2.0 feeds.", per_feed=True
+    )
+    cnws_publisher: str = option(
+        "known",
+        "Whose feeds the change notification service tells of: own (the upstream's), known (any public one held), off.",
+        choices=("own", "known", "off"),
+    )
+    cnws_subscribe: str = option(
+        "",
+        "In a rule: the change notification service that tells of this feed's changes; needs public_url.",
+        per_feed=True,
+    )
+
     # -- operating
+    workers: int = option(1, "Processes that serve readers on one port; `feedproxy serve` alone reads it.")
     admin: str = option("127.0.0.1:8081", "HOST:PORT of the admin listener; empty switches it off.")
     admin_token: str = option("", "Token for the admin listener; required when it is not on loopback.")
     admin_hosts: tuple[str, ...] = option((), "Names under which the admin listener may be called, beside its address.")
     log_format: str = option("text", "The line logged per request: text, json or off.", choices=("text", "json", "off"))
+    score_readers: int = option(200, "Readers whose behaviour is judged, for the page /readers; 0 judges nobody.")
     drain_timeout: int = option(20, "Seconds that requests under way have after SIGTERM.")
+    record: str = option(
+        "", "A HAR file in which to record what readers ask and origins say; every answer takes the ordinary way then."
+    )
+    record_max: int = option(1_073_741_824, "Bytes of a recording after which a new file is begun; 0 for no limit.")
+    record_keep: tuple[str, ...] = option(
+        (), "What is recorded as it is: addresses (of readers), secrets (credentials, private feeds' contents)."
+    )
+
+    @property
+    def is_targeted(self) -> bool:
+        """Whether the fields for caches that act for the origin are meant for us (RFC 9213, section 2.2)."""
+        return self.targeted_fields == "always" or (self.targeted_fields == "reverse" and bool(self.upstream))
 
 
 class Loader(Protocol):

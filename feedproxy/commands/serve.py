@@ -21,14 +21,16 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--upstream", metavar="URL", help="stand in front of this origin (reverse)")
     parser.add_argument("--public-url", metavar="URL", help="the address under which readers reach this proxy")
     parser.add_argument("--store", metavar="DIR", help="folder of the store, or memory:")
+    parser.add_argument("--workers", metavar="N", type=int, help="processes that serve readers (1)")
     parser.add_argument("--allow-private", action="store_true", help="let targets be at private addresses")
+    parser.add_argument("--record", metavar="FILE.har", help="record what readers ask and what origins say")
     parser.set_defaults(run=run, parser=parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until told to stop."""
     # Only this command pays for importing mitmproxy.
-    from feedproxy import serve  # noqa: PLC0415
+    from feedproxy import serve, workers  # noqa: PLC0415
 
     given: dict[str, Any] = {}
     for name, value in (
@@ -37,6 +39,8 @@ def run(args: argparse.Namespace) -> int:
         ("upstream", args.upstream),
         ("public_url", args.public_url),
         ("store", args.store),
+        ("record", args.record),
+        ("workers", args.workers),
     ):
         if value is not None:
             given[name] = value
@@ -44,4 +48,9 @@ def run(args: argparse.Namespace) -> int:
         given["allow_private"] = True
     serve.log_to()
     plan = serve.Plan(args.config, tuple(args.set), given)
-    return asyncio.run(serve.serve(plan, lambda address: print(f"feedproxy listens on {address}", flush=True)))
+
+    def announce(address: str) -> None:
+        print(f"feedproxy listens on {address}", flush=True)
+
+    done = asyncio.run(serve.serve(plan, announce))
+    return workers.Supervisor(plan, done, announce).run() if isinstance(done, serve.Workers) else done

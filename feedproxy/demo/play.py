@@ -147,6 +147,7 @@ async def _feedproxy(clock: ManualClock) -> AsyncIterator[tuple[str, int]]:
             "store": "memory:",
             "confdir": folder,
             "log_format": "off",
+            "refresh_ahead": False,
             "allow_private": True,
             "trusted_proxies": ["127.0.0.1"],
         }

@@ -1,0 +1,31 @@
+"""May this reader have this feed?"""
+
+from mitmproxy import ctx
+from mitmproxy.addonmanager import Loader
+
+from feedproxy import settings
+from feedproxy.front import secret_addresses
+from feedproxy.http.message import Response
+from feedproxy.origin.endpoints import Call
+from feedproxy.runtime import runtime
+
+
+class Access:
+    """Passwords are asked for at the desk, with every request; secret addresses are an endpoint."""
+
+    def load(self, loader: Loader) -> None:
+        settings.declare(loader, "readers", "users_file", "wsse_file", "tokens_file", "wallet", "realm")
+
+    def configure(self, _: set[str]) -> None:
+        here = runtime(ctx.master)
+        here.adopt(ctx.options)
+        if here.settings.tokens_file:
+            here.endpoints.add(secret_addresses.PATH, self.with_token)
+        else:
+            here.endpoints.remove(secret_addresses.PATH)
+
+    async def with_token(self, call: Call) -> Response:
+        return await secret_addresses.answer(runtime(ctx.master), call)
+
+
+addons = [Access()]

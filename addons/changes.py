@@ -1,0 +1,55 @@
+"""What changed lately: the log of changes, and the lists made of it."""
+
+from mitmproxy import ctx
+from mitmproxy.addonmanager import Loader
+
+from feedproxy import settings
+from feedproxy.http.message import Response
+from feedproxy.notify.lists import Lists
+from feedproxy.notify.notices import Notices
+from feedproxy.origin.endpoints import Call
+from feedproxy.runtime import runtime
+
+
+class Changes:
+    """Offers changes.xml, shortChanges.xml and the archives."""
+
+    def __init__(self) -> None:
+        self._lists: Lists | None = None
+
+    def load(self, loader: Loader) -> None:
+        settings.declare(loader, "changes_when", "subscriptions_max")
+
+    def configure(self, _: set[str]) -> None:
+        here = runtime(ctx.master)
+        here.adopt(ctx.options)
+        here.takes_part["changes"] = self._join
+        here.endpoints.add("changes.xml", self._long)
+        here.endpoints.add("shortChanges.xml", self._short)
+        here.endpoints.add("changes/", self._archive)
+
+    def running(self) -> None:
+        _ = runtime(ctx.master).notices  # what changed while we were away is told now
+
+    async def done(self) -> None:
+        await runtime(ctx.master).close()
+
+    def _join(self, notices: Notices) -> None:
+        self._lists = Lists(notices)
+
+    def _opened(self) -> Lists:
+        _ = runtime(ctx.master).notices
+        assert self._lists is not None
+        return self._lists
+
+    async def _long(self, call: Call) -> Response:
+        return await self._opened().long(call)
+
+    async def _short(self, call: Call) -> Response:
+        return await self._opened().short(call)
+
+    async def _archive(self, call: Call) -> Response:
+        return await self._opened().archive(call)
+
+
+addons = [Changes()]

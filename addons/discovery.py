@@ -1,0 +1,20 @@
+"""From a page to its feed, for readers in the gateway whose Accept prefers feeds."""
+
+from mitmproxy import ctx
+from mitmproxy.addonmanager import Loader
+
+from feedproxy import settings
+from feedproxy.runtime import runtime
+
+
+class Discovery:
+    """Declares the option; the service does the rest (feedproxy/origin/leads.py)."""
+
+    def load(self, loader: Loader) -> None:
+        settings.declare(loader, "lead_to_feeds")
+
+    def configure(self, _: set[str]) -> None:
+        runtime(ctx.master).adopt(ctx.options)
+
+
+addons = [Discovery()]

@@ -1,0 +1,33 @@
+"""The same feed in other formats: `/-/as/FORMAT/TARGET`, and by Accept where `negotiate` allows it."""
+
+from mitmproxy import ctx
+from mitmproxy.addonmanager import Loader
+
+from feedproxy import settings
+from feedproxy.http.message import Response
+from feedproxy.origin.endpoints import Call
+from feedproxy.origin.formats import PATH
+from feedproxy.runtime import runtime
+
+
+class Formats:
+    """Offers the endpoint; the service does the rest, for negotiation too."""
+
+    def load(self, loader: Loader) -> None:
+        settings.declare(loader, "negotiate")
+        runtime(ctx.master).endpoints.add(PATH, self._convert)
+
+    def configure(self, _: set[str]) -> None:
+        runtime(ctx.master).adopt(ctx.options)
+
+    async def _convert(self, call: Call) -> Response:
+        here, visit = runtime(ctx.master), call.visit
+        formats = here.service.formats
+        wanted, target = formats.wanted(call)
+        # Who may not have the feed may not have it in another format either.
+        readers = here.settings_for(target).readers
+        user, fields = await here.doorkeeper.admit(readers, call.request.fields, visit.address, proxy=False)
+        return await formats.endpoint(call, wanted, target, fields, user=user)
+
+
+addons = [Formats()]

@@ -1,0 +1,61 @@
+"""WebSub: a hub for our feeds, and a subscriber to those of others."""
+
+from mitmproxy import ctx
+from mitmproxy.addonmanager import Loader
+
+from feedproxy import settings
+from feedproxy.http.message import Response
+from feedproxy.notify.notices import Notices
+from feedproxy.notify.websub_protocol import WebSub
+from feedproxy.notify.websub_push import CONTENT_MAX
+from feedproxy.origin.announced import HUB
+from feedproxy.origin.endpoints import Call
+from feedproxy.runtime import runtime
+
+
+class Hub:
+    """Whoever subscribes is sent our feeds when they change; and hubs send us theirs."""
+
+    def __init__(self) -> None:
+        self._websub: WebSub | None = None
+
+    def load(self, loader: Loader) -> None:
+        settings.declare(
+            loader,
+            "announce_hub",
+            "push_interval",
+            "subscriptions_per_site",
+            "subscription_source_limit",
+            "websub_hub",
+            "websub_lease",
+            "websub_signature",
+            "websub_subscribe",
+        )
+
+    def configure(self, _: set[str]) -> None:
+        here = runtime(ctx.master)
+        here.adopt(ctx.options)
+        here.takes_part["websub"] = self._join
+        here.endpoints.add(HUB, self._hub, methods=("POST",))
+        here.endpoints.add("push/websub/", self._push, methods=("GET", "POST"), content_max=CONTENT_MAX)
+
+    async def done(self) -> None:
+        await runtime(ctx.master).close()
+
+    def _join(self, notices: Notices) -> None:
+        self._websub = WebSub(notices)
+        notices.add(self._websub)
+
+    def _opened(self) -> WebSub:
+        _ = runtime(ctx.master).notices
+        assert self._websub is not None
+        return self._websub
+
+    async def _hub(self, call: Call) -> Response:
+        return await self._opened().hub.answer(call)
+
+    async def _push(self, call: Call) -> Response:
+        return await self._opened().pushes.answer(call)
+
+
+addons = [Hub()]

@@ -1,0 +1,42 @@
+"""What is read here, as lists: `/-/feeds.opml` and `/-/proxy.pac`; the operator imports and exports at `/opml`."""
+
+from mitmproxy import ctx
+from mitmproxy.addonmanager import Loader
+
+from feedproxy.http.message import Response
+from feedproxy.origin.endpoints import Call
+from feedproxy.origin.office_pages import OfficePages
+from feedproxy.report.office import OfficeDesk
+from feedproxy.runtime import runtime
+
+
+class Lists:
+    """Offers the endpoints, and the operator's hand on them."""
+
+    def __init__(self) -> None:
+        self._pages: OfficePages | None = None
+
+    def load(self, _: Loader) -> None:
+        here = runtime(ctx.master)
+        here.endpoints.add("feeds.opml", self._opml)
+        here.endpoints.add("proxy.pac", self._pac)
+        desk = OfficeDesk(here)
+        here.deeds["opml"], here.shown["opml"] = desk.take, desk.show
+
+    async def done(self) -> None:
+        await runtime(ctx.master).close()
+
+    async def _opml(self, call: Call) -> Response:
+        return await self._made().opml(call)
+
+    async def _pac(self, call: Call) -> Response:
+        return await self._made().pac(call)
+
+    def _made(self) -> OfficePages:
+        here = runtime(ctx.master)
+        if self._pages is None or self._pages.office is not here.office:
+            self._pages = OfficePages(here.office, lambda: here.settings, here.clock)
+        return self._pages
+
+
+addons = [Lists()]

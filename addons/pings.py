@@ -1,0 +1,63 @@
+""" "This feed changed": pings that come in, and pings that go out."""
+
+import logging
+
+from mitmproxy import ctx, exceptions
+from mitmproxy.addonmanager import Loader
+
+from feedproxy import settings
+from feedproxy.errors import UsageError
+from feedproxy.http.message import Response
+from feedproxy.notify.ear import Ear
+from feedproxy.notify.notices import Notices
+from feedproxy.notify.rpc import CONTENT_MAX
+from feedproxy.notify.sinks import Sinks, read_sink
+from feedproxy.origin.endpoints import Call
+from feedproxy.runtime import runtime
+
+logger = logging.getLogger("feedproxy.pings")
+
+
+class Pings:
+    """Whoever says that a site changed makes us look, once; and sinks are told of the publisher's own feeds."""
+
+    def __init__(self) -> None:
+        self._ear: Ear | None = None
+
+    def load(self, loader: Loader) -> None:
+        settings.declare(loader, "ping_unknown", "ping_interval", "ping_source_limit", "ping_sinks")
+
+    def configure(self, updated: set[str]) -> None:
+        here = runtime(ctx.master)
+        here.adopt(ctx.options)
+        here.takes_part["pings"] = self._join
+        here.endpoints.add("RPC2", here.rpc, methods=("POST",), content_max=CONTENT_MAX)
+        here.endpoints.add("pingSiteForm", self._page, methods=("GET",))
+        if "ping_sinks" in updated:
+            try:
+                for each in here.settings.ping_sinks:
+                    read_sink(each)
+            except UsageError as error:
+                raise exceptions.OptionsError(f"ping_sinks: {error}") from error
+
+    def running(self) -> None:
+        decided = runtime(ctx.master).settings
+        if decided.ping_sinks and not (decided.upstream and decided.public_url):
+            logger.warning("ping_sinks hear of nothing: they are told of a publisher's feeds (upstream, public_url)")
+
+    async def done(self) -> None:
+        await runtime(ctx.master).close()
+
+    def _join(self, notices: Notices) -> None:
+        self._ear = ear = Ear(notices)
+        notices.rpc.add("weblogUpdates.ping", ear.simple)
+        notices.rpc.add("weblogUpdates.extendedPing", ear.extended)
+        notices.add(Sinks(notices.settings, notices.service.store.get))
+
+    async def _page(self, call: Call) -> Response:
+        _ = runtime(ctx.master).notices
+        assert self._ear is not None
+        return await self._ear.page(call)
+
+
+addons = [Pings()]

@@ -1,0 +1,96 @@
+"""What readers asked and what origins said, as a HAR file that the lab replays and grades."""
+
+import logging
+import time
+from pathlib import Path
+
+from mitmproxy import ctx, exceptions, http
+from mitmproxy.addonmanager import Loader
+
+from feedproxy import settings
+from feedproxy.errors import UsageError
+from feedproxy.front.desk import desk
+from feedproxy.front.recording import of_flow, of_reader
+from feedproxy.lab.recorder import Recorder
+from feedproxy.lab.redact import KEEPABLE, Redactor
+from feedproxy.lab.writer import HarWriter
+from feedproxy.runtime import runtime
+
+logger = logging.getLogger("feedproxy.record")
+
+ARRIVED = "feedproxy.arrived"
+"""Key in `flow.metadata`: when the request came, by the proxy's clock."""
+
+
+class Record:
+    """Stands before the log, which forgets what was known of a flow."""
+
+    def __init__(self) -> None:
+        self._writer: HarWriter | None = None
+
+    def load(self, loader: Loader) -> None:
+        settings.declare(loader, "record", "record_max", "record_keep")
+
+    def configure(self, updated: set[str]) -> None:
+        here = runtime(ctx.master)
+        here.adopt(ctx.options)
+        if not updated & {"record", "record_max", "record_keep"}:
+            return
+        self.done()
+        if unknown := set(here.settings.record_keep) - {*KEEPABLE}:
+            raise exceptions.OptionsError(f"record_keep: {unknown.pop()!r}: expected {' or '.join(KEEPABLE)}")
+        if here.settings.record:
+            here.record_with(self._opened)
+
+    def running(self) -> None:
+        # Not when it is configured: a supervisor that only reads the options takes no file from its workers.
+        here = runtime(ctx.master)
+        try:
+            _ = here.recorder
+        except UsageError as error:
+            here.failure = f"record: {error}"
+            if not here.tells_failures:
+                logger.error("%s", here.failure)
+            ctx.master.shutdown()
+
+    def requestheaders(self, flow: http.HTTPFlow) -> None:
+        if runtime(ctx.master).settings.record:
+            flow.metadata[ARRIVED] = runtime(ctx.master).clock.now()
+
+    def response(self, flow: http.HTTPFlow) -> None:
+        self._note(flow)
+
+    def error(self, flow: http.HTTPFlow) -> None:
+        self._note(flow)
+
+    def done(self) -> None:
+        runtime(ctx.master).record_with(None)
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _opened(self) -> Recorder:
+        here = runtime(ctx.master)
+        decided = here.settings
+        key = here.remembered("recording-secret")
+        self._writer = HarWriter(Path(decided.record).expanduser(), limit=decided.record_max)
+        return Recorder(
+            self._writer, Redactor(key, decided.record_keep), lambda target: here.settings_for(target).private
+        )
+
+    def _note(self, flow: http.HTTPFlow) -> None:
+        here = runtime(ctx.master)
+        at = flow.metadata.get(ARRIVED)
+        if at is None or (recorder := here.recorder) is None or flow.request.method == "CONNECT":
+            return
+        seconds = time.time() - flow.request.timestamp_start
+        case = desk(here).case(flow)
+        if case is not None and case.arrival is not None and case.status is not None:
+            target, user = case.arrival.request.target, case.visit.user
+            private = bool(user) or here.doorkeeper.key_for(target, user) != target
+            recorder.note(*of_reader(flow, case, at, seconds), private=private)
+        if not here.whole or (case is not None and case.passing):
+            recorder.note(*of_flow(flow, at, seconds))  # mitmproxy itself asked the origin
+
+
+addons = [Record()]

@@ -1,0 +1,69 @@
+"""rssCloud: others register here for feeds; and we register with the clouds of feeds that are read here."""
+
+from mitmproxy import ctx
+from mitmproxy.addonmanager import Loader
+
+from feedproxy import settings
+from feedproxy.http.message import Response
+from feedproxy.notify.both import Both
+from feedproxy.notify.notices import Notices
+from feedproxy.notify.rpc import CONTENT_MAX
+from feedproxy.notify.rsscloud import NAME
+from feedproxy.notify.rsscloud_client import Workstation
+from feedproxy.notify.rsscloud_hub import CloudHub
+from feedproxy.origin.endpoints import Call
+from feedproxy.runtime import runtime
+
+SHARED = ("subscriptions_per_site", "subscription_source_limit", "push_interval")
+
+
+class RssClouds:
+    """The cloud and the workstation."""
+
+    def __init__(self) -> None:
+        self._made: Both[CloudHub, Workstation] | None = None
+
+    def load(self, loader: Loader) -> None:
+        settings.declare(loader, "rsscloud_hub", "rsscloud_register", "announce_cloud", *SHARED)
+
+    def configure(self, updated: set[str]) -> None:
+        here = runtime(ctx.master)
+        here.adopt(ctx.options)
+        here.takes_part["rsscloud"] = self._join
+        here.endpoints.add("RPC2", here.rpc, methods=("POST",), content_max=CONTENT_MAX)
+        here.endpoints.add("soap", self._soap, methods=("POST",))
+        here.endpoints.add("pleaseNotify", self._please_notify, methods=("POST",))
+        here.endpoints.add("ping", self._ping, methods=("POST",))
+        here.endpoints.add("push/rsscloud/", self._push, methods=("GET", "POST"))
+
+    async def done(self) -> None:
+        await runtime(ctx.master).close()
+
+    def _join(self, notices: Notices) -> None:
+        hub = CloudHub(notices)
+        self._made = Both(NAME, hub, Workstation(notices))
+        notices.add(self._made)
+        for name in ("rssCloud.pleaseNotify", "xmlStorageSystem.rssPleaseNotify"):
+            notices.rpc.add(name, hub.by_rpc)
+        notices.rpc.add("rssCloud.ping", hub.ping)
+        notices.rpc.add("rssCloud.hello", hub.hello)
+
+    def _both(self) -> Both[CloudHub, Workstation]:
+        _ = runtime(ctx.master).notices
+        assert self._made is not None
+        return self._made
+
+    async def _soap(self, call: Call) -> Response:
+        return await self._both().teller.by_soap(call)
+
+    async def _please_notify(self, call: Call) -> Response:
+        return await self._both().teller.by_form(call)
+
+    async def _ping(self, call: Call) -> Response:
+        return await self._both().teller.ping_by_form(call)
+
+    async def _push(self, call: Call) -> Response:
+        return await self._both().hearer.endpoint(call)
+
+
+addons = [RssClouds()]

@@ -1,0 +1,100 @@
+"""feedproxy check: a publisher's lint for a feed where it is published, or for one that is saved."""
+
+import argparse
+import asyncio
+import os
+import sys
+from typing import Any
+
+from feedproxy.errors import FeedproxyError, Forbidden, TooLarge, UsageError
+from feedproxy.settings import Settings
+
+FORMATS = ("text", "json", "html")
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "check",
+        help="what a feed does well, and what its publisher could do better",
+        description="Looks at a feed as readers and caches do: how it is sent, whether conditional requests work, what "
+        "the document says, whether a click subscribes. Of a file the document alone. Exits with 1 on warnings and "
+        "faults; information and praise are 0.",
+    )
+    parser.add_argument("source", metavar="URL|FILE", help="a feed's address, or a saved feed")
+    parser.add_argument("--format", choices=FORMATS, default="text", help="how to tell it (text)")
+    parser.add_argument("--allow-private", action="store_true", help="let addresses be private ones")
+    parser.set_defaults(run=run, parser=parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check and tell; 1 on warnings and faults. Raises FeedproxyError where there is nothing to look at."""
+    from feedproxy.report import checked as report  # noqa: PLC0415 -- only this command pays for the templates
+
+    done = asyncio.run(check(args.source, Settings(allow_private=args.allow_private)))
+    match args.format:
+        case "json":
+            print(report.as_json(done))
+        case "html":
+            print(report.as_html(done), end="")
+        case _:
+            print(report.as_text(done, coloured=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
+    return 1 if done.has_findings else 0
+
+
+async def check(source: str, settings: Settings, **asking: Any) -> Any:
+    """The check of an address or a file; `asking` goes to `inspect`.
+
+    Raises BadTarget, Forbidden, UsageError for a file that cannot be read, and TooLarge.
+    """
+    from feedproxy.check import judge  # noqa: PLC0415
+    from feedproxy.check.seen import is_local  # noqa: PLC0415
+    from feedproxy.clock import SystemClock  # noqa: PLC0415
+    from feedproxy.http import uri  # noqa: PLC0415
+    from feedproxy.origin.challenge import recognise  # noqa: PLC0415
+    from feedproxy.origin.finding import as_address, from_file  # noqa: PLC0415
+    from feedproxy.origin.inspection import inspect  # noqa: PLC0415
+    from feedproxy.report.checked import Checked  # noqa: PLC0415
+
+    now = SystemClock().now()
+    address = as_address(source)
+    if address is None:
+        try:
+            body = from_file(source, settings.decoded_max)
+        except TooLarge:
+            raise
+        except FeedproxyError as error:
+            raise UsageError(str(error)) from error
+        return Checked(source, now, judge.of_document(body, now, source))
+    progress = _Progress()
+    try:
+        seen = await inspect(address, settings, tell=progress.tell, **asking)
+    except FeedproxyError as error:
+        if error.detail == Forbidden.detail and not settings.allow_private and is_local(uri.normalise(address)):
+            raise Forbidden(f"{error} (--allow-private permits it)") from error
+        raise
+    finally:
+        progress.end()
+    whose = recognise(seen.last.fields, seen.last.content or b"") if _is_no_feed(seen) else None
+    return Checked(source, now, judge.of_feed(seen, challenge=whose), seen.requests)
+
+
+def _is_no_feed(seen: Any) -> bool:
+    from feedproxy.feed.read import read  # noqa: PLC0415
+
+    return read(seen.last.content or b"", seen.last.fields.get("content-type")) is None
+
+
+class _Progress:
+    """What is asked now, on one line of a terminal; nothing elsewhere."""
+
+    def __init__(self) -> None:
+        self._shows = sys.stderr.isatty()
+
+    def tell(self, words: str) -> None:
+        if self._shows:
+            print(f"\r\033[Kasking for {words} …", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._shows:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,79 @@
+"""feedproxy convert: a feed in another format."""
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+from feedproxy.errors import FeedproxyError, NotAFeed, TooLarge
+from feedproxy.feed.convert.formats import FORMATS
+from feedproxy.feed.convert.model import Feed
+from feedproxy.feed.convert.read import found_at, read
+from feedproxy.http.date import parse_http_date
+from feedproxy.origin.once import obtain
+from feedproxy.settings import Settings
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    formats = "\n".join(f"  {each.name:<8}{each.title}" for each in FORMATS.values())
+    parser = subparsers.add_parser(
+        "convert",
+        help="write a feed in another format",
+        description="Write a feed, of any format, to standard output in another.",
+        epilog=f"formats:\n{formats}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("source", metavar="FILE|URL|-", help="a file, an address, or - for standard input")
+    parser.add_argument("--to", metavar="FORMAT", required=True, choices=tuple(FORMATS), help="one of those below")
+    parser.add_argument(
+        "--base", metavar="URL", default="", help="where a file was found; its links are relative to that"
+    )
+    parser.add_argument("--allow-private", action="store_true", help="let URL be at a private address")
+    parser.set_defaults(run=convert, parser=parser)
+
+
+def convert(args: argparse.Namespace) -> int:
+    """Write it. Raises FeedproxyError where there is no feed, or no way to it."""
+    if args.source.lower().startswith(("http://", "https://")):
+        feed = asyncio.run(_fetched(args.source, Settings(allow_private=args.allow_private)))
+    else:
+        feed = _local(args.source, args.base)
+    written = FORMATS[args.to].render(feed)
+    sys.stdout.buffer.write(written)
+    if sys.stdout.isatty() and not written.endswith(b"\n"):
+        sys.stdout.buffer.write(b"\n")
+    sys.stdout.buffer.flush()
+    return 0
+
+
+async def _fetched(address: str, settings: Settings) -> Feed:
+    obtained = await obtain(address, settings)
+    said = obtained.fields.get("last-modified")
+    modified = parse_http_date(said) if said else None
+    content_type = obtained.fields.get("content-type")
+    return _model(obtained.body, address, content_type, base=obtained.address, modified=modified)
+
+
+def _local(source: str, base: str) -> Feed:
+    limit = Settings().decoded_max
+    try:
+        if source == "-":
+            body, modified = sys.stdin.buffer.read(limit + 1), None
+        else:
+            with Path(source).open("rb") as file:
+                body = file.read(limit + 1)
+            modified = Path(source).stat().st_mtime
+    except OSError as error:
+        raise FeedproxyError(f"{source}: {error.strerror or error}") from error
+    if len(body) > limit:
+        raise TooLarge(f"{source} is larger than {limit} bytes")
+    return _model(body, source, None, base=base, modified=modified)
+
+
+def _model(body: bytes, source: str, content_type: str | None, *, base: str, modified: float | None) -> Feed:
+    feed = read(body, content_type, address=base)
+    if feed is None:
+        raise NotAFeed(f"{'standard input' if source == '-' else source} is no feed, so it cannot be converted")
+    return found_at(feed, base, modified=None if modified is None else int(modified))

@@ -1,0 +1,70 @@
+"""feedproxy lab run: a reader's own command against a replay, over virtual days, and its score."""
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+from feedproxy.commands.score import FORMATS, tell
+from feedproxy.errors import UsageError
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    lab = subparsers.add_parser("lab", help="play virtual days to a reader, and grade it")
+    actions = lab.add_subparsers(title="actions", metavar="ACTION", required=True)
+    parser = actions.add_parser(
+        "run",
+        help="play a plan to a reader's own command",
+        description="Starts a replay at an address of its own and runs the command against it over the plan's virtual "
+        "days, for each poll anew or once. {url} in the command is the feed's address; {host}, {port}, {home}, {poll} "
+        "and {time} are replaced, too. Prints the score, and exits with 1 where it misses what the plan demands.",
+    )
+    parser.add_argument("plan", metavar="PLAN.yaml", help="what is played; examples are in conf/")
+    parser.add_argument("command", metavar="COMMAND", nargs="+", help="the reader, behind --")
+    parser.add_argument("--format", choices=FORMATS, default="text", help="how to tell the score (text)")
+    parser.add_argument("--output", metavar="FILE", default="", help="write the score there")
+    parser.add_argument("--record", metavar="FILE.har", default="", help="keep what was asked and answered")
+    parser.add_argument("--verbose", action="store_true", help="show what the command prints")
+    parser.set_defaults(run=run, parser=parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play, judge, tell."""
+    from feedproxy.lab import har, plan, run  # noqa: PLC0415 -- only this command pays for the lab
+    from feedproxy.lab.grading import grade_recording  # noqa: PLC0415
+
+    read = plan.read_plan(Path(args.plan))
+    done = asyncio.run(run.run(read, _world(args.plan, read), args.command, verbose=args.verbose, progress=_progress))
+    if args.record:
+        try:
+            Path(args.record).write_bytes(har.whole(done.recording))
+        except OSError as error:
+            raise UsageError(f"{args.record}: {error.strerror or error}") from error
+    graded = grade_recording(done.recording)
+    grades = [
+        (each.user_agent or "(no User-Agent)", each.grade, frozenset(found.note.id() for found in each.findings))
+        for each in graded.scores
+    ]
+    missed = run.failures(read, done, grades)
+    tell(graded, args.format, args.output, tuple(missed))
+    if done.failed:
+        print(f"feedproxy: {done.failed} of {done.starts} starts failed: {done.first_failure}", file=sys.stderr)
+    for each in missed:
+        print(f"feedproxy: missed: {each}", file=sys.stderr)
+    return 1 if missed else 0
+
+
+def _world(file: str, read: Any) -> Any:
+    from feedproxy.commands.replay import read_recording  # noqa: PLC0415
+    from feedproxy.lab.plan import made_up  # noqa: PLC0415
+    from feedproxy.lab.staging import open_world  # noqa: PLC0415
+
+    return open_world(Path(file).parent / read.source, read_recording) if read.source else made_up(read)
+
+
+def _progress(done: int, whole: int) -> None:
+    if sys.stderr.isatty():
+        end = "\r\x1b[K" if done == whole else ""
+        print(f"\r\x1b[Kpoll {done} of {whole}{end}", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,70 @@
+"""feedproxy opml: the subscription list of a running proxy, in and out."""
+
+import argparse
+import asyncio
+import json
+import sys
+from typing import Any
+
+from feedproxy.feed import opml as lists
+from feedproxy.origin.finding import as_address, from_file
+from feedproxy.origin.once import obtain
+from feedproxy.report import client
+from feedproxy.report.office import CONTENT_MAX, NoList
+from feedproxy.settings import Settings
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "opml",
+        help="import a subscription list into a running proxy, or export its own",
+        description="The office's list of feeds, as OPML.",
+    )
+    doings = parser.add_subparsers(metavar="DOING", required=True)
+    taking = doings.add_parser(
+        "import", help="add a list to the office's: its feeds are fetched politely, and stand in /-/feeds.opml"
+    )
+    taking.add_argument("source", metavar="FILE|URL", help="OPML, in a file, at an address, or - for standard input")
+    taking.add_argument("--name", metavar="TITLE", default="", help="what the office's list is called from now on")
+    taking.add_argument("--replace", action="store_true", help="put it in the place of what was imported before")
+    taking.add_argument(
+        "--intercept", action="store_true", help="decrypt the TLS of its hosts in the explicit proxy, so that it caches"
+    )
+    taking.add_argument("--allow-private", action="store_true", help="let URL be at a private address")
+    client.add_options(taking)
+    taking.set_defaults(run=take, parser=taking)
+    giving = doings.add_parser("export", help="print the public list, feeds under their own addresses")
+    client.add_options(giving)
+    giving.set_defaults(run=give, parser=giving)
+
+
+def take(args: argparse.Namespace) -> int:
+    """Import. Raises FeedproxyError where there is no list, UsageError where no proxy can be reached."""
+    address = as_address(args.source)
+    if args.source == "-":
+        body = sys.stdin.buffer.read(CONTENT_MAX + 1)
+    elif address is not None:
+        body = asyncio.run(obtain(address, Settings(allow_private=args.allow_private))).body
+    else:
+        body = from_file(args.source, CONTENT_MAX)
+    if lists.read(body) is None:
+        raise NoList(f"{args.source} is no subscription list: OPML is expected")
+    asked = {"name": args.name, "replace": "1" if args.replace else "", "intercept": "1" if args.intercept else ""}
+    told = client.ask(args, "POST", "opml", {key: value for key, value in asked.items() if value}, body)
+    if args.format == "json":
+        print(json.dumps(told, ensure_ascii=False, indent=1))
+        return 0
+    print(
+        f"{told['added']} feeds added, {told['known']} known, {told['passed_over']} passed over; {told['feeds']} in all"
+    )
+    for host in told["intercepted"]:
+        print(f"decrypted from now on: {host}")
+    return 0
+
+
+def give(args: argparse.Namespace) -> int:
+    """Export. Raises UsageError where no proxy can be reached."""
+    told = client.ask(args, "GET", "opml")
+    print(json.dumps(told, ensure_ascii=False, indent=1) if args.format == "json" else told["document"].rstrip("\n"))
+    return 0

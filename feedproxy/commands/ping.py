@@ -1,0 +1,83 @@
+"""feedproxy ping: tell ping sinks that a site changed."""
+
+import argparse
+import asyncio
+import json
+from typing import Any
+from urllib.parse import urlsplit
+
+from feedproxy.errors import FeedproxyError, UsageError
+from feedproxy.http.discretion import without_secrets
+from feedproxy.http.message import Response
+from feedproxy.net.address import AddressPolicy
+from feedproxy.net.post import Caller
+from feedproxy.notify import ping as pings
+from feedproxy.notify.ping import Ping
+from feedproxy.notify.protocol import Delivered, Verdict
+from feedproxy.notify.sinks import Sink, own_agent, ping_message, read_sink, verdict
+from feedproxy.report import client
+from feedproxy.settings import Settings
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "ping",
+        help="tell ping sinks that a site changed",
+        description="Tell ping sinks that a site changed: those named, else those of a running proxy (ping_sinks).",
+    )
+    parser.add_argument("url", metavar="URL", help="the site's home page, or its feed")
+    parser.add_argument("--name", metavar="N", default="", help="the site's name (its host)")
+    parser.add_argument("--feed", metavar="F", default="", help="the feed's address, told to sinks that take it")
+    parser.add_argument(
+        "--sink",
+        metavar="S",
+        action="append",
+        default=[],
+        help="an XML-RPC address, `extended:` before it for extendedPing, or a template with {name}, {url}, {feed}",
+    )
+    client.add_options(parser)
+    parser.set_defaults(run=ping, parser=parser)
+
+
+def ping(args: argparse.Namespace) -> int:
+    """Ping; 1 where a sink did not take it. Raises UsageError."""
+    if not args.sink:
+        told = client.ask(args, "POST", "ping", {"url": args.url, "name": args.name, "feed": args.feed})
+        lines = [f"{each}  queued" for each in told["sinks"]]
+        print(json.dumps(told, ensure_ascii=False, indent=1) if args.format == "json" else "\n".join(lines))
+        return 0
+    sinks = [read_sink(each) for each in args.sink]
+    try:
+        said = pings.extended([args.name or urlsplit(args.url).netloc, args.url, "", args.feed])
+    except FeedproxyError as error:
+        raise UsageError(str(error)) from error
+    verdicts = asyncio.run(_sent(sinks, said))
+    views = [
+        {"sink": without_secrets(sink.url), "ok": isinstance(each, Delivered), "words": each.words}
+        for sink, each in zip(sinks, verdicts, strict=True)
+    ]
+    if args.format == "json":
+        print(json.dumps({"ok": all(each["ok"] for each in views), "sinks": views}, ensure_ascii=False, indent=1))
+    else:
+        for each in views:
+            print(f"{each['sink']}  {'told' if each['ok'] else 'not told'}  {each['words']}".rstrip())
+    return 0 if all(each["ok"] for each in views) else 1
+
+
+async def _sent(sinks: list[Sink], said: Ping) -> list[Verdict]:
+    caller = Caller(AddressPolicy())
+    try:
+        return await asyncio.gather(*(_one(caller, each, said) for each in sinks))
+    finally:
+        await caller.close()
+
+
+async def _one(caller: Caller, sink: Sink, said: Ping) -> Verdict:
+    message = ping_message(sink, own_agent(Settings()), name=said.name, url=said.url, feed=said.feed)
+    answer: Response | FeedproxyError
+    try:
+        answer = await caller.call(message.method, message.url, message.fields, message.body, exempt=message.exempt)
+    except FeedproxyError as error:
+        answer = error
+    return verdict(sink, answer)

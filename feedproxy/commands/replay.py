@@ -1,0 +1,206 @@
+"""feedproxy replay: recorded traffic, or dated versions, as an origin whose time is virtual."""
+
+import argparse
+import asyncio
+import contextlib
+import secrets
+import signal
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from feedproxy.clock import Clock, FastClock, Instant, ManualClock
+from feedproxy.errors import UsageError
+from feedproxy.settings import listen_address
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "replay",
+        help="serve recorded traffic as an origin with a clock of its own",
+        description="An origin that answers as origins did, at a virtual instant: by Host, as an explicit proxy (http) "
+        "and as a gateway. Nothing is fetched; what is not known is 504.",
+    )
+    parser.add_argument("source", metavar="FILE.har|DIR", nargs="?", help="a recording, or a folder of dated versions")
+    parser.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:8080", help="where readers connect")
+    parser.add_argument("--admin", metavar="HOST:PORT", default="127.0.0.1:8081", help="where the clock is moved")
+    parser.add_argument(
+        "--at", metavar="TIME", default="", help="when it begins: ISO 8601, @UNIX, +LENGTH (first version)"
+    )
+    time = parser.add_mutually_exclusive_group()
+    time.add_argument("--speed", metavar="N", type=float, default=1.0, help="how many times as fast as real time (1)")
+    time.add_argument("--step", action="store_true", help="the clock moves by POST /advance?seconds=N alone")
+    parser.add_argument(
+        "--per-request", metavar="SECONDS", type=float, default=0.0, help="with --step: each answer moves it, too"
+    )
+    for name, metavar, text in (
+        ("--strip", "FIELD", "take away a field, or ttl, skipHours, skipDays, sy; may be repeated"),
+        ("--add", "HINT", "put in ttl=60, skipHours=…, sy=hourly/2, max-age=60, gzip, 'Name: value'; may be repeated"),
+        ("--fault", "NAME[@when]", "break something; may be repeated"),
+    ):
+        parser.add_argument(name, metavar=metavar, action="append", default=[], help=text)
+    parser.add_argument("--seed", metavar="N", default="1", help="another seed, other chances (1)")
+    parser.add_argument("--list-faults", action="store_true", help="print the catalogue of faults, and end")
+    parser.add_argument("--record", metavar="FILE.har", help="record what readers ask, at virtual instants")
+    parser.add_argument("--proxy", action="store_true", help="put a whole feedproxy with the same clock in front")
+    parser.add_argument("--config", metavar="FILE", default="", help="with --proxy: its configuration (YAML)")
+    parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="with --proxy: set an option")
+    parser.set_defaults(run=run, parser=parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until told to stop."""
+    from feedproxy.lab.staging import Wishes, make_replay, open_world, table  # noqa: PLC0415
+    from feedproxy.lab.when import parse_instant  # noqa: PLC0415
+
+    if args.list_faults:
+        return _list_faults()
+    _check(args)
+    world = open_world(Path(args.source), read_recording)
+    start = parse_instant(args.at, world.first) if args.at else world.first
+    clock: Clock = ManualClock(start) if args.step else FastClock(start, args.speed)
+    wishes = Wishes(tuple(args.strip), tuple(args.add), tuple(args.fault), args.seed)
+    replay = make_replay(world, wishes, start, plain=args.proxy)
+    for name, each in table(world):
+        count, first, last = len(each.versions), each.versions[0].since, each.versions[-1].since
+        said = "1 version" if count == 1 else f"{count} versions"
+        print(f"{name}: {said}, {_iso(first)} to {_iso(last)}")
+    return asyncio.run((_in_front if args.proxy else _bare)(args, replay, clock))
+
+
+def _check(args: argparse.Namespace) -> None:
+    if not args.source:
+        args.parser.error("the following arguments are required: FILE.har|DIR")
+    if not 0 < args.speed <= 1e9:
+        raise UsageError(f"--speed {args.speed:g}: expected a number above 0")
+    if args.per_request and not args.step:
+        raise UsageError("--per-request needs --step: another clock runs by itself")
+    if not 0 <= args.per_request <= 1e9:
+        raise UsageError(f"--per-request {args.per_request:g}: expected a number of seconds")
+    if (args.set or args.config) and not args.proxy:
+        raise UsageError(f"{'--set' if args.set else '--config'} needs --proxy: a bare replay has no options")
+
+
+async def _bare(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
+    from feedproxy.lab.listener import Listener  # noqa: PLC0415
+    from feedproxy.report.advance import ReplayAdmin  # noqa: PLC0415
+
+    recorder = _recorder(args.record) if args.record else None
+    listener = Listener(
+        replay, clock, observe=recorder.note if recorder else None, answered=_moving(clock, args.per_request)
+    )
+    admin = ReplayAdmin(clock, lambda: _status(replay))
+    host, port = listen_address(args.listen, "listen")
+    try:
+        await listener.start(host, port)
+    except OSError as error:
+        raise UsageError(f"cannot listen on {args.listen}: {error.strerror or error}") from error
+    try:
+        if args.admin:
+            await admin.start(args.admin)
+            print(f"the admin listener is at {admin.url}", file=sys.stderr, flush=True)
+        print(f"feedproxy listens on {listener.url}", flush=True)
+        await _told_to_stop()
+    finally:
+        await admin.stop()
+        await listener.close()
+        if recorder:
+            recorder.close()
+    return 0
+
+
+async def _in_front(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
+    """A whole proxy, whose origin is the replay, whatever address is meant: nothing leaves this machine."""
+    from feedproxy import serve  # noqa: PLC0415 -- only this pays for importing mitmproxy
+    from feedproxy.front.replayed import stage  # noqa: PLC0415
+    from feedproxy.lab.listener import Listener  # noqa: PLC0415
+
+    listener = Listener(replay, clock, answered=_moving(clock, args.per_request))
+    await listener.start("127.0.0.1", 0)
+    serve.log_to()
+    options: dict[str, Any] = {
+        "listen": args.listen,
+        "admin": args.admin,
+        "store": "memory:",
+        # What streams past the cache would go to the real origin.
+        **{"allow_ports": [], "connect_ports": [], "allow_private": False},
+        **({"record": args.record} if args.record else {}),
+    }
+    try:
+        # On a clock that is moved by hand nothing happens but what was asked for.
+        sets = ("refresh_ahead=false", *args.set) if args.step else tuple(args.set)
+        plan = serve.Plan(args.config, sets, options)
+        announce: Callable[[str], None] = lambda address: print(f"feedproxy listens on {address}", flush=True)  # noqa: E731
+        code = await serve.serve(plan, announce, clock, prepare=stage(listener.url, clock, args.seed))
+        assert isinstance(code, int)
+        return code
+    finally:
+        await listener.close()
+
+
+def read_recording(path: Path) -> Any:
+    """A HAR file by itself; a flow file by mitmproxy, which takes its time to be imported."""
+    from feedproxy.lab import har  # noqa: PLC0415
+
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        if file.read(1).isdigit():
+            from feedproxy.front import recording  # noqa: PLC0415
+
+            return recording.read(path)
+    return har.read(path)
+
+
+def _recorder(file: str) -> Any:
+    from feedproxy.lab.recorder import Recorder  # noqa: PLC0415
+    from feedproxy.lab.redact import Redactor  # noqa: PLC0415
+    from feedproxy.lab.writer import HarWriter  # noqa: PLC0415
+
+    return Recorder(HarWriter(Path(file)), Redactor(secrets.token_bytes(32)))
+
+
+def _moving(clock: Clock, seconds: float) -> Callable[[], None] | None:
+    return (lambda: clock.advance(seconds)) if seconds and isinstance(clock, ManualClock) else None
+
+
+def _status(replay: Any) -> dict[str, Any]:
+    from feedproxy.lab.staging import table  # noqa: PLC0415
+
+    return {
+        "feeds": [
+            {
+                "address": name,
+                "versions": len(each.versions),
+                "first": _iso(each.versions[0].since),
+                "last": _iso(each.versions[-1].since),
+            }
+            for name, each in table(replay.world)
+        ]
+    }
+
+
+async def _told_to_stop() -> None:
+    stop = asyncio.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(name, stop.set)
+    await stop.wait()
+
+
+def _list_faults() -> int:
+    from feedproxy.lab.faults import GROUPS  # noqa: PLC0415
+
+    for title, group in GROUPS:
+        print(f"{title}\n")
+        for each in group:
+            first = " ".join((each.__doc__ or "").split("\n\n")[0].split())
+            print(f"  {each.name}\n{textwrap.indent(textwrap.fill(first, 100), '      ')}")
+        print()
+    return 0
+
+
+def _iso(instant: Instant) -> str:
+    from feedproxy.report.pages import iso  # noqa: PLC0415
+
+    return iso(instant)

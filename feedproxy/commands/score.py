@@ -1,0 +1,69 @@
+"""feedproxy score: how readers behaved, by a recording."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from feedproxy.errors import UsageError
+
+FORMATS = ("text", "json", "junit", "html")
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "score",
+        help="grade readers' behaviour by a recording",
+        description="Judges every reader of a recording (HAR, or a flow file of mitmproxy's): what it does well, what "
+        "it does not, which requests show it, and a grade. Exits with 1 where a grade is below --min.",
+    )
+    parser.add_argument("file", metavar="FILE.har", nargs="+", help="a recording; several are taken as one")
+    parser.add_argument("--format", choices=FORMATS, default="text", help="how to tell it (text)")
+    parser.add_argument("--output", metavar="FILE", default="", help="write it there instead of printing it")
+    parser.add_argument(
+        "--min", metavar="GRADE", type=int, default=0, help="the grade that every reader has to reach (0)"
+    )
+    parser.add_argument(
+        "--side", choices=("reader", "origin"), default=None, help="judge who asked the proxy, or the proxy itself"
+    )
+    parser.set_defaults(run=run, parser=parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Judge and tell."""
+    from feedproxy.commands.replay import read_recording  # noqa: PLC0415 -- only this command pays for the lab
+    from feedproxy.lab.exchange import Side, merged  # noqa: PLC0415
+    from feedproxy.lab.grading import grade_recording  # noqa: PLC0415
+
+    if not 0 <= args.min <= 100:
+        raise UsageError(f"--min {args.min}: expected a grade from 0 to 100")
+    recording = merged(read_recording(Path(each)) for each in args.file)
+    graded = grade_recording(recording, Side(args.side) if args.side else None)
+    tell(graded, args.format, args.output)
+    below = [each for each in graded.scores if each.grade < args.min]
+    if not graded.scores and args.format == "text":
+        print("feedproxy: no reader asked for a feed in this recording", file=sys.stderr)
+    return 1 if below else 0
+
+
+def tell(graded: Any, form: str, output: str = "", failures: tuple[str, ...] = ()) -> None:
+    """Print scores in this form, or write them to a file. Raises UsageError where that cannot be written."""
+    from feedproxy.report import scored, scorepage  # noqa: PLC0415
+
+    match form:
+        case "json":
+            text = scored.as_json(graded.scores)
+        case "junit":
+            text = scored.as_junit(graded.scores, failures)
+        case "html":
+            text = scorepage.as_html(graded)
+        case _:
+            text = scored.as_text(graded.scores)
+    if not output:
+        print(text)
+        return
+    try:
+        Path(output).write_text(f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{output}: {error.strerror or error}") from error

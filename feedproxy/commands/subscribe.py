@@ -1,0 +1,93 @@
+"""feedproxy subscribe: a downloaded feed, opened in the user's reader (the client of USM)."""
+
+import argparse
+import asyncio
+import os
+import shlex
+import subprocess
+import sys
+from typing import Any
+
+from feedproxy import desktop
+from feedproxy.errors import BadTarget, FeedproxyError, UsageError
+from feedproxy.http import uri
+from feedproxy.origin.finding import discover
+from feedproxy.settings import Settings
+
+PLACES = ("%u", "%U", "%s", "{}")
+"""What stands in a reader's command for the address; without any it comes last."""
+
+
+def register(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "subscribe",
+        help="open a downloaded feed in your reader",
+        description="Find out where a feed wants to be subscribed to, and open that address in your reader.",
+    )
+    parser.add_argument("source", metavar="FILE|URL", nargs="?", help="a downloaded feed or page, or an address")
+    parser.add_argument("--reader", metavar="COMMAND", default="", help="your reader; %%u stands for the address")
+    parser.add_argument(
+        "--through", metavar="URL", default="", help="a feedproxy's address: subscribe through that gateway"
+    )
+    doing = parser.add_mutually_exclusive_group()
+    doing.add_argument("--install", action="store_true", help="let the desktop open feeds this way from now on")
+    doing.add_argument("--uninstall", action="store_true", help="undo that, exactly")
+    parser.add_argument("--allow-private", action="store_true", help="let addresses be private ones")
+    parser.set_defaults(run=subscribe, parser=parser)
+
+
+def subscribe(args: argparse.Namespace) -> int:
+    """Open it; the reader's failure is 1. Raises FeedproxyError where there is no feed, UsageError for wrong use."""
+    _check(args)
+    folders = desktop.Folders.of(os.environ)
+    if args.uninstall:
+        if not desktop.uninstall(folders):
+            print("feedproxy is not registered for feeds", file=sys.stderr)
+            return 1
+        return 0
+    if args.install:
+        desktop.install(folders, os.environ, reader=args.reader, through=args.through)
+        return 0
+    found = asyncio.run(discover(args.source, Settings(allow_private=args.allow_private)))
+    known = desktop.recorded(folders) or desktop.Record()
+    address, through = found.feeds[0].address, args.through or known.through
+    if through and not address.startswith(through.rstrip("/") + "/"):
+        address = through.rstrip("/") + uri.gateway_path(address)
+    command = _command(args.reader or known.reader, address)
+    if not command:
+        print(address)
+        raise FeedproxyError("no reader is known: say --reader COMMAND, or give the address above to yours")
+    return _run(command)
+
+
+def _check(args: argparse.Namespace) -> None:
+    if bool(args.source) == (args.install or args.uninstall):
+        raise UsageError("subscribe takes a feed, or --install, or --uninstall")
+    if args.through:
+        try:
+            uri.normalise(args.through)
+        except BadTarget as error:
+            raise UsageError(f"--through {args.through}: {error}") from error
+    try:
+        if args.reader and not shlex.split(args.reader):
+            raise UsageError("--reader: which command?")
+    except ValueError as error:
+        raise UsageError(f"--reader {args.reader}: {error}") from error
+
+
+def _command(reader: str, address: str) -> list[str]:
+    """The reader's command with the address in it: normalised, so that it begins with http and is one argument."""
+    words = shlex.split(reader) if reader else desktop.feed_handler(os.environ)
+    if words and not any(place in word for word in words[1:] for place in PLACES):
+        words = [*words, PLACES[0]]
+    for place in PLACES:
+        words = [words[0], *(word.replace(place, address) for word in words[1:])] if words else []
+    return words
+
+
+def _run(command: list[str]) -> int:
+    try:
+        return 0 if subprocess.run(command, check=False).returncode == 0 else 1  # noqa: S603 -- the user's own word
+    except OSError as error:
+        raise UsageError(f"--reader: {command[0]}: {error.strerror or error}") from error
