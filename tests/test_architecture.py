@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"", "clock", "errors", "settings"}),
+    frozenset({"", "clock", "errors", "notes", "settings"}),
     frozenset({"http"}),
     frozenset({"rules"}),
     frozenset({"config"}),
@@ -21,16 +21,17 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"origin"}),
     frozenset({"notify", "lab"}),
     frozenset({"report"}),
+    frozenset({"crew"}),
     frozenset({"runtime"}),
     frozenset({"front"}),
     frozenset({"addons"}),
     frozenset({"serve"}),
-    frozenset({"demo"}),
+    frozenset({"demo", "workers", "desktop"}),
     frozenset({"commands", "cli", "__main__"}),
 )
 """From what is used to who uses it. The empty name is feedproxy/__init__.py."""
 
-FRIENDS = frozenset({"clock", "errors", "settings", "", "commands", "cli", "__main__"})
+FRIENDS = frozenset({"clock", "errors", "notes", "settings", "", "commands", "cli", "__main__"})
 """Of one layer, and still allowed to know one another. Other neighbours are not."""
 
 KNOW_MITMPROXY = frozenset({"front", "addons", "serve"})

@@ -36,3 +36,10 @@ def test_version_says_what_is_installed(capsys: pytest.CaptureFixture[str]) -> N
 
     assert end.value.code == 0
     assert capsys.readouterr().out == f"feedproxy {__version__}\n"
+
+
+def test_every_command_knows_its_own_options_when_one_is_mistyped(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["score", "--fromat", "json", "week.har"])
+
+    assert "did you mean --format?" in capsys.readouterr().err

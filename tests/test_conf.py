@@ -17,7 +17,7 @@ from feedproxy.report.metrics import Metrics
 from feedproxy.settings import Settings, option_names
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
-EXAMPLES = ["office.yaml", "publisher.yaml"]
+EXAMPLES = ["lab.yaml", "office.yaml", "publisher.yaml"]
 
 # A line of prose is `# word`; an option that is switched off is `#name:`, and what belongs to it `#  - match:`.
 OFF = re.compile(r"^#(?=\w+:|  - \w+:|    \w+:)", re.MULTILINE)

@@ -228,7 +228,7 @@ def test_every_feed_has_strong_tags_of_its_own_one_for_each_coding(observed: lis
             continue
         answers = [each.seen, *(answer for answer, _ in each.coded.values())]
         by_coding = {answer.coding: answer.tag for answer in answers}
-        assert all(re.fullmatch(r'"[\w-]+"', tag) for tag in by_coding.values()), (each.feed.name, by_coding)
+        assert all(re.fullmatch(r'"[\w~-]+"', tag) for tag in by_coding.values()), (each.feed.name, by_coding)
         assert len(set(by_coding.values())) == len(by_coding), (each.feed.name, by_coding)
         assert all("accept-encoding" in (answer.fields.get("vary") or "").lower() for answer in answers)
         # Two files of the same bytes may share a tag, where no self link tells them apart.

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from feedproxy.lab import har
+from feedproxy.lab.exchange import Side
 from tests.live.origin import Authority, Origin, a_feed
 from tests.live.product import COMMAND, Process, Seen, ask, product_environment
 
@@ -218,6 +220,16 @@ def test_a_script_that_has_nothing_to_do_alone_is_in_nobodys_way(dump: Dump, ori
     assert proxy.get(origin.url(path)).body == a_feed("one")
     head = ask(origin.url(path), "HEAD", through=proxy.address)
     assert (head.status, head.fields["Content-Length"]) == (200, str(len(a_feed("one"))))
+
+
+def test_the_recorder_alone_writes_what_mitmproxy_asked_and_got(dump: Dump, origin: Origin, tmp_path: Path) -> None:
+    origin.publish("/recorded.rss", a_feed("one"))
+    proxy = dump("record.py", record=tmp_path / "week.har")
+
+    ask(origin.url("/recorded.rss"), through=proxy.address)
+
+    found = har.read(tmp_path / "week.har")
+    assert [(each.side, found.content(each)) for each in found.exchanges] == [(Side.ORIGIN, a_feed("one"))]
 
 
 def test_two_scripts_work_hand_in_hand(dump: Dump, origin: Origin) -> None:

@@ -10,6 +10,7 @@ import pytest
 import feedproxy.runtime
 from feedproxy.clock import ManualClock
 from tests.stages.addons import OnAddons
+from tests.stages.front import OnFront
 from tests.stages.origin import Origin
 from tests.stages.play import OnProxy, OnService, Proxy
 
@@ -41,14 +42,14 @@ async def _stages(make: Callable[..., Any]) -> AsyncIterator[Opened]:
         await each.close()
 
 
-@pytest.fixture(params=[OnService, OnAddons, OnProxy], ids=["service", "addons", "proxy"])
+@pytest.fixture(params=[OnService, OnAddons, OnProxy, OnFront], ids=["service", "addons", "proxy", "front"])
 async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Opened]:
     """Open the stage with these settings: `proxy, origin, clock = await stage(feed_hints="off")`."""
     async for each in _stages(request.param):
         yield each
 
 
-@pytest.fixture(params=[OnAddons, OnProxy], ids=["addons", "proxy"])
+@pytest.fixture(params=[OnAddons, OnProxy, OnFront], ids=["addons", "proxy", "front"])
 async def door(request: pytest.FixtureRequest) -> AsyncIterator[Opened]:
     """The stages that have entrances: for scenarios that begin with a request line, or with another method."""
     async for each in _stages(request.param):

@@ -153,6 +153,46 @@ async def test_a_cold_failure_is_an_error_document_of_ours(stage, error):
     assert b"mitmproxy" not in seen.body
 
 
+PAGE = {"content_type": "text/html", "cache_control": "max-age=60"}
+
+
+@pytest.mark.parametrize("error", [Unreachable("x"), FetchTimeout("x"), BrokenMessage("x")])
+async def test_a_stale_page_answers_for_an_origin_that_nobody_can_reach(stage, error):
+    proxy, origin, clock = await stage()
+    origin.publish("/page", b"<html>hello</html>", **PAGE)
+    await proxy.get("/page")
+    origin.break_down(error)
+
+    clock.advance(days=6)
+    seen = (await proxy.get("/page")).expect(200, body=b"<html>hello</html>", cache="fwd=stale", age=6 * 86_400)
+    assert seen.cache.rpartition("detail=")[2] in ("unreachable", "timeout", "broken-message")
+
+    clock.advance(days=2)
+    assert (await proxy.get("/page")).status in (502, 504)
+
+
+@pytest.mark.parametrize("control", ["must-revalidate", "proxy-revalidate", "no-cache", "s-maxage=2"])
+async def test_a_page_that_may_not_be_stale_answers_for_nobody(stage, control):
+    proxy, origin, clock = await stage()
+    origin.publish("/page", b"<html>hello</html>", content_type="text/html", cache_control=f"max-age=2, {control}")
+    await proxy.get("/page")
+    origin.break_down(Unreachable("no route"))
+
+    clock.advance(seconds=3)
+    assert (await proxy.get("/page")).status == 502
+
+
+async def test_an_origin_that_answers_for_a_page_is_believed(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/page", b"<html>hello</html>", **PAGE)
+    await proxy.get("/page")
+    origin.break_down(answers(503, b"", ("Retry-After", "600")))
+
+    clock.advance(minutes=2)
+    assert (await proxy.get("/page")).status == 503
+    assert (await proxy.get("/page")).status == 503  # left in peace, and nobody is told another story meanwhile
+
+
 async def test_of_an_address_that_may_not_be_reached_nobody_says_that_it_was_asked(stage):
     proxy, origin, _ = await stage(allow_private=False)
     origin.break_down(Forbidden("not here"))  # on the whole proxy the address itself is reason enough

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from feedproxy.http.message import Fields, Response
-from feedproxy.origin.entrance import Entrance
+from feedproxy.origin.entrance import Entrance, Visit, location_inside
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM, Seen
 
@@ -313,6 +313,28 @@ async def test_in_reverse_location_and_self_link_name_the_public_host(stage):
     assert b'href="https://feeds.example/feed.rss"' in (await proxy.get("/feed.rss")).expect(200).body
     assert (await proxy.get("/page")).expect(302).location == "https://feeds.example/other"
     assert (await proxy.get("/out")).location == "https://elsewhere.example/x"
+
+
+@pytest.mark.parametrize("said", ["/other", "other?x=1", "//feeds.example/other", "/other#part"])
+async def test_in_reverse_a_relative_location_that_means_the_same_stays_as_it_is(stage, said):
+    public = "http://feeds.example/"  # as the upstream's, by http
+    proxy, origin, _ = await stage(upstream=UPSTREAM, public_url=public)
+    origin.publish("/folder/page", b"", status=302, location=said)
+
+    assert (await proxy.get("/folder/page")).expect(302).location == said
+
+
+async def test_in_reverse_a_relative_location_into_another_folder_is_put_right():
+    visit = Visit(Entrance.REVERSE, "https://feeds.example/news", "192.0.2.1")
+    upstream = "http://127.0.0.1:8000/blog"
+
+    def seen(location):
+        return location_inside(location, visit, target=upstream + "/2026/page", upstream=upstream)
+
+    assert seen("other") == "other"
+    assert seen("/blog/other") == "https://feeds.example/news/other"
+    assert seen("../../blog/other") == "https://feeds.example/news/other"
+    assert seen("//127.0.0.1:8000/blog/other") == "https://feeds.example/news/other"
 
 
 async def test_in_reverse_our_own_301_names_the_public_host(stage):

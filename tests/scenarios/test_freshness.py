@@ -1,6 +1,9 @@
 """How long a copy is good: "do not ask them again before they have something to say"."""
 
+import pytest
+
 from tests.stages.origin import a_feed
+from tests.stages.play import UPSTREAM
 
 
 async def test_no_poll_reaches_the_origin_in_skipped_hours(stage):
@@ -121,3 +124,40 @@ async def test_what_is_no_feed_is_stored_as_http_allows_and_no_longer(stage):
     (await proxy.get("/kept")).expect(200, cache="hit", body=b"<html>hello</html>")
     clock.advance(seconds=61)
     (await proxy.get("/kept")).expect(200, cache="fwd=stale; fwd-status=304")
+
+
+# -- fields for somebody (RFC 9213)
+
+
+@pytest.mark.parametrize(
+    ("where", "targeted_fields", "obeyed"),
+    [
+        ({}, "reverse", False),
+        ({}, "always", True),
+        ({"upstream": UPSTREAM}, "reverse", True),
+        ({"upstream": UPSTREAM}, "off", False),
+    ],
+)
+async def test_cdn_cache_control_speaks_to_one_who_acts_for_the_origin(stage, where, targeted_fields, obeyed):
+    proxy, origin, clock = await stage(**where, targeted_fields=targeted_fields)
+    said = {"cache_control": "max-age=60", "cdn_cache_control": "max-age=600"}
+    origin.publish("/page", b"<html>hello</html>", content_type="text/html", **said)
+    await proxy.get("/page")
+
+    clock.advance(minutes=5)
+    seen = (await proxy.get("/page")).expect(200, cache="hit" if obeyed else "fwd=stale")
+    assert seen.fields.get("cdn-cache-control") == "max-age=600"
+
+
+async def test_a_rule_says_for_which_sites_this_proxy_acts(stage):
+    proxy, origin, clock = await stage()
+    proxy.rule("/ours", targeted_fields="always")
+    for path in ("/ours", "/theirs"):
+        origin.publish(
+            path, b"text", content_type="text/plain", cache_control="max-age=600", cdn_cache_control="no-store"
+        )
+        await proxy.get(path)
+
+    clock.advance(minutes=5)
+    (await proxy.get("/ours")).expect(200, cache="fwd=uri-miss")
+    (await proxy.get("/theirs")).expect(200, cache="hit")

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from feedproxy.clock import ManualClock
+from feedproxy.errors import Unreachable
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.origin.entrance import Entrance
@@ -205,6 +206,44 @@ async def test_a_401_for_one_is_not_the_answer_for_another(stage):
 
 
 # -- cookies, private, no-store
+
+
+@pytest.mark.parametrize("status", [200, 304])
+async def test_what_may_not_be_stored_any_more_is_not_kept_as_it_was(stage, status):
+    proxy, origin, clock = await stage()
+    page = {"content_type": "text/plain", "etag": '"1"'}
+    origin.publish("/page", b"for everybody", cache_control="max-age=60", **page)
+    await proxy.get("/page")
+    clock.advance(minutes=2)
+    if status == 200:
+        page["etag"] = '"2"'
+    origin.publish("/page", b"for everybody", cache_control="no-store", **page)
+    await proxy.get("/page")
+    origin.break_down(Unreachable("no route"))
+
+    assert (await proxy.get("/page")).status == 502
+
+
+async def test_what_was_given_for_credentials_stays_with_those_whom_the_origin_lets_have_it(stage):
+    proxy, origin, clock = await stage()
+    page = {"content_type": "text/plain", "etag": '"1"'}
+    origin.publish("/page", b"text", cache_control="s-maxage=60", **page)
+    await proxy.get("/page", authorization="Basic eDp5")
+    clock.advance(minutes=2)
+    origin.publish("/page", b"text", cache_control="max-age=60", **page)
+
+    (await proxy.get("/page")).expect(200, cache="fwd-status=304")
+    (await proxy.get("/page")).expect(200, cache="fwd=uri-miss")
+
+
+async def test_a_head_is_told_of_a_redirect_and_not_what_stands_where_it_leads(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/page", b"text", content_type="text/plain", cache_control="max-age=60")
+    await proxy.get("/page")
+    clock.advance(minutes=2)
+    origin.publish("/page", b"", status=301, location="/nowhere")
+
+    assert (await proxy.head("/page")).status == 301
 
 
 async def test_what_a_cookie_brought_is_stored_only_where_the_origin_says_how_long(stage):

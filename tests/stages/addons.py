@@ -20,7 +20,7 @@ from feedproxy.origin.service import Service
 from feedproxy.rules import Rules
 from feedproxy.runtime import runtime
 from tests.stages.origin import Origin, OriginFetcher
-from tests.stages.play import Seen, line_for, resolved
+from tests.stages.play import ALONE, Seen, line_for, resolved
 
 
 class OnAddons:
@@ -47,7 +47,7 @@ class OnAddons:
         self.runtime = runtime(self._context.master)
         self.runtime.clock = self.clock
         self.runtime.make_fetcher = lambda: OriginFetcher(self.origin)
-        given = {"allow_private": True, "admin": "", "store": "memory:", "log_format": "off"}
+        given = {**ALONE, "allow_private": True, "admin": "", "store": "memory:", "log_format": "off"}
         self._context.options.update(**{**given, **resolved(self.settings, self.origin)})
 
     async def close(self) -> None:

@@ -25,6 +25,9 @@ from tests.stages.origin import Origin, OriginFetcher, on_loopback
 HERE = "192.0.2.1"
 """Where a reader is unless a scenario says otherwise; on the whole proxy everybody is at 127.0.0.1."""
 
+ALONE: dict[str, Any] = {"refresh_ahead": False}
+"""What happens comes from the scenario alone, unless it is about the schedule."""
+
 UPSTREAM = "the origin"
 """As the setting `upstream`: the origin of this stage, whose address is known once it is open."""
 
@@ -143,7 +146,7 @@ class OnService:
         self._rules = rules
 
     async def open(self) -> None:
-        settings = Settings(**resolved(self.settings, self.origin))
+        settings = Settings(**{**ALONE, **resolved(self.settings, self.origin)})
         self._service = Service(
             settings_for=lambda target: self._rules.settings_for(target, settings),
             store=MemoryStore(100_000_000),
@@ -198,11 +201,13 @@ class OnProxy:
 
         self._runner = await on_loopback(self.origin)
         given = {
+            **ALONE,
             "allow_private": True,
             "listen_port": 0,
             "admin": "",
             "store": "memory:",
             "log_format": "off",
+            "fast_path": False,
         }
         self._master, self.runtime = make_master(
             Plan(options={**given, **resolved(self.settings, self.origin)}), self.clock
@@ -292,10 +297,12 @@ class Proxy:
             method, path, named(fields), entrance=entrance or self.entrance, address=address, body=body
         )
 
-    async def ask(self, line: str, *, method: str = "GET", address: str = HERE, **fields: str) -> Seen:
+    async def ask(
+        self, line: str, *, method: str = "GET", address: str = HERE, body: bytes = b"", **fields: str
+    ) -> Seen:
         """A request with this very request target: origin-form (`/…`) or absolute-form. Not on the service alone."""
         stage: Any = self.stage
-        return await stage.ask(method, line, named(fields), address=address)  # type: ignore[no-any-return]
+        return await stage.ask(method, line, named(fields), address=address, body=body)  # type: ignore[no-any-return]
 
 
 def named(fields: Mapping[str, str]) -> Fields:

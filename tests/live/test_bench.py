@@ -1,0 +1,27 @@
+"""The benchmark itself, played short: what it times are right answers."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.live.conftest import needs
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@needs("wrk", "openssl")
+def test_the_benchmark_times_right_answers_of_feedproxy_and_nginx_and_leaves_nothing_running(tmp_path: Path) -> None:
+    out = tmp_path / "bench.json"
+    rows = ["304-keep", "12k-keep", "60k-keep", "unlike", "miss"]
+    command = [sys.executable, "-m", "benchmarks", "--parts", "hits", "--rows", *rows, "--peers", "nginx"]
+    command += ["--rounds", "1", "--seconds", "1", "--json", str(out)]
+
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+
+    assert done.returncode == 0, done.stderr
+    runs = json.loads(out.read_text(encoding="utf-8"))["runs"]
+    assert [run for run in runs if run["fault"]] == []
+    assert {run["row"] for run in runs if run["server"] == "feedproxy"} == set(rows)
+    assert all(run["us"] > 0 and run["rate"] > 0 for run in runs)
+    assert "| 304 keep-alive |" in done.stdout

@@ -1,0 +1,375 @@
+"""rssCloud and CNWS through real sockets: with Python's own XML-RPC, between two feedproxies, through restarts.
+
+With FEEDPROXY_RSSCLOUD_SERVER, the folder of a built rsscloud-server, with that as well.
+"""
+
+import json
+import os
+import re
+import shutil
+import socket
+import threading
+import xmlrpc.client
+from collections import Counter
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+from xml.etree import ElementTree as ET
+from xmlrpc.server import SimpleXMLRPCServer
+
+import pytest
+
+from feedproxy.notify import cnws
+from tests.live.origin import Origin, a_feed, until
+from tests.live.product import Feedproxy, Process, ask, clean_environment
+from tests.live.test_pings import lists
+
+type Start = Callable[..., Feedproxy]
+
+ADMIN = re.compile(r"the admin listener is at (http://\S+)")
+SERVER = os.environ.get("FEEDPROXY_RSSCLOUD_SERVER", "")
+
+
+def free_port() -> int:
+    """A port that nobody has: who is to be called back has to know his own before he starts."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+class Workstation:
+    """Takes notifications by http-post, gives challenges back; can be told to be broken."""
+
+    def __init__(self, port: int = 0, body: bytes = b"", address: str = "127.0.0.1") -> None:
+        self.told: list[tuple[str, bytes]] = []
+        self.status = 200
+        workstation = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.say(parse_qs(urlsplit(self.path).query).get("challenge", [""])[0].encode())
+
+            def do_POST(self) -> None:
+                content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                workstation.told.append((self.path, content))
+                self.say(body)
+
+            def say(self, content: bytes) -> None:
+                self.send_response(workstation.status)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_: Any) -> None:
+                """`told` is the log."""
+
+        self._server = ThreadingHTTPServer((address, port), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        return int(self._server.server_address[1])
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture
+def workstation() -> Iterator[Workstation]:
+    made = Workstation()
+    yield made
+    made.close()
+
+
+def please_notify(proxy: Feedproxy, *, on_behalf_of: str = "", **given: object) -> ET.Element:
+    content = urlencode({"protocol": "http-post", **given}).encode()
+    fields = {"X_Forwarded_For": on_behalf_of} if on_behalf_of else {}
+    return ET.fromstring(ask(f"{proxy.base}/-/pleaseNotify", "POST", body=content, fields=fields).body)
+
+
+def active(proxy: Feedproxy, role: str, protocol: str) -> list[dict[str, Any]]:
+    """The operator's view of what is subscribed to."""
+    found = ADMIN.search(proxy.said)
+    view = json.loads(ask(f"{found[1]}/api/notifications").body) if found else {"subscriptions": []}
+    wanted = {"role": role, "protocol": protocol, "state": "active"}
+    return [each for each in view["subscriptions"] if wanted.items() <= each.items()]
+
+
+def change(proxy: Feedproxy, origin: Origin, path: str, *titles: str) -> None:
+    origin.publish(path, a_feed(*titles))
+    with xmlrpc.client.ServerProxy(f"{proxy.base}/-/RPC2") as rpc:
+        assert rpc.rssCloud.ping(origin.url(path)) is True
+
+
+def test_pythons_own_client_registers_and_pythons_own_server_is_told(start: Start, origin: Origin) -> None:
+    proxy, path = start(), "/rpc.xml"
+    feed = origin.url(path)
+    origin.publish(path, a_feed("one"))
+    proxy.get(feed)
+    told: list[str] = []
+    with SimpleXMLRPCServer(("127.0.0.1", 0), logRequests=False) as server:
+        server.register_function(lambda url: told.append(url) or True, "river.changed")  # type: ignore[func-returns-value]
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            with xmlrpc.client.ServerProxy(f"{proxy.base}/-/RPC2") as rpc:
+                port = server.server_address[1]
+                done = rpc.xmlStorageSystem.rssPleaseNotify("river.changed", port, "/RPC2", "xml-rpc", [feed])
+                wrong = rpc.rssCloud.pleaseNotify("other.name", port, "/RPC2", "xml-rpc", [feed], "127.0.0.1")
+                with pytest.raises(xmlrpc.client.Fault) as fault:
+                    rpc.rssCloud.pleaseNotify("too", "few")
+            assert told == [feed]  # the test notification
+            change(proxy, origin, path, "two", "one")
+            until(lambda: len(told) == 2)
+        finally:
+            server.shutdown()
+            thread.join()
+
+    assert (done, wrong, fault.value.faultCode) == (True, False, 4)
+    assert told == [feed, feed]
+
+
+def test_a_workstation_by_http_post_is_told_through_faults_and_a_restart(
+    start: Start, origin: Origin, workstation: Workstation, tmp_path: Path
+) -> None:
+    path, store = "/post.xml", tmp_path / "store"
+    feed = origin.url(path)
+    origin.publish(path, a_feed("one"))
+    proxy = start(store=store)
+    proxy.get(feed)
+    port = workstation.port
+    assert please_notify(proxy, port=port, path="/own", url1=feed).get("success") == "true"
+    assert please_notify(proxy, port=port, path="/named", url1=feed, domain="localhost").get("success") == "true"
+    assert please_notify(proxy, port=free_port(), path="/", url1=feed).get("success") == "false"
+    assert [path for path, _ in workstation.told] == ["/own"]
+
+    workstation.status = 500
+    change(proxy, origin, path, "two")
+    until(lambda: len(workstation.told) == 3)
+    proxy.kill()
+    workstation.status = 200
+    workstation.told.clear()
+    again = start(store=store)
+    until(lambda: len(workstation.told) >= 2, deadline=40)
+
+    assert sorted(workstation.told) == [(each, urlencode({"url": feed}).encode()) for each in ("/named", "/own")]
+    assert b"Traceback" not in again.said.encode()
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="elsewhere than on Linux loopback is one address")
+def test_behind_a_load_balancer_the_callback_is_at_the_workstations_address(start: Start, origin: Origin) -> None:
+    """Only who is trusted may say where somebody comes from: "on behalf of another" nobody registers."""
+    path, there = "/balanced.xml", Workstation(address="127.0.0.2")
+    feed = origin.url(path)
+    origin.publish(path, a_feed("one"))
+    try:
+        for trusted, success in ((["127.0.0.1"], "true"), ([], "false")):
+            proxy = start(*(word for each in trusted for word in ("--set", f"trusted_proxies={each}")))
+            proxy.get(feed)
+            said = please_notify(proxy, on_behalf_of="127.0.0.2", port=there.port, path="/", url1=feed)
+            assert said.get("success") == success
+    finally:
+        there.close()
+
+    assert len(there.told) == 1
+
+
+def test_what_is_not_verified_is_told_nothing(start: Start, origin: Origin, workstation: Workstation) -> None:
+    proxy, path = start(), "/unproved.xml"
+    feed = origin.url(path)
+    origin.publish(path, a_feed("one"))
+    proxy.get(feed)
+    workstation.status = 404
+    assert please_notify(proxy, port=workstation.port, path="/x", url1=feed).get("success") == "false"
+    content = cnws.write_subscribe(feed, "http://user:secret@127.0.0.1/")
+    assert b"<status>false</status>" in ask(f"{proxy.base}/-/cnws", "POST", body=content).body
+    workstation.status = 200
+    workstation.told.clear()
+    assert please_notify(proxy, port=workstation.port, path="/proved", url1=feed).get("success") == "true"
+
+    change(proxy, origin, path, "two")
+    until(lambda: len(workstation.told) == 2)
+
+    assert {path for path, _ in workstation.told} == {"/proved"}
+
+
+def test_a_cnws_subscriber_is_told_and_removed_where_he_says_false(start: Start, origin: Origin) -> None:
+    proxy, path = start(ping_interval=0), "/cnws.xml"
+    feed = origin.url(path)
+    origin.publish(path, a_feed("one"))
+    proxy.get(feed)
+    wants, refuses = Workstation(body=cnws.write_result(True)), Workstation(body=cnws.write_result(False))
+    try:
+        for each in (wants, refuses):
+            content = cnws.write_subscribe(feed, f"http://127.0.0.1:{each.port}/")
+            answer = ask(f"{proxy.base}/-/cnws", "POST", body=content)
+            assert (answer.status, b"<title>News</title>" in answer.body) == (200, True)
+        change(proxy, origin, path, "two", "one")
+        until(lambda: wants.told and refuses.told)
+        change(proxy, origin, path, "three", "two", "one")
+        until(lambda: len(wants.told) == 2)
+    finally:
+        wants.close()
+        refuses.close()
+
+    assert len(refuses.told) == 1
+    assert b"<title>two</title>\n<description>About two</description>" in wants.told[0][1]
+
+
+class Pair:
+    """A publisher's feedproxy, and the office's that reads it; each can be killed and come again."""
+
+    def __init__(self, start: Start, origin: Origin, folder: Path) -> None:
+        self._start, self._folder = start, folder
+        self._upstream = origin.url("").rstrip("/")
+        self.ports = {"hub": free_port(), "office": free_port()}
+
+    def hub(self, **options: object) -> Feedproxy:
+        return self._open("hub", "--upstream", self._upstream, **options)
+
+    def office(self, **options: object) -> Feedproxy:
+        return self._open("office", **options)
+
+    def address(self, who: str, path: str = "/") -> str:
+        return f"http://127.0.0.1:{self.ports[who]}{path}"
+
+    def _open(self, who: str, *arguments: str, **options: object) -> Feedproxy:
+        listen = ("--listen", f"127.0.0.1:{self.ports[who]}", "--public-url", self.address(who))
+        return self._start(*arguments, *listen, store=self._folder / who, ping_interval=0, **options)
+
+
+def test_one_feedproxy_tells_another_by_rsscloud_and_restarts_change_nothing(
+    start: Start, origin: Origin, tmp_path: Path
+) -> None:
+    pair, path = Pair(start, origin, tmp_path), "/cloudy.xml"
+    feed = pair.address("hub", path)
+    origin.publish(path, a_feed("one"))
+
+    def ping() -> None:
+        assert ask(pair.address("hub", "/-/ping"), "POST", body=urlencode({"url": feed}).encode()).status == 200
+
+    hub = pair.hub(announce_cloud=True)
+    office = pair.office()
+    assert b"<cloud domain=" in office.get(feed).body
+    until(lambda: active(hub, "tell", "rsscloud"), deadline=30)
+    origin.publish(path, a_feed("two", "one"))
+    ping()
+    until(lambda: len(lists(office)) == 1, deadline=30)
+    assert b"two" in office.get(feed).body
+
+    hub.kill()
+    hub = pair.hub(announce_cloud=True)
+    origin.publish(path, a_feed("three", "two"))
+    ping()
+    until(lambda: len(lists(office)) == 2, deadline=30)
+
+    office.kill()
+    office = pair.office()
+    origin.publish(path, a_feed("four", "three"))
+    ping()
+    until(lambda: len(lists(office)) == 3, deadline=30)
+    assert b"four" in office.get(feed).body
+
+
+def test_one_feedproxy_tells_another_by_cnws(start: Start, origin: Origin, tmp_path: Path) -> None:
+    pair, path = Pair(start, origin, tmp_path), "/old.xml"
+    feed = pair.address("hub", path)
+    origin.publish(path, a_feed("one"))
+    hub = pair.hub()
+    office = pair.office(cnws_subscribe=pair.address("hub", "/-/cnws"))
+    office.get(feed)
+    until(lambda: active(hub, "tell", "cnws"), deadline=30)
+
+    origin.publish(path, a_feed("two", "one"))
+    ask(pair.address("hub", "/-/ping"), "POST", body=urlencode({"url": feed}).encode())
+
+    until(lambda: len(lists(office)) == 1, deadline=30)
+
+
+def test_with_several_workers_all_take_subscriptions_and_one_delivers(
+    start: Start, origin: Origin, workstation: Workstation
+) -> None:
+    proxy, path = start("--workers", "2", ping_interval=0), "/shared.xml"
+    feed = origin.url(path)
+    origin.publish(path, a_feed("one"))
+    proxy.get(feed)
+    # Each comes by a connection of its own, and the kernel deals those out.
+    for number in range(16):
+        done = until(lambda number=number: _taken(proxy, workstation, feed, number), deadline=20)  # type: ignore[misc]
+        assert done
+    workstation.told.clear()
+
+    for count, title in enumerate(("two", "three"), 1):
+        change(proxy, origin, path, title)
+        until(lambda count=count: len(workstation.told) >= 16 * count, deadline=40)  # type: ignore[misc]
+
+    assert set(Counter(path for path, _ in workstation.told).values()) == {2}
+    assert len(workstation.told) == 32
+
+
+def _taken(proxy: Feedproxy, workstation: Workstation, feed: str, number: int) -> bool:
+    said = please_notify(proxy, port=workstation.port, path=f"/{number}", url1=feed)
+    return said.get("success") == "true"
+
+
+# -- an rssCloud server that others wrote
+
+
+@pytest.fixture
+def cloud(tmp_path: Path) -> Iterator[str]:
+    node = shutil.which("node")
+    if not SERVER or node is None:
+        pytest.skip("no rsscloud-server: FEEDPROXY_RSSCLOUD_SERVER names the folder of a built one")
+    port, allowed = free_port(), "127.0.0.0/8,::1/128"
+    environment = clean_environment(
+        PORT=str(port),
+        DOMAIN="127.0.0.1",
+        WEBSUB_CALLBACK_ALLOW_CIDRS=allowed,
+        WEBSUB_FETCH_ALLOW_CIDRS=allowed,
+        DATA_FILE_PATH=str(tmp_path / "cloud.json"),
+        STATS_FILE_PATH=str(tmp_path / "stats.json"),
+    )
+    process = Process([node, str(Path(SERVER) / "app.js")], tmp_path / "cloud", environment)
+    until(lambda: _listens(port), deadline=30, why=process.said)
+    yield f"http://127.0.0.1:{port}"
+    process.kill()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.parametrize(
+    ("protocol", "path", "procedure"),
+    [("http-post", "/pleaseNotify", ""), ("xml-rpc", "/RPC2", "rssCloud.pleaseNotify")],
+)
+def test_we_register_with_rsscloud_server_and_it_tells_us(
+    start: Start, origin: Origin, tmp_path: Path, cloud: str, protocol: str, path: str, procedure: str
+) -> None:
+    pair, feed_path = Pair(start, origin, tmp_path), f"/for-{protocol}.xml"
+    feed, where = origin.url(feed_path), urlsplit(cloud)
+    element = (
+        f'<cloud domain="{where.hostname}" port="{where.port}" path="{path}" registerProcedure="{procedure}"'
+        f' protocol="{protocol}"/>'
+    )
+    origin.publish(feed_path, a_feed("one", extra=element))
+    office = pair.office()
+    office.get(feed)
+    until(lambda: active(office, "hear", "rsscloud"), deadline=30)
+
+    origin.publish(feed_path, a_feed("two", "one", extra=element))
+    answer = ask(
+        f"{cloud}/ping",
+        "POST",
+        fields={"Content_Type": "application/x-www-form-urlencoded"},
+        body=urlencode({"url": feed}).encode(),
+    )
+    assert answer.status == 200, answer.body
+    until(lambda: len(lists(office)) == 1, deadline=30)
+    assert b"two" in office.get(feed).body

@@ -1,0 +1,73 @@
+"""`feedproxy serve --record`: what was asked and answered is in the file when the process has ended, however it did."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from feedproxy.lab import har
+from feedproxy.lab.exchange import Side
+from tests.live.origin import Origin, a_feed
+from tests.live.product import COMMAND, Feedproxy, Process, ask
+
+type Start = Callable[..., Feedproxy]
+
+TOKEN = "hunter2hunter2"
+
+
+def test_after_sigterm_both_sides_are_on_record_and_no_secret_is(start: Start, origin: Origin, tmp_path: Path) -> None:
+    file = tmp_path / "week.har"
+    feedproxy = start("--record", str(file), trusted_proxies="127.0.0.1")
+    origin.publish("/recorded", a_feed("one"))
+    origin.publish(f"/private?token={TOKEN}", a_feed(f"secret-{TOKEN}"))
+
+    for number in range(3):
+        feedproxy.get(origin.url("/recorded"), user_agent=f"reader/{number}", x_forwarded_for=f"192.0.2.{number}")
+    feedproxy.get(origin.url(f"/private?token={TOKEN}"), cookie=f"a={TOKEN}", authorization=f"Bearer {TOKEN}")
+    ask(feedproxy.gateway(origin.url("/recorded")), "POST", body=TOKEN.encode())
+    assert feedproxy.terminate() == 0
+
+    data, found = file.read_bytes(), har.read(file)
+    assert TOKEN.encode() not in data
+    assert b"192.0.2." not in data
+    public = [each for each in found.exchanges if each.request.target == origin.url("/recorded")]
+    asked = [each for each in public if each.side is Side.READER and each.request.method == "GET"]
+    assert [each.user_agent for each in asked] == ["reader/0", "reader/1", "reader/2"]
+    assert len({each.reader for each in asked}) == 3
+    assert len({each.digest for each in asked}) == 1
+    fetched = [each for each in public if each.side is Side.ORIGIN and each.request.method == "GET"]
+    assert [found.content(each) for each in fetched] == [a_feed("one")]
+    posted = [each.side for each in public if each.request.method == "POST"]
+    assert sorted(posted) == [Side.ORIGIN, Side.READER]
+    assert len([each for each in found.exchanges if "private" in each.request.target]) == 2
+
+
+def test_after_sigkill_every_answer_is_on_record(start: Start, origin: Origin, tmp_path: Path) -> None:
+    file = tmp_path / "week.har"
+    feedproxy = start("--record", str(file))
+    origin.publish("/killed", a_feed("one"))
+    for _ in range(20):
+        feedproxy.get(origin.url("/killed"))
+
+    feedproxy.kill()
+
+    assert len(har.read(file).side(Side.READER)) == 20
+
+
+def test_a_file_that_cannot_be_had_ends_it_with_one_line(tmp_path: Path) -> None:
+    ports = ("--listen", "127.0.0.1:0", "--admin", "", "--store", "memory:")
+    file = tmp_path / "no" / "week.har"
+    feedproxy = Process([*COMMAND, "serve", *ports, "--record", str(file)], tmp_path / "feedproxy")
+
+    assert feedproxy.wait() == 2
+    assert feedproxy.said == f"feedproxy: record: {file}: No such file or directory\n"
+
+
+def test_each_of_several_workers_writes_a_file_of_its_own(start: Start, origin: Origin, tmp_path: Path) -> None:
+    origin.publish("/workers", a_feed("one"))
+    feedproxy = start("--record", str(tmp_path / "week.har"), workers=2)
+    for _ in range(12):
+        feedproxy.get(origin.url("/workers"))
+    assert feedproxy.terminate() == 0
+
+    files = sorted(tmp_path.glob("*.har"))
+    assert [each.name for each in files] == ["week-2.har", "week.har"]
+    assert sum(len(har.read(each).side(Side.READER)) for each in files) == 12

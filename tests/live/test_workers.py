@@ -1,0 +1,432 @@
+"""Several workers are one proxy: whichever of them a reader happens to reach, he gets the same."""
+
+import json
+import os
+import re
+import signal
+import socket
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live.origin import Authority, Gate, Origin, a_feed, until
+from tests.live.product import COMMAND, Feedproxy, Process, Seen, product_environment, read_answer
+
+type Start = Callable[..., Feedproxy]
+
+ADMIN = re.compile(r"the admin listener is at (http://\S+)")
+
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/net/tcp").exists(), reason="who serves a connection is told by /proc"
+)
+
+
+class Connection:
+    """One connection of a reader, and the worker that has it."""
+
+    def __init__(self, proxy: Feedproxy, agent: str) -> None:
+        self._proxy = proxy
+        self._agent = agent
+        self.wire = socket.create_connection(proxy.address, timeout=20)
+        self.send("")  # a connection that says nothing may be accepted late
+        self.answer()
+        self.pid = self._find()
+
+    def get(self, target: str, **fields: str) -> Seen:
+        self.send(target, **fields)
+        return self.answer()
+
+    def send(self, target: str, **fields: str) -> None:
+        lines = {"Host": self._proxy.base.removeprefix("http://"), "User-Agent": self._agent} | {
+            name.replace("_", "-"): value for name, value in fields.items()
+        }
+        path = "/" + target
+        head = f"GET {path} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+        self.wire.sendall(head.encode() + b"\r\n")
+
+    def answer(self) -> Seen:
+        return read_answer(self.wire)
+
+    def close(self) -> None:
+        self.wire.close()
+
+    def _find(self) -> int:
+        """The worker that has accepted it."""
+        ours = f"0100007F:{self.wire.getsockname()[1]:04X}"
+        for pid in workers(self._proxy):
+            inodes = {
+                line.split()[9]
+                for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
+                if line.split()[2] == ours
+            }
+            if any(f"socket:[{inode}]" in open_files(pid) for inode in inodes):
+                return pid
+        return 0
+
+
+def open_files(pid: int) -> set[str]:
+    found = set()
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            found.add(os.readlink(each))
+        except OSError:
+            continue
+    return found
+
+
+def workers(proxy: Feedproxy) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{proxy.pid}/task/{proxy.pid}/children").read_text().split()]
+
+
+@contextmanager
+def connections(proxy: Feedproxy, *, each: int = 3, agent: str = "reader/1") -> Iterator[list[Connection]]:
+    """Connections, so many to each worker at least; those of different workers stand side by side."""
+    with ExitStack() as stack:
+        made: dict[int, list[Connection]] = {pid: [] for pid in workers(proxy)}
+        for _ in range(200):
+            connection = Connection(proxy, agent)
+            stack.callback(connection.close)
+            made[connection.pid].append(connection)
+            if all(len(of_one) >= each for of_one in made.values()):
+                break
+        yield [
+            connection for row in zip(*(of_one[:each] for of_one in made.values()), strict=True) for connection in row
+        ]
+
+
+def admin(proxy: Feedproxy, method: str, path: str) -> Any:
+    base = until(lambda: ADMIN.findall(proxy.said))[-1]
+    request = urllib.request.Request(f"{base}{path}", method=method, headers={"Accept": "application/json"})
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=20) as answer:
+        data = answer.read()
+    return json.loads(data) if "json" in answer.headers["Content-Type"] else data.decode()
+
+
+@pytest.fixture(scope="module")
+def two(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Feedproxy]:
+    """Two workers that live on; tests share them, each with paths of its own."""
+    made = Feedproxy(tmp_path_factory.mktemp("workers"), "--workers", "2", authority=authority.file)
+    yield made
+    assert made.terminate() == 0, made.said
+    assert "Traceback" not in made.said, made.said
+
+
+@pytest.fixture
+def pair(start: Start) -> Feedproxy:
+    """Two workers of a test's own, to be killed."""
+    return start("--workers", "2")
+
+
+# -- one copy
+
+
+def test_no_worker_answers_with_what_another_has_replaced(two: Feedproxy, origin: Origin) -> None:
+    path, target = "/replaced", origin.url("/replaced")
+    with connections(two) as all_:
+        for version in range(20):
+            origin.publish(path, a_feed(f"v{version}"), Cache_Control="max-age=3600")
+            asks = all_[version % len(all_)]
+            assert f"v{version}".encode() in asks.get(target, Cache_Control="no-cache").body
+            for connection in all_:
+                seen = connection.get(target)
+                assert f"v{version}".encode() in seen.body
+                assert "; hit" in seen.cache
+
+
+def test_a_refresh_is_done_everywhere_when_it_is_answered(two: Feedproxy, origin: Origin) -> None:
+    path, target = "/refreshed", origin.url("/refreshed")
+    with connections(two) as all_:
+        for version in range(6):
+            origin.publish(path, a_feed(f"v{version}"), Cache_Control="max-age=3600")
+            if version:
+                assert admin(two, "POST", f"/refresh?url={target}")["outcome"] == "updated"
+            for connection in all_:
+                assert f"v{version}".encode() in connection.get(target).body
+
+
+@pytest.mark.parametrize("by", ["url", "pattern"])
+def test_a_purge_is_done_everywhere_when_it_is_answered(two: Feedproxy, origin: Origin, by: str) -> None:
+    path = f"/purged-{by}"
+    target = origin.url(path)
+    origin.publish(path, a_feed("one"), Cache_Control="max-age=3600")
+    with connections(two) as all_:
+        for round_ in range(1, 8):
+            statuses = [connection.get(target).cache for connection in (*all_[round_ % 2 :], *all_)]
+            assert "fwd=uri-miss" in statuses[0]
+            assert all("; hit" in each for each in statuses[1:]), statuses
+            assert len(origin.asked(path)) == round_
+            named = target if by == "url" else f"*{path}"
+            assert admin(two, "POST", f"/purge?{by}={named}")["purged"] == 1
+
+
+def test_what_an_unsafe_request_invalidates_is_invalid_for_all(two: Feedproxy, origin: Origin) -> None:
+    path, target = "/posted", origin.url("/posted")
+    origin.publish(path, a_feed("old"), Cache_Control="max-age=3600")
+    with connections(two) as all_:
+        for connection in all_:
+            connection.get(target)
+        origin.publish(path, a_feed("new"), Cache_Control="max-age=3600")
+        one = all_[0]
+        one.wire.sendall(f"POST /{target} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n".encode())
+        assert one.answer().status == 200
+
+        for connection in reversed(all_):
+            assert b"new" in connection.get(target).body
+
+
+# -- one flight
+
+
+def test_one_worker_asks_the_origin_and_readers_of_all_get_its_answer(two: Feedproxy, origin: Origin) -> None:
+    path, target = "/one-flight", origin.url("/one-flight")
+    origin.stage(
+        path, gate := Gate(lambda handler, _: handler.say(200, a_feed("x"), Content_Type="application/rss+xml"))
+    )
+    with connections(two) as all_:
+        for connection in all_:
+            connection.send(target)
+        until(lambda: admin(two, "GET", "/api/status")["under_way"] == 2)
+        gate.open()
+        seen = [connection.answer() for connection in all_]
+
+    assert {each.status for each in seen} == {200}
+    assert len(origin.asked(path)) == 1
+    assert sum("collapsed" not in each.cache for each in seen) == 1
+    assert all("fwd=uri-miss" in each.cache for each in seen)
+
+
+def test_a_failure_is_asked_for_once_and_the_copy_stands_in_for_the_readers_of_all(
+    two: Feedproxy, origin: Origin
+) -> None:
+    path, target = "/fails", origin.url("/fails")
+    origin.publish(path, a_feed("good"), Cache_Control="max-age=3600")
+    with connections(two) as all_:
+        all_[0].get(target)
+        origin.stage(path, gate := Gate(lambda handler, _: handler.say(500, b"sorry")))
+        before = len(origin.asked(path))
+        for connection in all_:
+            connection.send(target, Cache_Control="no-cache")
+        until(lambda: admin(two, "GET", "/api/status")["under_way"] == 2)
+        gate.open()
+        seen = [connection.answer() for connection in all_]
+
+    assert len(origin.asked(path)) == before + 1
+    assert all(b"good" in each.body for each in seen), [each.cache for each in seen]
+
+
+def test_what_may_not_be_stored_is_fetched_for_everybody_by_himself(two: Feedproxy, origin: Origin) -> None:
+    path, target = "/personal", origin.url("/personal")
+    origin.publish(path, a_feed("yours"), Cache_Control="no-store")
+    with connections(two) as all_, ThreadPoolExecutor(len(all_)) as pool:
+        seen = list(pool.map(lambda connection: connection.get(target), all_))
+
+    assert all(b"yours" in each.body for each in seen)
+    assert len(origin.asked(path)) == len(all_)
+
+
+def test_a_worker_killed_in_flight_leaves_it_to_another_and_is_started_again(pair: Feedproxy, origin: Origin) -> None:
+    path, target = "/killed", origin.url("/killed")
+    origin.stage(
+        path, gate := Gate(lambda handler, _: handler.say(200, a_feed("x"), Content_Type="application/rss+xml"))
+    )
+    with connections(pair, each=2) as all_:
+        first = all_[0]
+        first.send(target)
+        origin.wait_for(path, 1)
+        rest = [connection for connection in all_ if connection.pid != first.pid]
+        for connection in rest:
+            connection.send(target)
+        until(lambda: admin(pair, "GET", "/api/status")["under_way"] == 2)
+
+        os.kill(first.pid, signal.SIGKILL)
+        origin.wait_for(path, 2)
+        gate.open()
+
+        assert all(b"<title>x" in connection.answer().body for connection in rest)
+    assert len(origin.asked(path)) == 2
+    assert until(lambda: first.pid not in workers(pair) and len(workers(pair)) == 2)
+    assert "was ended by SIGKILL; it is started again" in pair.said
+    with connections(pair) as all_:
+        assert all("; hit" in connection.get(target).cache for connection in all_)
+
+
+# -- one count
+
+
+def test_readers_and_requests_are_counted_once_whichever_worker_has_them(pair: Feedproxy, origin: Origin) -> None:
+    path, target = "/counted", origin.url("/counted")
+    origin.publish(path, a_feed("x"), Cache_Control="max-age=3600")
+    for agent in ("reader/1", "reader/2", "reader/3"):
+        with connections(pair, each=2, agent=agent) as all_:
+            for connection in all_:
+                connection.get(target)
+
+    (feed,) = admin(pair, "GET", f"/api/feeds?q={path[1:]}")["feeds"]
+    status = admin(pair, "GET", "/api/status")
+    metrics = admin(pair, "GET", "/metrics")
+
+    assert feed["subscribers"] == 3
+    assert (status["requests"]["hits"], status["requests"]["forwarded"]) == (11, 1)
+    assert status["requests"]["origin_requests"] == 1
+    assert status["workers"] == 2
+    assert 'outcome="hit",status="200"} 11.0' in metrics
+    assert re.search(r"feedproxy_subscribers 3\.0", metrics)
+
+
+def test_what_a_killed_worker_has_counted_is_not_forgotten(pair: Feedproxy, origin: Origin) -> None:
+    path, target = "/remembered", origin.url("/remembered")
+    origin.publish(path, a_feed("x"), Cache_Control="max-age=3600")
+    with connections(pair, each=2) as all_:
+        for connection in all_:
+            connection.get(target)
+        speaker = admin_pid(pair)
+        (other,) = {connection.pid for connection in all_} - {speaker}
+        before = admin(pair, "GET", "/api/status")["requests"]["hits"]
+        os.kill(other, signal.SIGKILL)
+    until(lambda: other not in workers(pair) and len(workers(pair)) == 2)
+    with connections(pair, each=1, agent="reader/2") as all_:
+        for connection in all_:
+            connection.get(target)
+
+    until(lambda: admin(pair, "GET", "/api/status")["requests"]["hits"] == before + 2)
+    until(lambda: admin(pair, "GET", f"/api/feeds?q={path[1:]}")["feeds"][0]["subscribers"] == 2)
+
+
+def admin_pid(proxy: Feedproxy) -> int:
+    """The worker that speaks to the operator."""
+    port = f"{int(ADMIN.findall(proxy.said)[-1].rpartition(':')[2]):04X}"
+    for pid in workers(proxy):
+        lines = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
+        inodes = [each.split()[9] for each in lines if each.split()[1].endswith(port) and each.split()[3] == "0A"]
+        if any(f"socket:[{inode}]" in open_files(pid) for inode in inodes):
+            return pid
+    raise AssertionError("nobody listens there")
+
+
+def test_lines_of_all_workers_are_whole(two: Feedproxy, origin: Origin) -> None:
+    path = "/line-" + "x" * 1500
+    origin.publish(path, a_feed("x"), Cache_Control="max-age=3600")
+    with connections(two, each=3) as all_, ThreadPoolExecutor(len(all_)) as pool:
+        list(pool.map(lambda connection: [connection.get(origin.url(path)) for _ in range(50)], all_))
+        asked = 50 * len(all_)
+
+    def told() -> list[str]:
+        return [each for each in two.said.splitlines() if "/line-" in each]
+
+    until(lambda: len(told()) >= asked)
+    lines = told()
+    assert len(lines) == asked
+    assert all(re.fullmatch(r"\S+ [0-9a-f]{15} gateway GET \S+ 200 .*", each) for each in lines)
+
+
+# -- the end, and why it does not begin
+
+
+def test_at_sigterm_all_workers_answer_what_is_under_way(pair: Feedproxy, origin: Origin) -> None:
+    gates = []
+    with connections(pair, each=1) as all_:
+        for number, connection in enumerate(all_):
+            path = f"/drained-{number}"
+            gates.append(Gate(lambda handler, _: handler.say(200, b"at last", Content_Type="text/plain")))
+            origin.stage(path, gates[-1])
+            connection.send(origin.url(path))
+            origin.wait_for(path)
+        pair.process.send_signal(signal.SIGTERM)
+        until(lambda: refuses(pair.address))
+        for gate in gates:
+            gate.open()
+        assert [connection.answer().body for connection in all_] == [b"at last"] * len(all_)
+    assert pair.wait() == 0
+    assert "Traceback" not in pair.said
+
+
+def refuses(address: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(address, timeout=2).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def test_workers_end_when_their_supervisor_is_killed(pair: Feedproxy) -> None:
+    orphans = workers(pair)
+    pair.kill()
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in orphans))
+    assert refuses(pair.address)
+
+
+def serve(folder: Path, *arguments: str) -> Process:
+    options = ["--set", f"confdir={folder / 'conf'}", "--workers", "2"]
+    return Process([*COMMAND, "serve", *options, *arguments], folder, product_environment(folder))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (
+            ["--listen", "127.0.0.1:{busy}", "--admin", "127.0.0.1:0"],
+            "cannot listen on 127.0.0.1:{busy}: Address already",
+        ),
+        (
+            ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:{busy}"],
+            "admin: cannot listen on 127.0.0.1:{busy}: Address",
+        ),
+        (["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--store", "/dev/null/x"], "store: /dev/null/x"),
+        (["--listen", "127.0.0.1:0", "--store", "memory:"], "workers: 2 workers need a store that they share"),
+        (["--listen", "127.0.0.1:0", "--set", "workers=0"], "workers is 1 at least"),
+    ],
+)
+def test_what_cannot_be_is_told_once_in_one_line(tmp_path: Path, arguments: list[str], line: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        busy = taken.getsockname()[1]
+        store = [] if "--store" in arguments else ["--store", str(tmp_path / "store")]
+        if "workers=0" in arguments:
+            arguments = [*arguments, "--workers", "0"]
+        process = serve(tmp_path, *(each.format(busy=busy) for each in arguments), *store)
+        assert process.wait() == 2
+    said = [each for each in process.said.splitlines() if each.startswith("feedproxy: ")]
+    assert len(said) == 1
+    assert line.format(busy=busy) in said[0]
+    assert "Traceback" not in process.said
+
+
+def test_two_proxies_never_share_a_port(two: Feedproxy, tmp_path: Path) -> None:
+    """SO_REUSEPORT would let them, and readers would reach the one or the other."""
+    second = serve(
+        tmp_path / "second",
+        "--listen",
+        two.base.removeprefix("http://"),
+        "--admin",
+        "127.0.0.1:0",
+        "--store",
+        str(tmp_path / "s"),
+    )
+    assert second.wait() == 2
+    assert "Address already in use" in second.said
+
+
+def _is_gone(proxy: Feedproxy, pid: int) -> bool:
+    return pid not in workers(proxy)
+
+
+def test_a_worker_that_dies_again_and_again_leaves_the_readers_to_the_others(pair: Feedproxy, origin: Origin) -> None:
+    origin.publish("/crash", a_feed("x"), Cache_Control="max-age=3600")
+    victim = admin_pid(pair)
+    for _ in range(2):
+        os.kill(victim, signal.SIGKILL)
+        until(partial(_is_gone, pair, victim))
+        if len(workers(pair)) == 2:
+            victim = max(workers(pair))
+    until(lambda: "started again in 0.5 s" in pair.said)
+    for _ in range(20):
+        connection = socket.create_connection(pair.address, timeout=5)
+        connection.sendall(f"GET /{origin.url('/crash')} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        assert read_answer(connection).status == 200
+        connection.close()
+    until(lambda: len(workers(pair)) == 2)

@@ -1,0 +1,209 @@
+"""Who may read what, through every entrance; and what the origin gets to know of it."""
+
+import base64
+from pathlib import Path
+
+import bcrypt
+import pytest
+
+from feedproxy.access import wsse
+from feedproxy.access.tokens import issue, revoke
+from feedproxy.origin.entrance import Entrance
+from tests.stages.play import UPSTREAM
+
+HASHED = {name: bcrypt.hashpw(f"{name}'s".encode(), bcrypt.gensalt(4)).decode() for name in ("bob", "carol")}
+
+
+def a_feed(title: str = "News") -> bytes:
+    return f"<rss version='2.0'><channel><title>{title}</title></channel></rss>".encode()
+
+
+def says(name: str, password: str = "") -> str:
+    """Basic credentials."""
+    return "Basic " + base64.b64encode(f"{name}:{password or name + "'s"}".encode()).decode()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    """The operator's files."""
+    (tmp_path / "users").write_text("".join(f"{name}:{hashed}\n" for name, hashed in HASHED.items()))
+    (tmp_path / "wsse").write_text("bob:another one\n")
+    (tmp_path / "tokens").write_text("")
+    return {
+        "users_file": str(tmp_path / "users"),
+        "wsse_file": str(tmp_path / "wsse"),
+        "tokens_file": str(tmp_path / "tokens"),
+    }
+
+
+async def test_a_feed_with_readers_is_for_them_alone_and_their_passwords_stay_with_us(door, files):
+    proxy, origin, _ = await door(**files)
+    origin.publish("/private.rss", a_feed(), cache_control="max-age=600")
+    proxy.rule("/private.rss", readers=("bob",))
+
+    asked = (await proxy.get("/private.rss")).expect(401, cache="detail=access")
+    seen = (await proxy.get("/private.rss", authorization=says("bob"))).expect(200, cache="stored")
+    (await proxy.get("/private.rss", authorization=says("bob"))).expect(200, cache="hit")
+    (await proxy.get("/private.rss", authorization=says("carol"))).expect(403, cache="detail=access")
+    (await proxy.get("/private.rss", authorization=says("bob", "wrong"))).expect(401)
+    (await proxy.get("/private.rss")).expect(401)
+
+    assert seen.plain.startswith(b"<rss")
+    assert [value for name, value in asked.fields if name.lower() == "www-authenticate"] == [
+        'Basic realm="feedproxy", charset="UTF-8"',
+        'WSSE realm="feedproxy", profile="UsernameToken"',
+    ]
+    assert all("authorization" not in request.fields for request in origin.log)
+    assert origin.requests == 1
+
+
+@pytest.mark.parametrize("method", ["HEAD", "POST", "DELETE", "OPTIONS"])
+async def test_no_method_leads_past_the_door(door, files, method):
+    proxy, origin, _ = await door(**files)
+    origin.publish("/private.rss", a_feed())
+    proxy.rule("/private.rss", readers=("*",))
+
+    (await proxy.send(method, "/private.rss", body=b"x" if method == "POST" else b"")).expect(401)
+
+    assert origin.requests == 0
+
+
+async def test_in_front_of_a_publisher_it_is_the_same(door, files):
+    proxy, origin, _ = await door(upstream=UPSTREAM, **files)
+    origin.publish("/private.rss", a_feed(), cache_control="max-age=600")
+    proxy.rule("/private.rss", readers=("*",))
+
+    (await proxy.get("/private.rss")).expect(401)
+    (await proxy.get("/private.rss", authorization=says("carol"))).expect(200)
+
+
+async def test_in_the_explicit_proxy_it_is_407_and_the_readers_word_to_the_origin_is_his_own(door, files):
+    proxy, origin, _ = await door(**files)
+    origin.publish("/private.rss", a_feed())
+    proxy.rule("/private.rss", readers=("*",))
+
+    asked = await proxy.send("GET", "/private.rss", entrance=Entrance.PROXY, authorization=says("bob"))
+    let_in = await proxy.send("GET", "/private.rss", entrance=Entrance.PROXY, proxy_authorization=says("bob"))
+
+    asked.expect(407, cache="detail=access")
+    assert asked.fields.get("proxy-authenticate") == 'Basic realm="feedproxy", charset="UTF-8"'
+    let_in.expect(200)
+    assert all("proxy-authorization" not in request.fields for request in origin.log)
+
+
+async def test_feeds_of_others_know_nothing_of_it_and_get_their_readers_own_word(door, files):
+    proxy, origin, _ = await door(**files)
+    origin.publish("/theirs.rss", a_feed())
+    proxy.rule("/private.rss", readers=("*",))
+
+    (await proxy.get("/theirs.rss", authorization=says("bob", "told to them"))).expect(200)
+
+    assert origin.log[-1].fields.get("authorization") == says("bob", "told to them")
+
+
+async def test_wsse_lets_in_once(door, files):
+    proxy, origin, clock = await door(**files)
+    origin.publish("/private.rss", a_feed(), cache_control="max-age=600")
+    proxy.rule("/private.rss", readers=("bob",))
+    fields = {name.lower().replace("-", "_"): value for name, value in wsse.compose("bob", "another one", clock.now())}
+
+    (await proxy.get("/private.rss", **fields)).expect(200)
+    (await proxy.get("/private.rss", **fields)).expect(401)
+
+    assert all("x-wsse" not in request.fields for request in origin.log)
+
+
+# -- secret addresses
+
+
+async def test_a_secret_address_lets_its_reader_in_until_it_is_taken_back(door, files):
+    proxy, origin, clock = await door(**files)
+    origin.publish("/private.rss", a_feed(), cache_control="max-age=600")
+    proxy.rule("/private.rss", readers=("bob",))
+    tokens = Path(files["tokens_file"])
+    issued, token = issue(tokens, "bob", origin.url("/private.rss"))
+    clock.advance(1)
+    address = f"/-/with/{token}/{origin.url('/private.rss')}"
+
+    (await proxy.ask(address)).expect(200)
+    (await proxy.ask(address, if_none_match='"x"')).expect(200, cache="hit")
+    (await proxy.ask(address.replace("private", "other"))).expect(404)
+    (await proxy.ask(address.replace(token, "guessed"))).expect(404)
+    revoke(tokens, [issued.id])
+    clock.advance(1)
+    (await proxy.ask(address)).expect(404)
+
+
+async def test_where_a_secret_address_leads_on_the_token_goes_along(door, files):
+    proxy, origin, clock = await door(**files)
+    origin.publish("/feed.rss", a_feed())
+    _, token = issue(Path(files["tokens_file"]), "bob", origin.url("/*"))
+    clock.advance(1)
+    proxy.rule("/feed.rss", readers=("bob",))
+    proxy.rule("/old.rss", moved_to=origin.url("/feed.rss"))
+
+    seen = (await proxy.ask(f"/-/with/{token}/{origin.url('/old.rss')}")).expect(301)
+
+    assert seen.location.endswith(f"/-/with/{token}/{origin.url('/feed.rss')}")
+
+
+# -- the wallet
+
+
+@pytest.fixture
+def wallet(tmp_path: Path, files: dict[str, str]) -> dict[str, str]:
+    """Bob's own credential, and one for whoever has signed in."""
+    (tmp_path / "wallet").write_text(
+        '- {match: "*/paid.rss", user: bob, query: {key: bobs}}\n'
+        '- {match: "*/team.rss", user: "*", basic: {user: team, password: secret}}\n'
+    )
+    return {**files, "wallet": str(tmp_path / "wallet")}
+
+
+async def test_what_one_credential_brought_is_never_for_another_nor_for_nobody(door, wallet):
+    proxy, origin, _ = await door(**wallet)
+    origin.publish("/paid.rss?key=bobs", a_feed("for bob"), cache_control="max-age=600")
+    origin.publish("/paid.rss", a_feed("for all"), cache_control="max-age=600")
+    proxy.rule("/paid.rss", readers=("*",))
+
+    for _ in range(2):
+        assert b"for bob" in (await proxy.get("/paid.rss", authorization=says("bob"))).plain
+        assert b"for all" in (await proxy.get("/paid.rss", authorization=says("carol"))).plain
+
+    assert [request.target.partition("?")[2] for request in origin.log] == ["key=bobs", ""]
+
+
+async def test_who_shares_a_credential_shares_the_copy(door, wallet):
+    proxy, origin, _ = await door(**wallet)
+    origin.publish("/team.rss", a_feed(), cache_control="max-age=600")
+    proxy.rule("/team.rss", readers=("*",))
+
+    (await proxy.get("/team.rss", authorization=says("bob"))).expect(200, cache="stored")
+    (await proxy.get("/team.rss", authorization=says("carol"))).expect(200, cache="hit")
+
+    assert [request.fields.get("authorization") for request in origin.log] == [says("team", "secret")]
+
+
+async def test_a_redirect_takes_the_credential_no_further_than_its_origin(door, wallet):
+    proxy, origin, _ = await door(**wallet)
+    origin.publish("/team.rss", b"", status=302, location="/elsewhere.rss")
+    origin.publish("/elsewhere.rss", a_feed())
+    proxy.rule("/team.rss", readers=("*",))
+
+    (await proxy.get("/team.rss", authorization=says("bob"))).expect(200)
+
+    assert [request.fields.get("authorization") for request in origin.log] == [says("team", "secret"), None]
+
+
+async def test_no_page_list_or_field_names_what_a_credential_was(door, wallet):
+    proxy, origin, _ = await door(**wallet)
+    origin.publish("/paid.rss?key=bobs", a_feed(), cache_control="max-age=600")
+    proxy.rule("/paid.rss", readers=("*",))
+
+    seen = await proxy.get("/paid.rss", authorization=says("bob"))
+
+    assert "wallet" not in str(seen.fields)
+    assert b"bobs" not in seen.plain
+    assert b"wallet" not in seen.plain
+    (stored,) = [each for each in proxy.service.store.targets() if "paid" in each]
+    assert "bobs" not in stored

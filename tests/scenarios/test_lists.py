@@ -1,0 +1,322 @@
+"""What is read here, as lists.  "I subscribe to one list, and have whatever my colleagues read"."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+
+from feedproxy.feed import opml
+from feedproxy.front.desk import desk
+from feedproxy.origin.office import Office
+from tests.stages.origin import a_feed
+from tests.stages.play import UPSTREAM
+
+PATH = "/feed.rss"
+
+
+async def a_list(proxy, query: str = "", **fields: str) -> opml.Listing:
+    seen = await proxy.ask(f"/-/feeds.opml{query}", **fields)
+    seen.expect(200)
+    assert (seen.fields.get("content-type") or "").startswith("text/x-opml")
+    found = opml.read(seen.plain)
+    assert found is not None
+    return found
+
+
+async def addresses(proxy, query: str = "?addresses=original") -> list[str]:
+    return [each.address for each in (await a_list(proxy, query)).feeds]
+
+
+async def test_a_feed_that_was_asked_for_stands_in_the_list_at_once(door):
+    proxy, origin, _ = await door()
+    origin.publish(PATH, a_feed())
+    assert await addresses(proxy) == []
+    await proxy.get(PATH)
+
+    found = await a_list(proxy)
+
+    assert [each.address for each in found.feeds] == [f"{proxy.stage.name}/{origin.url(PATH)}"]
+    assert (found.feeds[0].title, found.feeds[0].page) == ("News", "http://example.com/")
+    assert await addresses(proxy) == [origin.url(PATH)]
+
+
+async def test_what_is_no_feed_is_not_in_it(door):
+    proxy, origin, _ = await door()
+    origin.publish("/page", b"<!doctype html><p>hello", content_type="text/html")
+    await proxy.get("/page")
+
+    assert await addresses(proxy) == []
+
+
+async def test_a_feed_stays_in_the_list_for_thirty_days(door):
+    proxy, origin, clock = await door()
+    origin.publish(PATH, a_feed())
+    await proxy.get(PATH)
+    await proxy.stage.runtime.office.remember()
+    clock.advance(days=29)
+    proxy.service.counts.prune(clock.now())
+    assert await addresses(proxy) == [origin.url(PATH)]
+    clock.advance(days=2)
+    origin.publish("/other", a_feed())
+    await proxy.get("/other")
+
+    assert await addresses(proxy) == [origin.url("/other")]
+
+
+@pytest.mark.parametrize("path", ["/feed.rss?token=abc", "/private/0f1e2d3c4b5a69788796a5b4c3d2e1f0/feed.xml"])
+async def test_an_address_with_a_secret_is_never_listed_nor_written_down(door, path):
+    proxy, origin, _ = await door()
+    origin.publish(path, a_feed())
+    await proxy.get(path)
+    await proxy.stage.runtime.office.remember()
+
+    assert await addresses(proxy) == []
+    assert b"abc" not in (proxy.service.store.get_state("office-asked") or b"")
+
+
+async def test_a_feed_that_a_rule_has_made_private_since_is_listed_no_more(door):
+    proxy, origin, _ = await door()
+    origin.publish(PATH, a_feed())
+    await proxy.get(PATH)
+    assert await addresses(proxy) == [origin.url(PATH)]
+
+    proxy.rule(PATH, private=True)
+
+    assert await addresses(proxy) == []
+
+
+async def test_what_was_fetched_with_a_password_is_not_listed(door):
+    proxy, origin, _ = await door()
+    origin.publish(PATH, a_feed(), cache_control="public, max-age=60")
+    await proxy.get(PATH, authorization="Basic eDp5")
+
+    assert await addresses(proxy) == []
+
+
+async def test_a_feed_that_has_moved_is_listed_where_it_is_and_one_that_ended_not_at_all(door):
+    proxy, origin, _ = await door()
+    origin.publish("/old", a_feed())
+    origin.publish("/over", a_feed())
+    await proxy.get("/old")
+    await proxy.get("/over")
+    proxy.rule("/old", moved_to="https://new.example/feed")
+    proxy.rule("/over", gone=True)
+
+    assert await addresses(proxy) == ["https://new.example/feed"]
+
+
+async def test_the_list_has_validators_and_answers_304(door):
+    proxy, origin, clock = await door()
+    origin.publish(PATH, a_feed())
+    await proxy.get(PATH)
+    first = await proxy.ask("/-/feeds.opml")
+
+    (await proxy.ask("/-/feeds.opml", if_none_match=first.tag)).expect(304, body=b"")
+    (await proxy.ask("/-/feeds.opml", if_modified_since=first.fields.get("last-modified"))).expect(304)
+    head = await proxy.ask("/-/feeds.opml", method="HEAD")
+    head.expect(200, body=b"")
+    assert head.fields.get("content-length") == str(len(first.body))
+    clock.advance(minutes=10)
+    origin.publish("/other", a_feed())
+    await proxy.get("/other")
+    again = await proxy.ask("/-/feeds.opml", if_none_match=first.tag)
+    again.expect(200)
+    assert again.tag != first.tag
+
+
+async def test_the_list_itself_may_not_be_run_as_a_page(door):
+    proxy, _, _ = await door()
+
+    seen = await proxy.ask("/-/feeds.opml")
+
+    assert "sandbox" in (seen.fields.get("content-security-policy") or "")
+    assert seen.fields.get("x-content-type-options") == "nosniff"
+
+
+async def test_other_words_than_those_it_knows_are_refused(door):
+    proxy, _, _ = await door()
+
+    (await proxy.ask("/-/feeds.opml?addresses=secret")).expect(400)
+    (await proxy.ask("/-/feeds.opml", method="POST")).expect(405)
+
+
+async def test_in_front_of_an_origin_the_list_holds_public_addresses_in_every_form(door):
+    proxy, origin, _ = await door(upstream=UPSTREAM, public_url="https://feeds.example")
+    origin.publish(PATH, a_feed())
+    await proxy.ask(PATH)
+
+    assert await addresses(proxy, "") == ["https://feeds.example/feed.rss"]
+    assert await addresses(proxy) == ["https://feeds.example/feed.rss"]
+    (await proxy.ask("/-/proxy.pac")).expect(404)
+
+
+# -- imports
+
+
+def a_file(*outlines: str) -> opml.Listing:
+    found = opml.read(
+        f'<opml version="2.0"><head><title>Office</title></head><body>{"".join(outlines)}</body></opml>'.encode()
+    )
+    assert found is not None
+    return found
+
+
+async def test_what_is_imported_stands_in_the_list_in_its_folders_and_is_fetched_in_turn(door):
+    proxy, origin, clock = await door(site_interval=5, refresh_ahead=True)
+    for path in ("/a", "/b"):
+        origin.publish(path, a_feed(path), cache_control="max-age=600")
+    office = proxy.stage.runtime.office
+    listing = a_file(
+        f'<outline text="News"><outline text="A" xmlUrl="{origin.url("/a")}"/></outline>',
+        f'<outline text="B" xmlUrl="{origin.url("/b")}"/>',
+    )
+
+    outcome = await office.take(listing)
+
+    assert (len(outcome.added), outcome.known, outcome.hosts) == (2, 0, ())
+    found = await a_list(proxy, "?addresses=original")
+    assert found.title == "Office"
+    assert [(each.title, each.folder) for each in found.feeds] == [("A", ("News",)), ("B", ())]
+    await origin.asked(1)
+    clock.advance(seconds=5)
+    await origin.asked(2)
+    (await proxy.get("/a")).expect(200, cache="hit")
+
+
+async def test_an_import_counts_as_a_reader_that_asked_once(door):
+    proxy, origin, clock = await door(refresh_ahead=True)
+    origin.publish("/a", a_feed(), cache_control="max-age=1800")
+    office = proxy.stage.runtime.office
+    await office.take(a_file(f'<outline xmlUrl="{origin.url("/a")}"/>'))
+    await origin.asked(1)
+
+    assert office.interest(origin.url("/a"), clock.now() - 60) == 1
+    assert office.interest(origin.url("/a"), clock.now() + 60) == 0
+    assert office.interest(origin.url("/b"), 0) == 0
+
+
+async def test_a_second_import_adds_and_replaces_where_that_is_said(door):
+    proxy, _, _ = await door()
+    office = proxy.stage.runtime.office
+    await office.take(a_file('<outline xmlUrl="http://a.example/a"/>'), name="Ours")
+
+    outcome = await office.take(a_file('<outline xmlUrl="http://a.example/a"/><outline xmlUrl="http://a.example/b"/>'))
+
+    assert (outcome.added, outcome.known) == (("http://a.example/b",), 1)
+    assert (await a_list(proxy)).title == "Ours"
+    await office.take(a_file('<outline xmlUrl="http://a.example/c"/>'), replace=True)
+    assert await addresses(proxy) == ["http://a.example/c"]
+
+
+async def test_secrets_in_an_imported_list_are_not_listed(door):
+    proxy, _, _ = await door()
+    await proxy.stage.runtime.office.take(
+        a_file('<outline xmlUrl="http://a.example/a?token=abc"/><outline xmlUrl="http://a.example/b"/>')
+    )
+
+    assert await addresses(proxy) == ["http://a.example/b"]
+
+
+async def test_what_was_imported_is_kept_by_the_store(door):
+    proxy, _, clock = await door()
+    here = proxy.stage.runtime
+    await here.office.take(a_file('<outline text="x" xmlUrl="http://a.example/a"/>'), intercept=True)
+
+    other = Office(here.service, clock, here.settings_for, lambda: 0)
+
+    assert [each.address for each in (await other.public()).feeds] == ["http://a.example/a"]
+    assert other.imported.hosts == here.office.imported.hosts == frozenset()
+
+
+async def test_a_list_in_the_store_that_makes_no_sense_is_none(door):
+    proxy, _, _ = await door()
+    for raw in (b"[1]", b"{", b'{"feeds": [[1]]}', b'{"feeds": 7}'):
+        await proxy.service.store.put_state("office-list", raw)
+        await proxy.service.store.put_state("office-asked", raw)
+
+        assert await addresses(proxy) == []
+
+
+# -- proxy.pac
+
+
+def went(pac: bytes, *urls: str) -> list[str]:
+    """What a browser makes of it, by an engine for JavaScript."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no engine for JavaScript: nodejs is not installed")
+    asked = json.dumps([[url, url.split("/")[2]] for url in urls])
+    told = f"{asked}.map(function (each) {{ return FindProxyForURL(each[0], each[1]); }})"
+    script = f"{pac.decode()}\nconsole.log(JSON.stringify({told}));"
+    done = subprocess.run([node, "-"], input=script, capture_output=True, text=True, timeout=60, check=True)
+    return list(json.loads(done.stdout))
+
+
+async def test_the_function_sends_known_and_decrypted_hosts_through_us_and_all_else_directly(door):
+    proxy, _, _ = await door(intercept=("*.inter.example", "one.example"))
+    office = proxy.stage.runtime.office
+    await office.take(a_file('<outline xmlUrl="http://known.example/a"/><outline xmlUrl="http://__proto__/a"/>'))
+
+    seen = await proxy.ask("/-/proxy.pac")
+
+    seen.expect(200)
+    assert seen.fields.get("content-type") == "application/x-ns-proxy-autoconfig"
+    name = proxy.stage.name.removeprefix("http://")
+    urls = {
+        "http://known.example/a": True,
+        "https://KNOWN.example/b": True,
+        "https://www.known.example/b": False,
+        "https://a.b.inter.example/": True,
+        "https://xinter.example/": False,
+        "http://one.example/": True,
+        "ftp://known.example/": False,
+        "https://other.example/": False,
+        "https://constructor/": False,
+        "https://__proto__/": True,
+    }
+    assert dict(zip(urls, went(seen.plain, *urls), strict=True)) == {
+        url: f"PROXY {name}; DIRECT" if through else "DIRECT" for url, through in urls.items()
+    }
+
+
+async def test_the_function_names_no_private_feeds_host(door):
+    proxy, _, _ = await door()
+    outlines = '<outline xmlUrl="https://secret.example/a?token=x"/><outline xmlUrl="https://open.example/a"/>'
+    await proxy.stage.runtime.office.take(a_file(outlines), intercept=True)
+
+    seen = await proxy.ask("/-/proxy.pac")
+
+    assert b"secret.example" not in seen.plain
+    assert b"open.example" in seen.plain
+
+
+async def test_the_function_has_validators(door):
+    proxy, _, _ = await door()
+    first = await proxy.ask("/-/proxy.pac")
+
+    (await proxy.ask("/-/proxy.pac", if_none_match=first.tag)).expect(304)
+
+
+async def test_a_host_that_is_none_gets_into_no_function(door):
+    proxy, _, _ = await door()
+
+    seen = await proxy.ask("/-/proxy.pac", host='x"; alert(1); "')
+
+    assert b"alert" not in seen.plain
+
+
+async def test_using_a_feed_never_adds_a_host_but_the_operators_word_does(door):
+    proxy, origin, _ = await door()
+    origin.publish(PATH, a_feed())
+    await proxy.get(PATH)
+    at = desk(proxy.stage.runtime)
+    outline = '<outline xmlUrl="https://feeds.example/a"/>'
+    await proxy.stage.runtime.office.take(a_file(outline))
+    assert not at.intercepts("feeds.example")
+
+    outcome = await proxy.stage.runtime.office.take(a_file(outline), intercept=True)
+
+    assert outcome.hosts == ("feeds.example",)
+    assert at.intercepts("Feeds.example")
+    assert not at.intercepts("www.feeds.example")

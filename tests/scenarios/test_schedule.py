@@ -1,0 +1,152 @@
+"""Scenarios: no reader waits for a feed that is read; what nobody reads is left in peace."""
+
+import asyncio
+from itertools import pairwise
+
+from feedproxy.feed.channel import Schedule
+from feedproxy.feed.schedule import is_skipped
+from feedproxy.http.date import format_http_date
+from feedproxy.http.message import Fields, Response
+from tests.stages.origin import a_feed
+
+
+async def pass_time(proxy, clock, *, minutes, step=20.0):
+    """Time goes by in small steps, and what is to be done is done."""
+    end = clock.now() + 60 * minutes
+    while clock.now() < end:
+        clock.advance(min(step, end - clock.now()))
+        for _ in range(6):
+            await asyncio.sleep(0)
+        await proxy.settled()
+
+
+async def test_my_feed_is_always_there_and_i_never_wait_for_its_publisher(stage):
+    proxy, origin, clock = await stage(refresh_ahead=True)
+    origin.publish("/feed.rss", a_feed("one", ttl=60))
+    (await proxy.get("/feed.rss")).expect(200, cache="fwd=uri-miss")
+    for hour in range(5):
+        await pass_time(proxy, clock, minutes=61)
+        (await proxy.get("/feed.rss")).expect(200, cache="hit")
+        assert origin.requests == 2 + hour
+    assert "if-none-match" in origin.heard
+
+
+async def test_what_is_new_is_there_before_i_ask(stage):
+    proxy, origin, clock = await stage(refresh_ahead=True, refresh_per_poll=4)
+    origin.publish("/feed.rss", a_feed("one", ttl=30))
+    await proxy.get("/feed.rss")
+    origin.publish("/feed.rss", a_feed("two", "one", ttl=30))
+    await pass_time(proxy, clock, minutes=31)
+    assert b"two" in (await proxy.get("/feed.rss")).expect(200, cache="hit").plain
+
+
+async def test_a_feed_that_i_gave_up_is_left_in_peace(stage):
+    proxy, origin, clock = await stage(refresh_ahead=True)
+    origin.publish("/feed.rss", a_feed("one", ttl=60))
+    await proxy.get("/feed.rss")
+    await pass_time(proxy, clock, minutes=12 * 60, step=60)
+    assert origin.requests <= 2
+    (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale")
+
+
+async def test_my_publisher_sleeps_at_night(stage):
+    proxy, origin, clock = await stage(refresh_ahead=True, refresh_per_poll=4)
+    night = "<skipHours>" + "".join(f"<hour>{hour}</hour>" for hour in (14, 15, 16, 17)) + "</skipHours>"
+    asked = []
+    origin.publish("/feed.rss", a_feed("one", ttl=30, extra=night))
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=2)
+    for _ in range(8 * 4):
+        before = origin.requests
+        await pass_time(proxy, clock, minutes=15)
+        (await proxy.get("/feed.rss")).expect(200, cache="hit")
+        asked += [clock.now()] * (origin.requests - before)
+    schedule = Schedule(skip_hours=frozenset({14, 15, 16, 17}))
+    assert asked
+    assert not [at for at in asked if is_skipped(schedule, at - 15 * 60) and is_skipped(schedule, at)]
+
+
+async def test_a_publisher_who_asks_for_a_pause_gets_it_and_i_get_the_copy(stage):
+    proxy, origin, clock = await stage(refresh_ahead=True, refresh_per_poll=4)
+    origin.publish("/feed.rss", a_feed("one", ttl=30))
+    await proxy.get("/feed.rss")
+    origin.speak(lambda _: Response(429, Fields([("Retry-After", "1200")])))
+    await pass_time(proxy, clock, minutes=45)
+    assert origin.requests == 2
+    (await proxy.get("/feed.rss")).expect(200)
+    origin.recover()
+    await pass_time(proxy, clock, minutes=10)
+    assert origin.requests == 3
+    (await proxy.get("/feed.rss")).expect(200, cache="hit")
+
+
+async def test_after_a_restart_the_schedule_goes_on(stage):
+    proxy, origin, clock = await stage(refresh_ahead=True)
+    origin.publish("/feed.rss", a_feed("one", ttl=60))
+    await proxy.get("/feed.rss")
+    agenda = proxy.service.agenda
+    # As if the process had ended here: what was on the agenda is only in the store.
+    agenda._due.clear()
+    agenda._heap.clear()
+    proxy.service.resume()
+    await asyncio.sleep(0.05)
+    await pass_time(proxy, clock, minutes=61)
+    assert origin.requests == 2
+    (await proxy.get("/feed.rss")).expect(200, cache="hit")
+
+
+async def test_a_feed_that_is_published_to_weekly_is_not_asked_for_every_half_hour(stage):
+    proxy, origin, clock = await stage()
+    dates = [format_http_date(clock.now() - week * 7 * 86_400) for week in range(1, 9)]
+    weekly = "".join(f"<item><title>{date}</title><pubDate>{date}</pubDate></item>" for date in dates)
+    origin.publish("/feed.rss", a_feed("one", extra=weekly))
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=31)  # at first sight dates are a word that nobody has seen kept
+    await proxy.get("/feed.rss")
+    assert origin.requests == 2
+    clock.advance(hours=4)
+    (await proxy.get("/feed.rss")).expect(200, cache="hit")
+    assert origin.requests == 2
+
+
+async def test_a_feed_that_says_nothing_at_all_is_asked_for_less_the_longer_it_is_quiet(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed("one"))
+    asked = []
+    for _ in range(6 * 24 * 2):
+        before = origin.requests
+        await proxy.get("/feed.rss")
+        asked += [clock.now()] * (origin.requests - before)
+        clock.advance(minutes=10)
+    gaps = [later - earlier for earlier, later in pairwise(asked)]
+    assert gaps[0] <= 2400
+    assert gaps[-1] > 2 * gaps[0]
+
+
+async def test_after_a_long_pause_i_get_the_old_copy_at_once_and_the_news_next_time(stage):
+    proxy, origin, clock = await stage(stale_while_refreshing=7200)
+    origin.publish("/feed.rss", a_feed("one"), cache_control="max-age=600")
+    await proxy.get("/feed.rss")
+    origin.publish("/feed.rss", a_feed("two", "one"), cache_control="max-age=600")
+    clock.advance(hours=2)
+    assert b"two" not in (await proxy.get("/feed.rss")).expect(200, cache="hit").plain
+    await proxy.settled()
+    assert b"two" in (await proxy.get("/feed.rss")).expect(200, cache="hit").plain
+
+
+async def test_what_http_forbids_to_use_stale_is_not_used_while_it_is_refreshed(stage):
+    proxy, origin, clock = await stage(stale_while_refreshing=7200)
+    origin.publish("/feed.rss", a_feed("one"), cache_control="max-age=600, must-revalidate")
+    await proxy.get("/feed.rss")
+    clock.advance(hours=2)
+    (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale")
+
+
+async def test_a_reader_that_always_says_no_cache_does_not_always_cost_a_request(stage):
+    proxy, origin, clock = await stage(reload_interval=1800)
+    origin.publish("/feed.rss", a_feed("one", ttl=60))
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=29)
+    (await proxy.get("/feed.rss", cache_control="no-cache")).expect(200, cache="hit")
+    clock.advance(minutes=2)
+    (await proxy.get("/feed.rss", cache_control="no-cache")).expect(200, cache="fwd=request")

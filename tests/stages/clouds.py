@@ -1,0 +1,72 @@
+"""rssCloud and CNWS on a stand with no network: their endpoints, called as others call them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from feedproxy.errors import FeedproxyError
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.notify.both import Both
+from feedproxy.notify.notices import Notices
+from feedproxy.notify.rsscloud import NAME
+from feedproxy.notify.rsscloud_client import Workstation
+from feedproxy.notify.rsscloud_hub import CloudHub
+from feedproxy.origin.endpoints import Call
+from feedproxy.origin.entrance import Entrance, Visit
+from tests.stages.notify import Stand
+
+WORKSTATION = "192.0.2.7"
+PUBLIC = "https://proxy.example/"
+
+
+@dataclass
+class Clouds:
+    """Both sides of rssCloud, and the stand they are on."""
+
+    stand: Stand
+    both: Both[CloudHub, Workstation]
+
+    @property
+    def hub(self) -> CloudHub:
+        return self.both.teller
+
+    async def push(self, path: str, content: bytes = b"", *, query: str = "") -> Response:
+        """Somebody calls one of our addresses."""
+        return await self.both.hearer.endpoint(call(path, content, query=query, method="GET" if query else "POST"))
+
+
+def call(
+    path: str, content: bytes = b"", *, query: str = "", method: str = "POST", address: str = WORKSTATION, **fields: str
+) -> Call:
+    """A request for an endpoint, as the desk hands it on."""
+    named = Fields((name.replace("_", "-"), value) for name, value in fields.items())
+    visit = Visit(Entrance.GATEWAY, "http://proxy.example", address)
+    return Call(Request(method, f"/-/{path}", named), visit, path, query, content)
+
+
+async def clouds_on(stand_at: Callable[..., Any], **options: Any) -> Clouds:
+    """A stand with rssCloud."""
+    made: list[Both[CloudHub, Workstation]] = []
+
+    def join(notices: Notices) -> None:
+        hub = CloudHub(notices)
+        made.append(Both(NAME, hub, Workstation(notices)))
+        notices.add(made[0])
+        for name in ("rssCloud.pleaseNotify", "xmlStorageSystem.rssPleaseNotify"):
+            notices.rpc.add(name, hub.by_rpc)
+        notices.rpc.add("rssCloud.ping", hub.ping)
+        notices.rpc.add("rssCloud.hello", hub.hello)
+
+    stand = await stand_at(join=join, **{"ping_interval": 0, "subscription_source_limit": 0, **options})
+    return Clouds(stand, made[0])
+
+
+def answering(true: bytes = b"") -> Callable[[str], Response | FeedproxyError]:
+    """Others who take everything: challenges are given back, calls answered with this."""
+
+    def answer(url: str) -> Response:
+        given = parse_qs(urlsplit(url).query).get("challenge")
+        return Response(200, Fields(), given[0].encode() if given else true)
+
+    return answer

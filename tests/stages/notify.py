@@ -1,0 +1,168 @@
+"""Hearing and telling with no network: a service on a manual clock, an origin in memory, and others to call."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from feedproxy.clock import ManualClock
+from feedproxy.errors import FeedproxyError
+from feedproxy.http.message import Fields, Response
+from feedproxy.notify.notices import Notices
+from feedproxy.notify.protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
+from feedproxy.notify.subscriptions import Role, State, Subscription
+from feedproxy.runtime import Runtime
+from tests.stages.origin import Origin, OriginFetcher
+
+NOON = 1_780_056_000.0
+TARGET = "http://origin.example/feed.xml"
+
+
+@dataclass
+class Others:
+    """Everybody whom we call: what they were told, and what they answer."""
+
+    calls: list[tuple[str, str, bytes]] = field(default_factory=list)
+    heads: list[Fields] = field(default_factory=list)
+    """The fields of each call."""
+    answer: Callable[[str], Response | FeedproxyError] = lambda _: Response(200)
+    gate: asyncio.Event | None = None
+    at: dict[str, list[str]] = field(default_factory=dict)
+    """Where a host is; what is not here is an address itself."""
+    at_once: int = 0
+    most_at_once: int = 0
+
+    async def call(
+        self, method: str, url: str, fields: Fields | None = None, body: bytes = b"", *, exempt: bool = False
+    ) -> Response:
+        self.calls.append((method, url, body))
+        self.heads.append(fields or Fields())
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            await asyncio.sleep(0)
+            if self.gate is not None:
+                await self.gate.wait()
+        finally:
+            self.at_once -= 1
+        answer = self.answer(url)
+        if isinstance(answer, FeedproxyError):
+            raise answer
+        return answer
+
+    async def addresses(self, url: str) -> list[str]:
+        return self.at.get(urlsplit(url).hostname or "", [urlsplit(url).hostname or ""])
+
+    async def close(self) -> None: ...
+
+
+class Plain:
+    """The plainest protocol: a GET of the callback; 410 ends it, other failures are tried again."""
+
+    name = "plain"
+    patience = DAY
+    removes = True
+
+    def __init__(self) -> None:
+        self.renewed: list[str] = []
+
+    def standing(self, change: Any) -> tuple[()]:
+        return ()
+
+    async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
+        return Message("GET", delivery.order.callback)
+
+    async def judge(
+        self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
+    ) -> Verdict:
+        if isinstance(answer, FeedproxyError):
+            return Retry(str(answer))
+        if answer.status == 410:
+            return Refused("gone", remove=True)
+        return Delivered("thanks") if answer.status < 300 else Retry(f"{answer.status}")
+
+    async def renew(self, subscription: Subscription) -> None:
+        self.renewed.append(subscription.callback)
+
+
+@dataclass
+class Stand:
+    """What a test holds in its hands."""
+
+    runtime: Runtime
+    origin: Origin
+    clock: ManualClock
+    others: Others
+    plain: Plain
+
+    @property
+    def notices(self) -> Notices:
+        return self.runtime.notices
+
+    async def settled(self) -> None:
+        """Wait until nothing more can be done at this hour."""
+        while True:
+            await self.notices.settled()
+            if not self.runtime.service.under_way:
+                await self.notices.settled()
+                return
+            await asyncio.sleep(0)
+
+    async def pass_time(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.notices.wake()
+        await self.settled()
+
+    async def read(self, target: str = TARGET) -> None:
+        """The feed is fetched, whatever its turn."""
+        await self.runtime.service._dispatch.in_background(target)
+        await self.settled()
+
+    async def subscribe(self, callback: str, *, topic: str = TARGET, lasts: float = 10 * DAY) -> Subscription:
+        now = self.clock.now()
+        new = Subscription(Role.TELL, "plain", topic, callback, now + lasts, State.ACTIVE, since=now)
+        return await self.notices.subscriptions.put(new)
+
+
+@pytest.fixture
+async def stand_at(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
+    """Opens stands; those of one `folder` share a store, one after the other."""
+    opened: list[Stand] = []
+
+    async def open_at(
+        *,
+        folder: str = "",
+        origin: Origin | None = None,
+        clock: ManualClock | None = None,
+        join: Callable[[Notices], None] | None = None,
+        **options: Any,
+    ) -> Stand:
+        clock = clock or ManualClock(NOON)
+        origin = origin or Origin(clock)
+        others, plain = Others(), Plain()
+        runtime = Runtime(clock)
+        runtime.takes_part["plain"] = lambda notices: notices.add(plain)
+        if join is not None:
+            runtime.takes_part["joining"] = join
+        runtime.make_fetcher = lambda: OriginFetcher(origin)
+        store = str(tmp_path / folder) if folder else "memory:"
+        given = {"store": store, "site_interval": 0, "feed_min_interval": 0}
+        runtime.configure({**given, **options})
+        runtime.notices.courier._caller = others
+        opened.append(stand := Stand(runtime, origin, clock, others, plain))
+        await stand.settled()
+        return stand
+
+    yield open_at
+    for each in opened:
+        await each.runtime.close()
+
+
+@pytest.fixture
+async def stand(stand_at: Callable[..., Any]) -> Stand:
+    made: Stand = await stand_at()
+    return made

@@ -1,0 +1,137 @@
+"""WebSub with no network: a hub of ours with callbacks that answer, a subscriber of ours with a hub that does."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
+
+from feedproxy.errors import FeedproxyError
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.notify.subscriptions import Role, Subscription
+from feedproxy.notify.websub_protocol import WebSub
+from feedproxy.origin.endpoints import Call
+from feedproxy.origin.entrance import Entrance, Visit
+from tests.stages.notify import TARGET, Stand
+from tests.stages.origin import a_feed
+
+PUBLIC = "https://feeds.example/"
+HUB = "https://hub.example/"
+ME = "http://me.example/callback"
+FORM = "application/x-www-form-urlencoded"
+LINKS = f'<{HUB}>; rel="hub", <{TARGET}>; rel="self"'
+
+
+@dataclass
+class WebSubStand:
+    """A stand with WebSub, and everybody else of it: callbacks that echo, and a hub that accepts."""
+
+    stand: Stand
+    websub: WebSub
+    callback: Callable[[str], Response | FeedproxyError] = lambda _: Response(200)
+    """What a callback answers when it is called with no challenge."""
+    hub: Callable[[], Response | FeedproxyError] = lambda: Response(202)
+    confirms: bool = True
+    """Whether callbacks repeat the challenge."""
+    asked: list[dict[str, str]] = field(default_factory=list)
+    """What our subscriber asked of hubs."""
+
+    def __post_init__(self) -> None:
+        self.stand.others.answer = self._answer
+
+    def _answer(self, url: str) -> Response | FeedproxyError:
+        method, _, body = next(each for each in reversed(self.calls) if each[1] == url)
+        given = dict(parse_qsl(urlsplit(url).query))
+        if method == "GET" and "hub.challenge" in given and self.confirms:
+            return Response(200, body=given["hub.challenge"].encode())
+        if method == "POST" and url.startswith(HUB):
+            self.asked.append(dict(parse_qsl(body.decode())))
+            return self.hub()
+        return self.callback(url)
+
+    # -- our hub
+
+    async def post(self, *, address: str = "192.0.2.1", media_type: str = FORM, **hub: Any) -> Response:
+        """A request to our hub; `hub` are its parameters, with their prefix left out."""
+        content = hub.pop("content", None)
+        pairs = [(f"hub.{name}", each) for name, value in hub.items() for each in _listed(value)]
+        visit = Visit(Entrance.GATEWAY, "http://proxy.example", address)
+        request = Request("POST", "/-/hub", Fields([("Content-Type", media_type)]))
+        body = urlencode(pairs).encode() if content is None else content
+        answer = await self.websub.hub.answer(Call(request, visit, "hub", "", body))
+        await self.stand.settled()
+        return answer
+
+    async def subscribe(self, callback: str = ME, topic: str = TARGET, **more: Any) -> Response:
+        return await self.post(mode="subscribe", callback=callback, topic=topic, **more)
+
+    async def change(self, *titles: str, **more: Any) -> None:
+        """The feed at the origin is this from now on, and we have seen it."""
+        self.stand.origin.publish("/feed.xml", a_feed(*titles, **more))
+        await self.stand.read()
+
+    @property
+    def calls(self) -> list[tuple[str, str, bytes]]:
+        return self.stand.others.calls
+
+    @property
+    def verifications(self) -> list[dict[str, list[str]]]:
+        """The parameters of every GET."""
+        return [parse_qs(urlsplit(url).query) for method, url, _ in self.calls if method == "GET"]
+
+    @property
+    def deliveries(self) -> list[tuple[str, bytes, Fields]]:
+        """Callback, body and fields of every POST that was none to a hub."""
+        both = zip(self.calls, self.stand.others.heads, strict=True)
+        return [
+            (url, body, fields) for (method, url, body), fields in both if method == "POST" and not url.startswith(HUB)
+        ]
+
+    async def held(self, role: Role = Role.TELL) -> list[Subscription]:
+        return await self.stand.notices.subscriptions.all(role=role, protocol="websub")
+
+    # -- our subscriber
+
+    async def read_by_somebody(self) -> None:
+        """A reader asks for the feed, as readers do."""
+        visit = Visit(Entrance.GATEWAY, "http://proxy.example", "192.0.2.9")
+        await self.stand.runtime.service.answer(Request("GET", TARGET), visit)
+        await self.stand.pass_time(5)
+
+    async def at_callback(
+        self, method: str = "GET", *, callback: str = "", content: bytes = b"", query: str = "", **fields: str
+    ) -> Response:
+        """A call of the callback that we gave the hub last."""
+        path = urlsplit(callback or self.asked[-1]["hub.callback"]).path.removeprefix("/-/")
+        named = Fields((name.replace("_", "-"), value) for name, value in fields.items())
+        visit = Visit(Entrance.GATEWAY, "http://proxy.example", "192.0.2.2")
+        call = Call(Request(method, f"/-/{path}", named), visit, path, query, content)
+        answer = await self.websub.pushes.answer(call)
+        await self.stand.settled()
+        return answer
+
+    async def verify(self, **changed: Any) -> Response:
+        """The hub asks whether we meant it."""
+        asked = self.asked[-1]
+        given = {"mode": asked["hub.mode"], "topic": asked["hub.topic"], "challenge": "abc", "lease_seconds": 86_400}
+        pairs = {f"hub.{name}": value for name, value in (given | changed).items() if value is not None}
+        return await self.at_callback(query=urlencode(pairs))
+
+
+async def websub_at(stand_at: Callable[..., Any], **options: Any) -> WebSubStand:
+    """A stand with WebSub."""
+    stand: Stand = await stand_at(
+        join=lambda notices: notices.add(WebSub(notices)), **{"public_url": PUBLIC, "websub_hub": "known", **options}
+    )
+    websub = stand.notices.protocols["websub"]
+    assert isinstance(websub, WebSub)
+    return WebSubStand(stand, websub)
+
+
+def links_of(fields: Fields) -> dict[str, str]:
+    """Relation to address."""
+    return {rel: href for href, rel in re.findall(r'<([^>]*)>; rel="(\w+)"', fields.get("link") or "")}
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

@@ -1,0 +1,46 @@
+"""feedproxy token: an address is given out once, listed without its secret, and taken back."""
+
+from pathlib import Path
+
+import pytest
+
+from feedproxy.cli import main
+
+
+def test_a_secret_address_is_shown_once_and_can_be_taken_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = ["--file", str(tmp_path / "tokens")]
+
+    assert main(["token", "add", "bob", "https://example.com/feed.xml", "--at", "https://proxy.example/", *file]) == 0
+    name, address = capsys.readouterr().out.split()
+    secret = address.split("/")[5]
+    assert address == f"https://proxy.example/-/with/{secret}/https://example.com/feed.xml"
+    assert len(secret) >= 24
+
+    assert main(["token", "list", *file]) == 0
+    listed = capsys.readouterr().out
+    assert listed.split() == [name, "bob", "https://example.com/feed.xml"]
+    assert main(["token", "revoke", name, *file]) == 0
+    assert main(["token", "revoke", name, *file]) == 1
+    assert capsys.readouterr().out.split() == [name, "bob", "https://example.com/feed.xml", "revoked"]
+
+
+def test_without_a_file_it_says_how_to_name_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["token"]) == 2
+    assert "--file FILE" in capsys.readouterr().err
+
+
+def test_the_configuration_says_where_the_tokens_are_and_how_readers_reach_us(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "feedproxy.yaml"
+    config.write_text(
+        f"tokens_file: {tmp_path / 'tokens'}\nupstream: http://127.0.0.1:8000\npublic_url: https://feeds.example/\n"
+    )
+
+    assert main(["token", "add", "bob", "https://feeds.example/feed.xml", "--config", str(config)]) == 0
+
+    address = capsys.readouterr().out.split()[1]
+    assert address.startswith("https://feeds.example/-/with/")
+    assert address.endswith("/feed.xml")
