@@ -12,6 +12,9 @@ SERVE_ARGS ?=
 DEMO_ARGS ?=
 TEST_ARGS ?=
 CONFORMANCE_ARGS ?=
+BENCH_ARGS ?=
+WEEK_ARGS ?=
+QUICK ?=
 SUITE ?=
 ENTRANCE ?=
 
@@ -34,7 +37,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: FORCE help install serve demo test spec live lint type format docs bench conformance conformance-check constraints dist clean
+.PHONY: FORCE help install serve demo test spec live lint type format docs bench bench-week conformance conformance-check constraints dist clean
 
 help: ## this list
 	@echo "feedproxy: make TARGET"
@@ -67,7 +70,7 @@ demo: $(stamp) ## a small recorded week and what was saved; needs no network
 	@$(with_a_home) exec $(VENV)/bin/feedproxy demo $(DEMO_ARGS)
 
 test: $(stamp) ## all tests (TEST_ARGS="tests/cache -k fresh")
-	$(py) -m pytest $(TEST_ARGS)
+	$(py) -m pytest -n auto --dist worksteal $(TEST_ARGS)
 
 spec: $(stamp) ## the tests that follow the texts: RFCs, RSS, USM, pings
 	$(py) -m pytest tests/spec $(TEST_ARGS)
@@ -90,15 +93,19 @@ format: $(stamp) ## write code as ruff has it
 docs: $(stamp) ## write the reference pages that are made from the code
 	$(py) scripts/reference.py
 
-bench: $(stamp) ## the benchmarks; each says its method
-	@for each in benchmarks/[a-z]*.py; do \
-		echo "== $$each"; $(py) "$$each" || exit; done
+bench: $(stamp) ## what a request costs, beside nginx, Varnish and Squid (QUICK=1: two minutes instead of ten)
+	@$(py) -m benchmarks $(if $(QUICK),--quick) $(BENCH_ARGS)
 
-conformance: $(stamp) ## the public tests for HTTP caches, beside other caches (SUITE=DIR, ENTRANCE=proxy)
-	@$(py) -m conformance $(if $(SUITE),--suite "$(SUITE)") $(if $(ENTRANCE),--entrance $(ENTRANCE)) $(CONFORMANCE_ARGS)
+bench-week: $(stamp) ## a week of polling through the same caches (WEEK_ARGS="--readers 60 --seed 2 --curve")
+	@$(py) -m benchmarks.week $(WEEK_ARGS)
+
+conformance_args = $(if $(SUITE),--suite "$(SUITE)") $(if $(ENTRANCE),--entrance $(ENTRANCE)) \
+	$(if $(WORKERS),--workers $(WORKERS)) $(CONFORMANCE_ARGS)
+conformance: $(stamp) ## the public tests for HTTP caches, beside other caches (SUITE=DIR, ENTRANCE=proxy, WORKERS=N)
+	@$(py) -m conformance $(conformance_args)
 
 conformance-check: $(stamp) ## has feedproxy lost one of these tests that it passed before?
-	@$(py) -m conformance check $(if $(SUITE),--suite "$(SUITE)") $(if $(ENTRANCE),--entrance $(ENTRANCE))
+	@$(py) -m conformance check $(conformance_args)
 
 # For all systems and versions at once; hashes, but no addresses, so that any mirror will do.
 constraints: $(stamp) ## renew constraints.txt from pyproject.toml

@@ -8,10 +8,15 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, fields
-from inspect import getsource
+from inspect import cleandoc, getsource
 from pathlib import Path
 from typing import Any
 
+from feedproxy.check.judge import JUDGES
+from feedproxy.lab.faults import GROUPS
+from feedproxy.notes import Category, Level, Note, as_markdown, notes_of
+from feedproxy.readers.score import conditions, manners, moves, pace
+from feedproxy.readers.score.rules import Rule
 from feedproxy.report.metrics import Metrics
 from feedproxy.settings import Settings, option_names
 
@@ -35,6 +40,20 @@ Made by `make docs` from `feedproxy/report/metrics.py`. Prometheus finds them at
 `conf/grafana.json` is a dashboard of them.
 """
 
+FAULTS_HEAD = """# Faults
+
+Made by `make docs` from `feedproxy/lab/faults/`. What origins do wrong, to order:
+
+    feedproxy replay week.har --fault gzip-tag --fault 500@2h..3h --fault '429@10%'
+
+Several add up, in the order in which they are named; of two that replace the answer the later wins. What stands behind
+`@` says [when](../how-to/replay-a-week.md#break-something) a fault is at work. What is left to chance is the same in
+every run with the same `--seed`. A recording of the replay (`--record`) tells of each answer which faults had their
+hands in it.
+
+Behind feedproxy readers see few of them: `tests/lab/test_faults.py` plays every one, with and without it in front.
+"""
+
 FEEDS_HEAD = """# Promises about feeds
 
 Made by `make docs` from `tests/spec/supplement/`. The public tests for HTTP caches have no words for what is peculiar
@@ -45,6 +64,21 @@ clock that stands still until it is moved, and an origin in memory:
 
 Where seconds count there are rows at the moment, one second before it, and mostly one after. Where the source is
 feedproxy there is no text to follow, and the promise is our own.
+"""
+
+FINDINGS_HEAD = """# Findings about readers
+
+Made by `make docs` from `feedproxy/readers/score/`. What the commands score and lab run and the page /readers
+say of a reader. *bad* and *warn* cost marks ([how a grade is reckoned](../explanation/grades.md)), *info* and *good*
+do not. Each comes with the requests that show it. In `tests/lab/test_score.py` there is a reader for each that provokes
+it and nothing else.
+"""
+
+NOTES_HEAD = """# Notes about feeds
+
+Made by `make docs` from `feedproxy/check/`. What [feedproxy check](../how-to/check-your-feed.md) says of a feed, by
+what it is about, the gravest first. *bad* and *warn* make it exit with 1, *info* and *good* do not. In `tests/check/`
+there is for each an origin or a document that gives it.
 """
 
 CASES_MAX = 23
@@ -131,7 +165,51 @@ def _cases(cases: Sequence[str]) -> str:
     return f"; {len(cases)} rows{listed}".replace("*", r"\*")
 
 
-PAGES: Mapping[str, Callable[[], str]] = {"options.md": options, "metrics.md": metrics, "conformance-feeds.md": feeds}
+def faults() -> str:
+    """The catalogue of faults: each by its name, with what its docstring says."""
+    lines = [FAULTS_HEAD]
+    for title, group in GROUPS:
+        lines += [f"## {title}", ""]
+        for each in group:
+            value = f"`--fault {each.name}=VALUE` takes another value." if each.default else ""
+            when = f"Without `@when` it is at work in `{each.when}`." if each.when else ""
+            lines += [f"### {each.name}", "", cleandoc(each.__doc__ or ""), ""]
+            lines += [" ".join(filter(None, (value, when))), ""] if value or when else []
+    return "\n".join(lines)
+
+
+def findings() -> str:
+    """The findings about readers, by what they are about, and the rules that they break."""
+    kinds = [kind for module in (conditions, pace, moves, manners) for kind in notes_of(module)]
+    lines = [FINDINGS_HEAD, "## Rules", "", "| rule | weight |", "|---|---|"]
+    lines += [f"| {rule.words} | {rule.weight} |" for rule in Rule]
+    return "\n".join([*lines, *_by_category(kinds), ""])
+
+
+def notes() -> str:
+    """The notes about feeds, by what they are about."""
+    kinds = [kind for module in JUDGES for kind in notes_of(module)]
+    return "\n".join([NOTES_HEAD.rstrip(), *_by_category(kinds), ""])
+
+
+def _by_category(kinds: Sequence[type[Note]]) -> list[str]:
+    lines = []
+    for category in Category:
+        if found := [kind for kind in kinds if kind.category is category]:
+            ranks = {level: rank for rank, level in enumerate(reversed(Level))}
+            found.sort(key=lambda kind: ranks[kind.level])
+            lines += ["", f"## {category}", "", "\n".join(as_markdown(kind) for kind in found).rstrip()]
+    return lines
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "options.md": options,
+    "metrics.md": metrics,
+    "faults.md": faults,
+    "findings.md": findings,
+    "notes.md": notes,
+    "conformance-feeds.md": feeds,
+}
 
 
 def main() -> int:

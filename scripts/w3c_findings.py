@@ -1,0 +1,86 @@
+"""What the W3C's feed validator says of feeds, and of what we make of them: `python scripts/w3c_findings.py SRC FEEDS`.
+
+SRC is the folder `src` of a checkout of https://github.com/w3c/feedvalidator (which needs lxml and html5lib, and is no
+part of this project), FEEDS a folder of feeds. Printed are, per format, how many findings of the sort AA (what its
+site shows) the documents have before and after, and every feed that has got more of them.
+"""
+
+import argparse
+import collections
+import contextlib
+import io
+import sys
+from pathlib import Path
+
+from feedproxy.feed.convert.formats import FORMATS
+from feedproxy.feed.convert.read import found_at, read
+
+_SOME_DAY = 1_700_000_000
+"""What a server would have said of the file's age."""
+
+_FAILED = "the validator failed"
+
+_JUDGED = ("rss", "rdf", "atom")
+
+
+def main() -> int:
+    """Compare; 1 where a document got more findings than what it was made from."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("src", type=Path)
+    parser.add_argument("feeds", type=Path)
+    parser.add_argument("--new", action="store_true", help="show the sorts of findings that are new, and how often")
+    args = parser.parse_args()
+    sys.path.insert(0, str(args.src))
+    before, after = collections.Counter[str](), collections.Counter[str]()
+    worse: dict[str, list[str]] = collections.defaultdict(list)
+    sorts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    feeds = unjudged = 0
+    for path in sorted(args.feeds.iterdir()):
+        body = path.read_bytes()
+        address = f"https://feeds.example/{path.name}"
+        feed = read(body, address=address)
+        if feed is None or feed.kind in ("json", "cdf"):  # of which that validator knows nothing
+            continue
+        feed = found_at(feed, feed.address or address, modified=_SOME_DAY)
+        feeds += 1
+        known = findings(body, feed.address)
+        for name in _JUDGED:
+            ours = findings(FORMATS[name].render(feed), feed.address)
+            if _FAILED in ours or _FAILED in known:
+                unjudged += 1
+                continue
+            before[name] += known.total()
+            after[name] += ours.total()
+            if ours.total() > known.total():
+                worse[name].append(f"{path.name}: {known.total()} → {ours.total()} {dict(ours - known)}")
+                sorts[name].update(ours - known)
+    print(f"{feeds} feeds; {unjudged} documents on which the validator itself fails are left out")
+    for name in _JUDGED:
+        print(f"{name}: {before[name]} findings before, {after[name]} after; {len(worse[name])} feeds have more")
+        if args.new:
+            for sort, count in sorts[name].most_common():
+                print(f"  {count} {sort}")
+        else:
+            print("".join(f"  {each}\n" for each in worse[name]), end="")
+    return 1 if any(worse.values()) else 0
+
+
+def findings(document: bytes, address: str) -> collections.Counter[str]:
+    """The findings by their sort; each sort counts once for a place of its own."""
+    import feedvalidator  # noqa: PLC0415 -- it is where the caller says
+    from feedvalidator import compatibility  # noqa: PLC0415
+
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        try:
+            events = feedvalidator.validateString(document, firstOccurrenceOnly=1, base=address)["loggedEvents"]
+        except feedvalidator.logging.ValidationFailure as failure:
+            events = [failure.event]
+        except (AttributeError, TypeError, ValueError, KeyError, IndexError):
+            return collections.Counter([_FAILED])
+    shown = compatibility.AA(events)
+    said = (f"{type(each).__name__}({each.params.get('element', '')})" for each in shown)
+    return collections.Counter(said)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
