@@ -23,6 +23,7 @@ class Stream(FeedStream):
 
     error_page = staticmethod(desk.error_page)
     interim_of = staticmethod(desk.interim_of)
+    too_large = staticmethod(desk.too_large)
 
 
 def _peer(client: connection.Client) -> str | None:

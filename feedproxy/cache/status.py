@@ -96,6 +96,7 @@ class Detail(StrEnum):
     BAD_TARGET = "bad-target", "The target is no URI that can be fetched."
     NOT_FOUND = "not-found", "Nothing is found under that path of this proxy."
     METHOD = "method", "That method is not for this page of ours, or not for this proxy (TRACE)."
+    CONTENT_TOO_LARGE = "content-too-large", "The request has more content than is read of it."
     NOT_A_FEED = "not-a-feed", "What is there is no feed, so there is no other format of it."
     ONLY_IF_CACHED = "only-if-cached", "The reader wants a stored response only, and none can be used."
     PASS_THROUGH = "pass-through", "The request passed without being looked at."

@@ -20,7 +20,7 @@ from feedproxy.front.arrival import Arrival, Ours, arrive, came, entrance_of, fi
 from feedproxy.front.crowd import Crowd
 from feedproxy.front.pace import Pace
 from feedproxy.front.passing import Passes, Streamed
-from feedproxy.front.stream import CONTENT_CAP, CONTENT_MAX
+from feedproxy.front.stream import AT_ONCE, CONTENT_CAP, CONTENT_MAX
 from feedproxy.http import uri
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
@@ -177,8 +177,6 @@ class Desk:
 
     def refuse(self, flow: http.HTTPFlow, error: FeedproxyError) -> None:
         """Answer with what went wrong; nothing of it goes upstream."""
-        if self._too_much(flow):
-            return
         response, status = refused(flow.request.method, fields_of(flow.request), error)
         case = self._cases.get(flow.id)
         if case is None:
@@ -188,6 +186,7 @@ class Desk:
             case = self._open(flow, Case(visit))
         case.passing = False
         self._put(flow, case, response, status, str(error))
+        self._answer_at_once(flow)
 
     def case(self, flow: http.HTTPFlow) -> Case | None:
         """What is known of a flow."""
@@ -235,44 +234,51 @@ class Desk:
         self.runtime.requests = len(self._cases)
         return case
 
-    def _too_much(self, flow: http.HTTPFlow) -> bool:
-        """Content that nobody will read: mitmproxy would hold all of it before it answers, so there is no answer."""
+    def _answer_at_once(self, flow: http.HTTPFlow) -> None:
+        """Nobody will read its content: where that may be much the answer does not wait for it."""
         flow.request.stream = False
         length = _length(flow)
-        if length is not None and length <= flow.metadata.get(CONTENT_CAP, CONTENT_MAX):
-            return False
-        flow.kill()
-        return True
+        if flow.request.raw_content is None and (length is None or length > CONTENT_MAX):
+            flow.metadata[AT_ONCE] = True
+
+    def too_large(self, flow: http.HTTPFlow, case: Case) -> None:
+        """Refuse its content: at once where it has not come yet (RFC 9110, 10.1.1)."""
+        content_max = flow.metadata.get(CONTENT_CAP, CONTENT_MAX)
+        words = f"No more than {content_max} bytes of content are read here."
+        response = problem(413, Detail.CONTENT_TOO_LARGE, words, request=_bare(flow))
+        self._put_own(flow, case, response, Detail.CONTENT_TOO_LARGE)
+        flow.metadata[AT_ONCE] = True
 
     def _own(self, flow: http.HTTPFlow, ours: Ours) -> None:
         prefix = self.runtime.settings.endpoint_prefix
         if ours.path.startswith(prefix):
             self._endpoint(flow, ours, ours.path.removeprefix(prefix))
-        elif not self._too_much(flow):
-            case, request = (
-                self._open(flow, Case(ours.visit)),
-                Request(flow.request.method, "", fields_of(flow.request)),
-            )
+        else:
+            case, request = self._open(flow, Case(ours.visit)), _bare(flow)
             if request.method in CACHED:
                 self._put_own(flow, case, landing_page(ours.path, ours.visit.base, prefix))
             else:
                 self._put_own(flow, case, _not_allowed(request, CACHED), Detail.METHOD)
+            self._answer_at_once(flow)
 
     def _endpoint(self, flow: http.HTTPFlow, ours: Ours, below: str) -> None:
         """Refuse what no endpoint takes; what one takes is answered by `serve`, once its content is there."""
         path, _, query = below.partition("?")
-        endpoint, request = self.runtime.endpoints.find(path), Request(flow.request.method, "", fields_of(flow.request))
-        if endpoint is not None:
-            flow.metadata[CONTENT_CAP] = endpoint.content_max
-        if self._too_much(flow):
-            return
+        endpoint, request = self.runtime.endpoints.find(path), _bare(flow)
         case = self._open(flow, Case(ours.visit))
         if endpoint is None:
             words = "There is no such endpoint."
             self._put_own(flow, case, problem(404, Detail.NOT_FOUND, words, request=request), Detail.NOT_FOUND)
+            self._answer_at_once(flow)
         elif request.method not in endpoint.methods:
             self._put_own(flow, case, _not_allowed(request, endpoint.methods), Detail.METHOD)
+            self._answer_at_once(flow)
         else:
+            flow.request.stream = False
+            flow.metadata[CONTENT_CAP] = endpoint.content_max
+            if (_length(flow) or 0) > endpoint.content_max:
+                self.too_large(flow, case)
+                return
             case.endpoint, case.call = endpoint, Call(replace(request, target=ours.path), ours.visit, path, query)
 
     def _put_own(self, flow: http.HTTPFlow, case: Case, response: Response, detail: Detail | None = None) -> None:
@@ -298,9 +304,9 @@ class Desk:
             response = Response(200, Fields([allow, ("Content-Length", "0")]))
         else:
             return False
-        if not self._too_much(flow):
-            case = self._open(flow, Case(found.visit))
-            self._put(flow, case, response.with_fields(append(response.fields, status)), status)
+        case = self._open(flow, Case(found.visit))
+        self._put(flow, case, response.with_fields(append(response.fields, status)), status)
+        self._answer_at_once(flow)
         return True
 
     async def _forward(self, flow: http.HTTPFlow, case: Case, status: CacheStatus) -> None:
@@ -342,6 +348,11 @@ def _not_allowed(request: Request, methods: tuple[str, ...]) -> Response:
     return problem(405, Detail.METHOD, words, request=request, extra=(("Allow", ", ".join(methods)),))
 
 
+def _bare(flow: http.HTTPFlow) -> Request:
+    """The request, without its target."""
+    return Request(flow.request.method, "", fields_of(flow.request))
+
+
 def _has_gone(flow: http.HTTPFlow) -> bool:
     """Whether `gone` has been called for this flow's client: what is noted of it now would be noted for ever."""
     return flow.client_conn.timestamp_end is not None
@@ -367,6 +378,13 @@ def error_page(flow: http.HTTPFlow, words: str) -> http.Response:
     """The answer for a flow whose way upstream failed."""
     at = next((each for each in _desks.values() if each.case(flow) is not None), None)
     return at.failed(flow, words) if at is not None else passing.error_page(flow, words)
+
+
+def too_large(flow: http.HTTPFlow) -> None:
+    """Answer a flow that has more content than it may."""
+    for each in _desks.values():
+        if (case := each.case(flow)) is not None:
+            each.too_large(flow, case)
 
 
 _desks: "WeakKeyDictionary[Runtime, Desk]" = WeakKeyDictionary()

@@ -40,5 +40,9 @@ class Pace:
     def gone(self, client: str) -> None:
         """mitmproxy has let go of the connection."""
         writer = self._writers.pop(client, None)
-        if writer is not None and writer.transport.get_write_buffer_size():
+        if writer is None:
+            return
+        # Where it is told to end a connection just when it begins to take in what was read, mitmproxy forgets to.
+        writer.close()
+        if writer.transport.get_write_buffer_size():
             asyncio.get_running_loop().call_later(LINGER, writer.transport.abort)

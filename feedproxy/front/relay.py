@@ -3,6 +3,9 @@
 mitmproxy's handler wants a socket of its own, and TLS has been taken off here already. So it gets one end of a pair,
 and what goes in and out of the other is decrypted and encrypted on the way. Each side waits for the other: no more is
 held than one piece in each direction.
+
+When mitmproxy has said its last word, what the reader still sends is thrown away for a while: a connection that ends
+with something unread takes the answer from who has not read it yet (RFC 9112, 9.6).
 """
 
 import asyncio
@@ -10,7 +13,13 @@ import contextlib
 import socket
 import ssl
 
+from feedproxy.clock import Seconds
+
 PIECE = 65_536
+
+SILENCE: Seconds = 5
+LINGER: Seconds = 30
+"""How long that is done, where nothing comes, and in all; nginx has the same (lingering_timeout, lingering_time)."""
 
 
 class Relay:
@@ -23,12 +32,19 @@ class Relay:
         self._inwards = b""
         self._outwards = b""
         self._said = self._heard = False
+        self._wasted = False
+        self._last: Seconds | None = None
+        """Until when it is thrown away; None as long as mitmproxy may have more to say."""
+        self._alarm: asyncio.TimerHandle | None = None
         near.setblocking(False)
         self._loop.add_reader(secure, self._turn)
         self._loop.add_reader(near, self._turn)
 
     def _turn(self) -> None:
         """Carry what there is, and wait for what stops it."""
+        if self._last is not None:
+            self._waste()
+            return
         try:
             self._carry_in()
             self._carry_out()
@@ -36,7 +52,7 @@ class Relay:
             self.end()
             return
         if self._said and not self._outwards:
-            self.end()
+            self._take_leave()
             return
         self._wait(self._secure, reads=not self._inwards and not self._heard, writes=bool(self._outwards))
         self._wait(self._near, reads=not self._outwards and not self._said, writes=bool(self._inwards))
@@ -86,8 +102,43 @@ class Relay:
         else:
             self._loop.remove_writer(end)
 
+    def _take_leave(self) -> None:
+        """Say that this is the end, and wait for the reader to hear it."""
+        self._loop.remove_reader(self._near)
+        self._loop.remove_writer(self._near)
+        self._loop.remove_writer(self._secure)
+        try:
+            with contextlib.suppress(ssl.SSLError):
+                self._secure.unwrap()
+            self._secure.shutdown(socket.SHUT_WR)  # from now on it is a plain socket, with records on it
+        except (OSError, ValueError):
+            self.end()
+            return
+        self._loop.add_reader(self._secure, self._turn)
+        self._last = self._loop.time() + LINGER
+        self._alarm = self._loop.call_later(SILENCE, self._look)
+
+    def _waste(self) -> None:
+        try:
+            self._wasted = bool(self._secure.recv(PIECE))
+        except BlockingIOError:
+            return
+        except OSError:
+            self._wasted = False
+        if not self._wasted:
+            self.end()
+
+    def _look(self) -> None:
+        if not self._wasted or (self._last is not None and self._loop.time() > self._last):
+            self.end()
+            return
+        self._wasted = False
+        self._alarm = self._loop.call_later(SILENCE, self._look)
+
     def end(self) -> None:
         """Let go of both."""
+        if self._alarm is not None:
+            self._alarm.cancel()
         for each in (self._secure, self._near):
             if each.fileno() >= 0:
                 self._loop.remove_reader(each)

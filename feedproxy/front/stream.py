@@ -7,19 +7,24 @@ Three things are lost in mitmproxy 12's HTTP layer before the first hook runs, a
 * an HTTP/1.0 request without Host, which it refuses though HTTP/1.0 knows no Host: it is for us as well;
 * that a failure on the way upstream must not be told with mitmproxy's own page.
 
+And mitmproxy reads a request to its end before it answers it. Content that nobody wants is not waited for here: its
+request is answered at once, and what still comes is thrown away for a while, since to close a connection on which
+something came unread takes the answer from who has not read it yet (RFC 9112, 9.6).
+
 So the layer is subclassed, at the methods where these things are still there. And a request's head has a limit
 (mending.py), which mitmproxy does not give it: h11 stops at 16 KiB, Tomcat at 8, node at 16; ours is `header_max`.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from mitmproxy import http
-from mitmproxy.flow import Error
 from mitmproxy.proxy import commands, events, layer
-from mitmproxy.proxy.layers.http import HttpLayer, HttpStream, SendHttp
+from mitmproxy.proxy.layers.http import DropStream, HttpLayer, HttpStream, SendHttp
 from mitmproxy.proxy.layers.http._base import ReceiveHttp
 from mitmproxy.proxy.layers.http._events import (
     ErrorCode,
+    HttpEvent,
     RequestData,
     RequestProtocolError,
     ResponseData,
@@ -27,7 +32,8 @@ from mitmproxy.proxy.layers.http._events import (
     ResponseHeaders,
     ResponseProtocolError,
 )
-from mitmproxy.proxy.layers.http._hooks import HttpErrorHook
+from mitmproxy.proxy.layers.http._hooks import HttpResponseHook
+from mitmproxy.proxy.layers.http._http2 import Http2Server
 
 from feedproxy.clock import Seconds
 from feedproxy.front.mending import CappedServer
@@ -39,6 +45,15 @@ CONTENT_MAX = 65_536
 """Bytes of content that a request may have which is refused, or asks for something of ours that sets no other cap; and
 of what comes before its turn, beside the next head."""
 
+AT_ONCE = "feedproxy.at-once"
+"""Key in `flow.metadata`: the answer does not wait for the request's content, and ends the connection."""
+
+NO_ERROR = 0
+"""HTTP/2's code for a stream that ends well (RFC 9113, section 7)."""
+
+LINGER: Seconds = 30
+"""How long what comes after such an answer is thrown away; nginx has the same (lingering_time)."""
+
 CONTENT_CAP = "feedproxy.content-cap"
 """Key in `flow.metadata`: the bytes of content that this flow may have instead."""
 
@@ -48,12 +63,25 @@ type ErrorPage = Callable[[http.HTTPFlow, str], http.Response]
 type InterimOf = Callable[[http.HTTPFlow], Iterable[http.Response]]
 """The 1xx responses to send before a flow's answer."""
 
+type Refuse = Callable[[http.HTTPFlow], None]
+"""Sets the answer of a flow that has more content than it may."""
+
+
+@dataclass
+class ThrowAway(HttpEvent):
+    """What else comes on this HTTP/1 connection is of no use."""
+
+
+def _too_large(flow: http.HTTPFlow) -> None:
+    flow.response = http.Response.make(413)
+
 
 class FeedStream(HttpStream):
     """One request and its answer."""
 
     error_page: ErrorPage | None = None
     interim_of: InterimOf = staticmethod(lambda _: ())
+    too_large: Refuse = staticmethod(_too_large)
 
     def check_invalid(self, request: bool) -> layer.CommandGenerator[bool]:
         if request:
@@ -85,14 +113,44 @@ class FeedStream(HttpStream):
         # What is passed on streams. What is held has no use but to be thrown away, and HTTP/2 need not say its length.
         content_max = self.flow.metadata.get(CONTENT_CAP, CONTENT_MAX)
         if isinstance(event, RequestData) and len(self.request_body_buf) + len(event.data) > content_max:
-            words, code = "more content than this request may have", ErrorCode.KILL
-            self.flow.error = Error(words)
-            yield HttpErrorHook(self.flow)
-            yield SendHttp(ResponseProtocolError(self.stream_id, words, code), self.context.client)
-            self.client_state = self.state_errored
-            self.flow.live = False
+            self.request_body_buf.clear()
+            if self.flow.response is None:
+                self.too_large(self.flow)
+            yield from self._answer_at_once()
             return
         yield from super().state_consume_request_body(event)
+
+    def check_killed(self, emit_error_hook: bool) -> layer.CommandGenerator[bool]:
+        if (yield from super().check_killed(emit_error_hook)):
+            return True
+        if self.flow.metadata.pop(AT_ONCE, False) and self.flow.response is not None:
+            yield from self._answer_at_once()
+            return True
+        return False
+
+    def _answer_at_once(self) -> layer.CommandGenerator[None]:
+        assert self.flow.response is not None
+        by_http2 = self.flow.request.is_http2
+        if not by_http2:
+            self.flow.response.headers["Connection"] = "close"
+        yield HttpResponseHook(self.flow)
+        self.flow.live = False
+        yield from self._send(self.flow.response)
+        self.server_state = self.state_errored
+        if not by_http2:
+            yield SendHttp(ThrowAway(self.stream_id), self.context.client)
+        else:
+            yield from self._reset()
+        yield DropStream(self.stream_id)
+
+    def _reset(self) -> layer.CommandGenerator[None]:
+        """Let nothing more come of the content."""
+        parent = self.context.layers[self.context.layers.index(self) - 1]
+        server = parent.connections[self.context.client] if isinstance(parent, HttpLayer) else None
+        if isinstance(server, Http2Server) and not server.is_closed(self.stream_id):
+            # RFC 9113, 8.1: "RST_STREAM with an error code of NO_ERROR after sending a complete response"
+            server.h2_conn.reset_stream(self.stream_id, NO_ERROR)
+            yield commands.SendData(self.context.client, server.h2_conn.data_to_send())
 
     def handle_protocol_error(
         self, event: RequestProtocolError | ResponseProtocolError
@@ -135,7 +193,29 @@ class FeedStream(HttpStream):
 
 
 class OneAtATime(CappedServer):
-    """Cuts off who sends on and on while his answer is being made: all of it would wait in memory."""
+    """Cuts off who sends on and on while his answer is being made: all of it would wait in memory.
+
+    What comes after an answer that did not wait for it is thrown away, for LINGER seconds.
+    """
+
+    _lingers: commands.RequestWakeup | None = None
+
+    def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
+        if self._lingers is None or isinstance(event, HttpEvent):
+            yield from super()._handle_event(event)
+            return
+        is_over = isinstance(event, events.Wakeup) and event.command is self._lingers
+        if is_over or isinstance(event, events.ConnectionClosed):
+            yield commands.CloseConnection(self.conn)
+
+    def send(self, event: HttpEvent) -> layer.CommandGenerator[None]:
+        if not isinstance(event, ThrowAway):
+            yield from super().send(event)
+        elif self.state != self.done:  # then all had come already, and the connection is ended
+            self._lingers = commands.RequestWakeup(LINGER)
+            self.state = self.done
+            yield commands.CloseTcpConnection(self.conn, half_close=True)
+            yield self._lingers
 
     def wait(self, event: events.Event) -> layer.CommandGenerator[None]:
         if isinstance(event, events.DataReceived) and len(self.buf) > self.head_max + CONTENT_MAX:

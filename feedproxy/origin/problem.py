@@ -16,6 +16,7 @@ TITLES = {
     405: "That method is not for this address",
     406: "There is nothing like that here",
     410: "This feed has ended",
+    413: "That is more than is read here",
     502: "The origin gave no usable answer",
     503: "Please come back later",
     504: "The origin took too long",

@@ -124,7 +124,7 @@ async def publisher(tmp_path: Path) -> AsyncIterator[OnProxy]:
 async def test_content_of_untold_length_is_not_held(publisher: OnProxy) -> None:
     """HTTP/2 has no need of Content-Length, and a GET with content looks like one without."""
     reader, writer, http2 = await ask_by_http2(publisher, end_stream=False)
-    ended, sent = False, 0
+    ended, sent, seen = False, 0, list[h2.events.Event]()
     while not ended:
         size = min(http2.local_flow_control_window(1), http2.max_outbound_frame_size)
         if size and sent <= 2 * CONTENT_MAX:
@@ -133,8 +133,12 @@ async def test_content_of_untold_length_is_not_held(publisher: OnProxy) -> None:
             sent += size
             continue
         found = http2.receive_data(await asyncio.wait_for(reader.read(65_536), 5))
+        seen += found
         ended = any(isinstance(each, h2.events.StreamReset) for each in found)
 
+    (answer,) = (each for each in seen if isinstance(each, h2.events.ResponseReceived))
+    (reset,) = (each for each in seen if isinstance(each, h2.events.StreamReset))
+    assert (dict(answer.headers)[b":status"], reset.error_code) == (b"413", 0)
     assert publisher.origin.requests == 0
     writer.close()
 

@@ -34,6 +34,7 @@ def test_no_two_promises_are_the_same() -> None:
 NOT_HERE = {
     Detail.NOT_FOUND: "the listener's own pages",
     Detail.METHOD: "the listener's own pages",
+    Detail.CONTENT_TOO_LARGE: "the listener's own pages",
     Detail.PASS_THROUGH: "requests that do not reach the service",
     Detail.DRAIN: "the listener shutting down",
     Detail.ACCESS: "who may read is asked at the desk",
