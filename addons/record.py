@@ -1,7 +1,6 @@
 """What readers asked and what origins said, as a HAR file that the lab replays and grades."""
 
 import logging
-import time
 from pathlib import Path
 
 from mitmproxy import ctx, exceptions, http
@@ -10,7 +9,7 @@ from mitmproxy.addonmanager import Loader
 from feedproxy import settings
 from feedproxy.errors import UsageError
 from feedproxy.front.desk import desk
-from feedproxy.front.recording import of_flow, of_reader
+from feedproxy.front.recording import Names, both_sides, of_origin, of_reader
 from feedproxy.lab.recorder import Recorder
 from feedproxy.lab.redact import KEEPABLE, Redactor
 from feedproxy.lab.writer import HarWriter
@@ -27,6 +26,7 @@ class Record:
 
     def __init__(self) -> None:
         self._writer: HarWriter | None = None
+        self._connections = Names("")
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "record", "record_max", "record_keep")
@@ -73,6 +73,8 @@ class Record:
         here = runtime(ctx.master)
         decided = here.settings
         key = here.remembered("recording-secret")
+        # What several processes have recorded may be read as one.
+        self._connections = Names(f"{here.random_bytes(4).hex()}-")
         self._writer = HarWriter(Path(decided.record).expanduser(), limit=decided.record_max)
         return Recorder(
             self._writer, Redactor(key, decided.record_keep), lambda target: here.settings_for(target).private
@@ -83,14 +85,17 @@ class Record:
         at = flow.metadata.get(ARRIVED)
         if at is None or (recorder := here.recorder) is None or flow.request.method == "CONNECT":
             return
-        seconds = time.time() - flow.request.timestamp_start
-        case = desk(here).case(flow)
+        seconds = max(0.0, here.clock.now() - at)
+        case, named = desk(here).case(flow), self._connections
         if case is not None and case.arrival is not None and case.status is not None:
             target, user = case.arrival.request.target, case.visit.user
             private = bool(user) or here.doorkeeper.key_for(target, user) != target
-            recorder.note(*of_reader(flow, case, at, seconds), private=private)
-        if not here.whole or (case is not None and case.passing):
-            recorder.note(*of_flow(flow, at, seconds))  # mitmproxy itself asked the origin
+            recorder.note(*of_reader(flow, case, at, seconds, named), private=private)
+        elif not here.whole:
+            for noted in both_sides(flow, at, seconds, named):
+                recorder.note(*noted)
+        if case is not None and case.passing:
+            recorder.note(*of_origin(flow, at, seconds, named))  # mitmproxy itself asked the origin
 
 
 addons = [Record()]

@@ -269,6 +269,11 @@ async def serve(
             loop.add_signal_handler(name, stop)
     here.tells_failures = True
     _ = here.service  # a store that cannot be opened is told before anybody is let in
+    try:
+        _ = here.recorder  # and so is a recording that cannot be written
+    except UsageError as error:
+        await here.close()
+        raise UsageError(f"record: {error}") from error
     if here.settings.feed_process:
         here.service.work_apart()
     if seat is not None:

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import contextlib
-import secrets
 import signal
 import sys
 import textwrap
@@ -88,7 +87,7 @@ async def _bare(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
     from feedproxy.lab.listener import Listener  # noqa: PLC0415
     from feedproxy.report.advance import ReplayAdmin  # noqa: PLC0415
 
-    recorder = _recorder(args.record) if args.record else None
+    recorder = _recorder(args.record, args.seed) if args.record else None
     listener = Listener(
         replay, clock, observe=recorder.note if recorder else None, answered=_moving(clock, args.per_request)
     )
@@ -153,12 +152,13 @@ def read_recording(path: Path) -> Any:
     return har.read(path)
 
 
-def _recorder(file: str) -> Any:
+def _recorder(file: str, seed: str) -> Any:
     from feedproxy.lab.recorder import Recorder  # noqa: PLC0415
     from feedproxy.lab.redact import Redactor  # noqa: PLC0415
     from feedproxy.lab.writer import HarWriter  # noqa: PLC0415
 
-    return Recorder(HarWriter(Path(file)), Redactor(secrets.token_bytes(32)))
+    # The same play is the same file: the pseudonyms of its readers come of the seed.
+    return Recorder(HarWriter(Path(file)), Redactor(seed.encode("utf-8", "surrogateescape")))
 
 
 def _moving(clock: Clock, seconds: float) -> Callable[[], None] | None:

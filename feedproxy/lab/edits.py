@@ -19,6 +19,27 @@ _ELEMENTS = {
 NAMES = frozenset(_ELEMENTS)
 """What can be put in or taken out, in lower case."""
 
+FAULTS = {"ttl": "ttl", "skiphours": "skip-hours", "skipdays": "skip-days"}
+"""The faults that put nonsense in."""
+
+_DAYS = frozenset({"monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"})
+_PERIOD = re.compile(r"(?:hourly|daily|weekly|monthly|yearly)(?:/[1-9][0-9]{0,5})?")
+_MINUTES = re.compile(r"[1-9][0-9]{0,8}")
+_HOUR = re.compile(r"[01]?[0-9]|2[0-3]")
+
+
+def is_sensible(name: str, value: str) -> bool:
+    """Whether this is a value that readers are meant to understand."""
+    parts = [each.strip() for each in value.split(",")]
+    match name:
+        case "ttl":
+            return bool(_MINUTES.fullmatch(value))
+        case "skiphours":
+            return all(map(_HOUR.fullmatch, parts))
+        case "skipdays":
+            return all(each.lower() in _DAYS for each in parts)
+    return bool(_PERIOD.fullmatch(value))
+
 
 def without(content: bytes, name: str) -> bytes:
     """The document without this hint in its channel."""

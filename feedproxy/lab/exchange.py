@@ -45,7 +45,7 @@ class Exchange:
     size: int = 0
     """Bytes of the answer's body on the wire, its content coding included."""
     seconds: Seconds = 0.0
-    """From the request to the end of the answer, by the machine's clock."""
+    """From the request to the end of the answer, by the clock that `at` is of."""
     reader: str = ""
     """The reader's address: a stable pseudonym, unless addresses were kept. Empty on the origins' side."""
     connection: str = ""

@@ -22,6 +22,14 @@ _FLAGS = (
     *("must-revalidate", "proxy-revalidate", "must-understand"),
 )
 
+_VALUES = {
+    "ttl": "ttl=MINUTES, a whole number from 1 on",
+    "skiphours": "skipHours=22,23, hours of GMT from 0 to 23",
+    "skipdays": "skipDays=Saturday,Sunday, English names of days",
+    "sy": "sy=PERIOD/FREQUENCY, such as hourly/2, daily or weekly/1",
+}
+_NONSENSE = {name: f"; nonsense is a fault: --fault {fault}=…" for name, fault in edits.FAULTS.items()}
+
 _FRAMING = HOP_BY_HOP | {"content-length", "content-encoding", "date"}
 """Fields that are whoever sends the answer's to say."""
 _SENDABLE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
@@ -54,6 +62,8 @@ def _add(hint: str) -> Change:
     name, _, value = hint.partition("=")
     lowered = name.lower()
     if lowered in edits.NAMES and value:
+        if not edits.is_sensible(lowered, value):
+            raise UsageError(f"--add {hint}: expected {_VALUES[lowered]}{_NONSENSE.get(lowered, '')}")
         return lambda shown: replace(shown, content=edits.with_hint(shown.content, lowered, value))
     if (lowered in _SECONDS and re.fullmatch(r"[0-9]{1,10}", value)) or (lowered in _FLAGS and not value):
         return lambda shown: _directive(shown, hint.lower())

@@ -9,8 +9,8 @@ import itertools
 import re
 import socket
 import struct
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
 
 import h11
 
@@ -32,6 +32,11 @@ PIECES = 8
 
 IDLE = 75.0
 """Seconds of the machine's own time that a connection may be silent; what nginx allows."""
+
+NO_TUNNEL = (
+    "A replay speaks plain http and opens no tunnel: ask http:// through this proxy, or the gateway's form, "
+    "http://HOST:PORT/https://example.com/feed."
+)
 
 type Observer = Callable[[Exchange, bytes], None]
 """Is told each exchange when it is over, and the body that was meant."""
@@ -102,7 +107,10 @@ class Listener:
 
     async def _answer(self, connection: "_Connection", incoming: Incoming) -> bool:
         """Answer one request; whether the connection can take another."""
-        at, began = self._clock.now(), time.monotonic()
+        at = self._clock.now()
+        if incoming.method == "CONNECT":
+            await connection.refuse(405, NO_TUNNEL, format_http_date(at), [("Allow", "GET, HEAD")])
+            return False
         try:
             asked = self._replay.asked(incoming, at)
         except FeedproxyError as error:
@@ -113,7 +121,7 @@ class Listener:
             return await connection.send(reply, head_only=asked.request.method == "HEAD")
         finally:
             if self._observe is not None:
-                seconds = time.monotonic() - began
+                seconds = self._clock.now() - at
                 self._observe(_exchange(asked, reply, connection, seconds), reply.body)
             if self._answered is not None:
                 self._answered()
@@ -217,12 +225,13 @@ class _Connection:
         await self._writer.drain()
         return self._h11.our_state is h11.DONE
 
-    async def refuse(self, status: int, words: str, date: str) -> None:
-        """Answer what could not be read, and end."""
+    async def refuse(self, status: int, words: str, date: str, extra: Iterable[tuple[str, str]] = ()) -> None:
+        """Answer what could not be read, or is not to be had, and end."""
         body = f"{words}\n".encode("latin-1", "replace")
-        fields = Fields([("Date", date), ("Content-Type", "text/plain"), ("Connection", "close")])
+        fields = Fields([("Date", date), ("Content-Type", "text/plain"), *extra, ("Connection", "close")])
+        reason = HTTPStatus(status).phrase if status in set(HTTPStatus) else ""
         with contextlib.suppress(h11.LocalProtocolError, OSError):
-            await self.send(Reply(status, fields, body), head_only=False)
+            await self.send(Reply(status, fields, body, reason), head_only=False)
 
     def _write(self, data: bytes | None) -> None:
         if data:

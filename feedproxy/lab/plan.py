@@ -70,7 +70,9 @@ def read_plan(path: Path) -> Plan:
     """The plan in a file. Raises UsageError, which names file and key."""
     try:
         told = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, YAMLError) as error:
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    except (UnicodeDecodeError, YAMLError) as error:
         raise UsageError(f"{path}: {' '.join(str(error).split())}") from error
     if not isinstance(told, Mapping):
         raise UsageError(f"{path}: expected keys such as days, every, fault, pass")

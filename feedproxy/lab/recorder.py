@@ -6,7 +6,6 @@ that is killed loses one exchange at most. A recording that fails is told once a
 
 import hashlib
 import logging
-import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
@@ -130,10 +129,11 @@ class RecordingClient:
         recorder = self._recorder()
         if recorder is None:
             return await self._client.fetch(request, exempt=exempt)
-        at, began = self._clock.now(), time.monotonic()
+        at = self._clock.now()
 
         def exchange(status: int, fields: Fields, failure: str = "") -> Exchange:
-            return Exchange(Side.ORIGIN, at, request, status, fields, seconds=time.monotonic() - began, failure=failure)
+            seconds = max(0.0, self._clock.now() - at)
+            return Exchange(Side.ORIGIN, at, request, status, fields, seconds=seconds, failure=failure)
 
         try:
             answer = await self._client.fetch(request, exempt=exempt)

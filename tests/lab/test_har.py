@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mitmproxy.io import FlowReader
+from mitmproxy.io import FlowReader, FlowWriter
+from mitmproxy.test import tflow
 
 from feedproxy.errors import UsageError
 from feedproxy.front import recording
@@ -151,23 +152,58 @@ def test_a_browsers_har_is_what_an_origin_said() -> None:
 
 
 def test_a_flow_file_of_mitmproxys_is_a_recording_too(tmp_path: Path) -> None:
-    from mitmproxy.io import FlowWriter
-    from mitmproxy.test import tflow
-
-    flow = tflow.tflow(resp=True)
-    flow.request.url = "http://example.com/feed"
-    assert flow.response is not None
+    flow = _a_flow()
     flow.response.headers["content-encoding"] = "gzip"
     flow.response.content = b"<rss/>"  # mitmproxy compresses it
-    with (tmp_path / "week.mitm").open("wb") as file:
-        FlowWriter(file).add(flow)
 
-    found = recording.read(tmp_path / "week.mitm")
+    found = _imported(tmp_path, flow)
 
-    (exchange,) = found.exchanges
-    assert exchange.request.target == "http://example.com/feed"
-    assert found.content(exchange) == b"<rss/>"
-    assert not exchange.raw
+    for exchange in found.exchanges:
+        assert exchange.request.target == "http://example.com/feed"
+        assert found.content(exchange) == b"<rss/>"
+        assert not exchange.raw
+
+
+def test_a_flow_has_a_reader_s_side_and_an_origin_s(tmp_path: Path) -> None:
+    one, again, other, answered_by_mitmproxy = (_a_flow() for _ in range(4))
+    again.client_conn, again.server_conn = one.client_conn, one.server_conn
+    other.client_conn.peername = ("192.0.2.7", 5555)
+    answered_by_mitmproxy.client_conn.peername = ("192.0.2.7", 5556)
+    answered_by_mitmproxy.server_conn.timestamp_start = None
+
+    found = _imported(tmp_path, one, again, other, answered_by_mitmproxy)
+
+    asked, origins = found.side(Side.READER), found.side(Side.ORIGIN)
+    assert [each.reader for each in asked] == ["reader-1", "reader-1", "reader-2", "reader-2"]
+    assert asked[0].connection == asked[1].connection != asked[2].connection
+    assert {each.entrance for each in asked} == {"proxy"}
+    assert len(origins) == 3
+    assert {each.reader for each in origins} == {""}
+
+
+def test_what_mitmproxy_read_out_of_a_har_file_has_no_reader_whom_it_has_made_up(tmp_path: Path) -> None:
+    file = tmp_path / "week.har"
+    file.write_bytes(har.whole(Recording((an_exchange("https://example.com/1"),))))
+    with file.open("rb") as opened:
+        flows: list[Any] = list(FlowReader(opened).stream())
+
+    (exchange,) = _imported(tmp_path, *flows).exchanges
+
+    assert (exchange.side, exchange.reader, exchange.connection) == (Side.ORIGIN, "", "")
+
+
+def _a_flow() -> Any:
+    flow = tflow.tflow(resp=True)
+    flow.request.url = "http://example.com/feed"
+    return flow
+
+
+def _imported(folder: Path, *flows: Any) -> Recording:
+    """The recording in a flow file that holds these."""
+    with (folder / "week.mitm").open("wb") as file:
+        for flow in flows:
+            FlowWriter(file).add(flow)
+    return recording.read(folder / "week.mitm")
 
 
 def test_a_full_file_is_moved_aside_and_each_has_what_it_names(tmp_path: Path) -> None:

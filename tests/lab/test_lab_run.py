@@ -92,6 +92,11 @@ def test_a_plan_that_makes_no_sense_is_refused_by_name(tmp_path: Path, text: str
         read_plan(file)
 
 
+def test_a_plan_that_is_not_there_is_told_by_its_name_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["lab", "run", "/nowhere/plan.yaml", "--", "true"]) == 2
+    assert capsys.readouterr().err == "feedproxy: /nowhere/plan.yaml: No such file or directory\n"
+
+
 @pytest.mark.parametrize("file", sorted(CONF.glob("plan-*.yaml")), ids=lambda file: file.stem)
 def test_the_example_plans_can_be_played(file: Path) -> None:
     plan = read_plan(file)

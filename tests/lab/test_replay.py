@@ -19,6 +19,7 @@ from feedproxy.lab.staging import Wishes, make_replay, open_world
 from feedproxy.lab.timeline import Timeline, Version, World
 from feedproxy.lab.when import parse_instant, parse_length
 from tests.lab.exchanges import AT, an_exchange
+from tests.lab.stage import on_stage
 
 URL = "http://example.com/feed"
 RSS = (
@@ -256,6 +257,11 @@ def test_directives_and_fields_can_be_put_in() -> None:
     "wishes",
     [
         {"add": ["ttl"]},
+        {"add": ["ttl=x"]},
+        {"add": ["ttl=0"]},
+        {"add": ["skipHours=22,24"]},
+        {"add": ["skipDays=Samstag"]},
+        {"add": ["sy=sometimes"]},
         {"add": ["max-age=soon"]},
         {"add": ["Content-Length: 5"]},
         {"strip": ["no field"]},
@@ -322,3 +328,15 @@ def test_a_folder_that_cannot_be_read_is_told_with_the_files_name(told: str, tmp
 def test_an_empty_folder_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="neither dated versions"):
         open_world(tmp_path)
+
+
+# -- what it does not do
+
+
+async def test_a_tunnel_is_refused_with_the_reason() -> None:
+    async with on_stage() as stage:
+        got = await stage.get("example.com:443", method="CONNECT")
+
+    assert got.status == 405
+    assert got.fields.get("allow") == "GET, HEAD"
+    assert b"opens no tunnel" in got.body

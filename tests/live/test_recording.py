@@ -53,7 +53,7 @@ def test_after_sigkill_every_answer_is_on_record(start: Start, origin: Origin, t
 
 
 def test_a_file_that_cannot_be_had_ends_it_with_one_line(tmp_path: Path) -> None:
-    ports = ("--listen", "127.0.0.1:0", "--admin", "", "--store", "memory:")
+    ports = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--store", "memory:")
     file = tmp_path / "no" / "week.har"
     feedproxy = Process([*COMMAND, "serve", *ports, "--record", str(file)], tmp_path / "feedproxy")
 

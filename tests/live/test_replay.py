@@ -203,6 +203,24 @@ def _a_week(folder: Path, start: Start, *arguments: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("arguments", [(), ("--proxy",)], ids=["bare", "proxy"])
+def test_the_recordings_of_two_days_alike_are_the_same_byte_for_byte(
+    week: Path, replay: Start, arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    files = []
+    for number in range(2):
+        file = tmp_path / f"{number}.har"
+        played = replay(str(week), "--step", "--fault", "changing-tag@30%", "--record", str(file), *arguments)
+        for _ in range(8):
+            played.get(accept_encoding="gzip", user_agent="Reader/1", cookie="a=b")
+            played.advance(3 * 3600)
+        played.terminate()
+        files.append(file.read_bytes().replace(played.base.removeprefix("http://").encode(), b"HOST:PORT"))
+
+    assert files[0] == files[1]
+    assert len(har.parse(files[0]).exchanges) >= 8
+
+
+@pytest.mark.parametrize("arguments", [(), ("--proxy",)], ids=["bare", "proxy"])
 def test_two_weeks_alike_are_the_same_byte_for_byte(week: Path, replay: Start, arguments: tuple[str, ...]) -> None:
     first, second = (_a_week(week, replay, *arguments) for _ in range(2))
 
