@@ -64,9 +64,10 @@ class Record:
         self._note(flow)
 
     def done(self) -> None:
-        runtime(ctx.master).record_with(None)
+        here = runtime(ctx.master)
+        here.record_with(None)
         if self._writer is not None:
-            self._writer.close()
+            self._writer.close(here.clock.now())
             self._writer = None
 
     def _opened(self) -> Recorder:
@@ -90,7 +91,8 @@ class Record:
         if case is not None and case.arrival is not None and case.status is not None:
             target, user = case.arrival.request.target, case.visit.user
             private = bool(user) or here.doorkeeper.key_for(target, user) != target
-            recorder.note(*of_reader(flow, case, at, seconds, named), private=private)
+            upstream = here.settings.upstream
+            recorder.note(*of_reader(flow, case, at, seconds, named, upstream), private=private)
         elif not here.whole:
             for noted in both_sides(flow, at, seconds, named):
                 recorder.note(*noted)

@@ -107,7 +107,7 @@ async def _bare(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
         await admin.stop()
         await listener.close()
         if recorder:
-            recorder.close()
+            recorder.close(clock.now())
     return 0
 
 

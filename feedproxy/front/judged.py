@@ -10,7 +10,7 @@ from feedproxy.front.arrival import fields_of
 from feedproxy.front.desk import Case
 from feedproxy.front.recipe import Recipe
 from feedproxy.http.message import Fields, Request
-from feedproxy.origin.entrance import Visit
+from feedproxy.origin.entrance import Visit, told
 from feedproxy.readers.score.poll import Poll
 from feedproxy.report.readership import poll_of
 from feedproxy.runtime import Runtime
@@ -43,6 +43,8 @@ def judge(here: Runtime, flow: http.HTTPFlow, case: Case, size: int) -> None:
             method=flow.request.method,
             version=flow.request.http_version,
             connection=flow.client_conn.id,
+            entrance=case.visit.entrance,
+            public=told(target, case.visit, upstream=here.settings.upstream),
         ),
     )
 
@@ -58,7 +60,19 @@ def judge_answer(here: Runtime, request: Request, visit: Visit, status: int, ans
         asked.get("user-agent") or "",
         target,
         now,
-        lambda number: poll_of(number, now, target, asked, status, answer, channel, size, method=request.method),
+        lambda number: poll_of(
+            number,
+            now,
+            target,
+            asked,
+            status,
+            answer,
+            channel,
+            size,
+            method=request.method,
+            entrance=visit.entrance,
+            public=told(target, visit, upstream=here.settings.upstream),
+        ),
     )
 
 

@@ -17,6 +17,7 @@ from feedproxy.http.message import Fields, Request
 from feedproxy.lab import har
 from feedproxy.lab.exchange import Exchange, Recording, Side
 from feedproxy.lab.recorder import settled
+from feedproxy.origin.entrance import told as told_as
 from feedproxy.readers.identify import network
 
 type Noted = tuple[Exchange, bytes | None]
@@ -47,14 +48,18 @@ class Names:
         return self._given[thing]
 
 
-def of_reader(flow: http.HTTPFlow, case: Case, at: float, seconds: float, connections: Names) -> Noted:
+def of_reader(
+    flow: http.HTTPFlow, case: Case, at: float, seconds: float, connections: Names, upstream: str = ""
+) -> Noted:
     """What a reader asked, and was answered."""
     assert case.arrival is not None
     target, visit = case.arrival.request.target, case.visit
     response = flow.response or case.page
     connection = connections.of(flow.client_conn.id)
     told = _exchange(flow, response, Side.READER, target, at, seconds, connection)
-    return replace(told, reader=visit.address, entrance=str(visit.entrance)), _body(response)
+    public = told_as(target, visit, upstream=upstream)
+    told = replace(told, reader=visit.address, entrance=str(visit.entrance), public=public if public != target else "")
+    return told, _body(response)
 
 
 def of_origin(flow: http.HTTPFlow, at: float, seconds: float, connections: Names) -> Noted:

@@ -54,6 +54,8 @@ class Exchange:
     """The request's."""
     entrance: str = ""
     """How it came in: gateway, proxy, reverse; origin where a replay was asked itself. Empty on the origins' side."""
+    public: str = ""
+    """The target as this reader knows it, where that is another address (reverse)."""
     raw: bool = False
     """The content under `digest` is the body as it came, since its Content-Encoding is not true."""
     faults: tuple[str, ...] = ()
@@ -73,6 +75,8 @@ class Recording:
 
     exchanges: tuple[Exchange, ...]
     contents: Mapping[str, bytes] = field(default_factory=dict)
+    until: Instant = 0.0
+    """When recording ended, which may be long after the last exchange; 0 where that is not known."""
 
     def side(self, side: Side) -> tuple[Exchange, ...]:
         """The exchanges of one side."""
@@ -91,10 +95,12 @@ def merged(recordings: Iterable[Recording]) -> Recording:
     """Several files of one recording as one."""
     exchanges: list[Exchange] = []
     contents: dict[str, bytes] = {}
+    until = 0.0
     for each in recordings:
         exchanges += each.exchanges
         contents.update(each.contents)
-    return Recording(tuple(sorted(exchanges, key=lambda exchange: exchange.at)), contents)
+        until = max(until, each.until)
+    return Recording(tuple(sorted(exchanges, key=lambda exchange: exchange.at)), contents, until)
 
 
 def digest_of(content: bytes) -> str:

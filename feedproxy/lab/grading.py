@@ -51,7 +51,7 @@ def grade_recording(recording: Recording, side: Side | None = None) -> Graded:
         conduct = reader.see(poll)
         seen = Seen(poll, conduct.known.schedule, exchange.digest, exchange.faults)
         polls.setdefault(name, {}).setdefault(conduct.feed, []).append(seen)
-    end = exchanges[-1].at if exchanges else 0.0
+    end = max(recording.until, exchanges[-1].at if exchanges else 0.0)
     found = [(each, polls[name]) for name, reader in readers.items() if (each := score(reader, end)) is not None]
     found.sort(key=lambda each: (each[0].grade, -each[0].cost.requests))
     return Graded(tuple(each for each, _ in found), tuple(each for _, each in found))
@@ -72,6 +72,8 @@ def poll_of(number: int, exchange: Exchange, read: Callable[[Exchange], Content 
         connection=exchange.connection,
         size=exchange.size if exchange.status != 304 and exchange.request.method != "HEAD" else 0,
         whole=exchange.status > 0 and not exchange.raw and not BROKEN.intersection(exchange.faults),
+        entrance=exchange.entrance,
+        public=exchange.public,
     )
 
 

@@ -12,7 +12,9 @@ true are they the body as it came (`_feedproxy.raw`).
 import base64
 import binascii
 import json
+import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,10 +35,17 @@ HEAD = (
     '{"log":{"version":"1.2","creator":{"name":"feedproxy","version":' + json.dumps(__version__) + '},"entries":[\n'
 ).encode()
 TAIL = b"\n]}}\n"
+"""Of a file that may yet grow."""
 SEPARATOR = b",\n"
 """One entry a line: what remains of a file that broke off can be read by lines."""
 
+_UNTIL = re.compile(rb'\A\],"_feedproxy":\{"until":"([0-9T:.Z-]{1,40})"\}\}\}')
 _BEGINS = b'{"log":{"version":"1.2","creator":{"name":"feedproxy",'
+
+
+def ended(until: Instant) -> bytes:
+    """What stands behind the last entry of a file that is done, in the place of TAIL."""
+    return f'\n],"{OURS}":{{"until":"{_iso(until)}"}}}}}}\n'.encode()
 
 
 def written(exchange: Exchange, content: bytes | None) -> bytes:
@@ -52,7 +61,7 @@ def whole(recording: Recording) -> bytes:
         new = exchange.digest in recording.contents and exchange.digest not in told
         told.add(exchange.digest)
         lines.append(written(exchange, recording.contents[exchange.digest] if new else None))
-    return HEAD + SEPARATOR.join(lines) + TAIL
+    return HEAD + SEPARATOR.join(lines) + (ended(recording.until) if recording.until else TAIL)
 
 
 def entry(exchange: Exchange, content: bytes | None) -> dict[str, Any]:
@@ -104,6 +113,7 @@ def _own(exchange: Exchange) -> dict[str, Any]:
         "raw": exchange.raw,
         "reader": exchange.reader,
         "entrance": exchange.entrance,
+        "public": exchange.public,
         "faults": list(exchange.faults),
     }
     return {name: value for name, value in own.items() if value}
@@ -144,7 +154,7 @@ def read(path: Path) -> Recording:
 def parse(data: bytes, name: str = "the recording") -> Recording:
     """The recording in these bytes. Raises UsageError, which begins with `name`."""
     if data.startswith(_BEGINS):
-        return _recording(_entries_by_line(data), name)
+        return replace(_recording(_entries_by_line(data), name), until=_until(data))
     try:
         entries = json.loads(data)["log"]["entries"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -162,6 +172,15 @@ def _entries_by_line(data: bytes) -> Iterable[Mapping[str, Any]]:
             yield json.loads(line.removesuffix(b","))
         except ValueError:
             return  # the last line of a file that broke off
+
+
+def _until(data: bytes) -> Instant:
+    """When a file of ours was closed; 0 where it was not."""
+    found = _UNTIL.match(data[data.rfind(b"\n]") + 1 :])
+    try:
+        return datetime.fromisoformat(found[1].decode()).timestamp() if found else 0.0
+    except ValueError:
+        return 0.0
 
 
 def _recording(entries: Iterable[Mapping[str, Any]], name: str) -> Recording:
@@ -200,6 +219,7 @@ def _exchange(found: Mapping[str, Any]) -> tuple[Exchange, bytes]:
         connection=str(found.get("connection") or ""),
         version=asked.get("httpVersion") or "HTTP/1.1",
         entrance=own.get("entrance", ""),
+        public=own.get("public", ""),
         raw=bool(own.get("raw")),
         faults=tuple(own.get("faults", ())),
         failure=answered.get("_error") or "",

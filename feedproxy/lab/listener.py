@@ -121,7 +121,8 @@ class Listener:
             return await connection.send(reply, head_only=asked.request.method == "HEAD")
         finally:
             if self._observe is not None:
-                seconds = self._clock.now() - at
+                # A clock that stands still does not see the pauses of a fault.
+                seconds = max(self._clock.now() - at, reply.pause + reply.spread)
                 self._observe(_exchange(asked, reply, connection, seconds), reply.body)
             if self._answered is not None:
                 self._answered()

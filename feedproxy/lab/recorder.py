@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
-from feedproxy.clock import Clock
+from feedproxy.clock import Clock, Instant
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.coding import decode, layers, reasonable
 from feedproxy.http.message import Fields, Request
@@ -61,10 +61,10 @@ class Recorder:
             logger.error("nothing is recorded any more: %s", error)
             self.close()
 
-    def close(self) -> None:
-        """Close the file; what comes later is not recorded."""
+    def close(self, until: Instant = 0.0) -> None:
+        """Close the file; what comes later is not recorded. `until`: when recording ended, if it ended well."""
         if self._writer is not None:
-            self._writer.close()
+            self._writer.close(until)
             self._writer = None
 
     def _content(self, body: bytes, encoding: str) -> tuple[str, bool, bytes]:

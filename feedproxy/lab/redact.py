@@ -73,6 +73,7 @@ class Redactor:
             request=request,
             fields=self._fields(exchange.fields, found),
             reader=self.address(exchange.reader),
+            public=self._url(exchange.public, found) if exchange.public else "",
             failure=self._said(exchange.failure, found),
         )
 

@@ -5,10 +5,11 @@ Nothing is ever fetched: what is not known is 504. The same requests at the same
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
+from urllib.parse import urlsplit
 
 from feedproxy.clock import Instant
 from feedproxy.errors import BadTarget, NotOurs
@@ -50,11 +51,14 @@ class Replay:
         changes: Sequence[Change] = (),
         faults: Sequence[Planned] = (),
         plain: bool = False,
+        names: Mapping[str, str] | None = None,
     ) -> None:
+        """`names` are the recorded addresses of feeds that are known by their path at any host."""
         self.world = world
         self._changes = tuple(changes)
         self._faults = tuple(faults)
         self._plain = plain
+        self._names = names or {}
         self._moves = any(each.fault.moves for each in faults)
         self._counts: Counter[str] = Counter()
 
@@ -80,9 +84,24 @@ class Replay:
             return _unknown(asked, f"begins at {_iso(timeline.versions[0].since)}")
         return self._faulty(version, asked)
 
+    def _led_inside(self, shown: Shown, asked: Asked) -> Shown:
+        """A recorded redirect, so that whoever follows it asks the replay again, and not the world outside.
+
+        Who asks by Host, or a proxy, has arranged for that himself, and is told what was said then.
+        """
+        location = shown.fields.get("location")
+        home = self._names.get(urlsplit(asked.target).path) if asked.form is Form.ORIGIN else None
+        if location is None or self._plain or (home is None and asked.form is not Form.GATEWAY):
+            return shown
+        base = asked.base or f"http://{asked.request.fields.get('host') or ''}/"
+        try:
+            return shown.with_field("Location", base + uri.resolve(home or asked.target, location))
+        except BadTarget:
+            return shown
+
     def _faulty(self, version: Version, asked: Asked) -> Reply:
         at_work = [(each, moment) for each in self._faults if (moment := each.moment(asked)) is not None]
-        shown = Shown.of(version)
+        shown = self._led_inside(Shown.of(version), asked)
         if version.status == 200:
             for change in self._changes:
                 shown = change(shown)

@@ -68,10 +68,12 @@ async def run(
     Raises UsageError where the command cannot be started, or the plan asks for what is not there.
     """
     start = plan.start(world)
-    feed = _feed_of(plan, world)
+    home, feed = _feed_of(plan, world)
     name = f"lab-{secrets.token_hex(5)}"
     path = f"/{name}/{urlsplit(plan.url).path.rsplit('/', 1)[-1] or 'feed.xml'}"
-    replay = make_replay(World({}, {path: feed}), Wishes(plan.strip, plan.add, plan.fault, plan.seed), start)
+    # A redirect of the recording leads on to what else is in it.
+    known, names = World(world.targets, {path: feed}), {path: home} if "://" in home else {}
+    replay = make_replay(known, Wishes(plan.strip, plan.add, plan.fault, plan.seed), start, names=names)
     clock: Clock = FastClock(start, plan.speed) if plan.speed else ManualClock(start)
     notebook = _Notebook()
     listener = Listener(replay, clock, observe=notebook.note)
@@ -86,7 +88,8 @@ async def run(
     finally:
         await listener.close()
         shutil.rmtree(home, ignore_errors=True)
-    done.recording = Recording(tuple(notebook.exchanges), notebook.contents)
+    # The time is over, whoever asked last: a feed that has ended was left in peace till now.
+    done.recording = Recording(tuple(notebook.exchanges), notebook.contents, clock.now())
     return done
 
 
@@ -101,6 +104,7 @@ async def _poll_by_poll(stage: "_Stage", clock: ManualClock, start: Instant, pro
         clock.advance(max(0.0, at - clock.now()))
         await stage.once(number + 1, clock.now(), plan.timeout, done)
         progress(number + 1, count)
+    clock.advance(max(0.0, start + plan.days * 86_400 - clock.now()))
     return done
 
 
@@ -199,14 +203,15 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
     return text
 
 
-def _feed_of(plan: Plan, world: World) -> Timeline:
+def _feed_of(plan: Plan, world: World) -> tuple[str, Timeline]:
+    """The feed that is played, by its address or path."""
     if plan.url:
         found = world.find(plan.url) or world.paths.get(plan.url)
         if found is None:
             known = ", ".join(name for name, _ in table(world))
             raise UsageError(f"url: {plan.url} is not in the source; there is {known[:300]}")
-        return found
-    return next(each for _, each in table(world))
+        return plan.url, found
+    return next(table(world))
 
 
 def failures(plan: Plan, run: Run, grades: Sequence[tuple[str, int, frozenset[str]]]) -> list[str]:

@@ -1,6 +1,6 @@
 """From what the command line says to a replay that can be asked."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,10 +41,12 @@ def open_world(path: Path, read: Callable[[Path], Recording] = har.read) -> Worl
     return world
 
 
-def make_replay(world: World, wishes: Wishes, start: Instant, *, plain: bool = False) -> Replay:
+def make_replay(
+    world: World, wishes: Wishes, start: Instant, *, plain: bool = False, names: Mapping[str, str] | None = None
+) -> Replay:
     """A replay that begins at `start`. Raises UsageError for wishes that cannot be understood."""
     planned = [plan(text, CATALOGUE, start, f"{wishes.seed}/{at}") for at, text in enumerate(wishes.faults)]
-    return Replay(world, changes=changes(wishes.strip, wishes.add), faults=planned, plain=plain)
+    return Replay(world, changes=changes(wishes.strip, wishes.add), faults=planned, plain=plain, names=names)
 
 
 def table(world: World) -> Iterator[tuple[str, Timeline]]:

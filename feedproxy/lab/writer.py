@@ -66,9 +66,11 @@ class HarWriter:
         """Whether this file has the content already."""
         return digest in self._told
 
-    def close(self) -> None:
-        """Nothing is left to be written; closing twice is allowed."""
+    def close(self, until: Instant = 0.0) -> None:
+        """Nothing is left to be written; closing twice is allowed. `until`: nothing else was there to be recorded."""
         if self._file >= 0:
+            if until:
+                self._say(until)
             os.close(self._file)
             self._file = -1
 
@@ -82,6 +84,12 @@ class HarWriter:
         while view:
             done = os.pwrite(self._file, view, at)
             view, at = view[done:], at + done
+
+    def _say(self, until: Instant) -> None:
+        try:
+            self._write(har.ended(until), self._end)
+        except OSError:
+            self._close_brackets()
 
     def _close_brackets(self) -> None:
         """After a write that failed, what was whole before is whole again."""

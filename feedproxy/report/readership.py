@@ -64,11 +64,27 @@ def poll_of(
     method: str = "GET",
     version: str = "HTTP/1.1",
     connection: str = "",
+    entrance: str = "",
+    public: str = "",
 ) -> Poll:
     """An answer as the score wants it; what its content says is what is known of the resource."""
     content = Content(is_feed=True, schedule=channel.schedule) if channel is not None else None
     told = content if status in (200, 226, 304) else None
-    return Poll(number, at, target, asked, status, answer, told, method, version, connection, size)
+    return Poll(
+        number,
+        at,
+        target,
+        asked,
+        status,
+        answer,
+        told,
+        method,
+        version,
+        connection,
+        size,
+        entrance=entrance,
+        public=public if public != target else "",
+    )
 
 
 def _total(scores: Iterable[ReaderScore]) -> dict[str, Any]:

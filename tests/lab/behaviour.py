@@ -15,9 +15,10 @@ from feedproxy.feed.channel import Schedule
 from feedproxy.feed.read import read
 from feedproxy.feed.schedule import is_skipped, next_update
 from feedproxy.http.cache_control import CacheControl
-from feedproxy.http.date import format_http_date
+from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.message import Fields, Request
 from feedproxy.lab.exchange import Exchange, Recording, Side, digest_of
+from feedproxy.lab.grading import BROKEN
 from feedproxy.lab.replay import Incoming, Replay
 from feedproxy.lab.staging import Wishes, make_replay
 from feedproxy.lab.timeline import Timeline, Version, World
@@ -133,8 +134,9 @@ class Perfect:
 
     def refused(self, told: Exchange) -> None:
         said = told.fields.get("retry-after") or ""
-        wait = min(float(said), 172_800) if said.isdigit() else 3600
-        self.not_before = told.at + wait
+        until = parse_http_date(said, told.at)
+        wait = float(said) if said.isdigit() else 3600 if until is None else until - told.at
+        self.not_before = told.at + min(wait, 172_800)
 
     def _take_content(self, told: Exchange, body: bytes) -> None:
         match relocation.read(body):
@@ -145,7 +147,7 @@ class Perfect:
             case relocation.Gone():
                 self.end()
                 return
-        channel = None if told.faults and {"truncated-gzip", "reset"} & set(told.faults) else read(body, None)
+        channel = None if told.faults and BROKEN & set(told.faults) else read(body, None)
         if channel is None:
             self.broken(told)
             return
@@ -184,7 +186,7 @@ def play(
         now = start + tick * step
         if reader.due(now):
             poll(reader, replay, now, tick, exchanges, contents)
-    return Recording(tuple(exchanges), contents)
+    return Recording(tuple(exchanges), contents, start + days * 86_400)
 
 
 def poll(

@@ -53,7 +53,7 @@ def _recordings(draw: st.DrawFn) -> Recording:
         exchanges.append(made)
         if content:
             contents[made.digest] = content
-    return Recording(tuple(exchanges), contents)
+    return Recording(tuple(exchanges), contents, draw(st.sampled_from([0.0, AT + 9.5])))
 
 
 @given(_recordings())
@@ -63,6 +63,7 @@ def test_what_is_written_can_be_read(recording: Recording) -> None:
     assert [replace(each, at=0) for each in again.exchanges] == [replace(each, at=0) for each in recording.exchanges]
     assert [round(each.at, 6) for each in again.exchanges] == [round(each.at, 6) for each in recording.exchanges]
     assert again.contents == recording.contents
+    assert again.until == recording.until
     assert har.whole(again) == har.whole(recording)
 
 

@@ -340,3 +340,30 @@ async def test_a_tunnel_is_refused_with_the_reason() -> None:
     assert got.status == 405
     assert got.fields.get("allow") == "GET, HEAD"
     assert b"opens no tunnel" in got.body
+
+
+@pytest.mark.parametrize(
+    ("target", "host", "location"),
+    [
+        ("/http://example.com/feed", "127.0.0.1:8080", "http://127.0.0.1:8080/https://other.example/new"),
+        (URL, "example.com", "https://other.example/new"),
+        ("/feed", "example.com", "https://other.example/new"),
+        ("/lab/feed.xml", "127.0.0.1:8080", "http://127.0.0.1:8080/https://other.example/new"),
+    ],
+)
+def test_a_recorded_redirect_leads_whoever_asks_the_replay_itself_to_the_replay(
+    target: str, host: str, location: str
+) -> None:
+    moved = a_version(0, status=301, content=b"", fields=Fields([("Location", "https://other.example/new")]))
+    known = World({URL: Timeline([moved])}, {"/lab/feed.xml": Timeline([moved])})
+    replay = Replay(known, names={"/lab/feed.xml": URL})
+
+    assert ask(replay, target=target, host=host).fields.get("location") == location
+
+
+def test_a_relative_redirect_means_what_it_meant_at_the_recorded_address() -> None:
+    moved = a_version(0, status=302, content=b"", fields=Fields([("Location", "/new")]))
+
+    reply = ask(Replay(a_world(moved)), target="/http://example.com/feed", host="127.0.0.1:8080")
+
+    assert reply.fields.get("location") == "http://127.0.0.1:8080/http://example.com/new"

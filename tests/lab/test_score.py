@@ -9,6 +9,7 @@ import pytest
 from feedproxy.clock import Instant
 from feedproxy.http.message import Fields
 from feedproxy.lab.exchange import Exchange, Recording
+from feedproxy.lab.faults import CATALOGUE
 from feedproxy.lab.grading import grade_recording
 from feedproxy.lab.staging import Wishes
 from feedproxy.notes import Level, Note, notes_of
@@ -171,6 +172,7 @@ CULPRITS: dict[type[Note], tuple[type[Perfect], dict[str, Any], dict[str, Any]]]
         {"strip": ["etag"]},
     ),
     conditions.STEPPED_BACK: (habit(conditions=_two_copies), {}, {}),
+    conditions.MIXED_VALIDATORS: (habit(keep=_first_only(tag=False, modified=True)), {}, {}),
     conditions.INVENTED_TAG: (
         habit(conditions=_with(If_None_Match=lambda self, now: '"of-my-own"')),
         {},
@@ -239,6 +241,11 @@ CULPRITS: dict[type[Note], tuple[type[Perfect], dict[str, Any], dict[str, Any]]]
     manners.NO_COMPRESSION: (habit(fields=_without_line("Accept-Encoding")), {}, {}),
     manners.OLD_HTTP: (habit(version="HTTP/1.0"), {}, {}),
     manners.NO_USER_AGENT: (habit(fields=_without_line("User-Agent")), {}, {}),
+    manners.LIBRARY_USER_AGENT: (
+        habit(agent="python-requests/2.32.0", fields=_extra_line("From", "me@example.com")),
+        {},
+        {},
+    ),
     manners.NO_CONTACT: (habit(agent="Perfect/1.0"), {}, {}),
     manners.BROWSER_USER_AGENT: (
         habit(agent="Mozilla/5.0 (X11; Linux x86_64; +https://example.com) Gecko/20100101 Firefox/140.0"),
@@ -275,10 +282,10 @@ def test_a_library_s_name_is_found_out_and_costs_the_contact_too() -> None:
     assert findings(score) == {manners.LIBRARY_USER_AGENT, manners.NO_CONTACT}
 
 
-def test_a_tag_with_the_date_of_another_answer_is_found_beside_what_is_stale() -> None:
-    score = score_of(play(habit(keep=_first_only(tag=False, modified=True))()))
+def test_an_old_tag_is_what_it_is_beside_a_date_of_today_too() -> None:
+    score = score_of(play(habit(keep=_first_only(tag=True, modified=False))()))
 
-    assert findings(score) == {conditions.MIXED_VALIDATORS, conditions.STALE_DATE}
+    assert findings(score) == {conditions.STALE_TAG}
 
 
 def _delta_exchanges(second: str) -> Recording:
@@ -328,11 +335,146 @@ def test_one_poll_is_graded_and_said_to_be_little() -> None:
 
 
 def test_every_finding_has_somebody_who_provokes_it() -> None:
-    here = {manners.LIBRARY_USER_AGENT, conditions.MIXED_VALIDATORS, conditions.TAG_OF_226_UNUSED}
-    all_of_them = {each for module in (conditions, pace, moves, manners) for each in notes_of(module)}
-    to_mend = {each for each in all_of_them if each.level.is_finding}
+    to_mend = {each for each in _all_notes() if each.level.is_finding}
 
-    assert to_mend == {*CULPRITS, *here}
+    assert to_mend == {*CULPRITS, conditions.TAG_OF_226_UNUSED}
+
+
+def _all_notes() -> set[type[Note]]:
+    return {each for module in (conditions, pace, moves, manners) for each in notes_of(module)}
+
+
+def test_every_praise_has_somebody_who_deserves_it() -> None:
+    counted = habit(agent="Perfect/1.0 (+https://example.com; 12 subscribers)", connection=lambda self, poll, hop: "1")
+    plays = [play(Perfect(), world(**made), wishes=Wishes(**wished)) for made, wished in SITUATIONS.values()]
+    plays += [play(counted(), wishes=Wishes(faults=["redirect-302"])), _delta_exchanges('"1"')]
+
+    deserved = set[type[Note]]().union(*(findings(score_of(each), Level.GOOD) for each in plays))
+
+    assert deserved == {each for each in _all_notes() if each.level is Level.GOOD}
+
+
+@pytest.mark.parametrize("fault", CATALOGUE)
+@pytest.mark.parametrize("when", ["@1d..30h", ""])
+def test_no_fault_of_the_origin_s_is_held_against_a_perfect_reader(fault: str, when: str) -> None:
+    score = score_of(play(Perfect(), wishes=Wishes(faults=[fault + (when or "@#2..")]), days=4))
+
+    assert findings(score) == set()
+    assert score.grade == 100
+
+
+# -- moves to where nothing was seen before
+
+
+class Subscriber(Perfect):
+    """Keeps validators with the address, as most readers do: a new address is a new subscription."""
+
+    def adopt(self, target: str) -> None:
+        if target != self.feed:
+            self.keep("", "")
+        super().adopt(target)
+
+
+def test_the_first_request_to_a_new_address_has_nothing_to_ask_with() -> None:
+    score = score_of(play(Subscriber(), wishes=Wishes(faults=["xml-redirect@1d"])))
+
+    assert findings(score) == set()
+
+
+class Forgetful(Perfect):
+    """Forgets what it was given at the new address, when it adopts that later."""
+
+    seen = 0
+
+    def adopt(self, target: str) -> None:
+        self.seen += 1
+        if self.seen == 2:
+            super().adopt(target)
+            self.forgets = True
+
+    forgets = False
+
+    def conditions(self, now: Instant) -> list[tuple[str, str]]:
+        if self.forgets:
+            self.keep("", "")
+            self.forgets = False
+        return super().conditions(now)
+
+
+def test_whoever_was_given_a_tag_by_the_new_address_can_ask_with_it_when_it_is_adopted() -> None:
+    score = score_of(play(Forgetful(), wishes=Wishes(faults=["redirect-301@1d"])))
+
+    assert findings(score) == {conditions.UNCONDITIONAL_REPEAT}
+
+
+def _redirected(entrance: str, location: str, second: str, *, public: str = "") -> Recording:
+    """A feed that is read twice, then leads elsewhere three times, an hour apart; `second` is asked after each."""
+    base = play(Perfect(), days=1).exchanges[0]
+    exchanges = []
+
+    def ask(hour: float, target: str, status: int, **answer: str) -> None:
+        tag = [("If-None-Match", '"1"')] if hour else []
+        fields = Fields([("User-Agent", Perfect.agent), ("Accept-Encoding", "gzip"), *tag])
+        exchanges.append(
+            replace(
+                base,
+                at=base.at + 3600 * hour,
+                request=replace(base.request, target=target, fields=fields),
+                status=status,
+                digest=base.digest if status == 200 else "",
+                fields=Fields([("ETag", '"1"'), *((name.title(), value) for name, value in answer.items())]),
+                connection="1",
+                entrance=entrance,
+                public=public if target == FEED else "",
+            )
+        )
+
+    ask(0, FEED, 200)
+    for hour in (1, 2, 3):
+        ask(hour, FEED, 302, location=location)
+        if second:
+            ask(hour + 0.001, second, 304)
+    return Recording(tuple(exchanges), {base.digest: document(3)})
+
+
+ELSEWHERE = "https://other.example/feed"
+
+
+@pytest.mark.parametrize(
+    ("entrance", "location", "public", "judged"),
+    [
+        ("gateway", f"http://proxy.example:8080/{ELSEWHERE}", "", True),
+        ("gateway", ELSEWHERE, "", False),
+        ("proxy", "http://other.example/feed", "", True),
+        ("proxy", ELSEWHERE, "", False),
+        ("reverse", "https://public.example/new", "https://public.example/feed.xml", True),
+        ("reverse", ELSEWHERE, "https://public.example/feed.xml", False),
+        ("origin", ELSEWHERE, "", False),
+    ],
+)
+def test_a_redirect_to_another_host_is_judged_where_it_would_be_followed_through_here(
+    entrance: str, location: str, public: str, judged: bool
+) -> None:
+    score = score_of(_redirected(entrance, location, "", public=public))
+
+    assert (moves.REDIRECT_NOT_FOLLOWED in findings(score)) == judged
+
+
+@pytest.mark.parametrize(
+    ("entrance", "location", "public", "target"),
+    [
+        ("gateway", f"http://proxy.example:8080/{ELSEWHERE}", "", ELSEWHERE),
+        ("proxy", "http://other.example/feed", "", "http://other.example/feed"),
+        ("reverse", "https://public.example/new", "https://public.example/feed.xml", "http://example.com/new"),
+        ("origin", ELSEWHERE, "", ELSEWHERE),
+    ],
+)
+def test_whoever_follows_to_another_host_is_seen_to(entrance: str, location: str, public: str, target: str) -> None:
+    score = score_of(_redirected(entrance, location, target, public=public))
+
+    assert findings(score) == set()
+    assert moves.ADOPTS_MOVES in findings(score, Level.GOOD)
+    assert len(score.feeds) == 1, "what a feed leads to is the same feed"
 
 
 def test_readers_are_told_apart_by_address_and_user_agent_and_by_a_key_in_the_address() -> None:

@@ -1,5 +1,6 @@
 """`feedproxy serve --record`: what was asked and answered is in the file when the process has ended, however it did."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +27,8 @@ def test_after_sigterm_both_sides_are_on_record_and_no_secret_is(start: Start, o
     assert feedproxy.terminate() == 0
 
     data, found = file.read_bytes(), har.read(file)
+    assert json.loads(data)["log"]["version"] == "1.2"
+    assert found.until >= found.exchanges[-1].at, "it is told when recording ended"
     assert TOKEN.encode() not in data
     assert b"192.0.2." not in data
     public = [each for each in found.exchanges if each.request.target == origin.url("/recorded")]

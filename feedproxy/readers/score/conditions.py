@@ -26,8 +26,10 @@ def judge(poll: Poll, known: Known) -> Verdict | None:
     if not poll.is_conditional:
         if not known.stores or poll.at - known.held_at >= AFRESH or not known.held:
             return None
+        if known.is_new_address(poll.target):
+            return None  # validators are those of an address: this one has given none yet
         return (Said(UNCONDITIONAL_REPEAT, f"no condition, though {_named(known)} was given: {poll.size} bytes came"),)
-    return (*_tag(poll, known), *_date(poll, known), *_together(poll, known))
+    return (*_tag(poll, known), *_date(poll, known))
 
 
 def delta(poll: Poll, known: Known) -> Verdict | None:
@@ -85,6 +87,8 @@ def _date(poll: Poll, known: Known) -> Verdict:
         if known.held_delta:
             return ()
         words = f"If-Modified-Since: {sent} is of an older version; {known.held.modified or 'none'} came since"
+        if {known.held.tag, known.other.tag} & {*_sent(poll)}:
+            return (Said(MIXED_VALIDATORS, f"{words}, and If-None-Match {_shown(poll)} is of the newest"),)
         back = known.returned.modified == known.held.modified and known.held.modified
         return (Said(STEPPED_BACK if back else STALE_DATE, words),)
     instant, held = parse_http_date(sent, poll.at), parse_http_date(known.held.modified, poll.at)
@@ -93,22 +97,6 @@ def _date(poll: Poll, known: Known) -> Verdict:
     if not known.held.modified and (sent in known.dates or instant is None):
         return ()
     return (Said(INVENTED_DATE, f"If-Modified-Since: {sent}, and Last-Modified was {known.held.modified or 'absent'}"),)
-
-
-def _together(poll: Poll, known: Known) -> Verdict:
-    """Both are of one answer, or of none."""
-    sent, since = _sent(poll), (poll.fields.get("if-modified-since") or "").strip()
-    if not sent or not since or not known.held.tag or not known.held.modified:
-        return ()
-    if any(each.tag in sent or since == each.modified for each in (*known.broken, known.other) if each):
-        return ()
-    fits_tag, fits_date = known.held.tag in sent, since == known.held.modified
-    older = any(each.tag in sent or since == each.modified for each in known.given if each != known.held)
-    if fits_tag != fits_date and older:
-        return (
-            Said(MIXED_VALIDATORS, f"If-None-Match {_shown(poll)} and If-Modified-Since {since} are of two answers"),
-        )
-    return ()
 
 
 def _sent(poll: Poll) -> tuple[str, ...]:

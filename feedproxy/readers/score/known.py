@@ -91,6 +91,8 @@ class Known:
     temporary: set[str] = field(default_factory=set)
     """Addresses that were led to for this time only."""
     gone: Sightings | None = None
+    vouched: set[str] = field(default_factory=set)
+    """Addresses that have given validators."""
     own: set[str] = field(default_factory=set)
     """Addresses that the reader came to by itself before it was led there."""
 
@@ -100,6 +102,11 @@ class Known:
         return (
             before is not None and bool(self.expected) and poll.target == self.expected
         ) and poll.at - before.at <= FOLLOWS_WITHIN
+
+    def is_new_address(self, target: str) -> bool:
+        """Whether a move has led here, and nothing that was answered here could be asked with."""
+        led = target in self.temporary or any(each.location == target for each in self.permanent.values())
+        return led and target not in self.vouched
 
     def learn(self, poll: Poll) -> None:
         """Take in what a request was answered."""
@@ -133,6 +140,8 @@ class Known:
             return
         if said and (not self.given or self.given[-1] != said):
             self.given.append(said)
+        if said and len(self.vouched) < ADDRESSES_MAX:
+            self.vouched.add(poll.target)
         if not said.modified and (date := poll.answer.get("date")):
             self.dates.append(date)
 
@@ -158,7 +167,7 @@ class Known:
             elif self.expected and self.expected not in self.own and len(self.temporary) < ADDRESSES_MAX:
                 self.temporary.add(self.expected)
         elif isinstance(said, Moved):
-            self._seen_moved(poll, resolved(poll.target, said.location), xml=True)
+            self._seen_moved(poll, resolved(poll, said.location), xml=True)
         elif poll.succeeded and said is None:
             self.permanent.pop(poll.target, None)
         if poll.status == 410 or isinstance(said, Gone):
@@ -185,19 +194,49 @@ def _relocates(poll: Poll) -> bool:
 def location(poll: Poll) -> str:
     """Where a redirect leads; empty where that cannot be understood."""
     said = poll.answer.get("location") or ""
-    return resolved(poll.target, said) if said else ""
+    return resolved(poll, said) if said else ""
 
 
-def resolved(base: str, reference: str) -> str:
-    """An address as it is asked for; through a gateway its addresses mean the targets behind it."""
+def resolved(poll: Poll, reference: str) -> str:
+    """An address that an answer names, as a target.
+
+    Through a gateway its addresses mean the targets behind it, and in reverse mode the public ones the upstream's.
+    """
+    return _understood(poll, reference)[0]
+
+
+def stays_inside(poll: Poll) -> bool:
+    """Whether who follows this redirect asks here again: else nobody sees whether it was followed."""
+    target, unfolded = _understood(poll, poll.answer.get("location") or "")
+    if not target:
+        return False
+    through_us = poll.entrance == "proxy" and target.startswith("http://")
+    return unfolded or through_us or uri.origin_of(target) == uri.origin_of(poll.target)
+
+
+def _understood(poll: Poll, reference: str) -> tuple[str, bool]:
+    """The target, and whether it was told in the form of an address of ours."""
     try:
-        absolute = uri.normalise(urljoin(base, reference).partition("#")[0])
+        absolute = uri.normalise(urljoin(poll.public or poll.target, reference).partition("#")[0])
     except (BadTarget, ValueError):
-        return ""
+        return "", False
+    if poll.public:
+        ours, theirs = _beginnings(poll.target, poll.public)
+        inside = absolute.startswith(f"{theirs}/")
+        return (ours + absolute.removeprefix(theirs), True) if inside else (absolute, False)
     try:
-        return uri.gateway_target(absolute.removeprefix(uri.origin_of(absolute)))
+        return uri.gateway_target(absolute.removeprefix(uri.origin_of(absolute))), True
     except (BadTarget, NotOurs):
-        return absolute
+        return absolute, False
+
+
+def _beginnings(target: str, public: str) -> tuple[str, str]:
+    """What stands before the path that a target and its public form have in common."""
+    ours, theirs = target.split("/"), public.split("/")
+    while len(ours) > 3 and len(theirs) > 3 and ours[-1] == theirs[-1]:
+        ours.pop()
+        theirs.pop()
+    return "/".join(ours), "/".join(theirs)
 
 
 def _returned(poll: Poll) -> Validators:

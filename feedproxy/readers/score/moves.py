@@ -1,10 +1,8 @@
 """Does the reader go where the feed went, and stop where it ended?  RFC 9110, section 15.4; RSS Feed State."""
 
-from urllib.parse import urlsplit
-
 from feedproxy.clock import Instant, Seconds
 from feedproxy.notes import Category, Level, Note
-from feedproxy.readers.score.known import Known, Sightings
+from feedproxy.readers.score.known import Known, Sightings, stays_inside
 from feedproxy.readers.score.pace import span
 from feedproxy.readers.score.poll import REDIRECTS, Poll
 from feedproxy.readers.score.rules import KEPT, Said, Verdict, shown
@@ -25,7 +23,7 @@ def judge(poll: Poll, known: Known) -> Verdict | None:
     before = known.previous
     if known.follows(poll):
         return KEPT
-    if before is not None and before.status in REDIRECTS and _is_visible(before, known) and known.hops < HOPS:
+    if before is not None and before.status in REDIRECTS and stays_inside(before) and known.hops < HOPS:
         had_a_say = True
         said.append(Said(REDIRECT_NOT_FOLLOWED, f"{before.status} to {shown(known.expected)} came before"))
     moved = known.permanent.get(poll.target)
@@ -73,11 +71,6 @@ def _adopted(seen: Sightings) -> str:
 def left_alone(known: Known, now: Instant) -> bool:
     """Whether a feed that ended has not been asked for since, for a day or more."""
     return known.gone is not None and now - known.gone.last >= 86_400
-
-
-def _is_visible(redirect: Poll, known: Known) -> bool:
-    """Whether it would have been seen here: what leads to another site is asked there."""
-    return bool(known.expected) and urlsplit(known.expected).netloc == urlsplit(redirect.target).netloc
 
 
 class REDIRECT_NOT_FOLLOWED(Note):

@@ -55,6 +55,10 @@ class Poll:
     """Bytes of the answer's body."""
     whole: bool = True
     """False where the answer broke off, or could not be decoded."""
+    entrance: str = ""
+    """How it came in: gateway, proxy, reverse, origin; empty where that is not known."""
+    public: str = ""
+    """The target as the reader knows it, where that is another address."""
 
     @property
     def succeeded(self) -> bool:

@@ -140,4 +140,4 @@ class Reader:
 
 def _moved_to(poll: Poll) -> str:
     said = poll.content.relocation if poll.content is not None else None
-    return resolved(poll.target, said.location) if isinstance(said, Moved) else ""
+    return resolved(poll, said.location) if isinstance(said, Moved) else ""
