@@ -1,6 +1,8 @@
 """`feedproxy lab run`: a command is played a plan, and its score says what it did."""
 
+import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -10,7 +12,9 @@ import pytest
 from feedproxy import cli
 from feedproxy.errors import UsageError
 from feedproxy.lab import har
-from feedproxy.lab.plan import made_up, read_plan
+from feedproxy.lab.plan import Plan, made_up, read_plan
+from feedproxy.lab.run import run
+from tests.live.conftest import needs
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 
@@ -117,3 +121,70 @@ def test_the_score_of_a_recording_is_told_in_every_form(
         assert sign in capsys.readouterr().out
     assert cli.main(["score", str(recorded), "--min", "100", "--output", str(tmp_path / "out")]) == 0
     assert "100 of 100" in (tmp_path / "out").read_text()
+
+
+# -- readers that go on running
+
+LASTING = """
+import http.client, sys, time, urllib.parse
+url, polls, pause = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+split = urllib.parse.urlsplit(url)
+known = {}
+for poll in range(polls):
+    time.sleep(pause if poll else 0)
+    connection = http.client.HTTPConnection(split.netloc)
+    fields = {"User-Agent": "Lasting/1 (+https://example.com/lasting)", "Accept-Encoding": "gzip", **known}
+    connection.request("GET", split.path, headers=fields)
+    answer = connection.getresponse()
+    answer.read()
+    if answer.status == 200:
+        known = {"If-None-Match": answer.getheader("ETag"), "If-Modified-Since": answer.getheader("Last-Modified")}
+"""
+
+
+def _last(file: Path, *words: str, options: tuple[str, ...] = ()) -> int:
+    return cli.main(["lab", "run", str(file), *options, "--", sys.executable, "-c", LASTING, "{url}", *words])
+
+
+def test_a_reader_that_goes_on_running_is_played_a_clock_that_runs_fast(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, recorded = tmp_path / "plan.yaml", tmp_path / "run.har"
+    # It ends by itself, so that it does not matter how busy the machine is: the plan's time would be a minute.
+    plan.write_text("days: 60\nspeed: 86400\nchange: 1h\n")
+
+    code = _last(plan, "4", "0.05", options=("--format", "json", "--record", str(recorded)))
+
+    (reader,) = json.loads(capsys.readouterr().out)["readers"]
+    found = har.read(recorded)
+    assert (code, reader["cost"]["requests"]) == (0, 4)
+    gaps = [after.at - before.at for before, after in zip(found.exchanges, found.exchanges[1:], strict=False)]
+    assert all(gap >= 0.05 * 86_400 for gap in gaps), "a twentieth of a second is more than an hour there"
+    assert {each["id"] for each in reader["findings"] if each["level"] in ("warn", "bad")} <= {"on-the-hour"}
+    assert found.until >= found.exchanges[-1].at
+
+
+def test_a_reader_that_does_not_end_is_ended_when_the_time_is_over(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    plan = Plan(days=1, speed=43_200)
+
+    done = asyncio.run(run(plan, made_up(plan), ["sh", "-c", f"echo $$ > {pid}; exec sleep 600"]))
+
+    assert (done.starts, done.failed) == (1, 0), "to be ended is no failure of one that is meant to last"
+    if pid.exists():  # it may have been ended before it came to that
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid.read_text()), 0)
+
+
+@needs("faketime")
+def test_a_reader_s_own_clock_is_the_virtual_one_with_faketime(tmp_path: Path) -> None:
+    plan, recorded = tmp_path / "plan.yaml", tmp_path / "run.har"
+    plan.write_text("days: 60\nspeed: 3600\nfaketime: true\n")
+
+    # It sleeps for an hour by its own clock between its polls, which is a second of the machine's.
+    code = _last(plan, "3", "3600", options=("--record", str(recorded)))
+
+    exchanges = har.read(recorded).exchanges
+    assert code == 0
+    assert len(exchanges) == 3
+    assert exchanges[2].at - exchanges[0].at >= 2 * 3500
