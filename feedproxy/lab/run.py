@@ -68,11 +68,11 @@ async def run(
     Raises UsageError where the command cannot be started, or the plan asks for what is not there.
     """
     start = plan.start(world)
-    home, feed = _feed_of(plan, world)
+    known_as, feed = _feed_of(plan, world)
     name = f"lab-{secrets.token_hex(5)}"
     path = f"/{name}/{urlsplit(plan.url).path.rsplit('/', 1)[-1] or 'feed.xml'}"
     # A redirect of the recording leads on to what else is in it.
-    known, names = World(world.targets, {path: feed}), {path: home} if "://" in home else {}
+    known, names = World(world.targets, {path: feed}), {path: known_as} if "://" in known_as else {}
     replay = make_replay(known, Wishes(plan.strip, plan.add, plan.fault, plan.seed), start, names=names)
     clock: Clock = FastClock(start, plan.speed) if plan.speed else ManualClock(start)
     notebook = _Notebook()
