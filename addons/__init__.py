@@ -19,6 +19,7 @@ from feedproxy.addons import (
     moved,
     origin,
     pings,
+    purges,
     record,
     rsscloud,
     subscribers,
@@ -33,6 +34,7 @@ def default_addons() -> Sequence[object]:
         access.Access(),  # may this reader have this feed?
         subscribers.Subscribers(),  # who reads, and for how many?
         pings.Pings(),  # "this feed changed": heard, and told
+        purges.Purges(),  # and told to caches in front
         hub.Hub(),  # WebSub, both ways
         rsscloud.RssClouds(),  # rssCloud, both ways
         cnws.ChangeNotification(),  # the service of 2003, both ways

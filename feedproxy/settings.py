@@ -228,6 +228,13 @@ class Settings:
     ping_sinks: tuple[str, ...] = option(
         (), "Who is told when one of the upstream's feeds changes: URLs, see docs/how-to/tell-others.md."
     )
+    purge_sinks: tuple[str, ...] = option(
+        (),
+        "Caches in front (a CDN, Varnish) that are told to forget feeds that changed: see docs/how-to/behind-a-cdn.md.",
+    )
+    purge_fields: tuple[str, ...] = option(
+        (), "Fields, each NAME: VALUE, that are sent with every purge: what a CDN wants as its key, for example."
+    )
     subscriptions_max: int = option(50_000, "Subscriptions held, all protocols together; more are refused.")
     subscriptions_per_site: int = option(
         1_000, "Of these with callbacks at one site (registrable domain); 0 for any number."

@@ -94,6 +94,12 @@ class CacheControl:
         return _PRAGMA if pragma is not None and _parse(pragma).no_cache else ABSENT
 
 
+def without_directives(fields: Fields, *names: str) -> str:
+    """The directives of Cache-Control as they are written, but for these names (lower case); empty for none."""
+    combined = fields.combined("cache-control") or ""
+    return ", ".join(each[0] for each in _DIRECTIVE.finditer(combined) if each[1].lower() not in names)
+
+
 ABSENT = CacheControl()
 _PRAGMA = CacheControl(no_cache=True)
 

@@ -70,7 +70,7 @@ class ChangeLog:
             for change in changes:
                 if change.listed:
                     fanned_out(db, change, now)
-                    ordered(db, standing(change), now)
+                ordered(db, standing(change), now)
             return changes
 
         return await self._ledger.run(work)

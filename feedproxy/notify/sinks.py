@@ -128,7 +128,7 @@ class Sinks:
     def standing(self, change: Change) -> Iterable[Order]:
         """A ping to every sink, where the feed is the publisher's own."""
         settings = self._settings()
-        if settings.public_url and is_upstream(change.target, settings):
+        if change.listed and settings.public_url and is_upstream(change.target, settings):
             for each in settings.ping_sinks:
                 yield Order(self.name, "ping", change.target, each, change=change.number)
 

@@ -13,7 +13,7 @@ from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.origin.entrance import Entrance, Visit, location_inside, told
 from feedproxy.origin.problem import problem
-from feedproxy.origin.upstream import with_via
+from feedproxy.origin.upstream import surrogate_key, with_via
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
@@ -129,16 +129,24 @@ class OwnAnswers:
         response = problem(code, detail, words, request=replace(request, target=shown), extra=extra)
         fields = response.fields
         if lifetime:
-            fields = fields.with_field("Cache-Control", f"max-age={int(lifetime)}")
+            fields = self._kept_for(fields, request.target, visit, lifetime)
         return Answer(response.with_fields(self._told(fields, status)), status, words)
+
+    def _kept_for(self, fields: Fields, target: str, visit: Visit, lifetime: Seconds) -> Fields:
+        """How long others may keep it; caches in front of the publisher's proxy by a name to purge it by."""
+        said = f"max-age={int(lifetime)}"
+        fields = fields.with_field("Cache-Control", said)
+        if visit.entrance is Entrance.REVERSE and self._settings_for(target).state_freshness:
+            fields = fields.with_field("CDN-Cache-Control", said).with_field("Surrogate-Key", surrogate_key(target))
+        return fields
 
     def _document(self, ask: Ask, body: bytes, status: CacheStatus, words: str) -> Answer:
         lines = [
             ("Content-Type", "application/xml"),
-            ("Cache-Control", f"max-age={ask.settings.relocation_spacing}"),
             ("Content-Length", str(len(body))),
         ]
-        return Answer(Response(200, self._told(Fields(lines), status), body), status, words)
+        fields = self._kept_for(Fields(lines), ask.request.target, ask.visit, ask.settings.relocation_spacing)
+        return Answer(Response(200, self._told(fields, status), body), status, words)
 
     def _told(self, fields: Fields, status: CacheStatus) -> Fields:
         fields = fields.with_field("Date", format_http_date(self._clock.now()))

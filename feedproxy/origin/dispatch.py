@@ -77,6 +77,8 @@ class Dispatch:
         self._wanted: dict[str, set[object]] = {}
         self.listeners: list[Callable[[Resource, bool], None]] = []
         """Are told of every feed whose content is new, once the store has it, and whether none was known before."""
+        self.on_outdated: list[Callable[[list[str]], None]] = []
+        """Are told of targets whose copies elsewhere are outdated although no content changed: moved, ended, purged."""
         self.on_landed: Callable[[str], None] = lambda _: None
         """Is told the target of every update that is over."""
 
@@ -306,12 +308,19 @@ class Dispatch:
             if landed.changed and landed.stored and is_wanted():
                 for listener in self.listeners:
                     listener(landed.resource, is_first)
+            elif _is_otherwise(held, landed.resource):
+                self.outdated([target])
             return landed
         finally:
             wanted.discard(token)
             if not wanted:
                 self._wanted.pop(target, None)
             self.on_landed(target)
+
+    def outdated(self, targets: list[str]) -> None:
+        """Copies of these elsewhere are worth nothing any more."""
+        for listener in self.on_outdated:
+            listener(targets)
 
     async def _turn(self, target: str, settings: Settings) -> None:
         """Wait for the site's next turn, `answer_timeout` at most."""
@@ -328,6 +337,19 @@ class Dispatch:
         browsing = negotiation.best_type(accept, (*FEED_TYPES, "text/html")) == "text/html" if accept else False
         in_vain = self._plain.get(ask.request.target) == self._common.epoch(ask.request.target)
         return not browsing and not in_vain and "range" not in ask.upstream.fields
+
+
+def _is_otherwise(held: Resource | None, now: Resource) -> bool:
+    """Whether it was seen to move or to end, or to be withdrawn, as it was not before."""
+    if held is None or held.channel is None:
+        return False
+    withdrawn = any(each.invalid for each in now.variants) and not any(each.invalid for each in held.variants)
+    return withdrawn or _whereabouts(held) != _whereabouts(now)
+
+
+def _whereabouts(resource: Resource) -> object:
+    sighting = resource.sighting
+    return None if sighting is None else (sighting.ending, sighting.location, sighting.confirmed)
 
 
 def _is_shareable(ask: Ask) -> bool:

@@ -8,7 +8,7 @@ from feedproxy.cache.status import CacheStatus, append
 from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.http import byte_range, coding, negotiation, precondition
-from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.cache_control import CacheControl, without_directives
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.precondition import NotModified, PreconditionFailed
@@ -153,15 +153,28 @@ def _state(
 ) -> Fields:
     """Say what remains of the hint where the origin said nothing, and in reverse mode where the option asks."""
     total = stated_lifetime(freshness)
-    if freshness.source is Source.HINT or (over_origin and freshness.held is not None):
-        fields = fields.without("expires").with_field("Cache-Control", total)
+    # What is withheld from caches, or from reuse, has no lifetime to be told of.
+    withheld = _is_withheld(fields)
+    if not withheld and (freshness.source is Source.HINT or (over_origin and freshness.held is not None)):
+        fields = _with_lifetime(fields, total)
     if surrogate_key is not None and stored.content.feed:
         # RFC 9213: a CDN in front keeps to the feed's own schedule, whatever browsers are told.
-        if "cdn-cache-control" not in fields and _remaining(freshness) > 0:
+        if "cdn-cache-control" not in fields and _remaining(freshness) > 0 and not withheld:
             fields = fields.with_added("CDN-Cache-Control", total)
-        if "surrogate-key" not in fields:
-            fields = fields.with_added("Surrogate-Key", f"feed-{surrogate_key}")
+        fields = fields.with_field("Surrogate-Key", " ".join([*fields.get_all("surrogate-key"), surrogate_key]))
     return fields
+
+
+def _with_lifetime(fields: Fields, total: str) -> Fields:
+    """This lifetime in the place of the origin's. What else its Cache-Control says stands in a line of its own."""
+    rest = without_directives(fields, "max-age", "s-maxage")
+    fields = fields.without("expires").with_field("Cache-Control", total)
+    return fields.with_added("Cache-Control", rest) if rest else fields
+
+
+def _is_withheld(fields: Fields) -> bool:
+    said = CacheControl.from_fields(fields)
+    return said.private or said.no_store or said.no_cache
 
 
 def stated_lifetime(freshness: Freshness) -> str:

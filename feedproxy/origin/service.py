@@ -32,7 +32,7 @@ from feedproxy.origin.renderings import Renderings
 from feedproxy.origin.reply import reply
 from feedproxy.origin.trail import Fetching
 from feedproxy.origin.upkeep import Refreshed, Upkeep
-from feedproxy.origin.upstream import feed_id, for_everybody, passed_here_before, upstream_request
+from feedproxy.origin.upstream import for_everybody, passed_here_before, surrogate_key, upstream_request
 from feedproxy.readers.count import SubscriberCounts
 from feedproxy.readers.identify import Identifier
 from feedproxy.settings import Settings
@@ -82,6 +82,7 @@ class Service(Upkeep):
             agent=self.audience.agent,
         )
         self.listeners = dispatch.listeners
+        self.on_outdated = dispatch.on_outdated
         self.work_apart = dispatch.workshop.start
         self._codings = Codings(store, dispatch.workshop)
         self._deltas = Deltas(dispatch.workers)
@@ -340,7 +341,7 @@ class Service(Upkeep):
             now=self._clock.now(),
             decoded_max=settings.decoded_max,
             state_freshness=states,
-            surrogate_key=feed_id(stored.target) if states else None,
+            surrogate_key=surrogate_key(stored.target) if states else None,
         )
         return Answer(response, status, words, feed=stored.content.feed, stored=stored)
 

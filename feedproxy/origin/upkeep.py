@@ -172,6 +172,7 @@ class Upkeep:
             held = self.store.get(target) is not None
             await self.store.delete(target)
             await self.store.flush()
+            self._dispatch.outdated([target])
             return [target] if held else []
         matches = self.matching(pattern)
         self.store.common.outdate(None)
@@ -180,6 +181,7 @@ class Upkeep:
         for each in targets:
             await self.store.delete(each)
         await self.store.flush()
+        self._dispatch.outdated(targets)
         return targets
 
     async def undo(self, target: str) -> bool:
@@ -190,6 +192,7 @@ class Upkeep:
             return False
         failures = Failures() if resource.failures.detail == Detail.GONE else resource.failures
         await self.store.put(replace(resource, sighting=None, failures=failures))
+        self._dispatch.outdated([target])
         return True
 
     async def passed(self, request: Request, response: Response) -> None:

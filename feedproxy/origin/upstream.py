@@ -114,6 +114,11 @@ def passed_here_before(fields: Fields, pseudonym: str) -> bool:
     )
 
 
+def surrogate_key(target: str) -> str:
+    """The name by which caches in front know every form of this target: what a Surrogate-Key field says of it."""
+    return f"feed-{feed_id(target)}"
+
+
 def feed_id(target: str, installation: str = "") -> str:
     """A hexadecimal name for a target: in the operator's addresses, and as feed-id in our User-Agent.
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from feedproxy.origin.upstream import surrogate_key
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
 
@@ -161,3 +162,51 @@ async def test_a_rule_says_for_which_sites_this_proxy_acts(stage):
     clock.advance(minutes=5)
     (await proxy.get("/ours")).expect(200, cache="fwd=uri-miss")
     (await proxy.get("/theirs")).expect(200, cache="hit")
+
+
+# -- what we say of it ourselves
+
+
+@pytest.mark.parametrize("said", ["private", "no-store", "no-cache", "Private, must-revalidate"])
+@pytest.mark.parametrize("states_freshness", [True, False])
+async def test_a_hint_never_takes_the_place_of_what_forbids_reuse(stage, said, states_freshness):
+    proxy, origin, _ = await stage(upstream=UPSTREAM, state_freshness=states_freshness)
+    origin.publish("/feed.rss", a_feed(ttl=60), cache_control=said)
+
+    for _ in range(2):
+        seen = await proxy.get("/feed.rss")
+        assert seen.fields.get_all("cache-control") == [said]
+        assert "cdn-cache-control" not in seen.fields
+
+
+@pytest.mark.parametrize("states_freshness", [True, False])
+async def test_what_else_the_origin_says_to_caches_stays_beside_the_hint(stage, states_freshness):
+    proxy, origin, _ = await stage(upstream=UPSTREAM, state_freshness=states_freshness)
+    origin.publish("/feed.rss", a_feed(ttl=60), cache_control='public, x="a, b", stale-if-error=60')
+
+    for _ in range(2):
+        seen = await proxy.get("/feed.rss")
+        lifetime, rest = seen.fields.get_all("cache-control")
+        assert lifetime.startswith("max-age=")
+        assert rest == 'public, x="a, b", stale-if-error=60'
+
+
+async def test_a_name_to_purge_by_joins_those_of_the_origin(stage):
+    proxy, origin, _ = await stage(upstream=UPSTREAM, state_freshness=True)
+    origin.publish("/feed.rss", a_feed(ttl=60), surrogate_key="blog news")
+    origin.publish("/page", b"text", content_type="text/plain", surrogate_key="blog")
+
+    for _ in range(2):
+        feed, page = await proxy.get("/feed.rss"), await proxy.get("/page")
+        assert feed.fields.get("surrogate-key") == f"blog news {surrogate_key(origin.url('/feed.rss'))}"
+        assert page.fields.get("surrogate-key") == "blog"
+
+
+async def test_a_move_that_is_told_can_be_purged_too(stage):
+    proxy, origin, _ = await stage(upstream=UPSTREAM, state_freshness=True)
+    proxy.rule("/old.rss", moved_to=origin.url("/new.rss"))
+
+    seen = (await proxy.get("/old.rss")).expect(301)
+
+    assert seen.fields.get("surrogate-key") == surrogate_key(origin.url("/old.rss"))
+    assert seen.fields.get("cdn-cache-control") == seen.fields.get("cache-control") == "max-age=3600"

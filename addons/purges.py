@@ -1,0 +1,55 @@
+"""Caches in front (a CDN, Varnish) hear when a feed of the publisher's is another than theirs."""
+
+import logging
+
+from mitmproxy import ctx, exceptions
+from mitmproxy.addonmanager import Loader
+
+from feedproxy import settings
+from feedproxy.errors import UsageError
+from feedproxy.notify import purges
+from feedproxy.notify.notices import Notices
+from feedproxy.runtime import runtime
+
+logger = logging.getLogger("feedproxy.purges")
+
+
+class Purges:
+    """Purges what stands in front, by the queue of notifications: what is away is told later."""
+
+    def load(self, loader: Loader) -> None:
+        settings.declare(loader, "purge_sinks", "purge_fields")
+
+    def configure(self, updated: set[str]) -> None:
+        here = runtime(ctx.master)
+        here.adopt(ctx.options)
+        here.takes_part["purges"] = self._join
+        if updated & {"purge_sinks", "purge_fields"}:
+            try:
+                purges.read_purge_fields(here.settings.purge_fields)
+                for each in here.settings.purge_sinks:
+                    purges.read_purge_sink(each)
+            except UsageError as error:
+                raise exceptions.OptionsError(f"purge_sinks: {error}") from error
+
+    def running(self) -> None:
+        decided = runtime(ctx.master).settings
+        if decided.purge_sinks and not (decided.upstream and decided.state_freshness):
+            logger.warning("purge_sinks have nothing to forget: they go with upstream and state_freshness")
+
+    async def done(self) -> None:
+        await runtime(ctx.master).close()
+
+    def _join(self, notices: Notices) -> None:
+        protocol = purges.Purges(notices.settings)
+        notices.add(protocol)
+
+        def outdated(targets: list[str]) -> None:
+            orders = [order for each in targets for order in protocol.orders(each)]
+            if orders:
+                notices.soon(lambda: notices.order(*orders))
+
+        notices.service.on_outdated.append(outdated)
+
+
+addons = [Purges()]

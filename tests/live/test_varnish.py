@@ -1,0 +1,258 @@
+"""Varnish in front of feedproxy in front of an origin: conf/varnish.vcl as it stands, but for its addresses."""
+
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.live.conftest import needs
+from tests.live.origin import Origin, a_feed, until
+from tests.live.product import ROOT, Feedproxy, Process, Seen, ask, clean_environment
+from tests.live.test_clouds import ADMIN, free_port
+
+type Start = Callable[..., Feedproxy]
+
+pytestmark = needs("varnishd", "varnishadm")
+
+VCL = ROOT / "conf" / "varnish.vcl"
+SHOWN = "sub vcl_deliver { set resp.http.X-TTL = obj.ttl; set resp.http.X-Hits = obj.hits; }\n"
+"""Before its own vcl_deliver: how long Varnish means to keep it, and how often it has answered with it."""
+
+
+@dataclass
+class Varnish:
+    """A Varnish on a port that is known before it runs; `begin` and `end` it."""
+
+    folder: Path
+    backend: tuple[str, int]
+    port: int = field(default_factory=free_port)
+    process: Process | None = None
+
+    @property
+    def base(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def begin(self) -> None:
+        text = VCL.read_text(encoding="utf-8").replace('"8080"', f'"{self.backend[1]}"')
+        vcl = self.folder / "test.vcl"
+        vcl.write_text(text.replace("sub vcl_recv {", f"{SHOWN}\nsub vcl_recv {{", 1), encoding="utf-8")
+        work = self.folder / f"work-{time.monotonic_ns()}"
+        command = ["varnishd", "-F", "-j", "none", "-a", f"127.0.0.1:{self.port}", "-f", str(vcl), "-n", str(work)]
+        command += [
+            "-s",
+            "malloc,16m",
+            "-p",
+            "thread_pools=1",
+            "-p",
+            "thread_pool_min=5",
+            "-p",
+            "http_gzip_support=off",
+        ]
+        self.process = Process(command, self.folder, clean_environment(HOME=str(self.folder)))
+        self._work = work
+        until(self._is_up, deadline=60, why=self.process.said)
+
+    def _is_up(self) -> bool:
+        """It listens, and takes feedproxy for healthy."""
+        assert self.process is not None
+        assert self.process.process.poll() is None, self.process.said
+        asked = ["varnishadm", "-n", str(self._work), "-t", "5", "backend.list"]
+        told = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=30)
+        return told.returncode == 0 and "healthy" in told.stdout
+
+    def end(self) -> None:
+        if self.process is not None:
+            self.process.terminate(deadline=60)
+            self.process = None
+
+    def get(self, path: str, **fields: str) -> Seen:
+        return ask(self.base + path, fields=fields, deadline=60)
+
+    def ttl(self, path: str) -> float:
+        return float(self.get(path).fields["X-TTL"])
+
+
+@dataclass
+class Row:
+    """Readers ask Varnish, that asks feedproxy, that asks the origin."""
+
+    varnish: Varnish
+    proxy: Feedproxy
+    admin: str
+
+    def refresh(self, url: str) -> None:
+        assert ask(f"{self.admin}/refresh?url={url}", "POST", deadline=60).status == 200
+
+
+@pytest.fixture
+def a_row(start: Start, origin: Origin, tmp_path: Path) -> Iterator[Callable[..., Row]]:
+    made: list[Varnish] = []
+
+    def begin(*, runs: bool = True, sink: str = "", **options: object) -> Row:
+        folder = tmp_path / f"varnish-{len(made)}"
+        folder.mkdir()
+        port = free_port()
+        proxy = start(
+            *("--upstream", origin.url("")),
+            allow_private=False,
+            purge_sinks=sink or f"http://127.0.0.1:{port}/",
+            trusted_proxies="127.0.0.1",
+            **{"state_freshness": True, **options},
+        )
+        made.append(Varnish(folder, proxy.address, port))
+        if runs:
+            made[-1].begin()
+        return Row(made[-1], proxy, until(lambda: ADMIN.search(proxy.said))[1])
+
+    yield begin
+    for each in made:
+        each.end()
+
+
+def test_a_feed_that_changed_is_another_behind_varnish_at_once(a_row: Callable[..., Row], origin: Origin) -> None:
+    row = a_row()
+    forms = ("/news.rss", "/-/as/json/news.rss")
+    origin.publish("/news.rss", a_feed("one", extra="<ttl>60</ttl>"))
+    for path in (*forms, *forms):
+        assert b"About one" in row.varnish.get(path).body
+    assert int(row.varnish.get("/news.rss").fields["X-Hits"]) >= 2
+    assert len(origin.asked("/news.rss")) == 1
+
+    origin.publish("/news.rss", a_feed("two", "one", extra="<ttl>60</ttl>"))
+    assert b"About two" not in row.varnish.get("/news.rss").body
+    row.refresh(origin.url("/news.rss"))
+
+    for path in forms:
+        until(lambda path=path: b"About two" in row.varnish.get(path).body, deadline=30)  # type: ignore[misc]
+
+
+def test_a_ping_reaches_the_readers_behind_varnish(a_row: Callable[..., Row], origin: Origin) -> None:
+    row = a_row(public_url="http://feeds.example/")
+    origin.publish("/blog.rss", a_feed("one", extra="<ttl>60</ttl>"))
+    assert b"About one" in row.varnish.get("/blog.rss").body
+    origin.publish("/blog.rss", a_feed("two", extra="<ttl>60</ttl>"))
+
+    call = (
+        "<methodCall><methodName>weblogUpdates.extendedPing</methodName><params>"
+        + "".join(f"<param><value>{each}</value></param>" for each in ("Blog", *("http://feeds.example/blog.rss",) * 3))
+        + "</params></methodCall>"
+    )
+    told = ask(f"{row.varnish.base}/-/RPC2", "POST", fields={"content_type": "text/xml"}, body=call.encode())
+
+    assert b"<boolean>0</boolean>" in told.body, told.body
+    until(lambda: b"About two" in row.varnish.get("/blog.rss").body, deadline=30)
+
+
+def test_an_operators_purge_goes_on_to_varnish(a_row: Callable[..., Row], origin: Origin) -> None:
+    row = a_row()
+    origin.publish("/purged.rss", a_feed("one", extra="<ttl>60</ttl>"))
+    row.varnish.get("/purged.rss")
+    assert int(row.varnish.get("/purged.rss").fields["X-Hits"]) == 1
+
+    assert ask(f"{row.admin}/purge?url={origin.url('/purged.rss')}", "POST").status == 200
+
+    until(lambda: row.varnish.get("/purged.rss") and len(origin.asked("/purged.rss")) == 2, deadline=30)
+
+
+def test_one_feeds_purge_leaves_the_others(a_row: Callable[..., Row], origin: Origin) -> None:
+    row = a_row()
+    for name in ("a", "b"):
+        origin.publish(f"/{name}.rss", a_feed("one", extra="<ttl>60</ttl>"))
+        row.varnish.get(f"/{name}.rss")
+    origin.publish("/a.rss", a_feed("two", extra="<ttl>60</ttl>"))
+    row.refresh(origin.url("/a.rss"))
+    until(lambda: b"About two" in row.varnish.get("/a.rss").body, deadline=30)
+
+    assert int(row.varnish.get("/b.rss").fields["X-Hits"]) >= 1
+
+
+def test_varnish_keeps_a_feed_as_long_as_its_schedule_says(a_row: Callable[..., Row], origin: Origin) -> None:
+    row = a_row()
+    origin.publish("/ttl.rss", a_feed("one", extra="<ttl>90</ttl>"))
+    now = datetime.now(UTC).hour
+    # All hours but the one six hours from now, so that the feed sleeps between five and six hours.
+    hours = "".join(f"<hour>{each}</hour>" for each in range(24) if each != (now + 6) % 24)
+    origin.publish("/sleeps.rss", a_feed("one", extra=f"<skipHours>{hours}</skipHours>"), Cache_Control="max-age=60")
+    origin.publish("/http.rss", a_feed("one"), Cache_Control="max-age=600")
+
+    assert 90 * 60 - 120 <= row.varnish.ttl("/ttl.rss") <= 90 * 60
+    assert 4 * 3600 <= row.varnish.ttl("/sleeps.rss") <= 6 * 3600 + 60
+    assert 480 <= row.varnish.ttl("/http.rss") <= 600
+
+
+def test_what_may_not_be_shared_is_not_kept_by_varnish(a_row: Callable[..., Row], origin: Origin) -> None:
+    row = a_row()
+    for said in ("private", "no-store", "no-cache"):
+        path = f"/{said}.rss"
+        origin.publish(path, a_feed("one", extra="<ttl>60</ttl>"), Cache_Control=said)
+        asked = ask(row.proxy.base + path)
+        assert "CDN-Cache-Control" not in asked.fields
+        row.varnish.get(path)
+        assert row.varnish.get(path).fields["X-Hits"] == "0"
+
+
+def test_readers_get_neither_key_nor_the_word_for_caches(a_row: Callable[..., Row], origin: Origin) -> None:
+    row = a_row()
+    origin.publish("/plain.rss", a_feed("one", extra="<ttl>60</ttl>"), Surrogate_Key="blog")
+
+    inside, outside = ask(row.proxy.base + "/plain.rss").fields, row.varnish.get("/plain.rss").fields
+
+    assert re.fullmatch(r"blog feed-[0-9a-f]{16}", inside["Surrogate-Key"])
+    assert inside["CDN-Cache-Control"].startswith("max-age=")
+    assert "Surrogate-Key" not in outside
+    assert "CDN-Cache-Control" not in outside
+
+
+def test_nobody_but_feedproxy_may_purge(a_row: Callable[..., Row], origin: Origin) -> None:
+    row = a_row()
+
+    def purge(address: str, key: str) -> int:
+        with socket.create_connection(("127.0.0.1", row.varnish.port), 30, (address, 0)) as wire:
+            lines = f"PURGE / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 127.0.0.1\r\nSurrogate-Key: {key}\r\n\r\n"
+            wire.sendall(lines.encode())
+            return int(wire.recv(1000).split()[1])
+
+    assert purge("127.0.0.7", "feed-0123456789abcdef") == 403
+    assert purge("127.0.0.1", ".*") == 400
+    assert purge("127.0.0.1", "feed-0123456789abcdef") == 200
+
+
+def failing(row: Row) -> bytes:
+    """What the operator reads of deliveries that failed, where there are any."""
+    told = ask(f"{row.admin}/api/notifications").body
+    return told if b"cannot be reached" in told else b""
+
+
+def test_while_varnish_is_away_nothing_else_fails_and_it_is_told_later(
+    a_row: Callable[..., Row], origin: Origin
+) -> None:
+    row = a_row(runs=False)
+    origin.publish("/away.rss", a_feed("one", extra="<ttl>60</ttl>"))
+    ask(row.proxy.base + "/away.rss")
+    origin.publish("/away.rss", a_feed("two", extra="<ttl>60</ttl>"))
+    row.refresh(origin.url("/away.rss"))
+
+    assert b"About two" in ask(row.proxy.base + "/away.rss").body
+    assert b"purge" in until(lambda: failing(row), deadline=30)
+
+    row.varnish.begin()
+    until(lambda: not failing(row), deadline=60)
+    assert "Traceback" not in row.proxy.said
+
+
+def test_while_feedproxy_is_away_varnish_serves_what_it_holds(a_row: Callable[..., Row], origin: Origin) -> None:
+    row = a_row()
+    origin.publish("/kept.rss", a_feed("one"), Cache_Control="max-age=1")
+    assert row.varnish.get("/kept.rss").status == 200
+
+    row.proxy.terminate()
+
+    # Past its second it is stale; until the probe has noticed, Varnish tries in vain.
+    until(lambda: row.varnish.get("/kept.rss").fields.get("X-TTL", "").startswith("-"), deadline=60)
+    assert b"About one" in row.varnish.get("/kept.rss").body
