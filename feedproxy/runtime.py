@@ -37,6 +37,7 @@ from feedproxy.readers.count import SubscriberCounts
 from feedproxy.readers.identify import Identifier
 from feedproxy.readers.score.panel import Panel
 from feedproxy.report.admin import Deed
+from feedproxy.report.daybook import Diary
 from feedproxy.report.metrics import Metrics
 from feedproxy.report.summed import Nobody, Others
 from feedproxy.rules import Rules
@@ -46,7 +47,10 @@ from feedproxy.store.tiered import open_store
 
 logger = logging.getLogger(__name__)
 
-SAVE_INTERVAL: Seconds = 600
+HISTORY_INTERVAL = 60
+"""Seconds after which the history is written down: what a crash forgets of it at most."""
+
+SAVE_INTERVAL = 600
 """Counts are written this often; a crash forgets ten minutes of who read what, and no feed."""
 
 
@@ -98,6 +102,8 @@ class Runtime:
         """What else the operator can do, by its path on the admin listener."""
         self.shown: dict[str, Deed] = {}
         """What else the operator can look at there, by its path."""
+        self.ailments: list[Callable[[], str]] = []
+        """Each says in a sentence what is wrong with its part now, for the operator; nothing where all is well."""
         self._panel = Panel()
         self._make_recorder: Callable[[], Recorder] | None = None
         self._recorder: Recorder | None = None
@@ -172,6 +178,18 @@ class Runtime:
         _ = self.service
         assert self._opened is not None
         return self._opened.office
+
+    @property
+    def workers(self) -> int:
+        """How many processes work on this port, this one included."""
+        return self.seat.size if self.seat is not None else 1
+
+    @property
+    def diary(self) -> Diary:
+        """What this process has done, by hour and day."""
+        _ = self.service
+        assert self._opened is not None
+        return self._opened.diary
 
     @property
     def doorkeeper(self) -> Doorkeeper:
@@ -266,15 +284,18 @@ class _Opened:
             observer=runtime.metrics,
             key_for=self.doorkeeper.key_for,
         )
+        seat = runtime.seat
+        workers = (seat.index, seat.size) if seat is not None else (0, 1)
+        self.diary = Diary(runtime.metrics.tally, self.store, *workers)
         self.crew: Crew | None = None
-        if runtime.seat is not None:
+        if seat is not None:
             self.crew = runtime.others = Crew(
-                runtime.seat, self.service, runtime.metrics, runtime.clock, lambda: runtime.connections
+                seat, self.service, runtime.metrics, runtime.clock, lambda: runtime.connections, self.diary
             )
         self.service.resume()
         self.office = Office(self.service, runtime.clock, runtime.settings_for, lambda: runtime.changed)
         self.service.interest = self.office.interest
-        if runtime.seat is None or runtime.seat.is_first:
+        if seat is None or seat.is_first:
             self.office.resume()
         self.caller = Caller(self.policy, ssl_context=_ssl_context(runtime.trusted_ca, insecure=runtime.insecure))
         self.notices = Notices(
@@ -305,10 +326,13 @@ class _Opened:
 
     async def _save_now_and_then(self) -> None:
         while True:
-            await asyncio.sleep(SAVE_INTERVAL)
+            for _ in range(SAVE_INTERVAL // HISTORY_INTERVAL):
+                await asyncio.sleep(HISTORY_INTERVAL)
+                await self.diary.save(self.clock.now())
             await self._save()
 
     async def _save(self) -> None:
+        await self.diary.save(self.clock.now())
         with contextlib.suppress(StoreError):
             await self.store.put_state("counts", self.counts.dump())
             await self.office.remember()

@@ -25,7 +25,8 @@ from feedproxy.crew.seat import Seat
 from feedproxy.errors import StoreError
 from feedproxy.origin.service import Service
 from feedproxy.readers.news import News, events
-from feedproxy.report import summed
+from feedproxy.report import daybook, summed
+from feedproxy.report.daybook import Book, Diary
 from feedproxy.report.metrics import Metrics
 from feedproxy.report.summed import Plain
 from feedproxy.store.shared import Shared
@@ -45,13 +46,20 @@ class Crew:
     """The other workers, as one of them sees them."""
 
     def __init__(
-        self, seat: Seat, service: Service, metrics: Metrics, clock: Clock, connections: Callable[[], int]
+        self,
+        seat: Seat,
+        service: Service,
+        metrics: Metrics,
+        clock: Clock,
+        connections: Callable[[], int],
+        diary: Diary,
     ) -> None:
         self._seat = seat
         self._service = service
         self._metrics = metrics
         self._clock = clock
         self._connections = connections
+        self._diary = diary
         self._doors = [seat.door(index) for index in range(seat.size) if index != seat.index]
         self._sessions: list[aiohttp.ClientSession] = []
         self._runner: web.AppRunner | None = None
@@ -60,6 +68,9 @@ class Crew:
         self._life = str(os.getpid())
         self._last: dict[int, tuple[str, Plain]] = {}
         self._departed: list[Plain] = []
+        self._books: dict[int, Book] = {}
+        self.silent = 0
+        """Workers that did not answer when they were last asked."""
         common = service.store.common
         self._shared = common if isinstance(common, Shared) else None
         self._generation = common.generation
@@ -96,12 +107,14 @@ class Crew:
         """What the others have counted, those that are no more included; what they know of readers is known then."""
         self._look_around()
         answers = await asyncio.gather(*(self._ask(each, "families") for each in self._sessions))
+        self.silent = sum(answer is None for answer in answers)
         for index, answer in enumerate(answers):
             if answer is None:
                 continue
             try:
                 told = json.loads(answer)
                 life, families = str(told["life"]), list(told["families"])
+                self._books[index] = daybook.read(told["history"])
             except (ValueError, LookupError, TypeError) as error:
                 logger.warning("a worker said what makes no sense: %s", error)
                 continue
@@ -113,6 +126,11 @@ class Crew:
             self._last[index] = (life, families)
         # Of one that is being started again, what is known is what it said last.
         return [*(families for _, families in self._last.values()), *self._departed]
+
+    @property
+    def books(self) -> Sequence[Book]:
+        """The history of each of the others, as it told last. Whoever is started again goes on with his own."""
+        return list(self._books.values())
 
     async def tell_news(self) -> None:
         """Tell the others who reads; returns when they know."""
@@ -175,7 +193,11 @@ class Crew:
     async def _tell_families(self, _: web.Request) -> web.Response:
         await self.tell_news()
         self._metrics.observe_process(under_way=self._service.under_way, connections=self._connections())
-        told = {"life": self._life, "families": summed.plain(self._metrics.families())}
+        told = {
+            "life": self._life,
+            "families": summed.plain(self._metrics.families()),
+            "history": self._diary.note(self._clock.now()).plain(),
+        }
         return web.json_response(told)
 
     async def _tell_counts(self, _: web.Request) -> web.Response:

@@ -17,13 +17,16 @@ from feedproxy.origin.guard import Outcome
 from feedproxy.origin.prepare import Prepared, Wanted
 from feedproxy.origin.pushing import Push
 from feedproxy.settings import Settings
-from feedproxy.store.resource import Ending, Resource, Sighting, Version
+from feedproxy.store.resource import Edition, Ending, Resource, Sighting, Version
 
 VARIANTS_MAX = 8
 """Variants kept of one target: enough for languages and formats, too few to flood the store with."""
 
 CHANGES_MAX = 32
 """Content changes remembered of a feed: a month of a daily one."""
+
+EDITIONS_MAX = 32
+"""Editions remembered of a feed, as many as changes: some fifty bytes each."""
 
 VERSIONS_MAX = 16
 """Versions whose entries are remembered: of a feed that changes hourly, what a reader has who was away overnight."""
@@ -185,6 +188,14 @@ def with_versions(resource: Resource, left: Sequence[Version]) -> Resource:
     while sum(len(each.entries) for each in versions) > VERSIONS_BYTES:
         del versions[0]
     return replace(resource, versions=tuple(versions))
+
+
+def with_edition(resource: Resource, new: StoredResponse, now: Instant) -> Resource:
+    """The resource with what is to be remembered of a version that was just stored."""
+    body = new.content.bodies.get("identity", b"")
+    items = resource.channel.items if resource.channel is not None else 0
+    edition = Edition(now, len(body), items, new.content.tag or "")
+    return replace(resource, editions=(*resource.editions, edition)[-EDITIONS_MAX:])
 
 
 def with_past(

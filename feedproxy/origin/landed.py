@@ -14,7 +14,11 @@ from feedproxy.store.resource import Resource
 class Observer(Protocol):
     """Who is told what happened: metrics and log."""
 
-    def fetched(self, target: str, status: int | None, detail: str, sent: int, seconds: float) -> None: ...
+    def fetched(
+        self, target: str, status: int | None, detail: str, sent: int, seconds: float, received: int = 0
+    ) -> None:
+        """`sent` bytes of content were made ready of the `received` ones, which came from the origin."""
+        ...
 
     def scheduled(self, target: str) -> None: ...
 

@@ -34,6 +34,11 @@ class Trail:
     at: str = ""
     """The target that gave the last answer."""
 
+    @property
+    def size(self) -> int:
+        """Bytes of content that came with the last answer; 0 for what was too large to be read."""
+        return len(self.last.response.body) if isinstance(self.last, Fetched) else 0
+
 
 async def walk(fetcher: Fetching, request: Request, *, limit: int, exempt: bool) -> Trail:
     """Fetch, and follow what redirects, `limit` times at most.

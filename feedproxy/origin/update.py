@@ -28,6 +28,7 @@ from feedproxy.origin.keeping import (
     unstored,
     untouched,
     wanted,
+    with_edition,
     with_past,
     with_variant,
     with_versions,
@@ -95,7 +96,9 @@ class Updates:
         elif still_wanted() and held is not None:
             await self._store.delete(target)  # what was stored has been replaced by something that may not be
         size = landed.response.content.size() if landed.response is not None else 0
-        self._observer.fetched(target, landed.fwd_status, landed.detail or "", size, self._clock.now() - started)
+        received = came.walked.size if isinstance(came, _Came) and errand.push is None else 0
+        seconds = self._clock.now() - started
+        self._observer.fetched(target, landed.fwd_status, landed.detail or "", size, seconds, received)
         return landed
 
     async def _fetch(self, errand: Errand) -> _Came | FeedproxyError:
@@ -372,6 +375,7 @@ class Updates:
         if stores:
             response = replace(response, content=dated(resource, response.content, self._clock.now()))
             resource = with_variant(resource, response, errand)
+            resource = with_edition(resource, response, self._clock.now()) if changed else resource
         elif detail is None and response.status < 500:
             # The origin replaced what is stored by something that may not be: the old is nobody's any more. An error
             # of its own replaces nothing (RFC 9111, 4.3.3; RFC 5861, 4).

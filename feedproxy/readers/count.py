@@ -187,6 +187,20 @@ class SubscriberCounts:
             tuple(sorted(products.items(), key=lambda pair: (-pair[1], pair[0]))),
         )
 
+    def by_reader(self, now: Instant) -> list[tuple[str, int, int]]:
+        """Whose software reads: a name, its direct subscriptions and those it claims, over all feeds, the most first.
+
+        Who reads three feeds has three subscriptions. What has left the window may still be among the direct ones
+        until it is pruned, an hour later at most.
+        """
+        direct, claimed = Counter(dict(self._names.uses())), Counter[str]()
+        for feed in self._feeds.values():
+            for (fetcher, _), belief in feed.claims.items():
+                claimed[fetcher] += current(belief, now, self._window)
+        names = direct.keys() | claimed.keys()
+        found = [(name, direct[name], claimed[name]) for name in names if direct[name] or claimed[name]]
+        return sorted(found, key=lambda each: (-each[1] - each[2], each[0]))
+
     def targets(self) -> list[str]:
         """The feeds of which anything is known, the one asked for last at the end."""
         return list(self._feeds)

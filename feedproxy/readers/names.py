@@ -1,6 +1,6 @@
 """Product names by number, so that a reader's costs one byte."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 NAMES_MAX = 256
 OTHER = "other"
@@ -20,6 +20,10 @@ class Names:
     def all(self) -> list[str]:
         """Every name, by number."""
         return list(self._names)
+
+    def uses(self) -> Iterator[tuple[str, int]]:
+        """Every name in use, and by how many."""
+        return ((name, count) for name, count in zip(self._names, self._uses, strict=True) if count)
 
     def number(self, name: str) -> int:
         """The number of a name, which from now on has one; 0 where all are in use."""

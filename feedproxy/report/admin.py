@@ -17,7 +17,10 @@ from feedproxy.report import pages
 from feedproxy.report.answers import Answers, Watched
 from feedproxy.report.deeds import Deeds
 from feedproxy.report.door import CHALLENGE, Door, listen_address
+from feedproxy.report.events import Events
+from feedproxy.report.moves import Moves
 from feedproxy.report.notified import Board
+from feedproxy.report.overview import Overview
 from feedproxy.report.readership import Readership
 from feedproxy.report.roll import Clerk
 
@@ -101,17 +104,26 @@ class AdminServer:
 
     def _application(self) -> web.Application:
         clerk = Clerk()
-        self._runtime.metrics.watch(clerk.touch)
         answers = Answers(self._runtime, clerk, self._listening)
+        self._runtime.metrics.watch(answers.touch)
+        overview = Overview(self._runtime, answers, self._listening)
+        events = Events(overview.seen)
         deeds = Deeds(self._runtime, clerk, answers)
         board = Board(self._runtime, answers)
         readership = Readership(lambda: self._runtime.panel, self._runtime.clock, answers)
+        moves = Moves(answers)
         application = web.Application(middlewares=[self._guarded], client_max_size=BODY_MAX)
         for path, handler in (
-            ("/", answers.status),
+            ("/", overview.show),
             ("/feeds", answers.feeds),
             ("/feeds/{id}", answers.feed),
-            ("/api/status", answers.status),
+            ("/events", events.show),
+            ("/assets/{name}", answers.asset),
+            ("/moves", moves.show),
+            ("/api/moves", moves.show),
+            ("/purge", deeds.confirm),
+            ("/api/status", overview.show),
+            ("/api/history", overview.history),
             ("/api/feeds", answers.feeds),
             ("/api/feeds/{id}", answers.feed),
             ("/notifications", board.show),
@@ -133,6 +145,7 @@ class AdminServer:
             application.router.add_post(f"/{name}", deed)
             application.router.add_post(f"/api/{name}", deed)
         application.on_response_prepare.append(_sign)
+        application.on_shutdown.append(events.close)
         return application
 
     @web.middleware
@@ -155,5 +168,7 @@ class AdminServer:
 
 
 async def _sign(_: web.Request, response: web.StreamResponse) -> None:
-    response.headers.update(HEADERS)
-    response.headers.setdefault("Content-Security-Policy", pages.policy())
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    response.headers["Server"] = HEADERS["Server"]
+    response.headers.setdefault("Content-Security-Policy", pages.operators_policy())

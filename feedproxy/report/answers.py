@@ -1,9 +1,10 @@
 """What the admin listener tells: each thing as a page for people, or as JSON for who asks for it."""
 
+import asyncio
 import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
@@ -16,8 +17,9 @@ from feedproxy.http.negotiation import best_type
 from feedproxy.notify.notices import Notices
 from feedproxy.origin.service import Service
 from feedproxy.readers.score.panel import Panel
-from feedproxy.report import pages, summed
+from feedproxy.report import editions, pages, summed
 from feedproxy.report.condition import MEANING, State
+from feedproxy.report.daybook import Diary
 from feedproxy.report.metrics import CONTENT_TYPE, Metrics
 from feedproxy.report.roll import Clerk, Roll
 from feedproxy.report.views import View, detail, look
@@ -28,9 +30,6 @@ PER_PAGE_MAX = 1000
 
 NOTICES_MAX = 64
 """Outcomes of deeds kept for the page that one comes back to."""
-
-ATTENTION_MAX = 12
-"""Feeds in trouble that the first page names; the table has all of them."""
 
 SORTS: Mapping[str, tuple[str, Callable[[View], Any]]] = {
     "subscribers": ("Subscribers", lambda row: -row["subscribers"]),
@@ -66,6 +65,14 @@ class Watched(Protocol):
     @property
     def notices(self) -> Notices: ...
 
+    @property
+    def diary(self) -> Diary: ...
+
+    @property
+    def workers(self) -> int: ...
+
+    ailments: list[Callable[[], str]]
+
     def settings_for(self, target: str) -> Settings: ...
 
 
@@ -92,29 +99,16 @@ class Answers:
         self._clerk = clerk
         self._listening = listening
         self._was_open = False
-        self._started = runtime.clock.now()
+        self.touched = 0
+        """Another number after every update of a feed."""
         self._notices: dict[str, Notice] = {}
 
-    # -- pages, and the same as JSON
+    def touch(self, target: str) -> None:
+        """Something has happened to this target."""
+        self.touched += 1
+        self._clerk.touch(target)
 
-    async def status(self, request: web.Request) -> web.Response:
-        """The totals, what needs attention, and the feeds read most."""
-        others = await self._runtime.others.families()
-        roll = await self.roll()
-        view = await self._status_view(roll, others)
-        if wants_json(request):
-            return as_json(view)
-        troubled = [row for row in roll.rows if row["state"] in (State.FAILING, State.MOVED, State.GONE)]
-        troubled.sort(key=lambda row: (SORTS["state"][1](row), -row["subscribers"]))
-        return self.page(
-            request,
-            "status.html",
-            as_of=roll.at,
-            status=view,
-            troubled=troubled[:ATTENTION_MAX],
-            more_troubled=max(0, len(troubled) - ATTENTION_MAX),
-            popular=sorted(roll.rows, key=SORTS["subscribers"][1])[:10],
-        )
+    # -- pages, and the same as JSON
 
     async def feeds(self, request: web.Request) -> web.Response:
         """The table of feeds: `q` (part of title or address), `state`, `sort`, `page`, `per_page`."""
@@ -145,7 +139,7 @@ class Answers:
             total=len(found),
             held=len(roll.rows),
             complete=roll.complete,
-            states=_by_state(select(roll.rows, query, "")),
+            states=by_state(select(roll.rows, query, "")),
             meaning=MEANING,
             sorts={name: title for name, (title, _) in SORTS.items()},
             query=query,
@@ -165,7 +159,8 @@ class Answers:
             raise NotOurs("That feed is not held any more.")
         now = self._runtime.clock.now()
         seen = look(resource, service.freshness_of, self._runtime.settings_for(target), now, service.plan_for)
-        view = detail(seen, service.counts.view(target, now))
+        versions = await asyncio.to_thread(editions.told, resource)
+        view = {**detail(seen, service.counts.view(target, now)), "versions": versions}
         if wants_json(request):
             return as_json(view)
         return self.page(request, "feed.html", feed=view, meaning=MEANING)
@@ -200,11 +195,25 @@ class Answers:
             return web.Response(status=503, text="not listening yet\n")
         return web.Response(text="ready\n")
 
+    async def asset(self, request: web.Request) -> web.Response:
+        """The style or the script of our pages. Its name changes with its content. Raises NotOurs."""
+        found = pages.asset(request.match_info["name"])
+        if found is None:
+            raise NotOurs("There is no such page.")
+        media_type, body = found
+        answer = web.Response(body=body, headers={"Content-Type": media_type, "Cache-Control": "max-age=31536000"})
+        answer.enable_compression()
+        return answer
+
     async def icon(self, _: web.Request) -> web.Response:
         """What browsers ask for unasked."""
         return web.Response(text=pages.ICON, content_type="image/svg+xml")
 
     # -- for those beside
+
+    async def others(self) -> None:
+        """Have the other workers tell: what they know of readers is known here, then."""
+        await self._runtime.others.families()
 
     def service(self) -> Service:
         """The service. Raises Closed once it has been closed: looking must not open it again."""
@@ -246,39 +255,15 @@ class Answers:
         body = pages.page("error.html", status=status, code=code, words=words)
         return web.Response(status=status, body=body, headers={"Content-Type": pages.HTML, **(extra or {})})
 
-    async def _status_view(self, roll: Roll, others: Sequence[summed.Plain]) -> View:
-        now, metrics = self._runtime.clock.now(), self._runtime.metrics
-        metrics.observe_process(under_way=self.service().under_way, connections=self._runtime.connections)
-        families = summed.added(metrics.families(), others)
-        totals, memory = metrics.totals(families), summed.value(families, "process_resident_memory_bytes")
-        read = subscribers_of(roll)
-        return {
-            "version": __version__,
-            "started": pages.iso(self._started),
-            "uptime": round(now - self._started),
-            "as_of": pages.iso(roll.at),
-            "ready": self._listening() and not self._runtime.draining,
-            "draining": self._runtime.draining,
-            "feeds": len(roll.rows),
-            "states": _by_state(roll.rows),
-            "others": roll.others,
-            "complete": roll.complete,
-            "subscribers": sum(read),
-            "feeds_read": len(read),
-            "requests": {**asdict(totals), "hit_share": totals.hit_share, "saved": totals.saved},
-            "under_way": round(summed.value(families, "feedproxy_updates_under_way") or 0),
-            "connections": round(summed.value(families, "feedproxy_connections") or 0),
-            "memory": None if memory is None else int(memory),
-            "workers": 1 + len(others),
-        }
-
     def page(self, request: web.Request, template: str, **values: Any) -> web.Response:
         """A page made of this template, with the notice of the deed that led here."""
         now = self._runtime.clock.now()
         notice = self._notices.get(request.query.get("done", ""))
         shared = {"now": now, "as_of": now, "notice": notice, "path": request.path, "version": __version__}
         body = pages.page(template, **(shared | values))
-        return web.Response(body=body, headers={"Content-Type": pages.HTML})
+        answer = web.Response(body=body, headers={"Content-Type": pages.HTML})
+        answer.enable_compression()
+        return answer
 
 
 def wants_json(request: web.Request) -> bool:
@@ -314,7 +299,8 @@ def subscribers_of(roll: Roll) -> list[int]:
     return [row["subscribers"] for row in roll.rows if row["format"] and row["subscribers"]]
 
 
-def _by_state(rows: Sequence[View]) -> dict[str, int]:
+def by_state(rows: Sequence[View]) -> dict[str, int]:
+    """How many feeds are in each state."""
     counts = dict.fromkeys((str(state) for state in State), 0)
     for row in rows:
         counts[row["state"]] += 1

@@ -22,6 +22,9 @@ from feedproxy.store.walk import unhurried
 TOLD_MAX = 1000
 """Targets named in an answer; the rest is counted."""
 
+CONFIRMED_MAX = 20
+"""Feeds that the question before a purge names; the rest is counted."""
+
 AT_ONCE = 8
 """Origins asked at the same time when a pattern names many feeds."""
 
@@ -78,6 +81,27 @@ class Deeds:
         words = {0: "Nothing of that was held.", 1: "Forgotten: the next reader gets a new copy."}
         notice = Notice(bool(gone), words.get(len(gone), f"{len(gone)} copies forgotten."))
         return self._outcome(request, target, view, notice)
+
+    async def confirm(self, request: web.Request) -> web.Response:
+        """Show what a purge would forget, and ask. Nothing is changed by it; raises as `purge` does."""
+        service = self._answers.service()
+        target, pattern = await self._asked(request)
+        matches = service.matching(pattern)
+        held = [target] if target else [each async for each in unhurried(service.store.targets()) if matches(each)]
+        rows = {row["id"]: row for row in (await self._answers.roll()).rows}
+        found = [rows[identifier] for each in held if (identifier := feed_id(each)) in rows]
+        found.sort(key=lambda row: (-row["subscribers"], row["title"].casefold()))
+        return self._answers.page(
+            request,
+            "confirm.html",
+            identifier=feed_id(target) if target else "",
+            pattern=pattern,
+            rows=found[:CONFIRMED_MAX],
+            feeds=len(found),
+            others=len(held) - len(found),
+            held=len(held),
+            subscribers=sum(row["subscribers"] for row in found),
+        )
 
     async def undo(self, request: web.Request) -> web.Response:
         """Forget a remembered move or end of this target."""

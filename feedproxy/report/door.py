@@ -23,6 +23,9 @@ from feedproxy import settings
 from feedproxy.errors import UsageError
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+KEPT_OPEN = frozenset({"/events"})
+"""What costs something as long as somebody listens is for our own pages, too."""
+
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 CHALLENGE = 'Bearer realm="feedproxy", Basic realm="feedproxy (any name, the token as password)", charset="UTF-8"'
@@ -73,7 +76,7 @@ class Door:
             return Refusal(421, "wrong-host", "This listener does not go by that name (option admin_hosts).")
         if self._token and not self._knows_token(headers.get("Authorization", "")):
             return Refusal(401, "token", "The admin token is missing or wrong.")
-        if method not in SAFE_METHODS and _from_elsewhere(headers, host):
+        if (method not in SAFE_METHODS or path in KEPT_OPEN) and _from_elsewhere(headers, host):
             return Refusal(403, "cross-site", "Another site's page asked for this; only our own pages may.")
         return None
 

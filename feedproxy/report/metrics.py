@@ -23,6 +23,7 @@ from prometheus_client.core import Metric
 from feedproxy import __version__
 from feedproxy.cache.status import CacheStatus, Detail, Fwd
 from feedproxy.clock import Seconds
+from feedproxy.report.daybook import Tally
 from feedproxy.report.histogram import SecondsBy
 from feedproxy.report.summed import Collected
 
@@ -100,7 +101,10 @@ class Metrics:
             registry=self.registry,
         )
         self._bytes = Counter(
-            "feedproxy_response_bytes", "Bytes of content sent to readers.", ("entrance",), registry=self.registry
+            "feedproxy_response_bytes",
+            "Bytes of content sent to readers, by entrance and source: store, origin, stream (passed through), own.",
+            ("entrance", "source"),
+            registry=self.registry,
         )
         self._origin = Counter(
             "feedproxy_origin_requests",
@@ -110,6 +114,11 @@ class Metrics:
         )
         self._origin_bytes = Counter(
             "feedproxy_origin_stored_bytes", "Bytes made ready from what origins sent.", registry=self.registry
+        )
+        self._received = Counter(
+            "feedproxy_origin_received_bytes",
+            "Bytes of content that origins sent, as they came; what streams through is not among them.",
+            registry=self.registry,
         )
         self._origin_seconds = Histogram(
             "feedproxy_origin_seconds", "Seconds an update took.", buckets=SECONDS, registry=self.registry
@@ -142,7 +151,7 @@ class Metrics:
         """So many readers were answered with the same hit, at once and alike; `size` is that of all together."""
         self._requests.labels(entrance, "hit", detail, _code(status)).inc(count)
         self._seconds.observe("hit", 0.0, count)
-        self._bytes.labels(entrance).inc(size)
+        self._bytes.labels(entrance, "store").inc(size)
 
     def settle_first(self, settle: Callable[[], None]) -> None:
         """Whoever adds up by himself is asked to bring it before anybody looks."""
@@ -159,13 +168,16 @@ class Metrics:
     def _count(self, entrance: str, outcome: str, detail: str, status: int, size: int, seconds: Seconds) -> None:
         self._requests.labels(entrance, outcome, detail, _code(status)).inc()
         self._seconds.observe(outcome, max(0.0, seconds))
-        self._bytes.labels(entrance).inc(size)
+        self._bytes.labels(entrance, _source(outcome, detail)).inc(size)
 
-    def fetched(self, target: str, status: int | None, detail: str, sent: int, seconds: Seconds) -> None:
-        """An update of a target is over."""
+    def fetched(
+        self, target: str, status: int | None, detail: str, sent: int, seconds: Seconds, received: int = 0
+    ) -> None:
+        """An update of a target is over: `sent` bytes were made ready of the `received` ones."""
         if status is not None or detail != Detail.FORBIDDEN_ADDRESS:  # by our own veto nothing was asked
             self._origin.labels(_code(status or 0), detail).inc()
             self._origin_bytes.inc(sent)
+            self._received.inc(received)
             self._origin_seconds.observe(max(0.0, seconds))
         for watcher in self._watchers:
             watcher(target)
@@ -212,9 +224,7 @@ class Metrics:
             hits += count if labels["outcome"] == "hit" else 0
             is_forwarded = labels["outcome"].startswith("fwd=")
             forwarded += count if is_forwarded else 0
-            passed += (
-                count if is_forwarded and (labels["outcome"] in PASSED or labels["detail"] in PASSED_DETAILS) else 0
-            )
+            passed += count if _source(labels["outcome"], labels["detail"]) == "stream" else 0
         updates = _samples(told["feedproxy_origin_requests"])
         return Totals(
             answered,
@@ -226,6 +236,28 @@ class Metrics:
             sum(count for _, count in _samples(told["feedproxy_response_bytes"])),
         )
 
+    def tally(self) -> Tally:
+        """What this process has counted since its start, for the history."""
+        told = {family.name: family for family in self.families()}
+        totals = self.totals(told.values())
+        sent = sum(
+            count
+            for labels, count in _samples(told["feedproxy_response_bytes"])
+            if labels["source"] in ("store", "origin")
+        )
+        requests = _samples(told["feedproxy_requests"])
+        return Tally(
+            requests=totals.hits + totals.forwarded - totals.passed,
+            hits=totals.hits,
+            passed=totals.passed,
+            fetches=totals.origin_requests,
+            failures=totals.origin_failures,
+            sent=sent,
+            received=sum(count for _, count in _samples(told["feedproxy_origin_received_bytes"])),
+            store_failures=sum(count for _, count in _samples(told["feedproxy_store_failures"])),
+            errors=sum(count for labels, count in requests if labels["detail"] == Detail.INTERNAL_ERROR),
+        )
+
     def store_failed(self, error: Exception) -> None:
         """The store failed: a miss to the reader, a line and a count to the operator."""
         self._store_failures.inc()
@@ -234,6 +266,15 @@ class Metrics:
     def exposition(self, families: Iterable[Metric] | None = None) -> bytes:
         """Everything, as Prometheus reads it: these families, or our own."""
         return generate_latest(Collected(self.families() if families is None else list(families)))
+
+
+def _source(outcome: str, detail: str) -> str:
+    """Where the content of an answer came from, as a label."""
+    if outcome == "hit":
+        return "store"
+    if not outcome.startswith("fwd="):
+        return "own"
+    return "stream" if outcome in PASSED or detail in PASSED_DETAILS else "origin"
 
 
 def _code(status: int) -> str:

@@ -1,8 +1,9 @@
-"""Pages for people: one look, no scripts, nothing loaded from elsewhere, everything escaped.
+"""Pages for people: one look, nothing loaded from elsewhere, everything escaped.
 
 Templates and style stand beside this file. The style sheet is part of each page, and the page's
 Content-Security-Policy names its hash: no other style and no script runs, even if something got past the
-escaping. Light and dark follow the reader's system.
+escaping. The operator's pages have a style sheet and a script of their own in files beside them (`asset`), and
+theirs says `self`; they work without the script. Light and dark follow the reader's system.
 """
 
 import hashlib
@@ -46,6 +47,19 @@ def policy(*form_targets: str) -> str:
         f"default-src 'none'; style-src '{_style_hash()}'; img-src 'self'; form-action {targets}; "
         "frame-ancestors 'none'; base-uri 'none'"
     )
+
+
+def operators_policy() -> str:
+    """That of the operator's pages, which keep themselves up to date with the script beside them."""
+    return (
+        f"default-src 'none'; style-src 'self' '{_style_hash()}'; script-src 'self'; connect-src 'self'; "
+        "img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    )
+
+
+def asset(name: str) -> tuple[str, bytes] | None:
+    """Media type and content of a file that the operator's pages name; None for any other."""
+    return _assets().get(name)
 
 
 def plain_text(text: str, longest: int = 300) -> str:
@@ -99,6 +113,26 @@ def number(count: float) -> str:
     return f"{count:,.0f}".replace(",", "\u202f")
 
 
+def plural(count: float, one: str, many: str) -> str:
+    """`1 feed`, `2 feeds`."""
+    return f"{number(count)} {one if count == 1 else many}"
+
+
+@cache
+def _assets() -> dict[str, tuple[str, bytes]]:
+    """By their names, which have a piece of their hash in them: what was stored under one is never old."""
+    style = (_style() + (HERE / "admin.css").read_text("utf-8")).encode()
+    script = (HERE / "live.js").read_bytes()
+    kinds = (
+        ("admin", "css", "text/css; charset=utf-8", style),
+        ("live", "js", "text/javascript; charset=utf-8", script),
+    )
+    return {
+        f"{stem}-{hashlib.sha256(body).hexdigest()[:12]}.{ending}": (media_type, body)
+        for stem, ending, media_type, body in kinds
+    }
+
+
 @cache
 def _style() -> str:
     return (HERE / "style.css").read_text("utf-8")
@@ -120,4 +154,6 @@ def _environment() -> Environment:
     )
     environment.filters.update(when=when, span=span, bytes=size, number=number, absolute=absolute)
     environment.globals["style"] = Markup(_style())  # noqa: S704 -- our own file
+    environment.globals["assets"] = {name.partition("-")[0]: f"/assets/{name}" for name in _assets()}
+    environment.globals["plural"] = plural
     return environment

@@ -20,6 +20,7 @@ from feedproxy.report.answers import Answers, as_json, wants_json
 from feedproxy.report.scorepage import level_of, marked
 
 SHOWN_MAX = 200
+COUNTED_MAX = 40
 
 
 class Readership:
@@ -32,11 +33,15 @@ class Readership:
 
     async def show(self, request: web.Request) -> web.Response:
         """The readers followed, the worst first."""
+        await self._answers.others()
         panel = self._panel()
         scores = panel.scores(self._clock.now())[:SHOWN_MAX]
+        counted = self._answers.service().counts.by_reader(self._clock.now())
         if wants_json(request):
             view = scored.view(scores)
-            return as_json({**view, "followed": len(panel), "most": panel.size, "total": _total(scores)})
+            told = [{"reader": name, "direct": direct, "claimed": claimed} for name, direct, claimed in counted]
+            more = {"followed": len(panel), "most": panel.size, "total": _total(scores), "subscriptions": told}
+            return as_json({**view, **more})
         readers = [
             {
                 "name": scored.name_of(each),
@@ -47,7 +52,14 @@ class Readership:
             for each in scores
         ]
         return self._answers.page(
-            request, "readers.html", readers=readers, panel=panel, marked=marked, total=_total(scores)
+            request,
+            "readers.html",
+            readers=readers,
+            panel=panel,
+            marked=marked,
+            total=_total(scores),
+            counted=counted[:COUNTED_MAX],
+            more_counted=max(0, len(counted) - COUNTED_MAX),
         )
 
 

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 
+from feedproxy.report.daybook import Book
+
 ADDED = frozenset(
     {
         "feedproxy_connections",
@@ -33,12 +35,30 @@ class Others(Protocol):
         """What each has counted. What they know of readers and feeds is known here, too, when it returns."""
         ...
 
+    @property
+    def books(self) -> Sequence[Book]:
+        """What each has written down of its history, as it told with its families."""
+        ...
+
+    @property
+    def silent(self) -> int:
+        """How many did not answer when they were last asked."""
+        ...
+
 
 class Nobody:
     """There are no others."""
 
     async def families(self) -> Sequence[Plain]:
         return ()
+
+    @property
+    def books(self) -> Sequence[Book]:
+        return ()
+
+    @property
+    def silent(self) -> int:
+        return 0
 
 
 def plain(families: Iterable[Metric]) -> Plain:

@@ -21,6 +21,7 @@ from feedproxy.http.validator import own_tag
 from feedproxy.origin.schedule import Plan
 from feedproxy.origin.upstream import feed_id
 from feedproxy.readers.count import CountView
+from feedproxy.report.advice import advice
 from feedproxy.report.condition import Condition, State, condition, sentence
 from feedproxy.report.pages import iso, plain_text
 from feedproxy.settings import Settings
@@ -81,6 +82,9 @@ def row(seen: Look, subscribers: int) -> View:
         "fetched": _iso(resource.fetched),
         "changed": changed(resource),
         "failures": resource.failures.count,
+        "advice": advice(resource, seen.condition.state, seen.settings),
+        "sighting": _sighting(resource.sighting, seen.settings),
+        "moved_to": _moved_to(seen),
     }
 
 
@@ -113,7 +117,6 @@ def detail(seen: Look, counts: CountView) -> View:
         "changes": [iso(each) for each in resource.changes],
         "subscribers": _subscribers(counts),
         "failures": _failures(resource.failures),
-        "sighting": _sighting(resource.sighting, seen.settings),
         "schedule": _schedule(channel.schedule) if channel else None,
         "private": seen.settings.private,
         "warnings": warnings(seen),
@@ -244,6 +247,13 @@ def _sighting(sighting: Sighting | None, settings: Settings) -> View | None:
         "count": sighting.count,
         "confirmed": sighting.confirmed,
     }
+
+
+def _moved_to(seen: Look) -> str | None:
+    """Where the feed is said to be now, by a rule or by its origin."""
+    sighting = seen.resource.sighting
+    location = seen.settings.moved_to or (sighting.location if sighting is not None else "")
+    return shown(public_form(location, seen.settings)) if location else None
 
 
 def _schedule(schedule: Schedule) -> View:

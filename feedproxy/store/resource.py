@@ -13,6 +13,7 @@ from feedproxy.store.compact import Compact, Instants
 
 NEVER = math.nan
 _VERSION = struct.Struct("<HId")
+_EDITION = struct.Struct("<dQIH")
 
 
 class Ending(StrEnum):
@@ -96,11 +97,48 @@ class Versions(Compact[Version]):
 
 
 @dataclass(frozen=True, slots=True)
+class Edition:
+    """A version of a feed for the operator to look at: when it was first seen, and how large it was.
+
+    `tag` is the stem of its entity tags, by which `versions` know its entries; empty where it had none.
+    """
+
+    at: Instant
+    size: int
+    """Bytes, without a coding."""
+    items: int
+    tag: str = ""
+
+
+class Editions(Compact[Edition]):
+    """Editions: for each its instant, size and number of items, its tag's length (two bytes), and its tag."""
+
+    __slots__ = ()
+
+    def __init__(self, editions: Iterable[Edition]) -> None:
+        parts: list[bytes] = []
+        for each in editions:
+            tag = each.tag.encode("utf-8", "surrogatepass")
+            parts += (_EDITION.pack(each.at, each.size, each.items, len(tag)), tag)
+        self._data = b"".join(parts)
+
+    def _values(self) -> tuple[Edition, ...]:
+        found, at, data = [], 0, self._data
+        while at < len(data):
+            instant, size, items, length = _EDITION.unpack_from(data, at)
+            start = at + _EDITION.size
+            at = start + length
+            found.append(Edition(instant, size, items, data[start:at].decode("utf-8", "surrogatepass")))
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
 class Resource:
     """One target URI: its stored variants, what its feed says, and what its origin has done.
 
     `changes` are the instants at which the feed's content was seen to change, newest last, at most 32.
     `versions` are those before the current one, newest last, that deltas are reckoned from.
+    `editions` are the last ones of all, the current one at the end, for the operator (origin/keeping.py).
     `oversized` remembers that the body was above the cap, so that the next request streams at once.
     `parts` are pieces of what is no feed (cache/partial.py): they stand apart so that nothing takes one for a whole.
     """
@@ -123,12 +161,15 @@ class Resource:
     """Until when he will, as far as is known (origin/pushing.py)."""
     known: Instant = 0.0
     """When it was first seen to be a feed."""
+    editions: Sequence[Edition] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.changes, Instants):
             object.__setattr__(self, "changes", Instants(self.changes) if self.changes else ())
         if not isinstance(self.versions, Versions):
             object.__setattr__(self, "versions", Versions(self.versions) if self.versions else ())
+        if not isinstance(self.editions, Editions):
+            object.__setattr__(self, "editions", Editions(self.editions) if self.editions else ())
 
     def size(self) -> int:
         """Bytes of content held."""

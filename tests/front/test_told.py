@@ -97,7 +97,7 @@ async def test_what_streams_is_counted(opened: Opened, caplog: pytest.LogCapture
     large, form = await lines(caplog, 2)
     assert " 200 50000 " in large
     assert " 200 300 " in form
-    assert counted(stage, "feedproxy_response_bytes_total", entrance="gateway") == 50_300
+    assert counted(stage, "feedproxy_response_bytes_total", entrance="gateway", source="stream") == 50_300
 
 
 async def connect(stage: OnProxy, authority: str) -> bytes:

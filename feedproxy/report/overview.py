@@ -1,0 +1,169 @@
+"""The first page: what an operator asks in the first minute, answered.
+
+Is it well? What did it save? What wants a look? Who reads? And what is this that runs here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from aiohttp import web
+
+from feedproxy import __version__
+from feedproxy.report import charts, daybook, health, pages, summed
+from feedproxy.report.answers import SORTS, Answers, Watched, as_json, by_state, subscribers_of, wants_json
+from feedproxy.report.condition import State
+from feedproxy.report.daybook import DAY, HOUR, NOTHING, Book, Tally
+from feedproxy.report.place import Surveyor
+from feedproxy.report.roll import Roll
+from feedproxy.report.scored import name_of
+from feedproxy.report.scorepage import level_of
+from feedproxy.report.views import View
+
+ATTENTION_MAX = 8
+"""Feeds in trouble that the first page names; the table has all of them."""
+
+POPULAR = 10
+READERS_MAX = 8
+
+TROUBLE = (State.FAILING, State.GONE, State.MOVED)
+
+
+class Overview:
+    """The handlers of `/` and of the history."""
+
+    def __init__(self, runtime: Watched, answers: Answers, listening: Callable[[], bool]) -> None:
+        self._runtime = runtime
+        self._answers = answers
+        self._listening = listening
+        self._started = runtime.clock.now()
+        self._surveyor = Surveyor()
+
+    async def show(self, request: web.Request) -> web.Response:
+        """The page, or the same as JSON."""
+        others = await self._runtime.others.families()
+        roll, book = await self._answers.roll(), self.book()
+        view = await self._view(roll, others, book)
+        if wants_json(request):
+            return as_json(view)
+        now = self._runtime.clock.now()
+        span = charts.span_of(request.query.get("span", ""))
+        shown = charts.slots(book, span, now)
+        troubled = [row for row in roll.rows if row["state"] in TROUBLE]
+        troubled.sort(key=lambda row: (SORTS["state"][1](row), -row["subscribers"]))
+        return self._answers.page(
+            request,
+            "status.html",
+            as_of=roll.at,
+            status=view,
+            span=span,
+            spans=charts.SPANS,
+            slots=shown,
+            requests=charts.requests(shown, span),
+            traffic=charts.traffic(shown, span),
+            whole=sum((each.tally for each in shown), NOTHING),
+            troubled=troubled[:ATTENTION_MAX],
+            more_troubled=max(0, len(troubled) - ATTENTION_MAX),
+            popular=_popular(roll.rows),
+            readers=self._answers.service().counts.by_reader(now)[:READERS_MAX],
+            worst=[
+                (name_of(each), each.grade, level_of(each.grade))
+                for each in self._runtime.panel.scores(now)[:READERS_MAX]
+                if each.grade < 90
+            ],
+        )
+
+    async def history(self, request: web.Request) -> web.Response:
+        """What happened by the hour (72) and by the day (400), as JSON; stretches in which nothing did are left out."""
+        await self._runtime.others.families()
+        book = self.book()
+        told = (("hours", book.hours, HOUR), ("days", book.days, DAY))
+        return as_json({name: _slots(kept, unit) for name, kept, unit in told})
+
+    async def seen(self) -> dict[str, Any]:
+        """What tells whether there is anything new to see: for the live pages."""
+        others = await self._runtime.others.families()
+        totals = self._runtime.metrics.totals(summed.added(self._runtime.metrics.families(), others))
+        return {
+            "answered": totals.answered,
+            "origin_requests": totals.origin_requests,
+            "ready": self._listening() and not self._runtime.draining,
+            "touched": self._answers.touched,
+        }
+
+    def book(self) -> Book:
+        """The history of all workers, up to now."""
+        self._answers.service()
+        mine = self._runtime.diary.note(self._runtime.clock.now())
+        return daybook.merged([mine, *self._runtime.others.books])
+
+    async def _view(self, roll: Roll, others: Sequence[summed.Plain], book: Book) -> View:
+        now, metrics, settings = self._runtime.clock.now(), self._runtime.metrics, self._runtime.settings
+        metrics.observe_process(under_way=self._answers.service().under_way, connections=self._runtime.connections)
+        families = summed.added(metrics.families(), others)
+        totals, memory = metrics.totals(families), summed.value(families, "process_resident_memory_bytes")
+        read = subscribers_of(roll)
+        ready = self._listening() and not self._runtime.draining
+        connections = round(summed.value(families, "feedproxy_connections") or 0)
+        silent = self._runtime.others.silent
+        workers = max(1, self._runtime.workers - silent)
+        place = await self._surveyor.look(settings.store, settings.store_max)
+        findings = health.examine(
+            health.Facts(
+                ready=ready,
+                draining=self._runtime.draining,
+                place=place,
+                connections=connections,
+                connections_max=settings.max_connections * self._runtime.workers,
+                workers=workers,
+                silent=silent,
+                lately=sum((tally for _, tally in book.last(HOUR, 2, now)), NOTHING),
+                told=[words for each in self._runtime.ailments if (words := each())],
+            )
+        )
+        states = by_state(roll.rows)
+        troubled = sum(states[each] for each in TROUBLE)
+        today = next(tally for _, tally in book.last(DAY, 1, now))
+        return {
+            "version": __version__,
+            "started": pages.iso(self._started),
+            "uptime": round(now - self._started),
+            "as_of": pages.iso(roll.at),
+            "health": str(health.verdict(findings)),
+            "headline": health.headline(findings, len(roll.rows), troubled),
+            "findings": [{**asdict(each), "level": str(each.level)} for each in findings],
+            "ready": ready,
+            "draining": self._runtime.draining,
+            "feeds": len(roll.rows),
+            "states": states,
+            "others": roll.others,
+            "complete": roll.complete,
+            "subscribers": sum(read),
+            "feeds_read": len(read),
+            "today": tally_view(today),
+            "requests": {**asdict(totals), "hit_share": totals.hit_share, "saved": totals.saved},
+            "under_way": round(summed.value(families, "feedproxy_updates_under_way") or 0),
+            "connections": connections,
+            "memory": None if memory is None else int(memory),
+            "workers": workers,
+            "store": asdict(place),
+        }
+
+
+def _popular(rows: Sequence[View]) -> list[View]:
+    """The feeds that somebody reads, the most read first; where nobody does, any."""
+    return sorted([row for row in rows if row["subscribers"]] or rows, key=SORTS["subscribers"][1])[:POPULAR]
+
+
+def tally_view(tally: Tally) -> View:
+    """A tally with what follows from it."""
+    return {
+        **asdict(tally),
+        "hit_share": tally.hit_share,
+        "spared": tally.spared,
+        "bytes_spared": tally.bytes_spared,
+    }
+
+
+def _slots(kept: Mapping[int, Tally], unit: float) -> list[View]:
+    return [{"from": pages.iso(number * unit), **tally_view(tally)} for number, tally in sorted(kept.items())]

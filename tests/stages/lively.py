@@ -1,0 +1,180 @@
+"""A proxy as after some weeks in an office: made-up feeds in every state, readers good and bad, and a history."""
+
+import math
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+
+from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.clock import ManualClock
+from feedproxy.feed.read import read
+from feedproxy.http.date import format_http_date
+from feedproxy.http.message import Fields
+from feedproxy.origin.prepare import version_of
+from feedproxy.readers.identify import Pseudonym
+from feedproxy.report.daybook import DAY, HOUR, Tally
+from feedproxy.report.readership import poll_of
+from feedproxy.runtime import Runtime
+from feedproxy.store.resource import Edition, Ending, Failures, Resource, Sighting
+from tests.stages.admin import NOW
+
+UP = 12.2 * DAY
+"""Seconds that it has been running."""
+
+NEWS = "https://news.example.com/feed.xml"
+READERS = (
+    ("NetNewsWire (RSS Reader)", 41),
+    ("Newsboat/2.32 (Linux x86_64)", 17),
+    ("Feedly/1.0 (+http://www.feedly.com/fetcher.html; 310 subscribers)", 1),
+    ("Thunderbird/128.0", 12),
+    ("Miniflux/2.1", 6),
+    ("python-requests/2.31", 2),
+)
+FEEDS = (
+    # host and path, title, minutes since it was fetched, readers of it
+    ("news.example.com/feed.xml", "The Harbour Gazette", 12, 6),
+    ("weather.example.net/warnings.atom", "Coastal weather warnings", 3, 5),
+    ("blog.example.org/index.xml", "Notes from the workshop", 44, 4),
+    ("podcast.example.com/episodes.rss", "Lighthouse Stories (podcast)", 96, 4),
+    ("city.example.net/council/agenda.rss", "City council: agendas", 170, 2),
+    ("library.example.org/new-books.rdf", "Library: new books", 25, 2),
+    ("status.example.com/history.atom", "Cloud status", 1, 3),
+    ("café.example.net/speisekarte.rss", "Kaffeehaus Süd – Tageskarte", 30, 1),
+)
+
+
+def document(title: str, entries: Iterable[int], ttl: int = 60) -> bytes:
+    """A feed with these entries."""
+    items = "".join(
+        f"<item><title>Entry {each}</title><link>https://news.example.com/{each}</link>"
+        f"<guid>https://news.example.com/{each}</guid>"
+        f"<description>{'What there is to be said of it. ' * 12}</description></item>"
+        for each in entries
+    )
+    head = f"<title>{title}</title><link>https://news.example.com/</link><description>Made up</description>"
+    return f'<rss version="2.0"><channel>{head}<ttl>{ttl}</ttl>{items}</channel></rss>'.encode()
+
+
+def a_copy(target: str, body: bytes, got: float, tag: str = "a1", **said: str) -> StoredResponse:
+    """A feed as it was stored."""
+    lines = {"Date": format_http_date(got), "Content-Type": "application/rss+xml", "ETag": '"v7"', **said}
+    content = Content({"identity": body, "gzip": body[: len(body) // 4]}, tag, "application/rss+xml", got, feed=True)
+    return StoredResponse(target, 200, Fields(lines.items()), content, got, got, own_agent=True)
+
+
+def a_feed(target: str, title: str, minutes: float, ttl: int = 60) -> Resource:
+    """A feed with six versions behind it, a day apart."""
+    got = NOW - 60 * minutes
+    editions, versions, first = [], [], 40
+    body = b""
+    for number in range(7):
+        first -= (number * 2) % 4
+        body = document(title, range(first, 52), ttl)
+        channel = read(body, "application/rss+xml")
+        assert channel is not None
+        tag = f"{number:04x}"
+        at = got - (6 - number) * 0.8 * DAY
+        editions.append(Edition(at, len(body), channel.items, tag))
+        if number < 6 and (version := version_of(a_copy(target, body, at, tag))):
+            versions.append(version)
+    stored = a_copy(target, body, got, "0006")
+    return Resource(
+        target,
+        (stored,),
+        read(body, "application/rss+xml"),
+        changes=[each.at for each in editions],
+        fetched=got,
+        versions=versions,
+        editions=editions,
+        known=got - 6 * DAY,
+    )
+
+
+def feeds() -> list[Resource]:
+    """Feeds in every state."""
+    found = [a_feed(f"https://{place}", title, minutes) for place, title, minutes, _ in FEEDS]
+    broken = a_feed("https://forum.example.org/latest.rss", "Sailors’ forum: latest", 60 * 9)
+    failures = Failures(7, NOW - 8 * HOUR, NOW - 40 * 60, "unreachable", NOW + 80 * 60)
+    found.append(replace(broken, failures=failures))
+    page = a_feed("https://shop.example.com/offers?token=hunter2hunter2", "Chandlery: offers", 60 * 30)
+    failures = Failures(3, NOW - 3 * HOUR, NOW - 20 * 60, "challenge", NOW + 3 * HOUR)
+    found.append(replace(page, failures=failures))
+    old = a_feed("http://old.example.com/rss", "Tide tables", 200)
+    moved = Sighting(
+        Ending.MOVED, "https://tides.example.com/feed.xml", NOW - 9 * DAY, NOW - 2 * HOUR, 5, confirmed=True
+    )
+    found.append(replace(old, sighting=moved))
+    ended = Sighting(Ending.GONE, "", NOW - 3 * DAY, NOW - DAY, 2, confirmed=True)
+    found.append(Resource("https://summer.example.org/festival.rss", sighting=ended, fetched=NOW - DAY))
+    told = Sighting(Ending.MOVED, "https://journal.example.net/atom", NOW - 1800, NOW - 1800, 1)
+    found.append(replace(a_feed("https://journal.example.net/rss", "A journal", 30), sighting=told))
+    return found
+
+
+def write_history(runtime: Runtime, days: int = 30) -> None:
+    """So many days of readers who sleep at night and work less on Sundays."""
+    chance = random.Random(7)
+    for hour in range(int(NOW // HOUR) - 24 * days, int(NOW // HOUR) + 1):
+        awake = 0.35 + 0.65 * max(0.0, math.sin((hour % 24 - 5) / 16 * math.pi))
+        sunday = 0.55 if (hour // 24 + 4) % 7 == 0 else 1.0
+        asked = int(520 * awake * sunday * chance.uniform(0.85, 1.15))
+        fetches = int(18 + asked * chance.uniform(0.02, 0.05))
+        failures = chance.randrange(0, 3) + (25 if (hour // 24) % 11 == 3 and hour % 24 in (3, 4) else 0)
+        hits = asked - int(fetches * 0.4)
+        counted = Tally(asked, hits, 3, fetches, failures, asked * 14_200, fetches * 9_100)
+        runtime.diary.book.add(counted, hour * HOUR + 60)
+
+
+def let_read(runtime: Runtime) -> None:
+    """Readers come, some of whom ask too often and without conditions."""
+    old = (("http://old.example.com/rss", 2), ("https://forum.example.org/latest.rss", 1))
+    for target, kinds in (*((f"https://{place}", kinds) for place, _, _, kinds in FEEDS), *old):
+        number = 0
+        for agent, count in READERS[:kinds]:
+            for _ in range(count):
+                number += 1
+                runtime.service.counts.seen(target, Pseudonym(number, number + 1_000_000), agent, NOW)
+    fields = Fields([("Content-Type", "application/rss+xml"), ("ETag", '"0006"')])
+    channel = read(document("The Harbour Gazette", range(30, 52)), "application/rss+xml")
+    for minute in range(0, 24 * 60, 2):
+        at = NOW - DAY + 60 * minute
+        rude = Fields([("User-Agent", "python-requests/2.31"), ("Host", "news.example.com")])
+        runtime.panel.see(
+            "192.0.2.7",
+            "python-requests/2.31",
+            NEWS,
+            at,
+            lambda n, at=at, rude=rude: poll_of(n, at, NEWS, rude, 200, fields, channel, 18_000),
+        )
+        if minute % 60 == 0:
+            kind = Fields(
+                [("User-Agent", "NetNewsWire (RSS Reader)"), ("If-None-Match", '"0006"'), ("Accept-Encoding", "gzip")]
+            )
+            runtime.panel.see(
+                "192.0.2.8",
+                "NetNewsWire (RSS Reader)",
+                NEWS,
+                at,
+                lambda n, at=at, kind=kind: poll_of(n, at, NEWS, kind, 304 if n > 2 else 200, fields, channel, 0),
+            )
+
+
+def a_runtime(**options: object) -> Runtime:
+    """The proxy on its first day, on a clock that stands still; nothing goes out, for nobody asks."""
+    runtime = Runtime(ManualClock(NOW - UP))
+    given = {"admin": "127.0.0.1:0", "store": "memory:", "feed_process": False, "refresh_ahead": False}
+    runtime.configure({**given, **options})
+    runtime.ready = True
+    return runtime
+
+
+async def furnish(runtime: Runtime) -> None:
+    """Twelve days later."""
+    assert isinstance(runtime.clock, ManualClock)
+    _ = runtime.service
+    runtime.clock.advance(UP)
+    write_history(runtime)
+    for each in feeds():
+        await runtime.service.store.put(each)
+    let_read(runtime)
+    runtime.connections = 37
