@@ -82,4 +82,5 @@ class Channel:
     cloud: Cloud | None = None
     items: int = 0
     content_digest: str = ""
-    """Hexadecimal; two documents with the same digest say the same (feed/identity.py)."""
+    """Hexadecimal; two documents with the same digest say the same. Of one that was met for the first time, what
+    stands for it (feed/identity.py)."""

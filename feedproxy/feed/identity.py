@@ -6,6 +6,9 @@ an Atom entry is such a channel too: where entries are collected, it changes whe
 So what is digested is not the bytes but what an XML processor reports of them, with names in full (prefixes are the
 writer's business) and attributes sorted.
 
+It takes longer than all other reading together, and is of use only once there is a second version whose bytes differ.
+So what is met for the first time goes by its bytes (`of_bytes`) until then.
+
 An ill-formed document has no such report: a parser that recovers may have dropped the very item that
 is new. There the text itself is digested, with the same things cut out of it by pattern.
 """
@@ -44,6 +47,19 @@ _FIRST_ITEM = re.compile(rb"<(?:[\w.\-]+:)?(?:item|entry)[\s/>]", re.IGNORECASE)
 _VOLATILE_TEXT = re.compile(
     rb"<((?:[\w.\-]+:)?(?:" + "|".join(sorted(VOLATILE)).encode() + rb"))(?:\s[^<>]*)?(?:/>|>[^<]*(?:</\1\s*>)?)"
 )
+
+
+_OF_BYTES = "bytes:"
+
+
+def of_bytes(stem: str) -> str:
+    """Stands for the digest of a content that is kept under this tag, until somebody reckons it."""
+    return _OF_BYTES + stem
+
+
+def stem_of(digest: str) -> str | None:
+    """The tag under which the content is kept whose digest is still to be reckoned; None where it is known."""
+    return digest.removeprefix(_OF_BYTES) if digest.startswith(_OF_BYTES) else None
 
 
 class ContentDigest:

@@ -80,6 +80,8 @@ def self_link(
     """
     if reason := _why_not(channel, href, mode):
         return Edited(body, reason=reason)
+    if _is_right(body, channel, href):
+        return Edited(body, reason="its self link is right")
     document = open_document(body, charset)
     if document is None:
         return Edited(body, reason="it cannot be read exactly in the encoding it names")
@@ -106,6 +108,11 @@ def self_link(
     return Edited(edited, changes)
 
 
+def is_linked(body: bytes, channel: Channel, *, href: str, mode: str) -> bool:
+    """Whether `self_link` would change nothing, where that is seen at a glance; False where it has to look."""
+    return bool(_why_not(channel, href, mode)) or _is_right(body, channel, href)
+
+
 def _why_not(channel: Channel, href: str, mode: str) -> str:
     if mode not in ("add", "correct"):
         return "self_link is off"
@@ -120,6 +127,19 @@ def _why_not(channel: Channel, href: str, mode: str) -> str:
     if mode == "add" and any(link.rel == "self" for link in channel.self_links):
         return "it has a self link"
     return ""
+
+
+def _is_right(body: bytes, channel: Channel, href: str) -> bool:
+    """Whether this is to be seen at a glance: the one link says, to the letter, what would be written."""
+    if len(channel.self_links) != 1 or b'rel="self"' not in body:
+        return False
+    (link,) = channel.self_links
+    if (link.rel, link.namespace, link.href) != ("self", ATOM_10, href):
+        return False
+    # Atom 0.3 wants another one; of RDF either type is right.
+    if channel.kind is Kind.ATOM:
+        return channel.version == "1.0" and link.type in ("", *_ATOM[ATOM_10].types)
+    return link.type in ("", *(_RDF if channel.kind is Kind.RDF else _RSS).types)
 
 
 def _form(kind: Kind, places: Places) -> _Form | None:

@@ -9,10 +9,10 @@ import re
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.charset import marked
 from feedproxy.feed.labels import codec_of
-from feedproxy.feed.selflink import Edited, plain_title, self_link
+from feedproxy.feed.selflink import Edited, is_linked, plain_title, self_link
 from feedproxy.http.field import is_token, parse_parameters, quote
 
-__all__ = ["Edited", "media_type", "plain_title", "self_link"]
+__all__ = ["Edited", "is_linked", "media_type", "plain_title", "self_link"]
 
 _TYPES = {
     # "you must change the Content-Type header to return the application/rss+xml media type" (Content-Type)

@@ -5,11 +5,12 @@ is told twice when a store has forgotten a feed, and what changed right before a
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from feedproxy.clock import Instant, Seconds
+from feedproxy.feed.identity import stem_of
 from feedproxy.http.discretion import has_secret
 from feedproxy.notify.ledger import Ledger
 from feedproxy.notify.protocol import Change, Order
@@ -38,6 +39,9 @@ class Sight:
     listed: bool
 
 
+type Reckon = Callable[[Sight], Awaitable[Sight | None]]
+"""The same sight, going by what the feed says; None where its copy is gone, and nothing can be told any more."""
+
 type Standing = Callable[[Change], Iterable[Order]]
 """What is to be sent for a change beside what subscriptions ask for."""
 
@@ -59,21 +63,30 @@ def sight_of(resource: Resource, *, first: bool, listed: bool) -> Sight | None:
 class ChangeLog:
     """Changes and known feeds, in the ledger. Everything here raises StoreError."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, reckon: Reckon) -> None:
         self._ledger = ledger
+        self._reckon = reckon
 
     async def note(self, sights: Sequence[Sight], now: Instant, standing: Standing) -> list[Change]:
-        """Log what has changed, and queue what is to be sent for it, in one transaction."""
+        """Log what has changed, and queue what is to be sent for it, in one transaction.
 
-        def work(db: sqlite3.Connection) -> list[Change]:
-            changes = [change for each in sights if (change := _noted(db, each)) is not None]
+        In another one follows what cannot be told yet: a feed that the store has forgotten and met anew goes by its
+        bytes, and the ledger by what these said.
+        """
+
+        def work(db: sqlite3.Connection) -> tuple[list[Change], list[Sight]]:
+            unclear = [each for each in sights if _is_unclear(db, each)]
+            clear = [each for each in sights if each not in unclear] if unclear else sights
+            changes = [change for each in clear if (change := _noted(db, each)) is not None]
             for change in changes:
                 if change.listed:
                     fanned_out(db, change, now)
                 ordered(db, standing(change), now)
-            return changes
+            return changes, unclear
 
-        return await self._ledger.run(work)
+        changes, unclear = await self._ledger.run(work)
+        reckoned = [found for each in unclear if (found := await self._reckon(each)) is not None]
+        return changes + await self.note(reckoned, now, standing) if reckoned else changes
 
     async def catch_up(self, sights: Sequence[Sight], now: Instant, standing: Standing) -> list[Change]:
         """At the start: what is held is known, and what changed and was not told is told now.
@@ -155,6 +168,13 @@ def place_of(url: str) -> str:
     """Host and path of a normalised address: a site's ping may say http where the feed says https."""
     split = urlsplit(url)
     return f"{split.netloc}{split.path or '/'}"
+
+
+def _is_unclear(db: sqlite3.Connection, seen: Sight) -> bool:
+    if stem_of(seen.digest) is None:
+        return False
+    row = db.execute("SELECT digest FROM known WHERE target = ?", (seen.target,)).fetchone()
+    return row is not None and stem_of(row["digest"]) is None
 
 
 def _noted(db: sqlite3.Connection, seen: Sight) -> Change | None:

@@ -5,10 +5,13 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from feedproxy.clock import Clock, Seconds
 from feedproxy.errors import StoreError
+from feedproxy.feed.identity import stem_of
+from feedproxy.feed.read import read
 from feedproxy.notify.bell import Bell
 from feedproxy.notify.changes import ChangeLog, Sight, sight_of
 from feedproxy.notify.courier import Calling, Courier
@@ -55,7 +58,7 @@ class Notices:
         self.settings_for = settings_for
         self.service = service
         self.ledger = Ledger(file)
-        self.changes = ChangeLog(self.ledger)
+        self.changes = ChangeLog(self.ledger, self._reckoned)
         self.subscriptions = Subscriptions(self.ledger, settings().subscriptions_max)
         self.queue = Queue(self.ledger)
         self.protocols: dict[str, Protocol] = {}
@@ -135,6 +138,15 @@ class Notices:
     def _sight(self, resource: Resource, *, first: bool) -> Sight | None:
         settings = self.settings_for(resource.target)
         return sight_of(resource, first=first, listed=may_be_listed(resource.target, settings, resource))
+
+    async def _reckoned(self, seen: Sight) -> Sight | None:
+        resource, stem = self.service.store.peek(seen.target), stem_of(seen.digest)
+        held = [each for each in resource.variants if each.content.tag == stem] if resource is not None else []
+        if not held or (body := held[0].content.bodies.get("identity")) is None:
+            return None
+        declared = held[0].fields.get("content-type")
+        channel = await asyncio.get_running_loop().run_in_executor(None, read, body, declared)
+        return replace(seen, digest=channel.content_digest) if channel is not None else None
 
     def _standing(self, change: Change) -> Iterable[Order]:
         return [order for each in self.protocols.values() for order in each.standing(change)]

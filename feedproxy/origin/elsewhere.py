@@ -7,7 +7,9 @@ be, there is nothing to be shared, and he asks for himself.
 
 from feedproxy.cache import variation
 from feedproxy.cache.status import Detail
+from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Instant
+from feedproxy.feed.identity import stem_of
 from feedproxy.http.message import Fields
 from feedproxy.origin import guard, moves
 from feedproxy.origin.guard import Keep
@@ -39,8 +41,15 @@ def landed(
     known = variation.choose(old.variants, fields, own_agent=own_agent)
     if known is not None and known.response_time >= selected.response_time:
         return None
-    digests = [each.channel.content_digest if each.channel else None for each in (old, held)]
-    return Landed(held, selected, stored=True, changed=digests[0] != digests[1], elsewhere=True)
+    return Landed(held, selected, stored=True, changed=_has_changed(old, held, known, selected), elsewhere=True)
+
+
+def _has_changed(old: Resource, held: Resource, known: StoredResponse | None, selected: StoredResponse) -> bool:
+    was, now = (each.channel.content_digest if each.channel else None for each in (old, held))
+    if was is None or now is None or (stem_of(was) is None) == (stem_of(now) is None):
+        return was != now
+    # Where one of the two goes by its bytes yet: what says the same was kept as it was.
+    return known is None or known.content.tag != selected.content.tag
 
 
 def _failed(held: Resource, settings: Settings) -> Landed | None:

@@ -178,6 +178,11 @@ def leaving(resource: Resource) -> tuple[StoredResponse, ...]:
     )
 
 
+def document_of(resource: Resource) -> bytes:
+    """The feed held, in whichever variant; nothing where none is held as plain bytes."""
+    return next((body for each in resource.variants if (body := each.content.bodies.get("identity"))), b"")
+
+
 def with_versions(resource: Resource, left: Sequence[Version]) -> Resource:
     """The resource with these among the versions that readers had."""
     if not left:
@@ -199,17 +204,25 @@ def with_edition(resource: Resource, new: StoredResponse, now: Instant) -> Resou
 
 
 def with_past(
-    resource: Resource, before: Resource, response: StoredResponse, published: tuple[Instant, ...], now: Instant
+    resource: Resource,
+    before: Resource,
+    response: StoredResponse,
+    published: tuple[Instant, ...] | None,
+    now: Instant,
 ) -> Resource:
-    """The resource with what is known of its past: when its entries were published, where it is seen for the first
-    time. Where nothing at all is known, not even a Last-Modified, the first sight is the change that quiet is counted
-    from.
+    """The resource with what is known of its past: when its entries were published before it was met. That is looked
+    for with its second update, since nothing follows from it sooner (assess.py). Where nothing at all is known, not
+    even a Last-Modified, the first sight is the change that quiet is counted from.
     """
-    if resource.channel is None or before.channel is not None or resource.changes:
+    if resource.channel is None:
+        return resource
+    if before.channel is None:
+        return resource if resource.changes else replace(resource, known=now, undated=True)
+    if not before.undated or published is None:
         return resource
     if not published and "last-modified" not in response.fields:
-        published = (now,)
-    return replace(resource, changes=published[-CHANGES_MAX:], known=now)
+        published = (before.known,)
+    return replace(resource, changes=(*published, *resource.changes)[-CHANGES_MAX:], undated=False)
 
 
 def unstored(request: Request, held: Resource | None, landed: Resource) -> Resource:

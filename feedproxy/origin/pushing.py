@@ -104,7 +104,7 @@ def examined(
     verdict = guard.judge(resource, Outcome(200, channel=channel), now, settings)
     if resource.channel is None or not isinstance(verdict, Accept):
         return "it is another feed than was held"
-    if channel.content_digest != resource.channel.content_digest:
+    if prepared.is_change(resource.channel):
         before, after = _identities(held), _identities(replace(held, content=prepared.content))
         if before is None or after is None:
             return "it cannot be told whether it is the whole feed"

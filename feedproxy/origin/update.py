@@ -1,6 +1,5 @@
 """One update of one resource: fetch, judge, prepare, keep. The only place that writes what is stored of a target."""
 
-import functools
 import logging
 import random
 from collections.abc import Callable
@@ -22,12 +21,10 @@ from feedproxy.origin.keeping import (
     CHANGES_MAX,
     Errand,
     dated,
-    leaving,
     received,
     sighted,
     unstored,
     untouched,
-    wanted,
     with_edition,
     with_past,
     with_variant,
@@ -36,7 +33,8 @@ from feedproxy.origin.keeping import (
     worth_keeping,
 )
 from feedproxy.origin.landed import Landed, Observer
-from feedproxy.origin.prepare import UNPREPARED, Prepared, prepare
+from feedproxy.origin.prepare import UNPREPARED, Prepared
+from feedproxy.origin.readying import made_ready
 from feedproxy.origin.workshop import Workshop
 from feedproxy.store.base import Store
 from feedproxy.store.resource import Ending, Failures, Resource
@@ -118,22 +116,8 @@ class Updates:
     async def _prepared(self, walked: trail.Trail, errand: Errand) -> _Came:
         if isinstance(walked.last, Oversized) or errand.request.method == "HEAD":
             return _Came(walked, UNPREPARED)
-        response = walked.last.response
-        if response.status != 200:
-            return _Came(walked, Prepared(untouched(response)))
         before = self._store.get(errand.request.target)
-        work = functools.partial(
-            prepare,
-            response,
-            errand.settings,
-            self_href=errand.self_href,
-            now=self._clock.now(),
-            held=errand.validate.content if errand.validate is not None else None,
-            known=before.channel if before is not None else None,
-            wanted=wanted(errand),
-            leaving=leaving(before) if before is not None else (),
-        )
-        return _Came(walked, await self._workshop.do(work))
+        return _Came(walked, await made_ready(walked.last, errand, before, self._workshop, self._clock.now()))
 
     def _made_of(self, came: _Came | FeedproxyError, errand: Errand) -> Landed | None:
         """What the fetch comes to, against what is stored now; None for a 304 that confirms nothing we hold."""
@@ -144,7 +128,7 @@ class Updates:
         if isinstance(fetched, Oversized):
             return self._oversized(errand, before, fetched)
         if fetched.response.status == 304:
-            return self._not_modified(errand, before, walked, fetched)
+            return self._not_modified(errand, before, came, fetched)
         if errand.request.method == "HEAD":
             return self._head(errand, before, fetched)
         return self._complete(errand, before, walked, fetched, came.prepared)
@@ -162,7 +146,7 @@ class Updates:
             return trail.Trail(answer, answer)
         return await trail.walk(self._fetcher, request, limit=limit, exempt=errand.exempt)
 
-    def _not_modified(self, errand: Errand, before: Resource, walked: trail.Trail, fetched: Fetched) -> Landed | None:
+    def _not_modified(self, errand: Errand, before: Resource, came: _Came, fetched: Fetched) -> Landed | None:
         if errand.validate is None:
             # RFC 9110, 15.4.5: a 304 answers a conditional request; unasked it says nothing.
             error = BrokenMessage("the origin answered 304 to a request without conditions")
@@ -181,8 +165,9 @@ class Updates:
         freshened = cookies.with_cookies(freshened, fetched.response.fields, errand.request, targeted=targeted)
         freshened = with_links(freshened, errand.settings, errand.self_href)
         now = self._clock.now()
-        sighting = sighted(before, walked, Outcome(304, channel=before.channel), now, errand.settings)
+        sighting = sighted(before, came.walked, Outcome(304, channel=before.channel), now, errand.settings)
         resource = replace(before, failures=Failures(), sighting=sighting)
+        resource = with_past(resource, before, freshened, came.prepared.published, now)
         # The 304 may say that what it confirms is not to be stored any more. It is a GET's, whoever asked.
         got = replace(errand, request=replace(errand.request, method="GET"))
         unstored = self._forbids(got, freshened)
@@ -244,7 +229,7 @@ class Updates:
             page=prepared.page,
             broken=walked.broken if before.channel is not None else None,
         )
-        landed = self._judged(errand, before, outcome, received(errand, fetched, prepared))
+        landed = self._judged(errand, before, outcome, received(errand, fetched, prepared), prepared)
         if landed.stored and landed.response is not None:
             resource = with_versions(landed.resource, prepared.left)
             landed = replace(landed, resource=with_past(resource, before, landed.response, prepared.published, now))
@@ -301,7 +286,12 @@ class Updates:
         return True
 
     def _judged(
-        self, errand: Errand, before: Resource, outcome: Outcome, response: StoredResponse | None = None
+        self,
+        errand: Errand,
+        before: Resource,
+        outcome: Outcome,
+        response: StoredResponse | None = None,
+        prepared: Prepared = UNPREPARED,
     ) -> Landed:
         """What becomes of the outcome, in one value."""
         now = self._clock.now()
@@ -343,7 +333,7 @@ class Updates:
                 detail_or_none = None
         if response is None:
             return Landed(resource, None, False, fwd_status, None, detail_or_none, words, outcome.error)
-        return self._kept(errand, resource, outcome, response, detail_or_none, words)
+        return self._kept(errand, resource, outcome, response, prepared, detail_or_none, words)
 
     def _kept(
         self,
@@ -351,6 +341,7 @@ class Updates:
         resource: Resource,
         outcome: Outcome,
         response: StoredResponse,
+        prepared: Prepared,
         detail: Detail | None,
         words: str,
     ) -> Landed:
@@ -366,7 +357,7 @@ class Updates:
         changed = False
         if outcome.channel is not None and detail is None:
             old = resource.channel
-            changed = old is None or old.content_digest != outcome.channel.content_digest
+            changed = prepared.is_change(old)
             changes = resource.changes
             if changed and old is not None:
                 changes = (*changes, self._clock.now())[-CHANGES_MAX:]

@@ -162,6 +162,9 @@ class Resource:
     known: Instant = 0.0
     """When it was first seen to be a feed."""
     editions: Sequence[Edition] = ()
+    undated: bool = False
+    """Nobody has looked yet when it was published to before: it waits for the second update, of which many never come.
+    """
 
     def __post_init__(self) -> None:
         if not isinstance(self.changes, Instants):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from feedproxy.feed import xml
 from feedproxy.feed.channel import Channel, Period, Schedule
 from feedproxy.feed.detect import nature
 from feedproxy.feed.read import read
@@ -115,6 +116,18 @@ def test_what_is_nonsense_in_the_corpus_is_noted(corpus: Path) -> None:
     assert {f"derived__hint_{name}_0.xml" for name in NONSENSE} <= noted
     assert "w3c_feedvalidator__skipHours_24_hours.xml" in noted
     assert "w3c_feedvalidator__skipDays_7_days.xml" in noted
+
+
+def test_what_is_read_at_once_is_what_is_read_piece_by_piece(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once = {name: channel for name, _, channel in feeds(corpus)}
+    undigested = {
+        name: read((corpus / record["file"]).read_bytes(), None, digest=False) for name, record, _ in feeds(corpus)
+    }
+    monkeypatch.setattr(xml, "_SMALL", 0)
+
+    for name, _, channel in feeds(corpus):
+        assert at_once[name] == channel, name
+        assert undigested[name] in (channel, dataclasses.replace(channel, content_digest="")), name
 
 
 def test_links_cloud_items_and_well_formedness_are_what_the_index_says(corpus: Path) -> None:

@@ -10,7 +10,9 @@ import pytest
 from feedproxy.clock import ManualClock
 from feedproxy.errors import Unreachable
 from feedproxy.http.message import Response
+from feedproxy.notify.changes import ChangeLog, Sight
 from feedproxy.notify.courier import AT_ONCE, PER_HOST
+from feedproxy.notify.ledger import Ledger
 from feedproxy.notify.protocol import DAY, Order
 from feedproxy.notify.queue import PAUSE_FIRST, next_try
 from feedproxy.notify.subscriptions import Full, Role, State, Subscription
@@ -348,3 +350,28 @@ async def test_a_change_right_after_the_first_sight_is_told(stand: Stand) -> Non
     await stand.settled()
 
     assert len(stand.others.calls) == 1
+
+
+async def test_a_feed_that_was_forgotten_and_met_anew_is_told_only_if_it_says_something_else() -> None:
+    said = {"bytes:a1": "d1", "bytes:a2": "d2"}
+
+    async def reckon(seen: Sight) -> Sight | None:
+        return replace(seen, digest=said[seen.digest]) if seen.digest in said else None
+
+    def sight(digest: str, *, first: bool) -> Sight:
+        return Sight("https://example.com/feed", digest, 1.0, "name", "", first, True)
+
+    ledger = Ledger(None)
+    log = ChangeLog(ledger, reckon)
+    told = []
+    for seen in (
+        sight("bytes:a0", first=True),  # met
+        sight("d1", first=False),  # changed
+        sight("bytes:a1", first=True),  # forgotten, and met as it was
+        sight("bytes:a2", first=True),  # forgotten, and met changed
+        sight("bytes:gone", first=True),  # its copy is gone again before anybody could look
+    ):
+        told.append(len(await log.note([seen], 2.0, lambda _: ())))
+    await ledger.close()
+
+    assert told == [0, 1, 0, 1, 0]

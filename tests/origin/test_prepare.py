@@ -1,10 +1,14 @@
 """From what the origin sent to what readers get: what is unpacked, and what is left as it came."""
 
 import gzip
+from pathlib import Path
 
+import pytest
+
+from feedproxy.cache.stored import StoredResponse
 from feedproxy.errors import TooLarge
 from feedproxy.http.message import Fields, Response
-from feedproxy.origin.prepare import prepare
+from feedproxy.origin.prepare import AT_ONCE_MAX, Prepared, at_first_sight, prepare
 from feedproxy.settings import Settings
 
 NOW = 1_800_000_000.0
@@ -33,3 +37,92 @@ def test_a_feed_of_the_same_item_ten_thousand_times_is_a_feed() -> None:
 
     assert prepared.channel is not None
     assert prepared.channel.items == 10_000
+
+
+# -- what is met for the first time
+
+LINKED = (
+    b'<?xml version="1.0"?>\n<rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom"><channel><title>t</title>'
+    b'<atom:link rel="self" type="application/rss+xml" href="http://example.com/"/><lastBuildDate>%s</lastBuildDate>'
+    b"<item><title>one</title></item></channel></rss>"
+)
+ADDRESS = "http://example.com/"
+
+
+def at_once(
+    response: Response, settings: Settings | None = None, accept_encoding: str | None = None
+) -> Prepared | None:
+    settings = settings or Settings()
+    return at_first_sight(response, settings, self_href=ADDRESS, now=NOW, accept_encoding=accept_encoding)
+
+
+def test_at_first_sight_a_feed_becomes_what_it_becomes_anyway(corpus: Path) -> None:
+    seen = 0
+    for path in sorted((corpus / "feeds").rglob("*")):
+        if not path.is_file():
+            continue
+        for body, fields in ((path.read_bytes(), {}), (gzip.compress(path.read_bytes()), {"Content_Encoding": "gzip"})):
+            response = sent(body, **fields)
+            found = at_once(response)
+            if found is not None:
+                seen += 1
+                assert found == prepare(response, Settings(), self_href=ADDRESS, now=NOW), path.name
+    assert seen > 50
+
+
+def test_at_first_sight_nothing_is_made_of_what_takes_its_time() -> None:
+    plain = LINKED % b"now"
+
+    assert at_once(sent(plain)) is not None
+    assert at_once(sent(plain), accept_encoding="gzip") is None, "it is to be coded"
+    assert at_once(sent(plain.replace(b"rel=", b"rev="))) is None, "it has no self link"
+    assert at_once(sent(plain.replace(b"<rss", b"<!DOCTYPE rss><rss"))) is None
+    assert at_once(sent(plain.replace(b"</channel>", b"</chanel>"))) is None, "it is ill-formed"
+    assert at_once(sent(b" " + plain)) is None
+    assert at_once(sent(plain, Cache_Control="no-transform")) is None
+    assert at_once(sent(plain.replace(b"one", b"one" * AT_ONCE_MAX))) is None
+    assert at_once(sent(gzip.compress(plain + b" " * AT_ONCE_MAX), Content_Encoding="gzip")) is None
+    assert at_once(sent(plain, Content_Encoding="gzip")) is None, "the label is untrue"
+    assert at_once(sent(b'{"version": "https://jsonfeed.org/version/1.1", "title": "t", "items": []}')) is None
+
+
+def known_by_its_bytes(body: bytes) -> tuple[Prepared, StoredResponse]:
+    first = at_once(sent(body))
+    assert first is not None
+    fields = Fields([("Content-Type", "application/rss+xml")])
+    return first, StoredResponse(ADDRESS, 200, fields, first.content, NOW, NOW)
+
+
+@pytest.mark.parametrize(
+    ("second", "changed"),
+    [
+        (LINKED % b"then", False),
+        (LINKED % b"later", False),
+        ((LINKED % b"then").replace(b"one", b"two"), True),
+    ],
+)
+def test_whether_the_second_version_says_something_new_is_reckoned_when_it_comes(second: bytes, changed: bool) -> None:
+    first, held = known_by_its_bytes(LINKED % b"then")
+
+    prepared = prepare(
+        sent(second),
+        Settings(),
+        self_href=ADDRESS,
+        now=NOW,
+        held=held.content,
+        known=first.channel,
+        leaving=(held,),
+        since=NOW,
+    )
+
+    assert prepared.is_change(first.channel) is changed
+    assert (prepared.content is held.content) is not changed
+    assert prepared.published is not None, "now somebody looks at the dates of its entries"
+
+
+def test_where_the_first_version_is_gone_the_second_counts_as_new() -> None:
+    first, _ = known_by_its_bytes(LINKED % b"then")
+
+    prepared = prepare(sent(LINKED % b"later"), Settings(), self_href=ADDRESS, now=NOW, known=first.channel)
+
+    assert prepared.is_change(first.channel)
