@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import assert_never
 
 from feedproxy.cache.directives import Directives, governing
@@ -88,18 +89,29 @@ class Freshness:
     @property
     def words(self) -> str:
         """The state in a sentence for the operator; written when it is asked for: hits do not pay for it."""
-        since = f"{self.reason or _reason(self.source, self.lifetime)}, fetched {span(self.age)} ago"
-        if self.ttl > 0:
-            return f"fresh for {span(self.ttl)} more: {since}"
+        return self.words_at(self.age)
+
+    def words_at(self, age: Seconds) -> str:
+        """What `words` says at another age, while nothing but seconds has gone by."""
+        ttl, since = (
+            self.lifetime - age,
+            f"{self.reason or _reason(self.source, self.lifetime)}, fetched {span(age)} ago",
+        )
+        if ttl > 0:
+            return f"fresh for {span(ttl)} more: {since}"
         if self.held is not None:
-            remaining = self.held.until - self.expires + self.ttl
+            remaining = self.held.until - self.expires + ttl
             return f"held for {span(remaining)} more: {self.held.words}; by HTTP {since}"
-        return f"stale for {span(-self.ttl)}: {since}"
+        return f"stale for {span(-ttl)}: {since}"
 
 
 def span(seconds: Seconds) -> str:
     """A length of time as people say it: `40 s`, `35 min`, `1 h 5 min`, `3 days`."""
-    whole = max(0, int(seconds))
+    return _span(max(0, int(seconds)))
+
+
+@lru_cache(maxsize=8192)
+def _span(whole: int) -> str:
     if whole >= 2 * 86_400:
         return _two(whole, 86_400, "days", 3_600, "h")
     if whole >= 3_600:
@@ -261,6 +273,7 @@ def may_be_held(stored: StoredResponse, control: CacheControl) -> bool:
     )
 
 
+@lru_cache(maxsize=1024)
 def _reason(source: Source, lifetime: Seconds) -> str:
     match source:
         case Source.TARGETED:

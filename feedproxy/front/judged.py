@@ -5,6 +5,7 @@ What is answered by heart is judged as far as the log tells it apart: once for e
 
 from mitmproxy import http
 
+from feedproxy.clock import Instant
 from feedproxy.feed.channel import Channel
 from feedproxy.front.arrival import fields_of
 from feedproxy.front.desk import Case
@@ -76,21 +77,20 @@ def judge_answer(here: Runtime, request: Request, visit: Visit, status: int, ans
     )
 
 
-def judge_recipe(here: Runtime, recipe: Recipe, visit: Visit, agent: str) -> None:
+def judge_recipe(here: Runtime, recipe: Recipe, address: str, agent: str, now: Instant) -> None:
     """An answer by recipe: whoever gets it has asked with the same fields, but for the User-Agent."""
-    panel, resource, asked = here.panel, recipe.given.resource, recipe.asked
-    if not panel.size or asked is None or (channel := resource.channel) is None:
+    panel, resource = here.panel, recipe.given.resource
+    if not panel.size or (channel := resource.channel) is None:
         return
-    now = here.clock.now()
 
     def poll(number: int) -> Poll:
+        asked, answer = _fields(recipe.asked), _fields(recipe.head)
         own = asked.with_field("User-Agent", agent) if agent else asked.without("user-agent")
-        answer = _fields(recipe.head)
         return poll_of(
             number, now, resource.target, own, recipe.status, answer, channel, recipe.size, method=recipe.method
         )
 
-    panel.see(visit.address, agent, resource.target, now, poll)
+    panel.see(address, agent, resource.target, now, poll)
 
 
 def _channel(here: Runtime, target: str) -> Channel | None:

@@ -19,7 +19,11 @@ OVERHEAD = 1536
 LINES_MAX = 1024
 """Readers whose lines are kept at once; more of them in one moment have theirs written twice."""
 
+NOBODY = ("", b"")
+
 _AGE, _STATUS, _LIFETIME = range(3)
+
+type _Places = tuple[tuple[int, int, int], ...]
 
 
 class Tally:
@@ -35,21 +39,23 @@ class Tally:
 class Recipe:
     """How to answer one kind of request.
 
-    `head` is right from `since` until `until`, as long as nothing has changed since `token`; `lines` are what the log
-    says of each reader meanwhile. `shown` and `upstream` are the target as the log shows it.
+    `head` is right from `since` until `until`, as long as nothing has changed since `token`. `line` is what the log
+    says meanwhile of `reader` (address and User-Agent), who came first; `lines` of those who came after him. `shown`
+    and `upstream` are the target as the log shows it.
     """
 
     __slots__ = (
-        "_between",
-        "_slots",
+        "_places",
         "asked",
         "body",
         "closes",
         "given",
         "head",
+        "line",
         "lines",
         "method",
         "moment",
+        "reader",
         "shown",
         "since",
         "size",
@@ -81,26 +87,42 @@ class Recipe:
         self.size = len(self.body)
         self.closes = closes
         self.tally = Tally()
-        self.asked: Fields | None = None
-        """The fields of the request it was made for, where readers are judged."""
-        self.lines: dict[tuple[str, bytes], str] = {}
+        self.asked = b""
+        """The head of the request it was made for, where readers are judged."""
+        self.reader = NOBODY
+        self.line = ""
+        self.lines: dict[tuple[str, bytes], str] | None = None
         self.shown = self.upstream = ""
         self.token = -1
-        self._between, self._slots = _divided(response, moment, closes=closes)
+        self.head = head_of(response.status, _framed(response, closes=closes))
+        self._places = _places(self.head, response, moment)
+        before = self.head
         self.renew(moment, now)
-        if self.head != head_of(response.status, _framed(response, closes=closes)):
+        if self.head != before:
             raise ValueError("more changes in this answer than is known")
 
     def renew(self, moment: Moment, now: Instant) -> None:
         """Write what tells the time anew."""
-        values = (str(moment.age), moment.status.text(), moment.lifetime)
-        text = self._between[0]
-        for slot, after in zip(self._slots, self._between[1:], strict=True):
-            text += values[slot] + after
-        self.head = text.encode("latin-1")
         self.moment = moment
         self.since, self.until = now, moment.until
-        self.lines.clear()
+        self.reader, self.lines = NOBODY, None
+        head, grown = bytearray(self.head), 0
+        for slot, at, length in self._places:
+            value = moment.said if slot == _STATUS else str(moment.age) if slot == _AGE else moment.lifetime
+            head[at + grown : at + grown + length] = value.encode("ascii")
+            grown += len(value) - length
+        self.head = bytes(head)
+        if grown:
+            self._places = _moved(self._places, moment)
+
+    def keep_line(self, address: str, agent: bytes, line: str) -> None:
+        """What the log says of this reader, until the next moment."""
+        if self.reader is NOBODY:
+            self.reader, self.line = (address, agent), line
+            return
+        if self.lines is None or len(self.lines) >= LINES_MAX:
+            self.lines = {}
+        self.lines[address, agent] = line
 
     def weight(self) -> int:
         """Bytes held by this recipe alone; the body is the store's."""
@@ -118,23 +140,29 @@ def _framed(response: Response, *, closes: bool) -> Fields:
     return response.fields.with_added("Connection", "close") if closes else response.fields
 
 
-def _divided(response: Response, moment: Moment, *, closes: bool) -> tuple[list[str], list[int]]:
-    """The head's text between what changes, and what changes in each place."""
-    said = {_AGE: str(moment.age), _STATUS: moment.status.text(), _LIFETIME: moment.lifetime}
-    text, between, slots = "", list[str](), list[int]()
-    for name, value in _framed(response, closes=closes):
+def _places(head: bytes, response: Response, moment: Moment) -> _Places:
+    """What changes in the head, in its order: what it is, where it begins, and how long it is."""
+    said = {_AGE: str(moment.age), _STATUS: moment.said, _LIFETIME: moment.lifetime}
+    at, places = head.index(b"\r\n") + 2, list[tuple[int, int, int]]()
+    for name, value in response.fields:
         slot = _slot_of(name.lower(), moment)
         if slot is not None and value == said[slot]:
-            between.append(f"{text}{name}: ")
-            slots.append(slot)
-            text = "\r\n"
-        else:
-            text += f"{name}: {value}\r\n"
-    between.append(f"{text}\r\n")
-    between[0] = f"HTTP/1.1 {response.status} {status_codes.RESPONSES.get(response.status, '')}\r\n{between[0]}"
-    if _AGE not in slots or _STATUS not in slots or response.reason:
+            places.append((slot, at + len(name) + 2, len(value)))
+        at += len(name) + len(value) + 4
+    found = {slot for slot, _, _ in places}
+    if _AGE not in found or _STATUS not in found or response.reason:
         raise ValueError("it does not tell the time as others do")
-    return between, slots
+    return tuple(places)
+
+
+def _moved(places: _Places, moment: Moment) -> _Places:
+    """The same places, where what stands in them has other lengths."""
+    lengths = {_AGE: len(str(moment.age)), _STATUS: len(moment.said), _LIFETIME: len(moment.lifetime)}
+    moved, grown = [], 0
+    for slot, at, length in places:
+        moved.append((slot, at + grown, lengths[slot]))
+        grown += lengths[slot] - length
+    return tuple(moved)
 
 
 def _slot_of(name: str, moment: Moment) -> int | None:

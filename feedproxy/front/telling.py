@@ -8,22 +8,27 @@ given to the metrics once a second, or when somebody looks.
 import asyncio
 import logging
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from feedproxy.cache.status import CacheStatus
-from feedproxy.clock import Seconds
+from feedproxy.clock import Instant, Seconds
 from feedproxy.front.judged import judge_answer, judge_recipe
-from feedproxy.front.recipe import LINES_MAX, Recipe, Tally
+from feedproxy.front.recipe import Recipe, Tally
 from feedproxy.http.discretion import without_secrets
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.reverse import public_form
 from feedproxy.origin.entrance import Visit
-from feedproxy.report.log import Line, write_all
+from feedproxy.readers.identify import Pseudonym
+from feedproxy.report.log import Line, as_text, quoted, write_all
 from feedproxy.runtime import Runtime
 
 logger = logging.getLogger("feedproxy.access")
 
 MOMENT: Seconds = 0.05
 """How long a line of the log may wait for others: a write for each would cost a fifth of what its answer does."""
+
+GUESTS_MAX = 8192
+"""Readers known at once."""
 
 LINES_MOST = 512
 """Lines that are not let wait for more."""
@@ -43,6 +48,15 @@ class Told:
     """The answer's."""
 
 
+class Guest(NamedTuple):
+    """A reader, as the log and the count know him: User-Agent, plain and quoted, pseudonym, and that as text."""
+
+    agent: str
+    quoted: str
+    pseudonym: Pseudonym
+    name: str
+
+
 class Teller:
     """Tells of answers, one by one or many together."""
 
@@ -52,52 +66,77 @@ class Teller:
         """What the log has not been given yet."""
         self._tallies: dict[tuple[str, str | None, int], Tally] = {}
         self._is_due = False
+        self._guests: dict[tuple[str, bytes], Guest] = {}
+        self._since = self._until = 0.0
         runtime.metrics.settle_first(self.settle)
 
     def tally_of(self, recipe: Recipe) -> Tally:
         """Where answers of this kind are added up."""
-        key = (recipe.visit.entrance, recipe.moment.status.detail, recipe.status)
+        key = (recipe.visit.entrance, recipe.moment.detail, recipe.status)
         return self._tallies.setdefault(key, Tally())
 
-    def line_of(self, recipe: Recipe, address: str, agent: bytes) -> str:
+    def line_of(self, recipe: Recipe, address: str, agent: bytes, now: Instant) -> str:
         """The line for this reader, for the first time in this moment; he is counted."""
-        here, given = self._runtime, recipe.given
-        visit = recipe.visit if recipe.visit.address == address else _from(recipe.visit, address)
-        said = agent.partition(b":")[2].strip(b" \t").decode("latin-1")
-        audience, target = here.service.audience, given.resource.target
+        if not self._since <= now < self._until or len(self._guests) >= GUESTS_MAX:
+            self._guests.clear()
+            self._since, self._until = now, self._runtime.service.audience.known_until(now)
+        guest = self._guests.get((address, agent))
+        if guest is None:
+            guest = self._guests[address, agent] = self._guest(address, agent, now)
+        given = recipe.given
         if given.counted:
-            audience.seen(target, visit, said)
-            judge_recipe(here, recipe, visit, said)
-        if here.settings.log_format == "off":
-            line = ""
-        else:
-            line = self._written(recipe, visit, said)
-        if len(recipe.lines) >= LINES_MAX:
-            recipe.lines.clear()
-        recipe.lines[address, agent] = line
+            here = self._runtime
+            here.service.counts.seen(given.resource.target, guest.pseudonym, guest.agent, now)
+            if recipe.asked:
+                judge_recipe(here, recipe, address, guest.agent, now)
+        line = self._written(recipe, guest, now)
+        recipe.keep_line(address, agent, line)
         return line
 
-    def _written(self, recipe: Recipe, visit: Visit, said: str) -> str:
+    def _guest(self, address: str, agent: bytes, now: Instant) -> Guest:
+        said = agent.partition(b":")[2].strip(b" \t").decode("latin-1")
+        pseudonym = self._runtime.service.audience.known(address, said, now)
+        return Guest(said, quoted(said), pseudonym, f"{pseudonym.current:015x}")
+
+    def _written(self, recipe: Recipe, guest: Guest, now: Instant) -> str:
         here, target = self._runtime, recipe.given.resource.target
+        form = here.settings.log_format
+        if form == "off":
+            return ""
         if not recipe.shown:
             public = public_form(target, here.settings)
-            recipe.shown = without_secrets(public)
+            shown = without_secrets(public)
+            recipe.shown = target if shown == target else shown
             recipe.upstream = without_secrets(target) if public != target else ""
+        moment, entrance = recipe.moment, recipe.visit.entrance
+        if form == "text":
+            return as_text(
+                guest.name,
+                entrance,
+                recipe.method,
+                recipe.shown,
+                recipe.status,
+                recipe.size,
+                "0.0ms",
+                moment.said,
+                guest.quoted,
+                moment.words,
+            )
         line = Line(
-            at=here.clock.now(),
-            reader=here.service.audience.pseudonym_of(visit, said),
-            entrance=visit.entrance,
+            at=now,
+            reader=guest.name,
+            entrance=entrance,
             method=recipe.method,
             target=recipe.shown,
             status=recipe.status,
             size=recipe.size,
-            cache=recipe.moment.status.text(),
+            cache=moment.said,
             seconds=0.0,
-            agent=said,
-            words=recipe.moment.words,
+            agent=guest.agent,
+            words=moment.words,
             upstream=recipe.upstream,
         )
-        return line.as_json(str) if here.settings.log_format == "json" else line.as_text(str)
+        return line.as_json(str)
 
     def tell(self, told: Told, seconds: Seconds) -> None:
         """Tell of one answer, and how long it took."""
@@ -145,7 +184,3 @@ class Teller:
             if tally.count:
                 count, size, tally.count, tally.size = tally.count, tally.size, 0, 0
                 self._runtime.metrics.answered_again(entrance, status, detail or "", size, count)
-
-
-def _from(visit: Visit, address: str) -> Visit:
-    return Visit(visit.entrance, visit.base, address, visit.user)

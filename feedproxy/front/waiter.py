@@ -29,6 +29,9 @@ from feedproxy.runtime import Runtime
 
 logger = logging.getLogger(__name__)
 
+UNTOLD = "\0"
+"""No line of the log."""
+
 
 class Connections(Protocol):
     """What the waiter wants of who holds the connections."""
@@ -136,9 +139,11 @@ class Waiter:
     def _give(self, reader: Reader, recipe: Recipe, agent: bytes) -> bool:
         """Answer with a recipe; whether more can be answered now."""
         address = reader.address or recipe.visit.address
-        line = recipe.lines.get((address, agent))
-        if line is None:
-            line = self.teller.line_of(recipe, address, agent)
+        asker = (address, agent)
+        if recipe.reader == asker:
+            line = recipe.line
+        elif recipe.lines is None or (line := recipe.lines.get(asker, UNTOLD)) is UNTOLD:
+            line = self.teller.line_of(recipe, address, agent, self.now)
         self._lines.append(line)
         tally = recipe.tally
         tally.count += 1
@@ -263,7 +268,8 @@ class Waiter:
             return
         recipe.token = self._token
         recipe.tally = self.teller.tally_of(recipe)
-        recipe.asked = request.fields if self.runtime.settings.score_readers else None
+        if self.runtime.settings.score_readers:
+            recipe.asked = block
         if given.varies <= KEPT:
             table.keep(head.key, recipe)
         elif table.worth_keeping_exactly(block):

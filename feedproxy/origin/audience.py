@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from feedproxy.clock import Clock
+from feedproxy.clock import Clock, Instant
 from feedproxy.http import user_agent
 from feedproxy.origin.entrance import Visit
 from feedproxy.origin.upstream import feed_id
 from feedproxy.readers.count import SubscriberCounts
-from feedproxy.readers.identify import Identifier
+from feedproxy.readers.identify import Identifier, Pseudonym
 from feedproxy.settings import Settings
 
 
@@ -43,6 +43,14 @@ class Audience:
         subscribers = self.counts.total(target, now) if newcomer is None else self.counts.alone(newcomer, now)
         contact = self._settings_for(target).contact_url
         return user_agent.compose(self._version, contact, subscribers, feed_id(target, self._installation))
+
+    def known(self, address: str, agent: str, now: Instant) -> Pseudonym:
+        """The pseudonym of a reader who has not signed in."""
+        return self._identifier.pseudonym(address, agent, "", now)
+
+    def known_until(self, now: Instant) -> Instant:
+        """Until when a pseudonym may be remembered."""
+        return self._identifier.same_until(now)
 
     def pseudonym_of(self, visit: Visit, agent: str) -> str:
         """What the log calls a reader."""

@@ -9,7 +9,6 @@ Between two instants at which a decision can change (steady.py) only seconds go 
 `again` has found, in a third of its time. It matters to whoever has more feeds than requests for each in a second.
 """
 
-import math
 from dataclasses import dataclass
 
 from feedproxy.cache import reuse
@@ -51,29 +50,71 @@ class Repeat:
     states: bool
 
 
-@dataclass(frozen=True, slots=True)
 class Moment:
     """What is said of a stored response from `since` until `until`.
 
     `lifetime` is what Cache-Control says where it is we who say it (`speaks`), and CDN-Cache-Control (`states`). Until
-    `steady` nothing but the seconds will differ; `initial` is the age that the response came with.
+    `steady` nothing but the seconds will differ; `initial` is the age that the response came with, and `freshness` what
+    it was when that was last looked at. (No dataclass: a frozen one takes longer to make than all that is in it.)
     """
 
-    age: int
-    status: CacheStatus
-    freshness: Freshness
-    lifetime: str
-    since: Instant
-    until: Instant
-    steady: Instant
-    initial: Seconds
-    speaks: bool = False
-    states: bool = False
+    __slots__ = (
+        "age",
+        "detail",
+        "exact",
+        "freshness",
+        "initial",
+        "since",
+        "speaks",
+        "states",
+        "steady",
+        "ttl",
+        "until",
+    )
+
+    def __init__(
+        self,
+        exact: Seconds,
+        freshness: Freshness,
+        detail: str | None,
+        since: Instant,
+        steady: Instant,
+        initial: Seconds,
+        speaks: bool,
+        states: bool,
+    ) -> None:
+        self.exact = exact
+        self.age = int(exact)
+        self.ttl = int(freshness.lifetime - exact)
+        self.freshness = freshness
+        self.detail = detail
+        self.since = since
+        self.until = _until(freshness, exact, since)
+        self.steady = steady
+        self.initial = initial
+        self.speaks = speaks
+        self.states = states
+
+    @property
+    def status(self) -> CacheStatus:
+        """What became of the request."""
+        return CacheStatus(hit=True, ttl=self.ttl, detail=self.detail)
+
+    @property
+    def said(self) -> str:
+        """The same, as Cache-Status says it."""
+        if self.detail is None:
+            return f"feedproxy; hit; ttl={self.ttl}"
+        return f"feedproxy; hit; ttl={self.ttl}; detail={self.detail}"
+
+    @property
+    def lifetime(self) -> str:
+        return stated_lifetime(self.freshness, self.exact)
 
     @property
     def words(self) -> str:
         """The reason, for the log."""
-        return self.freshness.words
+        return self.freshness.words_at(self.exact)
 
 
 def repeat(
@@ -130,52 +171,43 @@ def again(given: Repeat, now: Instant) -> Moment | None:
     steady = steady_until(given.resource, given.stored, given.settings, given.directives, freshness, now)
     speaks = freshness.source is Source.HINT or (given.states and freshness.held is not None)
     states = given.states and "cdn-cache-control" not in given.stored.fields
-    return _moment(freshness, decision.detail, now, steady, initial_age(given.stored), speaks=speaks, states=states)
+    return _moment(freshness.age, freshness, decision.detail, now, steady, initial_age(given.stored), speaks, states)
 
 
 def onward(given: Repeat, moment: Moment, now: Instant) -> Moment | None:
     """What `again` says now, reckoned from what it said at an earlier moment of the same."""
-    before = moment.freshness
-    age = moment.initial + (now - given.stored.response_time)
     if not moment.since <= now <= moment.steady:
         return again(given, now)
-    freshness = Freshness(
-        age, before.lifetime, before.source, before.expires, before.held, before.control, before.reason
-    )
-    return _moment(
-        freshness, given.detail, now, moment.steady, moment.initial, speaks=moment.speaks, states=moment.states
-    )
+    exact = moment.initial + (now - given.stored.response_time)
+    speaks, states = moment.speaks, moment.states
+    return _moment(exact, moment.freshness, given.detail, now, moment.steady, moment.initial, speaks, states)
 
 
 def _moment(
+    exact: Seconds,
     freshness: Freshness,
     detail: str | None,
     now: Instant,
     steady: Instant,
     initial: Seconds,
-    *,
     speaks: bool,
     states: bool,
 ) -> Moment | None:
-    age, lifetime = int(freshness.age), stated_lifetime(freshness)
-    if states and lifetime == f"max-age={age}":
+    moment = Moment(exact, freshness, detail, now, steady, initial, speaks, states)
+    if states and moment.lifetime == f"max-age={moment.age}":
         return None  # nothing remains of it, and then nothing is said
-    status = CacheStatus(hit=True, ttl=int(freshness.ttl), detail=detail)
-    until = _until(freshness, now)
-    return Moment(age, status, freshness, lifetime, now, until, steady, initial, speaks, states)
+    return moment
 
 
-def _until(freshness: Freshness, now: Instant) -> Instant:
+def _until(freshness: Freshness, age: Seconds, now: Instant) -> Instant:
     """The last instant at which the same whole seconds, and the same decision, hold."""
-    age, ttl = freshness.age, freshness.ttl
-    until = now + 1 - (age - math.floor(age)) - EDGE
-    if ttl >= 0:
-        until = min(until, now + (ttl - math.floor(ttl)))
-    else:
-        until = min(until, now + 1 - (-ttl - math.floor(-ttl)) - EDGE)
-    if freshness.fresh(now):
+    ttl = freshness.lifetime - age
+    until = now + 1 - age % 1.0 - EDGE
+    part = now + ttl % 1.0 if ttl >= 0 else now + 1 - -ttl % 1.0 - EDGE
+    until = min(until, part)
+    if now < freshness.expires:
         until = min(until, freshness.expires - EDGE)
     if freshness.held is not None:
         remains = freshness.held.until - now
-        until = min(until, freshness.held.until - EDGE, now + (remains - math.floor(remains)))
+        until = min(until, freshness.held.until - EDGE, now + remains % 1.0)
     return max(now, until)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from feedproxy.cache.freshness import Freshness, Source
 from feedproxy.cache.status import CacheStatus, append
 from feedproxy.cache.stored import StoredResponse
-from feedproxy.clock import Instant
+from feedproxy.clock import Instant, Seconds
 from feedproxy.http import byte_range, coding, negotiation, precondition
 from feedproxy.http.cache_control import CacheControl, without_directives
 from feedproxy.http.date import format_http_date, parse_http_date
@@ -159,7 +159,7 @@ def _state(
         fields = _with_lifetime(fields, total)
     if surrogate_key is not None and stored.content.feed:
         # RFC 9213: a CDN in front keeps to the feed's own schedule, whatever browsers are told.
-        if "cdn-cache-control" not in fields and _remaining(freshness) > 0 and not withheld:
+        if "cdn-cache-control" not in fields and _remaining(freshness, freshness.age) > 0 and not withheld:
             fields = fields.with_added("CDN-Cache-Control", total)
         fields = fields.with_field("Surrogate-Key", " ".join([*fields.get_all("surrogate-key"), surrogate_key]))
     return fields
@@ -177,14 +177,15 @@ def _is_withheld(fields: Fields) -> bool:
     return said.private or said.no_store or said.no_cache
 
 
-def stated_lifetime(freshness: Freshness) -> str:
-    """What Cache-Control says of it where it is we who say it."""
+def stated_lifetime(freshness: Freshness, age: Seconds | None = None) -> str:
+    """What Cache-Control says of it where it is we who say it; at another age, while only seconds have gone by."""
+    exact = freshness.age if age is None else age
     # max-age counts from the origin's answer, so that max-age less Age is what remains.
-    return f"max-age={int(freshness.age) + _remaining(freshness)}"
+    return f"max-age={int(exact) + _remaining(freshness, exact)}"
 
 
-def _remaining(freshness: Freshness) -> int:
-    now = freshness.expires - freshness.ttl
+def _remaining(freshness: Freshness, age: Seconds) -> int:
+    now = freshness.expires - (freshness.lifetime - age)
     until = freshness.expires if freshness.held is None else max(freshness.expires, freshness.held.until)
     return max(0, int(until - now))
 

@@ -127,7 +127,14 @@ class SubscriberCounts:
         if claim := parse_claim(user_agent):
             is_news = self._hear(feed, claim, now)
         else:
-            is_news = self._read(feed, pseudonym, product(user_agent), now)
+            name, value = product(user_agent), feed.readers.get(pseudonym.current)
+            if value is not None and self._names[value & 0xFF] == name:
+                # The same as before, which most are: only when he was seen is new, and that he is the last.
+                del feed.readers[pseudonym.current]
+                before = (value >> 8) / 1000
+                feed.readers[pseudonym.current] = max(int(now * 1000), value >> 8) << 8 | value & 0xFF
+                return is_due(before, max(now, before), READER_TOLD)
+            is_news = self._read(feed, pseudonym, name, now)
         if self._entries > self._entries_max or len(self._feeds) > self._feeds_max:
             self._make_room()
         return is_news

@@ -74,6 +74,10 @@ class Identifier:
             found = self._known[name] = self._hashed(*name)
         return found
 
+    def same_until(self, now: Instant) -> Instant:
+        """Until when a pseudonym of now may be remembered, here or elsewhere, in memory alone."""
+        return min(now + REMEMBERED, (now // self._period + 1) * self._period)
+
     def _hashed(self, address: str, user_agent: str, user: str) -> Pseudonym:
         # NUL stands in none of the three, so no two readers run together.
         origin = f"user\0{user}" if user else f"address\0{network(address)}"

@@ -14,7 +14,8 @@ from typing import Any
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.discretion import without_secrets
 
-_quoted = lru_cache(maxsize=1024)(json.dumps)
+quoted = lru_cache(maxsize=1024)(json.dumps)
+"""A User-Agent, as the line for people has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +37,18 @@ class Line:
 
     def as_text(self, show: Callable[[str], str] = without_secrets) -> str:
         """For people and for grep. `show` is for who has taken the secrets out of the targets already."""
-        return (
-            f"{self.reader} {self.entrance} {self.method} {show(self.target)} {self.status} {self.size} "
-            f"{self.seconds * 1000:.1f}ms [{self.cache}] {_quoted(self.agent)} {self.words}"
-        ).rstrip()
+        return as_text(
+            self.reader,
+            self.entrance,
+            self.method,
+            show(self.target),
+            self.status,
+            self.size,
+            f"{self.seconds * 1000:.1f}ms",
+            self.cache,
+            quoted(self.agent),
+            self.words,
+        )
 
     def as_json(self, show: Callable[[str], str] = without_secrets) -> str:
         """For programs: one object a line."""
@@ -60,6 +69,22 @@ class Line:
             },
             ensure_ascii=False,
         )
+
+
+def as_text(
+    reader: str,
+    entrance: str,
+    method: str,
+    target: str,
+    status: int,
+    size: int,
+    took: str,
+    cache: str,
+    agent: str,
+    words: str,
+) -> str:
+    """A line for people; `took` with its unit, `agent` in its quotation marks, no secret in `target`."""
+    return f"{reader} {entrance} {method} {target} {status} {size} {took} [{cache}] {agent} {words}".rstrip()
 
 
 class LineHandler(logging.StreamHandler[Any]):

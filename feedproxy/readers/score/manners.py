@@ -89,8 +89,7 @@ def needless(poll: Poll, _: Known) -> Verdict:
 
 def without_busters(target: str, at: Instant) -> str:
     """An address without parameters that only keep caches from knowing it, or tell where the reader comes from."""
-    split = urlsplit(target)
-    if not split.query:
+    if "?" not in target or not (split := urlsplit(target)).query:
         return target
     kept = [each for each in split.query.split("&") if not _is_buster(each, at)]
     return urlunsplit((split.scheme, split.netloc, split.path, "&".join(kept), ""))

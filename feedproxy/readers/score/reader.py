@@ -11,6 +11,7 @@ import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from feedproxy.clock import Instant, Seconds
@@ -35,8 +36,7 @@ TARGETS_MAX = 16_384
 """Addresses of which it is remembered whether they hold a key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Who:
+class Who(NamedTuple):
     """A reader's name: a pseudonym or the key in its addresses, and what it calls itself."""
 
     reader: str
@@ -45,9 +45,14 @@ class Who:
 
 def who(address: str, user_agent: str, target: str) -> Who:
     """Whose request this is."""
+    return Who(key_in(target) or address, _told_apart(user_agent))
+
+
+@lru_cache(maxsize=4096)
+def _told_apart(user_agent: str) -> str:
+    """A User-Agent without the number of those it speaks for."""
     claim = parse_claim(user_agent)
-    agent = f"{claim.fetcher}\0claim" if claim is not None else user_agent
-    return Who(key_in(target) or address, agent)
+    return f"{claim.fetcher}\0claim" if claim is not None else user_agent
 
 
 @lru_cache(maxsize=TARGETS_MAX)
