@@ -3,6 +3,8 @@
 What is answered by heart is judged as far as the log tells it apart: once for each reader and moment.
 """
 
+from functools import lru_cache
+
 from mitmproxy import http
 
 from feedproxy.clock import Instant
@@ -98,6 +100,8 @@ def _channel(here: Runtime, target: str) -> Channel | None:
     return found.channel if found is not None else None
 
 
+@lru_cache(maxsize=256)
 def _fields(head: bytes) -> Fields:
+    """The fields of a head that many readers are sent in one moment."""
     lines = head.decode("latin-1").split("\r\n")[1:]
     return Fields((name, value.strip()) for name, found, value in (line.partition(":") for line in lines) if found)

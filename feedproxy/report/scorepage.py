@@ -25,6 +25,8 @@ from feedproxy.report import pages, scored
 
 WIDTH, LEFT, RIGHT = 960, 150, 14
 ROW, TOP = 26, 30
+LABELS, LABEL = 9, 70
+"""How many labels of time there may be, and what one takes."""
 
 LANES = (
     ("new", "something new"),
@@ -50,7 +52,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A poll, or as many as fall on one place; `early` ones came before they were due."""
+    """A poll, or as many as fall on one place."""
 
     x: float
     count: int
@@ -67,6 +69,8 @@ class Timeline:
     versions: tuple[Mark, ...]
     skipped: tuple[Band, ...]
     faults: tuple[Band, ...]
+    wrong: str
+    """What was wrong in those, in words."""
     days: tuple[tuple[float, str], ...]
     words: str
 
@@ -137,6 +141,7 @@ def timeline(seen: Sequence[Seen], begin: Instant, end: Instant) -> Timeline:
         versions=tuple(_grouped(((place(at), pages.absolute(at)) for at in _versions(seen)), "new version")),
         skipped=tuple(_skipped(seen, begin, end, place)),
         faults=tuple(_faults(seen, end, place)),
+        wrong=", ".join(dict.fromkeys(words for each in seen if (words := _wrong(each)))),
         days=tuple(_days(begin, end, place)),
         words=f"{len(seen)} requests in {span(length)}: {counted}",
     )
@@ -253,11 +258,13 @@ def marked(text: str) -> Markup:
 
 
 def _days(begin: Instant, end: Instant, place: Any) -> Iterable[tuple[float, str]]:
-    """Where days begin, or hours in what is shorter than two days; no more than fit."""
-    step = next(each for each in (3600, 10_800, 21_600, 86_400, 604_800, 2_592_000, 1e9) if (end - begin) / each <= 9)
-    first = -(-begin // step) * step
-    at = first
-    while at <= end:
+    """Where days begin, and hours between them where there is room; no more than fit."""
+    steps = (3600, 10_800, 21_600, 43_200, 86_400, 604_800, 2_592_000, 1e9)
+    step = next(each for each in steps if (end - begin) / each <= LABELS)
+    # What stands too near to the end would be cut off.
+    last = end - (end - begin) * LABEL / (WIDTH - LEFT - RIGHT) / 2
+    at = -(-begin // step) * step
+    while at <= last:
         moment = datetime.fromtimestamp(at, UTC)
-        yield place(at), f"{moment:%a %d %b}" if step >= 86_400 else f"{moment:%a %H:%M}"
+        yield place(at), f"{moment:%H:%M}" if at % 86_400 else f"{moment:%a %d %b}"
         at += step

@@ -111,3 +111,13 @@ def test_of_a_reader_of_many_feeds_the_first_fifty_are_followed_until_they_are_s
     assert judged[-1] == "https://example.com/0"
     ask(55, NOW + 3 * 86_400)
     assert judged[-1] == "https://example.com/55", "who has been silent for two days makes way"
+
+
+def test_for_whom_there_was_no_room_is_looked_at_again_in_a_minute() -> None:
+    panel = Panel(1)
+    _seen(panel, "192.0.2.1", "A/1", NOW)
+    _seen(panel, "192.0.2.2", "B/1", NOW + 2 * 86_400 - 5)
+    assert [each.user_agent for each in panel.scores(NOW)] == ["A/1"]
+
+    _seen(panel, "192.0.2.2", "B/1", NOW + 2 * 86_400 + 60)
+    assert [each.user_agent for each in panel.scores(NOW)] == ["B/1"], "the first has been silent for two days"

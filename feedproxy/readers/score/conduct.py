@@ -117,7 +117,7 @@ class Conduct:
         self.on_hour = 0
         self._hourly: deque[Evidence] = deque(maxlen=evidence_max)
         self._evidence_max = evidence_max
-        self._ended = False
+        self._plain: Evidence | None = None
 
     def see(self, poll: Poll) -> None:
         """Judge a request, and learn from its answer."""
@@ -139,13 +139,22 @@ class Conduct:
 
     def count(self, rule: Rule, poll: Poll, verdict: Verdict) -> None:
         """Take in a verdict."""
-        tally = self.tallies.setdefault(rule, Tally())
+        tally = self.tallies.get(rule)
+        if tally is None:
+            tally = self.tallies[rule] = Tally()
         tally.chances += 1
         tally.broken += bool(verdict)
+        if len(verdict) == 1:
+            self.hear(verdict[0], poll, rule)
+        elif verdict:
+            self._hear_once_each(verdict, poll, rule)
+        if not verdict and (praise := PRAISE.get(rule)) is not None:
+            self._praise_of(praise, poll, "")
+
+    def _hear_once_each(self, verdict: Verdict, poll: Poll, rule: Rule) -> None:
+        """Once for each request, whatever shows it there."""
         for said in {each.kind: each for each in reversed(verdict)}.values():
-            self.hear(said, poll, rule)  # once for each request, whatever shows it there
-        if not verdict and rule in PRAISE:
-            self._praise_of(PRAISE[rule], poll, "")
+            self.hear(said, poll, rule)
 
     def hear(self, said: Said, poll: Poll, rule: Rule | None = None) -> None:
         """Take in what was said of a request."""
@@ -180,7 +189,12 @@ class Conduct:
                 heard.evidence.pop()
                 heard.count -= 1
         heard.count += 1
-        heard.evidence.append(_evidence(poll, words))
+        if words:
+            heard.evidence.append(_evidence(poll, words))
+            return
+        if self._plain is None or self._plain.number != poll.number:
+            self._plain = _evidence(poll, "")  # the same for each rule that was kept
+        heard.evidence.append(self._plain)
 
     def _cost(self, poll: Poll) -> None:
         cost, known = self.cost, self.known

@@ -1,6 +1,7 @@
 """How a reader introduces itself, what it asks for, and what it sends that nobody needs."""
 
 import re
+from functools import lru_cache
 from urllib.parse import urlsplit, urlunsplit
 
 from feedproxy.clock import Instant
@@ -22,6 +23,7 @@ _LIBRARYS_OWN = re.compile(r"kurtmckee/feedparser|feedparser\.org|simplepie\.org
 """Pages about a library, which it names by itself: whoever uses it is somebody else."""
 _BROWSERS = frozenset({"Mozilla", "Chrome", "Safari", "Firefox", "Edge", "Opera"})
 _CONTACT = re.compile(r"https?://|www\.|[\w.+-]+@[\w-]+\.\w", re.IGNORECASE)
+_OLD = ("/0.9", "/1.0")
 _PASSED_ON = ("via", "forwarded", "x-forwarded-for")
 
 _BUSTERS = re.compile(
@@ -31,9 +33,17 @@ _BUSTERS = re.compile(
 _CHANCE = re.compile(r"\d{9,14}|0\.\d{6,}|[0-9a-f]{8,}", re.IGNORECASE)
 
 
+AGENTS_MAX = 4096
+"""User-Agents of which it is remembered what is to be said: the same reader comes again and again."""
+
+
 def coding(poll: Poll, _: Known) -> Verdict:
     """Whether compression is asked for."""
-    accepted = poll.fields.combined("accept-encoding") or ""
+    return _coding(poll.fields.combined("accept-encoding") or "")
+
+
+@lru_cache(maxsize=256)
+def _coding(accepted: str) -> Verdict:
     weights = weights_in(accepted)
     if any(weights.get(name, 0) > 0 for name in ("gzip", "x-gzip", "br", "zstd", "deflate", "*")):
         return KEPT
@@ -42,12 +52,16 @@ def coding(poll: Poll, _: Known) -> Verdict:
 
 def version(poll: Poll, _: Known) -> Verdict:
     """Whether the protocol is of this century."""
-    return (Said(OLD_HTTP, poll.version),) if re.search(r"(?:/|^)(?:0\.9|1\.0)$", poll.version) else KEPT
+    return (Said(OLD_HTTP, poll.version),) if poll.version.endswith(_OLD) else KEPT
 
 
 def identity(poll: Poll, _: Known) -> Verdict:
     """Whether the User-Agent says which reader this is."""
-    agent = (poll.fields.get("user-agent") or "").strip()
+    return _identity((poll.fields.get("user-agent") or "").strip())
+
+
+@lru_cache(maxsize=AGENTS_MAX)
+def _identity(agent: str) -> Verdict:
     if not agent:
         return (Said(NO_USER_AGENT, "no User-Agent"),)
     if _LIBRARY.fullmatch(agent) and (not _CONTACT.search(agent) or _LIBRARYS_OWN.search(agent)):
@@ -62,17 +76,26 @@ def contact(poll: Poll, _: Known) -> Verdict | None:
     agent = (poll.fields.get("user-agent") or "").strip()
     if not agent:
         return None
-    told = poll.fields.get("from") or (_CONTACT.search(agent) and not _LIBRARYS_OWN.search(agent))
-    return KEPT if told else (Said(NO_CONTACT, f"User-Agent: {agent}"),)
+    return KEPT if _tells_contact(agent) or poll.fields.get("from") else (Said(NO_CONTACT, f"User-Agent: {agent}"),)
+
+
+@lru_cache(maxsize=AGENTS_MAX)
+def _tells_contact(agent: str) -> bool:
+    return bool(_CONTACT.search(agent)) and not _LIBRARYS_OWN.search(agent)
 
 
 def shared(poll: Poll, _: Known) -> Said | None:
     """What is worth saying of how many read through this one, or could."""
-    agent = poll.fields.get("user-agent") or ""
-    if claim := parse_claim(agent):
-        return Said(TELLS_SUBSCRIBERS, f"User-Agent: {agent}", {"subscribers": claim.count})
+    if (told := _subscribers(poll.fields.get("user-agent") or "")) is not None:
+        return told
     passed = next((name for name in _PASSED_ON if name in poll.fields), None)
     return Said(SUBSCRIBERS_UNTOLD, f"{passed} was sent, and no count") if passed else None
+
+
+@lru_cache(maxsize=AGENTS_MAX)
+def _subscribers(agent: str) -> Said | None:
+    claim = parse_claim(agent)
+    return Said(TELLS_SUBSCRIBERS, f"User-Agent: {agent}", {"subscribers": claim.count}) if claim else None
 
 
 def needless(poll: Poll, _: Known) -> Verdict:

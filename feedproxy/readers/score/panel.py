@@ -13,7 +13,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.readers.identify import network
 from feedproxy.readers.score.grade import ReaderScore, score
 from feedproxy.readers.score.poll import Poll
-from feedproxy.readers.score.reader import Reader, Who, who
+from feedproxy.readers.score.reader import Reader, Who, key_in, who
 
 EVIDENCE = 3
 """Requests kept to show a finding."""
@@ -23,6 +23,9 @@ FEEDS = 50
 
 ADDRESSES_MAX = 4096
 """Addresses whose names are remembered."""
+
+STRANGERS_MAX = 65_536
+"""Readers remembered for whom there was no room, as hashes: they are passed over at the cost of one look."""
 
 SILENT: Seconds = 2 * 86_400
 LOOKED: Seconds = 60
@@ -38,6 +41,7 @@ class Panel:
         self._seen: dict[Who, Instant] = {}
         self._key = secrets.token_bytes(32)
         self._names: dict[str, str] = {}
+        self._strangers: set[int] = set()
         self._looked: Instant = 0.0
         self._number = 0
 
@@ -45,10 +49,15 @@ class Panel:
         """Somebody was answered; `poll` makes of it what is judged, and is called for those who are followed."""
         if self.size <= 0:
             return
+        asking = hash((address, user_agent, key_in(target)))
+        if asking in self._strangers and now - self._looked < LOOKED:
+            return
         name = who(self._pseudonym(address), user_agent[:512], target)
         reader = self._readers.get(name)
         if reader is None:
             if len(self._readers) >= self.size and not self._make_room(now):
+                if len(self._strangers) < STRANGERS_MAX:
+                    self._strangers.add(asking)
                 return
             reader = self._readers[name] = Reader(name.reader, evidence_max=EVIDENCE, feeds_max=FEEDS)
         self._seen[name] = now
@@ -69,6 +78,7 @@ class Panel:
         if now - self._looked < LOOKED:
             return False
         self._looked = now
+        self._strangers.clear()
         for name in [each for each, seen in self._seen.items() if now - seen > SILENT]:
             del self._readers[name], self._seen[name]
         return len(self._readers) < self.size
