@@ -1,5 +1,7 @@
 """WebSub: a hub for our feeds, and a subscriber to those of others."""
 
+import functools
+
 from mitmproxy import ctx
 from mitmproxy.addonmanager import Loader
 
@@ -7,7 +9,6 @@ from feedproxy import settings
 from feedproxy.http.message import Response
 from feedproxy.notify.notices import Notices
 from feedproxy.notify.websub_protocol import WebSub
-from feedproxy.notify.websub_push import CONTENT_MAX
 from feedproxy.origin.announced import HUB
 from feedproxy.origin.endpoints import Call
 from feedproxy.runtime import runtime
@@ -37,19 +38,23 @@ class Hub:
         here.adopt(ctx.options)
         here.takes_part["websub"] = self._join
         here.endpoints.add(HUB, self._hub, methods=("POST",))
-        here.endpoints.add("push/websub/", self._push, methods=("GET", "POST"), content_max=CONTENT_MAX)
+        here.endpoints.add("push/websub/", self._push, methods=("GET", "POST"), content_max=self._push_max)
 
     async def done(self) -> None:
         await runtime(ctx.master).close()
 
     def _join(self, notices: Notices) -> None:
-        self._websub = WebSub(notices)
+        here = runtime(ctx.master)
+        self._websub = WebSub(notices, functools.cache(lambda: here.remembered("push-key")))
         notices.add(self._websub)
 
     def _opened(self) -> WebSub:
         _ = runtime(ctx.master).notices
         assert self._websub is not None
         return self._websub
+
+    def _push_max(self, path: str) -> int:
+        return self._opened().pushes.content_max(path)
 
     async def _hub(self, call: Call) -> Response:
         return await self._opened().hub.answer(call)

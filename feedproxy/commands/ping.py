@@ -36,6 +36,7 @@ def register(subparsers: Any) -> None:
         default=[],
         help="an XML-RPC address, `extended:` before it for extendedPing, or a template with {name}, {url}, {feed}",
     )
+    parser.add_argument("--allow-private", action="store_true", help="let names of sinks lead to private addresses")
     client.add_options(parser)
     parser.set_defaults(run=ping, parser=parser)
 
@@ -52,7 +53,7 @@ def ping(args: argparse.Namespace) -> int:
         said = pings.extended([args.name or urlsplit(args.url).netloc, args.url, "", args.feed])
     except FeedproxyError as error:
         raise UsageError(str(error)) from error
-    verdicts = asyncio.run(_sent(sinks, said))
+    verdicts = asyncio.run(_sent(sinks, said, AddressPolicy(args.allow_private)))
     views = [
         {"sink": without_secrets(sink.url), "ok": isinstance(each, Delivered), "words": each.words}
         for sink, each in zip(sinks, verdicts, strict=True)
@@ -65,8 +66,8 @@ def ping(args: argparse.Namespace) -> int:
     return 0 if all(each["ok"] for each in views) else 1
 
 
-async def _sent(sinks: list[Sink], said: Ping) -> list[Verdict]:
-    caller = Caller(AddressPolicy())
+async def _sent(sinks: list[Sink], said: Ping, policy: AddressPolicy) -> list[Verdict]:
+    caller = Caller(policy)
     try:
         return await asyncio.gather(*(_one(caller, each, said) for each in sinks))
     finally:
@@ -77,7 +78,9 @@ async def _one(caller: Caller, sink: Sink, said: Ping) -> Verdict:
     message = ping_message(sink, own_agent(Settings()), name=said.name, url=said.url, feed=said.feed)
     answer: Response | FeedproxyError
     try:
-        answer = await caller.call(message.method, message.url, message.fields, message.body, exempt=message.exempt)
+        answer = await caller.call(
+            message.method, message.url, message.fields, message.body, configured=message.configured
+        )
     except FeedproxyError as error:
         answer = error
     return verdict(sink, answer)

@@ -90,6 +90,11 @@ def pack(version: Iterable[Entry]) -> bytes:
     return b"".join(bytes.fromhex(entry.identity + entry.digest) for entry in version)
 
 
+def identities_of(packed: bytes) -> tuple[str, ...]:
+    """What the entries that were packed are known by, in the document's order."""
+    return tuple(packed[at : at + HASH_BYTES].hex() for at in range(0, len(packed), 2 * HASH_BYTES))
+
+
 def unpack(packed: bytes) -> frozenset[tuple[str, str]]:
     """Identity and digest of each entry that was packed. Raises ValueError for what is no whole number of them."""
     if len(packed) % (2 * HASH_BYTES):

@@ -275,8 +275,8 @@ class Desk:
             self._answer_at_once(flow)
         else:
             flow.request.stream = False
-            flow.metadata[CONTENT_CAP] = endpoint.content_max
-            if (_length(flow) or 0) > endpoint.content_max:
+            flow.metadata[CONTENT_CAP] = cap = endpoint.cap(path)
+            if (_length(flow) or 0) > cap:
                 self.too_large(flow, case)
                 return
             case.endpoint, case.call = endpoint, Call(replace(request, target=ours.path), ours.visit, path, query)

@@ -98,6 +98,22 @@ class AddressPolicy:
         self.check_port(port)
         if (ip := self.literal(host)) is not None:
             return [ip]
+        return await self._permitted(host, port)
+
+    async def resolve_configured(self, host: str, port: int) -> list[str]:
+        """The addresses of a name that the operator configured, whatever the port.
+
+        `localhost` says where it leads, as an address that is written out does: that is the operator's word. Any other
+        name is somebody else's to answer for, and leads where a target's may. Raises as `resolve` does.
+        """
+        if (name := _plain(host)) == "localhost" or name.endswith(".localhost"):
+            found = await self.addresses(host, port)
+            if not (here := [each for each in found if ipaddress.ip_address(each).is_loopback]):
+                raise Forbidden(f"{host} does not lead to this machine")
+            return here
+        return await self._permitted(host, port)
+
+    async def _permitted(self, host: str, port: int) -> list[str]:
         permitted, refusal = [], None
         for found in await self.addresses(host, port):
             try:

@@ -202,7 +202,7 @@ class Fetcher:
         if exempt not in self._sessions:
             limits = self._limits
             connector = ExactConnector(
-                CheckedResolver(self._policy, exempt=exempt),
+                CheckedResolver(self._policy.addresses if exempt else self._policy.resolve),
                 ssl_context=self._ssl_context,
                 connections=limits.connections,
                 per_host=limits.per_host,

@@ -41,19 +41,20 @@ class Caller:
         self._closed = False
 
     async def call(
-        self, method: str, url: str, fields: Fields | None = None, body: bytes = b"", *, exempt: bool = False
+        self, method: str, url: str, fields: Fields | None = None, body: bytes = b"", *, configured: bool = False
     ) -> Response:
         """Send this; the answer, its body cut off at ANSWER_MAX.
 
-        `exempt` is for what the operator himself configured: neither port nor address is checked.
+        `configured` is what the operator himself named: any port will do, and an address that he wrote out. A name
+        is checked all the same: who answers for it may be somebody else.
         Raises Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, BrokenMessage.
         """
         where = _url(url)
-        if not exempt:
+        if not configured:
             self._policy.check_port(where.port or 0)
             self._policy.literal(where.raw_host or "")
         try:
-            async with self._session(exempt).request(
+            async with self._session(configured).request(
                 method, where, headers=list(fields or ()), data=body or None, allow_redirects=False
             ) as answer:
                 content = await _beginning(answer.content)
@@ -80,18 +81,19 @@ class Caller:
         for session in sessions.values():
             await session.close()
 
-    def _session(self, exempt: bool) -> aiohttp.ClientSession:
-        """One pool for what is checked and one for what is not: a connection never changes sides."""
+    def _session(self, configured: bool) -> aiohttp.ClientSession:
+        """One pool for what strangers name and one for the operator's: a connection never changes sides."""
         if self._closed:
             raise Unreachable("the client is closed")
-        if exempt not in self._sessions:
+        if configured not in self._sessions:
+            policy = self._policy
             connector = aiohttp.TCPConnector(
-                resolver=CheckedResolver(self._policy, exempt=exempt),
+                resolver=CheckedResolver(policy.resolve_configured if configured else policy.resolve),
                 use_dns_cache=False,  # each new connection is resolved and checked anew
                 ssl=self._ssl_context or True,
                 limit=self._connections,
             )
-            self._sessions[exempt] = aiohttp.ClientSession(
+            self._sessions[configured] = aiohttp.ClientSession(
                 connector=connector,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=self._timeout,
@@ -99,7 +101,7 @@ class Caller:
                 auto_decompress=False,
                 skip_auto_headers=("Accept-Encoding", "User-Agent", "Content-Type"),
             )
-        return self._sessions[exempt]
+        return self._sessions[configured]
 
 
 async def _beginning(content: aiohttp.StreamReader) -> bytes:

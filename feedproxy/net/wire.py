@@ -13,6 +13,7 @@ import asyncio
 import functools
 import socket
 import ssl
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from aiohttp import ClientResponse, TCPConnector
@@ -21,7 +22,6 @@ from aiohttp.client_proto import ResponseHandler
 
 from feedproxy.errors import BrokenMessage, FetchError
 from feedproxy.http.message import Fields, Response
-from feedproxy.net.address import AddressPolicy
 from feedproxy.net.head import could_be_http, find_end, parse_head
 
 HEADS_MAX = 20
@@ -187,8 +187,8 @@ def interim_of(answer: ClientResponse) -> tuple[Response, ...]:
 class CheckedResolver(AbstractResolver):
     """aiohttp's question for addresses, answered by the policy: only what was checked is connected to."""
 
-    def __init__(self, policy: AddressPolicy, *, exempt: bool) -> None:
-        self._resolve = policy.addresses if exempt else policy.resolve
+    def __init__(self, resolve: Callable[[str, int], Awaitable[list[str]]]) -> None:
+        self._resolve = resolve
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC

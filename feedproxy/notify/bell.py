@@ -60,6 +60,8 @@ class Refreshing(Shape):
 
     async def refresh(self, target: str) -> Refreshed: ...
 
+    async def kept(self, target: str) -> None: ...
+
     def meant(self, address: str) -> str: ...
 
     def is_feed(self, target: str) -> bool: ...
@@ -236,6 +238,7 @@ class Bell:
             if done.outcome == "failed" and tries + 1 < TRIES:
                 await self._postpone(target, self._clock.now() + 60 * 2.0**tries, tries + 1)
             else:
+                await self._service.kept(target)
                 await self._ledger.run(lambda db: _finish(db, target, pings, began, self._settings().ping_interval))
                 await self._look_further(target)
         except FeedproxyError as error:

@@ -16,6 +16,7 @@ from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify import cnws
 from feedproxy.notify.bell import Sources, TooOften
+from feedproxy.notify.callback import leads_back
 from feedproxy.notify.cnws import NAME, Subscribe
 from feedproxy.notify.notices import Notices
 from feedproxy.notify.ping import BadCall
@@ -24,6 +25,7 @@ from feedproxy.notify.replies import XML, reply
 from feedproxy.notify.sinks import own_agent
 from feedproxy.notify.subscriptions import Role, State, Subscription
 from feedproxy.notify.topics import may_be_told, watched_of
+from feedproxy.notify.withdrawal import Withdrawals
 from feedproxy.origin.endpoints import Call
 from feedproxy.origin.entrance import Visit
 from feedproxy.store.resource import Resource
@@ -44,6 +46,7 @@ class Publisher:
     def __init__(self, notices: Notices) -> None:
         self._notices = notices
         self._sources = Sources()
+        Withdrawals(notices, NAME)
 
     async def endpoint(self, call: Call) -> Response:
         """`/-/cnws`: "If the response is an error (HTTP, or FALSE) then the subscription is refused"."""
@@ -71,6 +74,8 @@ class Publisher:
         if not self._sources.let(visit.address, notices.clock.now(), settings.subscription_source_limit):
             raise TooOften("too many subscriptions come from your address; please try again in a minute")
         callback = uri.normalise(asked.url)
+        if leads_back(callback, settings, visit.base):
+            raise NotWanted("the notificationURL leads back here")
         topics = await watched_of(notices, asked.resource, settings.cnws_publisher, visit.base)
         known = [await notices.subscriptions.find(Role.TELL, NAME, topic, callback) for topic in topics]
         if not all(known):

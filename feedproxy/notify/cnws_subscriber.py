@@ -42,13 +42,13 @@ class Subscriber:
             return None
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
-        """The subscription. The publisher is the operator's word: its address is not checked."""
+        """The subscription. The publisher is the operator's word as far as he wrote it out (net/post.py)."""
         settings = self._notices.settings()
         if not settings.public_url:
             return None
         fields = Fields([("User-Agent", own_agent(settings)), ("Content-Type", XML)])
         body = cnws.write_subscribe(subscription.topic, own_address(settings, NAME, subscription))
-        return Message("POST", subscription.callback, fields, body, exempt=True)
+        return Message("POST", subscription.callback, fields, body, configured=True)
 
     async def judge(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
         """ "If the response is an error (HTTP, or FALSE) then the subscription is refused by the publisher"."""

@@ -47,7 +47,7 @@ class Calling(Shape):
     """What the courier sends with: net/post.py's Caller."""
 
     async def call(
-        self, method: str, url: str, fields: Fields | None = None, body: bytes = b"", *, exempt: bool = False
+        self, method: str, url: str, fields: Fields | None = None, body: bytes = b"", *, configured: bool = False
     ) -> Response: ...
 
     async def addresses(self, url: str) -> list[str]: ...
@@ -105,7 +105,7 @@ class Courier:
         try:
             async with asyncio.timeout(ASK_TIMEOUT):
                 return await self._caller.call(
-                    message.method, message.url, message.fields, message.body, exempt=message.exempt
+                    message.method, message.url, message.fields, message.body, configured=message.configured
                 )
         except TimeoutError as error:
             raise FetchTimeout(f"it did not answer within {ASK_TIMEOUT:g} s") from error
@@ -219,7 +219,7 @@ class Courier:
         answer: Response | FeedproxyError
         try:
             answer = await self._caller.call(
-                message.method, message.url, message.fields, message.body, exempt=message.exempt
+                message.method, message.url, message.fields, message.body, configured=message.configured
             )
         except FeedproxyError as error:
             answer = error

@@ -15,6 +15,7 @@ from feedproxy.clock import Seconds
 from feedproxy.notify.notices import Notices
 from feedproxy.notify.protocol import DAY, Delivered, Order, Refused, Verdict
 from feedproxy.notify.subscriptions import Role, State, Subscription
+from feedproxy.notify.topics import is_withdrawn
 from feedproxy.origin.announced import endpoint_address
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
@@ -54,12 +55,26 @@ class Hearing:
         self._lasts = lasts
         self._by_pushes = by_pushes
         notices.watchers.append(self.watch)
+        notices.on_landed.append(self._landed)
         notices.on_start.append(self.confirm_all)
 
     def watch(self, resource: Resource) -> None:
         """A feed was stored, or is held at the start: it may name somebody to ask."""
         if self._notices.hears and (wish := self._wish(resource)) is not None:
             self._notices.soon(partial(self.want, resource.target, wish))
+
+    def _landed(self, target: str) -> None:
+        if is_withdrawn(self._notices, target):
+            self._notices.soon(partial(self._withdrawn, target))
+
+    async def _withdrawn(self, topic: str) -> None:
+        """A feed is for everybody no longer: who is not to be asked for it any more is forgotten at once."""
+        resource = self._notices.service.store.get(topic)
+        wish = self._wish(resource) if resource is not None else None
+        for each in await self._notices.subscriptions.all(role=Role.HEAR, protocol=self._protocol, topic=topic):
+            if wish is None:
+                await self._notices.subscriptions.remove(each.id)
+                await self._notices.service.unpromised(topic)
 
     async def want(self, topic: str, wish: Wish) -> None:
         """Ask to be told, unless that is done already; who was asked before and is named no longer is forgotten."""
@@ -88,6 +103,8 @@ class Hearing:
             role=Role.HEAR, protocol=self._protocol, after=last, limit=PAGE
         ):
             for each in page:
+                # What was told while we were away is lost: until the next push the feed is asked as ever.
+                await self._notices.service.unpromised(each.topic)
                 await self.renew(each)
             last = page[-1].id
 

@@ -16,6 +16,7 @@ from feedproxy.notify.bell import Bell
 from feedproxy.notify.changes import ChangeLog, Sight, sight_of
 from feedproxy.notify.courier import Calling, Courier
 from feedproxy.notify.ledger import Ledger
+from feedproxy.notify.outage import Outages
 from feedproxy.notify.protocol import Change, Order, Protocol
 from feedproxy.notify.queue import Queue
 from feedproxy.notify.rpc import Rpc
@@ -31,8 +32,6 @@ LOOK: Seconds = 5
 """Another process of this machine may have queued something; and a clock may have been put right."""
 TIDY: Seconds = 600
 RENEW_AGAIN: Seconds = 900
-OUTAGE: Seconds = 900
-"""So long without a turn: the machine slept, and who tells us of changes may have given us up meanwhile."""
 NEWS_MAX = 10_000
 """Changes that wait for a ledger that fails; what is beyond is found at the next start."""
 SLICE = 100
@@ -67,12 +66,14 @@ class Notices:
         self.courier = Courier(self.queue, self.subscriptions, caller, self.protocols, clock, wake=self.wake)
         self.watchers: list[Callable[[Resource], None]] = []
         """Called with every feed that is held at the start, and with each whose content is new: who tells of it?"""
+        self.on_landed: list[Callable[[str], None]] = []
+        """Called with the target of every update that is over, whatever came of it."""
         self.on_start: list[Callable[[], Awaitable[None]]] = []
         """Called where this process begins to deliver, and after an outage."""
         self.every_turn: list[Callable[[], Awaitable[None]]] = []
         """Called in every turn of the loop, in every process: whoever has little to do then looks at the clock."""
         self._chores: deque[Callable[[], Awaitable[None]]] = deque(maxlen=NEWS_MAX)
-        self._last_turn = 0.0
+        self._outages = Outages()
         self._news: list[Sight] = []
         self._awake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -106,10 +107,18 @@ class Notices:
             self._news.append(seen)
         self.wake()
 
+    def _landed(self, target: str) -> None:
+        for each in self.on_landed:
+            each(target)
+        resource = self.service.store.peek(target)
+        if resource is not None and self._outages.landed(resource, self.clock.now()) and self.ledger.is_ours():
+            self.soon(self._back)
+
     def begin(self) -> None:
         """Catch up with what changed before, and go on until `close`."""
         if not self._tasks:
             self.service.listeners.append(self.changed)
+            self.service.landings.append(self._landed)
             self._tasks = [asyncio.ensure_future(self._catch_up()), asyncio.ensure_future(self._loop())]
 
     def wake(self) -> None:
@@ -125,6 +134,7 @@ class Notices:
         """Write down what is known, let what is being sent end (`timeout` at most), and close the ledger."""
         with contextlib.suppress(ValueError):
             self.service.listeners.remove(self.changed)
+            self.service.landings.remove(self._landed)
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -196,8 +206,13 @@ class Notices:
             waker.cancel()
 
     async def _write_news(self) -> None:
-        """What the service has told, into the ledger; it stays here until it is there."""
+        """What the service has told, into the ledger; it stays here until it is there.
+
+        The store comes first. Killed in between, the next start finds a copy that was not told of (`_catch_up`); the
+        other way round it would find a change that was told of, and no copy of it to send or to serve.
+        """
         while news := self._news[:SLICE]:
+            await asyncio.gather(*(self.service.store.written(each.target) for each in news))
             await self.changes.note(news, self.clock.now(), self._standing)
             del self._news[: len(news)]
 
@@ -208,11 +223,12 @@ class Notices:
 
     async def _take_up(self) -> None:
         """At this process's first turn, and at the first after an outage."""
-        now = self.clock.now()
-        before, self._last_turn = self._last_turn, now
-        if now - before >= OUTAGE:
-            for each in self.on_start:
-                await each()
+        if self._outages.turned(self.clock.now()):
+            await self._back()
+
+    async def _back(self) -> None:
+        for each in self.on_start:
+            await each()
 
     async def _tidy(self) -> None:
         now = self.clock.now()

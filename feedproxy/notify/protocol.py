@@ -55,13 +55,13 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What goes out. `fields` hold the Content-Type; `exempt` is for addresses that the operator configured."""
+    """What goes out. `fields` hold the Content-Type; `configured`: the operator named where to."""
 
     method: str
     url: str
     fields: Fields = field(default_factory=Fields)
     body: bytes = b""
-    exempt: bool = False
+    configured: bool = False
 
 
 @dataclass(frozen=True, slots=True)

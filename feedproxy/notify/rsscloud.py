@@ -38,6 +38,10 @@ _PROCEDURE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 """Both an XML-RPC method's name and, in SOAP, an element's."""
 
 
+_OF_CLOUDS = frozenset({"hello", "ping", "pleasenotify", "rsspleasenotify"})
+"""The last parts of a cloud's own procedures. Every cloud answers its `ping` with true, which proves nothing."""
+
+
 class Way(StrEnum):
     """By which protocol notifications come; case-sensitive."""
 
@@ -99,6 +103,8 @@ def registration(
         raise Refusal("port is a number from 1 to 65535")
     if not way.is_form and not _PROCEDURE.fullmatch(procedure):
         raise Refusal("the procedure to call is missing, or has no name that could be called")
+    if not way.is_form and procedure.rpartition(".")[2].lower() in _OF_CLOUDS:
+        raise Refusal("that is a procedure of clouds, not of workstations")
     if not urls or not all(urls):
         raise Refusal("no feeds are named")
     if len(urls) > URLS_MAX:

@@ -21,8 +21,8 @@ from feedproxy.notify.replies import plain
 from feedproxy.notify.rsscloud import LASTS, NAME, RENEWED, SOAP_NAMESPACE, Way
 from feedproxy.notify.sinks import own_agent
 from feedproxy.notify.subscriptions import Subscription
+from feedproxy.notify.topics import is_withdrawn
 from feedproxy.origin.endpoints import Call
-from feedproxy.origin.public import may_be_listed
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
@@ -56,7 +56,7 @@ class Workstation:
     def wish(self, resource: Resource) -> Wish | None:
         """The cloud to register with: of a public feed, and not our own."""
         settings = self._notices.settings_for(resource.target)
-        if not settings.rsscloud_register or not may_be_listed(resource.target, settings, resource):
+        if not settings.rsscloud_register or is_withdrawn(self._notices, resource.target):
             return None
         found = cloud_of(resource)
         public = settings.public_url.rstrip("/") + settings.endpoint_prefix

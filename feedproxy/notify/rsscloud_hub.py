@@ -14,6 +14,7 @@ from feedproxy.errors import FeedproxyError, Forbidden, StoreError
 from feedproxy.http.message import Response
 from feedproxy.notify import ping, rsscloud, soap
 from feedproxy.notify.bell import Sources, TooOften
+from feedproxy.notify.callback import leads_back
 from feedproxy.notify.ear import THANKS, Ear
 from feedproxy.notify.notices import Notices
 from feedproxy.notify.ping import BadCall, BadPing
@@ -21,7 +22,8 @@ from feedproxy.notify.protocol import Delivered, Delivery, Message, Refused, Ret
 from feedproxy.notify.rsscloud import LASTS, NAME, Refusal, Registration, Way, WrongCall
 from feedproxy.notify.sinks import own_agent
 from feedproxy.notify.subscriptions import Role, State, Subscription
-from feedproxy.notify.topics import watched
+from feedproxy.notify.topics import may_be_told, watched
+from feedproxy.notify.withdrawal import Withdrawals
 from feedproxy.origin.endpoints import Call
 from feedproxy.origin.entrance import Visit
 
@@ -39,6 +41,7 @@ class CloudHub:
         self._notices = notices
         self._ear = Ear(notices)
         self._sources = Sources()
+        Withdrawals(notices, NAME)
 
     # -- registration
 
@@ -76,6 +79,8 @@ class CloudHub:
             raise TooOften("too many registrations come from your address; please try again in a minute")
         topics = {url: await watched(notices, url, settings.rsscloud_hub, visit.base) for url in said.urls}
         callback = said.callback(visit.address)
+        if leads_back(callback, settings, visit.base):
+            raise Refusal("the callback leads back here")
         await notices.subscriptions.check_room(callback, settings.subscriptions_per_site)
         await self._prove(said, callback, said.urls[0])
         now = notices.clock.now()
@@ -139,8 +144,10 @@ class CloudHub:
 
     # -- what is told
 
-    async def message(self, delivery: Delivery, subscription: Subscription) -> Message:
+    async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
         """The notification, in the protocol that was asked for."""
+        if not may_be_told(self._notices, subscription.topic):
+            return None
         data = subscription.data
         agent = own_agent(self._notices.settings())
         return rsscloud.notification(Way(data["way"]), subscription.callback, data["procedure"], data["url"], agent)

@@ -70,15 +70,15 @@ def expanded(template: str, name: str, url: str, feed: str) -> str:
 
 
 def ping_message(sink: Sink, agent: str, *, name: str, url: str, feed: str = "") -> Message:
-    """The ping of a site, or of a feed of it. Sinks are the operator's word: their address is not checked."""
+    """The ping of a site, or of a feed of it. A sink is the operator's word as far as he wrote it out (net/post.py)."""
     lines = [("User-Agent", agent)]
     if sink.how is How.GET:
-        return Message("GET", expanded(sink.url, name, url, feed), Fields(lines), exempt=True)
+        return Message("GET", expanded(sink.url, name, url, feed), Fields(lines), configured=True)
     if sink.how is How.EXTENDED:
         body = write_call("weblogUpdates.extendedPing", name, url, url, feed or url)
     else:
         body = write_call("weblogUpdates.ping", name, url)
-    return Message("POST", sink.url, Fields([*lines, ("Content-Type", "text/xml")]), body, exempt=True)
+    return Message("POST", sink.url, Fields([*lines, ("Content-Type", "text/xml")]), body, configured=True)
 
 
 def site_order(sink: str, said: Ping) -> Order:

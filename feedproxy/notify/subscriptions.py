@@ -149,6 +149,15 @@ class Subscriptions:
         )
         return [_read(row) for row in rows]
 
+    async def topics(self, role: Role, protocol: str) -> list[str]:
+        """What these are about, each once."""
+        rows = await self._ledger.run(
+            lambda db: db.execute(
+                "SELECT DISTINCT topic FROM subscriptions WHERE role = ? AND protocol = ?", (role, protocol)
+            ).fetchall()
+        )
+        return [row["topic"] for row in rows]
+
     async def count(self) -> dict[tuple[str, str, str], int]:
         """How many, by role, protocol and state."""
         rows = await self._ledger.run(

@@ -73,7 +73,12 @@ def named(notices: Notices, address: str, base: str) -> str:
 
 def may_be_told(notices: Notices, target: str) -> bool:
     """Whether strangers may hear of changes of this target: a feed that is held, and everybody's."""
-    settings = notices.settings_for(target)
-    if settings.readers or not notices.service.is_feed(target):
-        return False
-    return may_be_listed(target, settings, notices.service.store.get(target))
+    return notices.service.is_feed(target) and not is_withdrawn(notices, target)
+
+
+def is_withdrawn(notices: Notices, target: str) -> bool:
+    """Whether this is, or what is known of it says that it is, no feed for everybody."""
+    settings, resource = notices.settings_for(target), notices.service.store.get(target)
+    # A feed of which no response is left is one whose origin lets nobody else keep it.
+    is_kept = resource is None or resource.channel is None or bool(resource.variants)
+    return not is_kept or not may_be_listed(target, settings, resource)

@@ -31,6 +31,8 @@ TOPICS_MAX = 50
 LEASE_MIN: Seconds = 60
 """A subscription that lasts less would be renewed more often than feeds are polled."""
 
+SEAL_LENGTH = 16
+
 METHODS = ("sha1", "sha256", "sha384", "sha512")
 """The recognised algorithm names (section 7.1.1)."""
 
@@ -171,6 +173,22 @@ def form_of(**parameters: str | int) -> bytes:
 def token() -> str:
     """What makes an address unguessable, and a secret: 192 random bits."""
     return secrets.token_urlsafe(24)
+
+
+def sealed_token(key: bytes) -> str:
+    """A token that says to us, and to nobody else, that it is one of ours, before anything is looked up."""
+    nonce = secrets.token_urlsafe(24)
+    return nonce + _seal(key, nonce)
+
+
+def is_sealed(key: bytes, text: str) -> bool:
+    """Whether this was made by `sealed_token` with this key."""
+    nonce, seal = text[:-SEAL_LENGTH], text[-SEAL_LENGTH:]
+    return hmac.compare_digest(_seal(key, nonce).encode(), seal.encode("utf-8", "replace"))
+
+
+def _seal(key: bytes, nonce: str) -> str:
+    return hmac.new(key, nonce.encode("utf-8", "replace"), "sha256").hexdigest()[:SEAL_LENGTH]
 
 
 def plain(status: int, words: str = "", *extra: tuple[str, str]) -> Response:

@@ -11,24 +11,29 @@ from http import HTTPStatus
 
 from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Seconds
-from feedproxy.errors import BadTarget, FeedproxyError, Forbidden
-from feedproxy.http import coding, uri
+from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, Forbidden, Unreachable
+from feedproxy.http import coding
 from feedproxy.http.message import Fields, Response
 from feedproxy.http.reverse import is_upstream, public_form
 from feedproxy.notify import websub
 from feedproxy.notify.bell import Sources, TooOften
+from feedproxy.notify.callback import leads_back
 from feedproxy.notify.notices import Notices
 from feedproxy.notify.protocol import Delivered, Delivery, Message, Order, Refused, Retry, Verdict
 from feedproxy.notify.sinks import own_agent
 from feedproxy.notify.subscriptions import Role, State, Subscription
-from feedproxy.notify.topics import may_be_told
+from feedproxy.notify.topics import may_be_told, named
 from feedproxy.notify.websub import NAME, Asked, Mode, Published, Wrong
+from feedproxy.notify.withdrawal import Withdrawals
 from feedproxy.origin.announced import HUB, endpoint_address
 from feedproxy.origin.endpoints import Call
 from feedproxy.origin.public import may_be_listed
 
 VERIFICATION_TRIES = 3
 """Of a callback that cannot be reached. One that answers has answered."""
+
+DENY = "deny"
+"""The order to tell somebody who was subscribed that he is no longer."""
 
 NO_FEED = "there is no public feed at that address"
 
@@ -39,6 +44,7 @@ class Hub:
     def __init__(self, notices: Notices) -> None:
         self._notices = notices
         self._sources = Sources()
+        Withdrawals(notices, NAME, _farewell)
 
     # -- what is asked of us
 
@@ -65,7 +71,8 @@ class Hub:
             raise Wrong("this hub takes no subscriptions", 403)
         if not self._sources.let(call.visit.address, now, settings.subscription_source_limit):
             raise TooOften("too many requests come from your address; please try again in a minute")
-        self._check_loop(asked.callback, call.visit.base)
+        if leads_back(asked.callback, settings, call.visit.base):
+            raise Wrong("hub.callback leads back to this hub")
         target = self._target(asked, call.visit.base)
         known = await notices.subscriptions.find(Role.TELL, NAME, target, asked.callback)
         if asked.mode is Mode.UNSUBSCRIBE and known is None:
@@ -87,27 +94,15 @@ class Hub:
         bell, found = self._notices.bell, list[str]()
         for each in said.topics:
             try:
-                found += await bell.of(self._address(each, base))
+                found += await bell.of(named(self._notices, each, base))
             except BadTarget as error:
                 raise Wrong(f"hub.url is no address: {error}") from error
         await bell.ring(list(dict.fromkeys(found)), source)
 
-    def _address(self, topic: str, base: str) -> str:
-        """What a topic means: readers of the gateway know feeds by an address of ours. Raises BadTarget."""
-        address, settings = uri.normalise(topic), self._notices.settings()
-        for own in (settings.public_url, base):
-            below = own.rstrip("/") + "/" if own else ""
-            if below and not settings.upstream and address.startswith(below):
-                try:
-                    return uri.gateway_target("/" + address.removeprefix(below))
-                except FeedproxyError:
-                    break
-        return address
-
     def _target(self, asked: Asked, base: str) -> str:
         """The feed of ours that a topic names. Raises Wrong."""
         try:
-            target = self._notices.service.meant(self._address(asked.topic, base))
+            target = self._notices.service.meant(named(self._notices, asked.topic, base))
         except BadTarget as error:
             raise Wrong(f"hub.topic is no address: {error}") from error
         if asked.mode is Mode.UNSUBSCRIBE:
@@ -122,22 +117,14 @@ class Hub:
             raise Wrong(NO_FEED, 404)
         return target
 
-    def _check_loop(self, callback: str, base: str) -> None:
-        """What comes back to ourselves would go round for ever, or to others through our own gateway."""
-        settings = self._notices.settings()
-        called = uri.normalise(callback)
-        for own in (settings.public_url, base):
-            if not own or uri.origin_of(uri.normalise(own + "/")) != uri.origin_of(called):
-                continue
-            if not settings.upstream or called.startswith(uri.normalise(own.rstrip("/") + settings.endpoint_prefix)):
-                raise Wrong("hub.callback leads back to this hub")
-
     # -- what we send
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
         """A verification, a denial, or the feed."""
         order = delivery.order
         agent = ("User-Agent", own_agent(self._notices.settings()))
+        if order.what == DENY:
+            return Message("GET", _denial(order.callback, order.data), Fields([agent]))
         if order.what == "verify":
             data = json.loads(order.data)
             if data["mode"] == Mode.SUBSCRIBE and not await self._turns_out_public(order.topic):
@@ -182,6 +169,9 @@ class Hub:
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
         """What a callback's answer means."""
+        if delivery.order.what == DENY:
+            again = isinstance(answer, Unreachable | FetchTimeout) and delivery.tries + 1 < VERIFICATION_TRIES
+            return Retry(str(answer)) if again else Delivered("denied")
         if not may_be_told(self._notices, delivery.order.topic) and not _is_farewell(delivery):
             return Refused(f"denied: {NO_FEED}", remove=True)
         if isinstance(answer, Forbidden | BadTarget):
@@ -225,6 +215,11 @@ class Hub:
         )
         await notices.subscriptions.put(new)
         return Delivered("subscribed")
+
+
+def _farewell(known: Subscription) -> Order:
+    """A hub may deny "at any point (even if it was previously accepted)", and has to tell (section 5.2)."""
+    return Order(NAME, DENY, known.topic, known.callback, data=known.data.get("topic", known.topic))
 
 
 def _challenge(delivery: Delivery) -> str:

@@ -1,5 +1,7 @@
 """WebSub as one of the protocols of the courier: hub and subscriber behind one name."""
 
+from collections.abc import Callable
+
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Response
 from feedproxy.notify.notices import Notices
@@ -15,17 +17,17 @@ _OURS = frozenset({"subscribe", "unsubscribe"})
 
 
 class WebSub:
-    """Both roles. `hub` and `pushes` answer at their endpoints."""
+    """Both roles. `hub` and `pushes` answer at their endpoints; `key` is a secret of this installation."""
 
     name = NAME
     patience = DAY
     removes = False
     """ "The hub MUST keep the subscription active until the end of the lease duration" """
 
-    def __init__(self, notices: Notices) -> None:
+    def __init__(self, notices: Notices, key: Callable[[], bytes]) -> None:
         self.hub = Hub(notices)
-        self.subscriber = Subscriber(notices)
-        self.pushes = Pushes(notices, self.subscriber)
+        self.subscriber = Subscriber(notices, key)
+        self.pushes = Pushes(notices, self.subscriber, key)
 
     def standing(self, change: Change) -> tuple[Order, ...]:
         """Nobody is told who did not subscribe."""

@@ -6,6 +6,7 @@ the body guard takes it for the whole feed (origin/pushing.py). From everything 
 """
 
 import hmac
+from collections.abc import Callable
 from dataclasses import replace
 from urllib.parse import parse_qs
 
@@ -22,11 +23,14 @@ from feedproxy.notify.websub import Mode
 from feedproxy.notify.websub_subscriber import Subscriber
 from feedproxy.origin.endpoints import Call
 
-CONTENT_MAX = 2 * 1024 * 1024
-"""Bytes of a push. It is read before anybody knows whether it is wanted, so it may not be what a fetch may be."""
+STRANGERS_MAX = 2 * 1024 * 1024
+"""Bytes that are read of what comes to an address that we gave to nobody, before it is refused."""
 
 LEASE_MAX: Seconds = 90 * DAY
 """A hub that promises more is renewed after that all the same."""
+
+LEASE_MIN: Seconds = 60
+"""A hub that grants less is asked again after nearly that: it does not set how often we call it."""
 
 EARLY: Seconds = DAY
 """A lease is renewed a tenth before its end, and not more than a day."""
@@ -35,10 +39,19 @@ EARLY: Seconds = DAY
 class Pushes:
     """The endpoint."""
 
-    def __init__(self, notices: Notices, subscriber: Subscriber) -> None:
+    def __init__(self, notices: Notices, subscriber: Subscriber, key: Callable[[], bytes]) -> None:
         self._notices = notices
+        self._key = key
         self._subscriber = subscriber
         self._sources = Sources()
+
+    def content_max(self, path: str) -> int:
+        """The bytes of a push: what a fetch may have on the wire (`buffer_max`), at an address that we gave."""
+        return (
+            self._notices.settings().buffer_max
+            if websub.is_sealed(self._key(), path.rpartition(".")[2])
+            else STRANGERS_MAX
+        )
 
     async def answer(self, call: Call) -> Response:
         """GET verifies or denies, POST delivers."""
@@ -86,7 +99,7 @@ class Pushes:
     async def _leased(self, known: Subscription, token: str, seconds: str) -> None:
         now = self._notices.clock.now()
         lease = float(seconds) if seconds.isascii() and seconds.isdigit() and len(seconds) < 16 else DAY
-        lease = max(1.0, min(lease, LEASE_MAX))
+        lease = max(LEASE_MIN, min(lease, LEASE_MAX))
         data = {**known.data, "key": token}
         data = {name: value for name, value in data.items() if name not in ("next", "failed", "hops")}
         await self._notices.subscriptions.put(

@@ -10,6 +10,7 @@ subscriptions are renewed"). The token that was verified last counts, the one be
 them are websub_push.py's.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from http import HTTPStatus
 
@@ -23,10 +24,10 @@ from feedproxy.notify.notices import Notices
 from feedproxy.notify.protocol import DAY, Delivered, Delivery, Message, Order, Refused, Retry, Verdict
 from feedproxy.notify.sinks import own_agent
 from feedproxy.notify.subscriptions import Full, Role, State, Subscription
+from feedproxy.notify.topics import is_withdrawn
 from feedproxy.notify.websub import NAME, Mode
 from feedproxy.notify.websub_discovery import Discovered, discover, favoured
 from feedproxy.origin.announced import endpoint_address
-from feedproxy.origin.public import may_be_listed
 from feedproxy.store.resource import Resource
 
 LEASE: Seconds = 10 * DAY
@@ -43,12 +44,14 @@ REDIRECTS_MAX = 3
 class Subscriber:
     """Decides what to subscribe to, and speaks to hubs."""
 
-    def __init__(self, notices: Notices) -> None:
+    def __init__(self, notices: Notices, key: Callable[[], bytes]) -> None:
         self._notices = notices
+        self._key = key
         self._to_look: dict[str, Instant] = {}
         self._began = notices.clock.now()
         self._swept: Instant | None = None
         notices.watchers.append(self._watch)
+        notices.on_landed.append(self._landed)
         notices.every_turn.append(self._turn)
 
     # -- what is wanted
@@ -56,6 +59,12 @@ class Subscriber:
     def _watch(self, resource: Resource) -> None:
         if self._notices.hears and len(self._to_look) < LOOKS_MAX:
             self._to_look[resource.target] = self._notices.clock.now()
+
+    def _landed(self, target: str) -> None:
+        """What is for everybody no longer is unsubscribed from at once: a hub is not told of what is private."""
+        if self._notices.hears and is_withdrawn(self._notices, target) and len(self._to_look) < LOOKS_MAX:
+            self._to_look[target] = self._notices.clock.now()
+            self._notices.wake()
 
     async def _turn(self) -> None:
         notices = self._notices
@@ -111,7 +120,7 @@ class Subscriber:
         if resource is None or resource.channel is None or not settings.websub_subscribe:
             return nothing
         # A publisher's own front knows of changes before any hub does; and a hub is not told of what is private.
-        if is_upstream(target, settings) or not may_be_listed(target, settings, resource):
+        if is_upstream(target, settings) or is_withdrawn(self._notices, target):
             return nothing
         stored = next((each for each in reversed(resource.variants) if each.content.feed), None)
         if stored is None:
@@ -138,7 +147,7 @@ class Subscriber:
     async def _ask(self, known: Subscription) -> None:
         """Order the request for a new subscription, or for another lease."""
         data = {name: value for name, value in known.data.items() if name not in ("failed", "hops")}
-        data |= {"hub": known.callback, "next": websub.token(), "wanted": Mode.SUBSCRIBE}
+        data |= {"hub": known.callback, "next": websub.sealed_token(self._key()), "wanted": Mode.SUBSCRIBE}
         known = await self._notices.subscriptions.put(replace(known, data=data))
         await self._notices.order(
             Order(NAME, "subscribe", known.topic, known.callback, known.id, data=str(data["next"]))

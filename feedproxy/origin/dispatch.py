@@ -79,8 +79,8 @@ class Dispatch:
         """Are told of every feed whose content is new, once the store has it, and whether none was known before."""
         self.on_outdated: list[Callable[[list[str]], None]] = []
         """Are told of targets whose copies elsewhere are outdated although no content changed: moved, ended, purged."""
-        self.on_landed: Callable[[str], None] = lambda _: None
-        """Is told the target of every update that is over."""
+        self.landings: list[Callable[[str], None]] = []
+        """Are told the target of every update that is over."""
 
     def __len__(self) -> int:
         return len(self._flights)
@@ -315,7 +315,8 @@ class Dispatch:
             wanted.discard(token)
             if not wanted:
                 self._wanted.pop(target, None)
-            self.on_landed(target)
+            for landing in self.landings:
+                landing(target)
 
     def outdated(self, targets: list[str]) -> None:
         """Copies of these elsewhere are worth nothing any more."""

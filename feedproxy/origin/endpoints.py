@@ -33,6 +33,9 @@ class Call:
 
 type Handler = Callable[[Call], Awaitable[Response]]
 
+type Cap = Callable[[str], int]
+"""The bytes of content that a call may have, by its path: who knows a secret may say more than a stranger."""
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -40,7 +43,11 @@ class Endpoint:
 
     handler: Handler
     methods: tuple[str, ...] = ("GET", "HEAD")
-    content_max: int = CONTENT_MAX
+    content_max: int | Cap = CONTENT_MAX
+
+    def cap(self, path: str) -> int:
+        """The bytes of content that a call of this path may have."""
+        return self.content_max if isinstance(self.content_max, int) else self.content_max(path)
 
 
 class Endpoints:
@@ -56,7 +63,7 @@ class Endpoints:
         handler: Handler,
         *,
         methods: tuple[str, ...] = ("GET", "HEAD"),
-        content_max: int = CONTENT_MAX,
+        content_max: int | Cap = CONTENT_MAX,
     ) -> None:
         """Offer `path` (`RPC2`, `as/`). Raises UsageError where somebody else's handler is there already."""
         table = self._below if path.endswith("/") else self._exact

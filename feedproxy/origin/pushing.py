@@ -18,7 +18,7 @@ from feedproxy.cache.freshness import Allowance, span
 from feedproxy.cache.status import Detail
 from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Instant, Seconds
-from feedproxy.feed.entries import unpack
+from feedproxy.feed.entries import identities_of
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Response
 from feedproxy.net.fetch import Fetched
@@ -108,8 +108,11 @@ def examined(
         before, after = _identities(held), _identities(replace(held, content=prepared.content))
         if before is None or after is None:
             return "it cannot be told whether it is the whole feed"
-        if len(after) < len(before) or (before and not before & after):
+        if len(after) < len(before) or (before and not set(before) & set(after)):
             return "it seems to be a part of the feed"
+        if before and before[0] not in after:
+            # The newest entries come first, and the oldest go: what lacks our first may be a push that was overtaken.
+            return "it lacks the newest entry of the copy"
     return Push(fetched, prepared)
 
 
@@ -124,9 +127,9 @@ def only_content(updated: Resource, before: Resource) -> Resource:
     )
 
 
-def _identities(stored: StoredResponse) -> set[str] | None:
+def _identities(stored: StoredResponse) -> tuple[str, ...] | None:
     version = version_of(stored)
-    return None if version is None else {identity for identity, _ in unpack(version.entries)}
+    return None if version is None else identities_of(version.entries)
 
 
 def _often(settings: Settings) -> str:

@@ -83,6 +83,7 @@ class Service(Upkeep):
         )
         self.listeners = dispatch.listeners
         self.on_outdated = dispatch.on_outdated
+        self.landings = dispatch.landings
         self.work_apart = dispatch.workshop.start
         self._codings = Codings(store, dispatch.workshop)
         self._deltas = Deltas(dispatch.workers)

@@ -67,7 +67,7 @@ class Upkeep:
         """Who wants a feed kept fresh since an instant without having asked for it; counted as readers are."""
         self.leads = Leads(dispatch.workers)
         self.agenda = Agenda(clock, self._mine, self._refresh_ahead)
-        dispatch.on_landed = self.agenda.note
+        dispatch.landings.append(self.agenda.note)
 
     def meant(self, address: str) -> str:
         """The target that an operator means by a normalised address, be it the public one."""
@@ -117,6 +117,10 @@ class Upkeep:
             outcome = "failed" if landed.detail or landed.error else "not-stored"
         return Refreshed(target, outcome, landed.words or str(landed.detail or ""), landed.fwd_status)
 
+    async def kept(self, target: str) -> None:
+        """Return when what is held of this target outlives the process."""
+        await self.store.written(self.meant(target))
+
     async def heard(self, target: str, promised: Instant) -> None:
         """Somebody tells us that the target has changed, and promises to until then: it need not be asked so often."""
         if (resource := self.store.newest(target)) is not None:
@@ -139,6 +143,8 @@ class Upkeep:
     async def pushed(self, target: str, body: bytes, media_type: str | None) -> str:
         """Take content that was pushed for a copy, as if it had been fetched; why not, empty where it was done.
 
+        Then it is on the disk: who pushed it is told that it came, and does not send it twice.
+
         `body` is not coded. It is judged as any update is, and more strictly (pushing.py).
         """
         resource, now, settings = self.store.newest(target), self._clock.now(), self._settings_for(target)
@@ -160,6 +166,7 @@ class Upkeep:
         if isinstance(push, str):
             return push
         landed = await self._dispatch.pushed(target, push, held)
+        await self.store.written(target)
         return "" if landed.stored else landed.words or "it may not be stored"
 
     async def purge(self, target: str = "", *, pattern: str = "") -> list[str]:

@@ -2,8 +2,8 @@
 
 Reading is synchronous: from memory at once, else one short read of the disk (some 50 us for a feed of 60 KB
 with its codings). Writing does not wait for the disk: memory has the value and its write is queued when `put`
-returns; `flush` waits until all that was queued is written. There is no durable `put`: who needs one thing to
-be safe calls `flush` after it, which costs the same and is the one way to say it.
+returns; `written` waits until that of one target is written, `flush` until all that was queued is. There is no
+durable `put`: who needs one thing to be safe calls `written` after it, which costs the same.
 
 A store that fails is a miss and a metric: after opening, nothing here raises StoreError. Each failure is told
 to `on_failure`, which may be called from the store's writer thread.
@@ -52,6 +52,10 @@ class Store(Protocol):
 
         Shared, it is not kept where `still` says at the last moment (from any thread) that it is not wanted any more.
         """
+        ...
+
+    async def written(self, target: str) -> None:
+        """Return when what was put of this target is on the disk, or has failed and was told; it waits some seconds."""
         ...
 
     async def delete(self, target: str) -> None:

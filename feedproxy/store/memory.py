@@ -100,6 +100,9 @@ class MemoryStore:
     async def put_state(self, name: str, data: bytes) -> None:
         self._state[name] = data
 
+    async def written(self, target: str) -> None:
+        pass
+
     async def flush(self) -> None:
         pass
 

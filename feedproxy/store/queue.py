@@ -92,6 +92,17 @@ class WriteQueue[Key, Value]:
         if not done and self._remove(key, entry, stale=True):
             self._tell(StoreError("the store's disk is too slow: a value was not written"))
 
+    async def written(self, key: Key) -> None:
+        """Return when what waits under this key, or what takes its place meanwhile, is written or has failed."""
+        over: Future[None] = Future()
+        with self._lock:
+            entry = self._waiting.get(key)
+            if entry is None:
+                return
+            entry.over.append(over)
+        self.wake()
+        await asyncio.wait([asyncio.wrap_future(over)], timeout=self._patience)
+
     def _put(self, key: Key, entry: Waiting[Value]) -> Waiting[Value]:
         with self._lock:
             old = self._waiting.get(key)

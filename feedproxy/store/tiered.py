@@ -155,6 +155,9 @@ class TieredStore:
         self._memory.common.tell()
         await self._queue.add((Kind.RESOURCE, resource.target), resource, weight(resource))
 
+    async def written(self, target: str) -> None:
+        await self._queue.written((Kind.RESOURCE, target))
+
     async def delete(self, target: str) -> None:
         self._memory.drop(target)
         if self._shared is not None:

@@ -18,7 +18,7 @@ async def test_aiohttps_connector_still_makes_its_protocols_with_a_factory() -> 
     await plain.close()
 
     exact = ExactConnector(
-        CheckedResolver(AddressPolicy(), exempt=False),
+        CheckedResolver(AddressPolicy().resolve),
         ssl_context=None, connections=1, per_host=1, head_max=1, open_connections=set(),
     )  # fmt: skip
     assert isinstance(exact._factory(), ExactProtocol)

@@ -104,6 +104,31 @@ async def test_a_part_of_the_feed_is_no_copy_but_a_reason_to_fetch(stand_at: Cal
     assert copy_of(made).count(b"<item>") == 4
 
 
+async def test_a_push_that_was_overtaken_is_no_copy_but_a_reason_to_fetch(stand_at: Callable[..., Any]) -> None:
+    made = await subscribed(stand_at)
+    newest = ("five", "four", *OLD[:-1])
+    made.stand.origin.publish("/feed.xml", a_feed(*newest), link=LINKS)
+    await push(made, *newest)
+    asked = made.stand.origin.requests
+
+    answer = await push(made, "four", *OLD)  # sent before, and comes after
+
+    assert answer.status == 202
+    assert b"five" in copy_of(made)
+    assert made.stand.origin.requests == asked + 1
+
+
+async def test_a_push_that_comes_twice_changes_nothing(stand_at: Callable[..., Any]) -> None:
+    made = await subscribed(stand_at)
+    await push(made, "four", *OLD)
+    asked, told = made.stand.origin.requests, await made.stand.notices.changes.last_number()
+
+    answer = await push(made, "four", *OLD)
+
+    assert answer.status == 202
+    assert (made.stand.origin.requests, await made.stand.notices.changes.last_number()) == (asked, told)
+
+
 @pytest.mark.parametrize("body", [b"", b"<html>", b"<rss><channel>", b"<feed xmlns='http://www.w3.org/2005/Atom'/>"])
 async def test_what_the_body_guard_does_not_take_never_replaces_the_copy(
     stand_at: Callable[..., Any], body: bytes

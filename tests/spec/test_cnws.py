@@ -11,7 +11,7 @@ import pytest
 from feedproxy.clock import ManualClock
 from feedproxy.errors import FetchTimeout, Forbidden, Unreachable
 from feedproxy.http.message import Response
-from feedproxy.notify import cnws, notices
+from feedproxy.notify import cnws, outage
 from feedproxy.notify.both import Both
 from feedproxy.notify.cnws import NAME, NAMESPACE
 from feedproxy.notify.cnws_publisher import Publisher
@@ -392,7 +392,7 @@ async def test_notifications_that_come_twice_or_out_of_order_cost_one_fetch(stan
 async def test_we_confirm_after_30_silent_days(stand_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """ "If any publisher has not issued a notification for a given resource within 30 days the subscriber should try
     and re-confirm the subscription." """
-    monkeypatch.setattr(notices, "OUTAGE", 13 * HOUR)  # the loop turns twice a day here, for 50 days
+    monkeypatch.setattr(outage, "OUTAGE", 13 * HOUR)  # the loop turns twice a day here, for 50 days
     service = await subscribed(stand_at)
     path = await our_path(service)
     await hours(service, 20 * 24, step=12)
@@ -440,8 +440,8 @@ async def test_a_publisher_that_refuses_is_asked_again_tomorrow(stand_at: Callab
     assert len(service.stand.others.calls) == 2
 
 
-async def hours(service: Service, count: int, *, step: float = 0.2) -> None:
-    """Let hours pass, with a turn of the loop after each `step` of one: more than a quarter is an outage."""
+async def hours(service: Service, count: int, *, step: float = 1 / 12) -> None:
+    """Let hours pass, with a turn of the loop after each `step` of one: more than five minutes are an outage."""
     for _ in range(round(count / step)):
         service.stand.clock.advance(step * HOUR)
         service.stand.notices.wake()

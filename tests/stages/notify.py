@@ -37,7 +37,7 @@ class Others:
     most_at_once: int = 0
 
     async def call(
-        self, method: str, url: str, fields: Fields | None = None, body: bytes = b"", *, exempt: bool = False
+        self, method: str, url: str, fields: Fields | None = None, body: bytes = b"", *, configured: bool = False
     ) -> Response:
         self.calls.append((method, url, body))
         self.heads.append(fields or Fields())

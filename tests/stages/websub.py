@@ -121,7 +121,8 @@ class WebSubStand:
 async def websub_at(stand_at: Callable[..., Any], **options: Any) -> WebSubStand:
     """A stand with WebSub."""
     stand: Stand = await stand_at(
-        join=lambda notices: notices.add(WebSub(notices)), **{"public_url": PUBLIC, "websub_hub": "known", **options}
+        join=lambda notices: notices.add(WebSub(notices, lambda: b"a key")),
+        **{"public_url": PUBLIC, "websub_hub": "known", **options},
     )
     websub = stand.notices.protocols["websub"]
     assert isinstance(websub, WebSub)

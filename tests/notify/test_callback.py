@@ -1,0 +1,140 @@
+"""Nobody subscribes ourselves, nor clouds that never asked for it; and names that the operator wrote lead outside."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from feedproxy.errors import Forbidden, Unreachable
+from feedproxy.net.address import AddressPolicy
+from feedproxy.net.post import Caller
+from feedproxy.notify import websub
+from feedproxy.notify.callback import leads_back
+from feedproxy.notify.cnws import write_subscribe
+from feedproxy.notify.cnws_publisher import Publisher
+from feedproxy.settings import Settings
+from tests.stages.clouds import call, clouds_on
+from tests.stages.notify import TARGET, Stand
+from tests.stages.origin import a_feed
+from tests.stages.websub import WebSubStand, websub_at
+
+OFFICE = Settings(public_url="https://feeds.example/")
+PUBLISHER = Settings(public_url="https://feeds.example/", upstream="http://origin.example/")
+BASE = "http://10.0.0.1:8080"
+
+
+@pytest.mark.parametrize(
+    ("settings", "callback", "back"),
+    [
+        (OFFICE, "https://feeds.example/-/ping", True),
+        (OFFICE, "http://feeds.example/-/RPC2", True),
+        (OFFICE, "https://FEEDS.example/http://victim.example/", True),
+        (OFFICE, "http://10.0.0.1:8080/-/cnws", True),
+        (OFFICE, "http://10.0.0.1:8081/-/cnws", False),
+        (OFFICE, "https://other.example/-/ping", False),
+        (PUBLISHER, "https://feeds.example/-/hub", True),
+        (PUBLISHER, "https://feeds.example/reader/callback", False),
+    ],
+)
+def test_a_callback_that_is_our_own_leads_back(settings: Settings, callback: str, back: bool) -> None:
+    assert leads_back(callback, settings, BASE) is back
+
+
+@pytest.mark.parametrize("path", ["/-/ping", "/-/RPC2", "/http://victim.example/feed"])
+async def test_rsscloud_registers_nobody_at_our_own_address(stand_at: Callable[..., Any], path: str) -> None:
+    clouds = await clouds_on(stand_at)
+    clouds.stand.origin.publish("/feed.xml", a_feed("one"))
+    await clouds.stand.read()
+    given = {"protocol": "http-post", "port": 80, "path": path, "domain": "proxy.example", "url1": TARGET}
+
+    answer = await clouds.hub.by_form(call("pleaseNotify", urlencode(given).encode()))
+
+    assert b'success="false" msg="the callback leads back here"' in answer.body
+    assert clouds.stand.others.calls == []
+
+
+@pytest.mark.parametrize("procedure", ["rssCloud.ping", "rssCloud.hello", "xmlStorageSystem.rssPleaseNotify"])
+async def test_no_other_cloud_is_registered_by_a_procedure_that_is_true_for_everybody(
+    stand_at: Callable[..., Any], procedure: str
+) -> None:
+    clouds = await clouds_on(stand_at)
+    clouds.stand.origin.publish("/feed.xml", a_feed("one"))
+    await clouds.stand.read()
+    parameters = (procedure, 80, "/RPC2", "xml-rpc", [TARGET], "cloud.example")
+
+    assert await clouds.hub.by_rpc(parameters, call("RPC2")) is False
+    assert clouds.stand.others.calls == []
+
+
+async def test_cnws_tells_nobody_at_our_own_address(stand: Stand) -> None:
+    publisher = Publisher(stand.notices)
+    stand.origin.publish("/feed.xml", a_feed("one"))
+    await stand.read()
+    stand.others.at = {"proxy.example": ["192.0.2.7"]}
+
+    answer = await publisher.endpoint(call("cnws", write_subscribe(TARGET, "http://proxy.example/-/cnws")))
+
+    assert b"<status>false</status>" in answer.body
+    assert stand.others.calls == []
+
+
+# -- what the operator names
+
+
+def caller(found: Sequence[str]) -> Caller:
+    async def lookup(host: str, port: int) -> Sequence[str]:
+        return found
+
+    return Caller(AddressPolicy(lookup=lookup))
+
+
+@pytest.mark.parametrize("found", ["127.0.0.1", "10.0.0.5", "169.254.169.254", "::ffff:10.0.0.5"])
+async def test_a_name_that_the_operator_wrote_leads_to_no_private_address(found: str) -> None:
+    calling = caller([found])
+    try:
+        with pytest.raises(Forbidden):
+            await calling.call("GET", "http://sink.example:10080/", configured=True)
+    finally:
+        await calling.close()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "sink.localhost"])
+async def test_an_address_that_the_operator_wrote_out_is_called_at_any_port(host: str, unused_tcp_port: int) -> None:
+    calling = caller(["127.0.0.1"])
+    try:
+        with pytest.raises(Unreachable):  # nobody is there; but it was tried
+            await calling.call("GET", f"http://{host}:{unused_tcp_port}/", configured=True)
+        with pytest.raises(Forbidden):
+            await calling.call("GET", f"http://{host}:{unused_tcp_port}/")
+    finally:
+        await calling.close()
+
+
+async def test_a_localhost_that_is_said_to_be_elsewhere_is_not_called() -> None:
+    with pytest.raises(Forbidden):
+        await AddressPolicy(lookup=_metadata).resolve_configured("localhost", 80)
+
+
+async def _metadata(host: str, port: int) -> Sequence[str]:
+    return ["169.254.169.254"]
+
+
+# -- how much a push may have
+
+
+def test_our_tokens_are_told_from_others_before_anything_is_looked_up() -> None:
+    token = websub.sealed_token(b"ours")
+
+    assert websub.is_sealed(b"ours", token)
+    assert token != websub.sealed_token(b"ours")
+    for other in (websub.sealed_token(b"theirs"), token[:-1], token + "0", "", "é" * 40):
+        assert not websub.is_sealed(b"ours", other)
+
+
+async def test_a_push_may_have_what_a_fetch_may_have_at_an_address_that_we_gave(stand_at: Callable[..., Any]) -> None:
+    made: WebSubStand = await websub_at(stand_at, buffer_max=7_000_000)
+    pushes, token = made.websub.pushes, websub.sealed_token(b"a key")
+
+    assert pushes.content_max(f"push/websub/1.{token}") == 7_000_000
+    assert pushes.content_max("push/websub/1.guess") == 2 * 1024 * 1024

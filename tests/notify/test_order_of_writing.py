@@ -1,0 +1,90 @@
+"""What is promised outlives the process: the store has the content before the ledger says that it is known."""
+
+import asyncio
+import hashlib
+import hmac
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from feedproxy.notify.bell import Bell
+from tests.stages.notify import TARGET, Stand
+from tests.stages.origin import a_feed
+from tests.stages.websub import LINKS, websub_at
+
+
+class SlowDisk:
+    """What was put is not on the disk until the gate opens."""
+
+    def __init__(self, stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.gate = asyncio.Event()
+        self.waited = asyncio.Event()
+        monkeypatch.setattr(stand.runtime.service.store, "written", self._written)
+
+    async def _written(self, target: str) -> None:
+        self.waited.set()
+        await self.gate.wait()
+
+
+async def test_a_change_is_noted_when_the_store_has_it_and_not_before(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand.origin.publish("/feed.xml", a_feed("one"))
+    await stand.read()
+    await stand.subscribe("http://one.example/")
+    disk = SlowDisk(stand, monkeypatch)
+    stand.origin.publish("/feed.xml", a_feed("two", "one"))
+
+    await stand.runtime.service._dispatch.in_background(TARGET)
+    await asyncio.wait_for(disk.waited.wait(), 20)
+    noted, told = await stand.notices.changes.last_number(), list(stand.others.calls)
+    disk.gate.set()
+    await stand.settled()
+
+    assert (noted, told) == (0, [])
+    assert await stand.notices.changes.last_number() == 1
+    assert [url for _, url, _ in stand.others.calls] == ["http://one.example/"]
+
+
+async def test_an_accepted_ping_is_done_when_the_store_has_what_came_of_it(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand.origin.publish("/feed.xml", a_feed("one"))
+    await stand.read()
+    disk = SlowDisk(stand, monkeypatch)
+    stand.origin.publish("/feed.xml", a_feed("two", "one"))
+
+    await stand.notices.bell.ring([TARGET], "192.0.2.1")
+    await asyncio.wait_for(disk.waited.wait(), 20)
+    left = await errands(stand.notices.bell)
+    disk.gate.set()
+    await stand.settled()
+
+    assert left == 1
+    assert await errands(stand.notices.bell) == 0
+
+
+async def test_a_push_is_acknowledged_when_the_store_has_it(
+    stand_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await websub_at(stand_at)
+    made.stand.origin.publish("/feed.xml", a_feed("one", "zero"), link=LINKS)
+    await made.read_by_somebody()
+    await made.verify()
+    body = a_feed("two", "one", "zero")
+    signed = hmac.new(made.asked[-1]["hub.secret"].encode(), body, hashlib.sha256).hexdigest()
+    disk = SlowDisk(made.stand, monkeypatch)
+
+    answering = asyncio.ensure_future(made.at_callback("POST", content=body, X_Hub_Signature=f"sha256={signed}"))
+    await asyncio.wait_for(disk.waited.wait(), 20)
+    acknowledged = answering.done()
+    disk.gate.set()
+
+    assert acknowledged is False
+    assert (await asyncio.wait_for(answering, 20)).status == 202
+
+
+async def errands(bell: Bell) -> int:
+    """How many wait."""
+    return await bell._ledger.run(lambda db: int(db.execute("SELECT count(*) FROM errands").fetchone()[0]))
