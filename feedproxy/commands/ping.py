@@ -78,9 +78,7 @@ async def _one(caller: Caller, sink: Sink, said: Ping) -> Verdict:
     message = ping_message(sink, own_agent(Settings()), name=said.name, url=said.url, feed=said.feed)
     answer: Response | FeedproxyError
     try:
-        answer = await caller.call(
-            message.method, message.url, message.fields, message.body, configured=message.configured
-        )
+        answer = await caller.call(message.method, message.url, message.fields, message.body, named=message.named)
     except FeedproxyError as error:
         answer = error
     return verdict(sink, answer)

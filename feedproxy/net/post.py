@@ -6,6 +6,7 @@ answer's details, so aiohttp reads it. What both have in common is the policy: e
 
 import asyncio
 import ssl
+from enum import Enum
 
 import aiohttp
 from yarl import URL
@@ -18,6 +19,18 @@ from feedproxy.net.wire import CheckedResolver
 
 ANSWER_MAX = 65_536
 """Bytes of an answer that are read: an XML-RPC struct, a challenge. The rest is cut off."""
+
+
+class Named(Enum):
+    """Who named an address, and what is checked of it for that."""
+
+    BY_ANYBODY = "anybody"
+    """Port and address: a callback."""
+    BY_CONFIGURATION = "configuration"
+    """Where a name leads, for who answers for it may be somebody else: a service that the operator uses. Any port will
+    do, and an address that he wrote out."""
+    AS_OWN = "own"
+    """Nothing, as for the upstream: a machine of the operator's own, by whatever name."""
 
 
 class Caller:
@@ -37,24 +50,22 @@ class Caller:
         self._total = total
         self._connections = connections
         self._ssl_context = ssl_context
-        self._sessions: dict[bool, aiohttp.ClientSession] = {}
+        self._sessions: dict[Named, aiohttp.ClientSession] = {}
         self._closed = False
 
     async def call(
-        self, method: str, url: str, fields: Fields | None = None, body: bytes = b"", *, configured: bool = False
+        self, method: str, url: str, fields: Fields | None = None, body: bytes = b"", *, named: Named = Named.BY_ANYBODY
     ) -> Response:
         """Send this; the answer, its body cut off at ANSWER_MAX.
 
-        `configured` is what the operator himself named: any port will do, and an address that he wrote out. A name
-        is checked all the same: who answers for it may be somebody else.
         Raises Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, BrokenMessage.
         """
         where = _url(url)
-        if not configured:
+        if named is Named.BY_ANYBODY:
             self._policy.check_port(where.port or 0)
             self._policy.literal(where.raw_host or "")
         try:
-            async with self._session(configured).request(
+            async with self._session(named).request(
                 method, where, headers=list(fields or ()), data=body or None, allow_redirects=False
             ) as answer:
                 content = await _beginning(answer.content)
@@ -81,19 +92,20 @@ class Caller:
         for session in sessions.values():
             await session.close()
 
-    def _session(self, configured: bool) -> aiohttp.ClientSession:
-        """One pool for what strangers name and one for the operator's: a connection never changes sides."""
+    def _session(self, named: Named) -> aiohttp.ClientSession:
+        """A pool for what each has named: a connection never changes sides."""
         if self._closed:
             raise Unreachable("the client is closed")
-        if configured not in self._sessions:
+        if named not in self._sessions:
             policy = self._policy
+            resolve = {Named.BY_ANYBODY: policy.resolve, Named.BY_CONFIGURATION: policy.resolve_configured}
             connector = aiohttp.TCPConnector(
-                resolver=CheckedResolver(policy.resolve_configured if configured else policy.resolve),
+                resolver=CheckedResolver(resolve.get(named, policy.addresses)),
                 use_dns_cache=False,  # each new connection is resolved and checked anew
                 ssl=self._ssl_context or True,
                 limit=self._connections,
             )
-            self._sessions[configured] = aiohttp.ClientSession(
+            self._sessions[named] = aiohttp.ClientSession(
                 connector=connector,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=self._timeout,
@@ -101,7 +113,7 @@ class Caller:
                 auto_decompress=False,
                 skip_auto_headers=("Accept-Encoding", "User-Agent", "Content-Type"),
             )
-        return self._sessions[configured]
+        return self._sessions[named]
 
 
 async def _beginning(content: aiohttp.StreamReader) -> bytes:

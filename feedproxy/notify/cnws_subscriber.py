@@ -9,6 +9,7 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
+from feedproxy.net.post import Named
 from feedproxy.notify import cnws
 from feedproxy.notify.cnws import NAME, Subscribe
 from feedproxy.notify.hearing import Hearing, Wish, own_address
@@ -48,7 +49,7 @@ class Subscriber:
             return None
         fields = Fields([("User-Agent", own_agent(settings)), ("Content-Type", XML)])
         body = cnws.write_subscribe(subscription.topic, own_address(settings, NAME, subscription))
-        return Message("POST", subscription.callback, fields, body, configured=True)
+        return Message("POST", subscription.callback, fields, body, named=Named.BY_CONFIGURATION)
 
     async def judge(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
         """ "If the response is an error (HTTP, or FALSE) then the subscription is refused by the publisher"."""

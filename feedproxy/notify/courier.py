@@ -18,6 +18,7 @@ from typing import Protocol as Shape
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError, FetchTimeout, StoreError
 from feedproxy.http.message import Fields, Response
+from feedproxy.net.post import Named
 from feedproxy.notify.protocol import Delivery, Message, Protocol, Refused, Retry, Verdict
 from feedproxy.notify.queue import Queue, Settled, next_try
 from feedproxy.notify.subscriptions import State, Subscription, Subscriptions, host_of
@@ -47,7 +48,7 @@ class Calling(Shape):
     """What the courier sends with: net/post.py's Caller."""
 
     async def call(
-        self, method: str, url: str, fields: Fields | None = None, body: bytes = b"", *, configured: bool = False
+        self, method: str, url: str, fields: Fields | None = None, body: bytes = b"", *, named: Named = Named.BY_ANYBODY
     ) -> Response: ...
 
     async def addresses(self, url: str) -> list[str]: ...
@@ -105,7 +106,7 @@ class Courier:
         try:
             async with asyncio.timeout(ASK_TIMEOUT):
                 return await self._caller.call(
-                    message.method, message.url, message.fields, message.body, configured=message.configured
+                    message.method, message.url, message.fields, message.body, named=message.named
                 )
         except TimeoutError as error:
             raise FetchTimeout(f"it did not answer within {ASK_TIMEOUT:g} s") from error
@@ -219,7 +220,7 @@ class Courier:
         answer: Response | FeedproxyError
         try:
             answer = await self._caller.call(
-                message.method, message.url, message.fields, message.body, configured=message.configured
+                message.method, message.url, message.fields, message.body, named=message.named
             )
         except FeedproxyError as error:
             answer = error

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Response
+from feedproxy.net.post import Named
 from feedproxy.notify.subscriptions import Subscription
 
 DAY: Seconds = 86_400
@@ -55,13 +56,13 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What goes out. `fields` hold the Content-Type; `configured`: the operator named where to."""
+    """What goes out. `fields` hold the Content-Type; `named` says by whom the address was."""
 
     method: str
     url: str
     fields: Fields = field(default_factory=Fields)
     body: bytes = b""
-    configured: bool = False
+    named: Named = Named.BY_ANYBODY
 
 
 @dataclass(frozen=True, slots=True)

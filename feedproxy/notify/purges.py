@@ -20,6 +20,7 @@ from feedproxy.http import uri
 from feedproxy.http.field import is_token
 from feedproxy.http.message import Fields, Response
 from feedproxy.http.reverse import is_upstream, public_form
+from feedproxy.net.post import Named
 from feedproxy.notify.protocol import DAY, Change, Delivered, Delivery, Message, Order, Retry, Verdict
 from feedproxy.notify.sinks import own_agent
 from feedproxy.notify.subscriptions import Subscription
@@ -91,7 +92,7 @@ class Purges:
                 yield Order(self.name, "purge", target, read_purge_sink(each).url, change=number, data=each)
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Sinks are the operator's word: their addresses are not checked."""
+        """Sinks are the operator's own machines: their addresses are not checked."""
         settings, order = self._settings(), delivery.order
         if order.data not in settings.purge_sinks:
             return None  # the operator has taken it away
@@ -101,14 +102,14 @@ class Purges:
             fields = fields.with_field(name, value)
         match sink.how:
             case How.TEMPLATE:
-                return Message("POST", sink.url.replace("{key}", key), fields, exempt=True)
+                return Message("POST", sink.url.replace("{key}", key), fields, named=Named.AS_OWN)
             case How.URL:
                 split = urlsplit(public_form(order.topic, settings))
                 path = (split.path or "/") + (f"?{split.query}" if split.query else "")
                 return Message(
-                    "PURGE", sink.url.rstrip("/") + path, fields.with_field("Host", split.netloc), exempt=True
+                    "PURGE", sink.url.rstrip("/") + path, fields.with_field("Host", split.netloc), named=Named.AS_OWN
                 )
-        return Message("PURGE", sink.url, fields, exempt=True)
+        return Message("PURGE", sink.url, fields, named=Named.AS_OWN)
 
     async def judge(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError

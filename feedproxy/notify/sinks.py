@@ -18,6 +18,7 @@ from feedproxy.errors import BadTarget, FeedproxyError, UsageError
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.http.reverse import is_upstream, public_form
+from feedproxy.net.post import Named
 from feedproxy.notify.ping import BadCall, Ping
 from feedproxy.notify.protocol import DAY, Change, Delivered, Delivery, Message, Order, Refused, Retry, Verdict
 from feedproxy.notify.rpc import read_answer, write_call
@@ -73,12 +74,12 @@ def ping_message(sink: Sink, agent: str, *, name: str, url: str, feed: str = "")
     """The ping of a site, or of a feed of it. A sink is the operator's word as far as he wrote it out (net/post.py)."""
     lines = [("User-Agent", agent)]
     if sink.how is How.GET:
-        return Message("GET", expanded(sink.url, name, url, feed), Fields(lines), configured=True)
+        return Message("GET", expanded(sink.url, name, url, feed), Fields(lines), named=Named.BY_CONFIGURATION)
     if sink.how is How.EXTENDED:
         body = write_call("weblogUpdates.extendedPing", name, url, url, feed or url)
     else:
         body = write_call("weblogUpdates.ping", name, url)
-    return Message("POST", sink.url, Fields([*lines, ("Content-Type", "text/xml")]), body, configured=True)
+    return Message("POST", sink.url, Fields([*lines, ("Content-Type", "text/xml")]), body, named=Named.BY_CONFIGURATION)
 
 
 def site_order(sink: str, said: Ping) -> Order:

@@ -8,7 +8,7 @@ import pytest
 
 from feedproxy.errors import Forbidden, Unreachable
 from feedproxy.net.address import AddressPolicy
-from feedproxy.net.post import Caller
+from feedproxy.net.post import Caller, Named
 from feedproxy.notify import websub
 from feedproxy.notify.callback import leads_back
 from feedproxy.notify.cnws import write_subscribe
@@ -94,7 +94,7 @@ async def test_a_name_that_the_operator_wrote_leads_to_no_private_address(found:
     calling = caller([found])
     try:
         with pytest.raises(Forbidden):
-            await calling.call("GET", "http://sink.example:10080/", configured=True)
+            await calling.call("GET", "http://sink.example:10080/", named=Named.BY_CONFIGURATION)
     finally:
         await calling.close()
 
@@ -104,7 +104,7 @@ async def test_an_address_that_the_operator_wrote_out_is_called_at_any_port(host
     calling = caller(["127.0.0.1"])
     try:
         with pytest.raises(Unreachable):  # nobody is there; but it was tried
-            await calling.call("GET", f"http://{host}:{unused_tcp_port}/", configured=True)
+            await calling.call("GET", f"http://{host}:{unused_tcp_port}/", named=Named.BY_CONFIGURATION)
         with pytest.raises(Forbidden):
             await calling.call("GET", f"http://{host}:{unused_tcp_port}/")
     finally:

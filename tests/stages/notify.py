@@ -12,6 +12,7 @@ import pytest
 from feedproxy.clock import ManualClock
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Response
+from feedproxy.net.post import Named
 from feedproxy.notify.notices import Notices
 from feedproxy.notify.protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.subscriptions import Role, State, Subscription
@@ -37,7 +38,7 @@ class Others:
     most_at_once: int = 0
 
     async def call(
-        self, method: str, url: str, fields: Fields | None = None, body: bytes = b"", *, configured: bool = False
+        self, method: str, url: str, fields: Fields | None = None, body: bytes = b"", *, named: Named = Named.BY_ANYBODY
     ) -> Response:
         self.calls.append((method, url, body))
         self.heads.append(fields or Fields())
