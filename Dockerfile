@@ -20,7 +20,7 @@ COPY feedproxy feedproxy
 COPY addons addons
 RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation -w /dist . \
  && python -m venv /opt/feedproxy \
- && /opt/feedproxy/bin/pip install --quiet --no-index --find-links /wheels /dist/*.whl \
+ && /opt/feedproxy/bin/pip install --quiet --no-index --find-links /wheels "$(echo /dist/*.whl)[redis]" \
  && /opt/feedproxy/bin/python -m compileall -q /opt/feedproxy/lib \
  && /opt/feedproxy/bin/pip uninstall --quiet --yes pip
 

@@ -111,7 +111,7 @@ conformance-check: $(stamp) ## has feedproxy lost one of these tests that it pas
 constraints: $(stamp) ## renew constraints.txt from pyproject.toml
 	$(py) -m venv build/uv
 	build/uv/bin/python -m pip install --quiet uv
-	build/uv/bin/uv pip compile pyproject.toml --extra test --universal --python-version 3.12 --upgrade \
+	build/uv/bin/uv pip compile pyproject.toml --extra test --extra redis --universal --python-version 3.12 --upgrade \
 		--generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links --quiet \
 		--custom-compile-command "make constraints" --output-file constraints.txt
 

@@ -20,6 +20,8 @@ from feedproxy.clock import Clock, Seconds, SystemClock
 from feedproxy.crew.company import Crew
 from feedproxy.crew.seat import Seat
 from feedproxy.errors import StoreError
+from feedproxy.fleet.link import is_shared_address
+from feedproxy.fleet.machine import Fleet
 from feedproxy.http import uri
 from feedproxy.http.message import Response
 from feedproxy.lab.recorder import Recorder, RecordingClient
@@ -157,16 +159,18 @@ class Runtime:
     @property
     def service(self) -> Service:
         """The service; opens store and client at the first look, inside a running event loop."""
+        return self._open.service
+
+    @property
+    def _open(self) -> "_Opened":
         if self._opened is None:
             self._opened = _Opened(self)
-        return self._opened.service
+        return self._opened
 
     @property
     def notices(self) -> Notices:
         """Who hears and who tells that a feed changed."""
-        _ = self.service
-        assert self._opened is not None
-        return self._opened.notices
+        return self._open.notices
 
     async def rpc(self, call: Call) -> Response:
         """The endpoint of XML-RPC, which all who have methods for it offer."""
@@ -175,9 +179,7 @@ class Runtime:
     @property
     def office(self) -> Office:
         """The list of what is read here, and what was imported into it."""
-        _ = self.service
-        assert self._opened is not None
-        return self._opened.office
+        return self._open.office
 
     @property
     def workers(self) -> int:
@@ -187,30 +189,31 @@ class Runtime:
     @property
     def diary(self) -> Diary:
         """What this process has done, by hour and day."""
-        _ = self.service
-        assert self._opened is not None
-        return self._opened.diary
+        return self._open.diary
+
+    @property
+    def fleet(self) -> Fleet | None:
+        """What this machine does with the others that share its store; None where there are none."""
+        return self._opened.fleet if self._opened is not None else None
+
+    def condition(self) -> tuple[str, ...]:
+        """What there is to say of how it stands, beside that it runs."""
+        return (self.fleet.words(),) if self.fleet is not None else ()
 
     @property
     def doorkeeper(self) -> Doorkeeper:
         """Who may read what, and with what credentials we read for whom."""
-        _ = self.service
-        assert self._opened is not None
-        return self._opened.doorkeeper
+        return self._open.doorkeeper
 
     @property
     def connect_policy(self) -> AddressPolicy:
         """Which addresses and ports CONNECT may reach."""
-        _ = self.service
-        assert self._opened is not None
-        return self._opened.connect_policy
+        return self._open.connect_policy
 
     @property
     def policy(self) -> AddressPolicy:
         """Which addresses may be reached."""
-        _ = self.service
-        assert self._opened is not None
-        return self._opened.policy
+        return self._open.policy
 
     @property
     def panel(self) -> Panel:
@@ -231,9 +234,7 @@ class Runtime:
 
     def remembered(self, name: str) -> bytes:
         """A secret of this installation: 32 random bytes, the same as long as the store is."""
-        _ = self.service
-        assert self._opened is not None
-        return self._opened.remembered(name, lambda: self.random_bytes(32))
+        return self._open.remembered(name, lambda: self.random_bytes(32))
 
     async def close(self) -> None:
         """Drain, write what is to be remembered, close."""
@@ -248,21 +249,28 @@ class _Opened:
     def __init__(self, runtime: Runtime) -> None:
         settings = runtime.settings
         self.clock = runtime.clock
+        is_fleet = is_shared_address(settings.store)
+        location = settings.fleet_local if is_fleet else settings.store
         self.store: Store = open_store(
-            settings.store,
+            location,
             memory_max=settings.memory_max,
             disk_max=settings.store_max,
             on_failure=runtime.metrics.store_failed,
             shared=runtime.seat is not None,
         )
+        self.fleet = Fleet(settings, self.store, runtime.clock) if is_fleet else None
+        name = partial(_new_pseudonym, runtime.random_bytes)
+        makers = {"pseudonym": name, "reader-secret": partial(runtime.random_bytes, 32)}
+        if self.fleet is not None:
+            self.fleet.agree(makers)
+            self.store = self.fleet.store
         self.policy = AddressPolicy(
             settings.allow_private, settings.allow_networks, ports(settings, settings.allow_ports)
         )
         self.connect_policy = AddressPolicy(
             settings.allow_private, settings.allow_networks, ports(settings, settings.connect_ports)
         )
-        pseudonym = self.remembered("pseudonym", partial(_new_pseudonym, runtime.random_bytes)).decode()
-        secret = self.remembered("reader-secret", partial(runtime.random_bytes, 32))
+        pseudonym, secret = (self.remembered(*each) for each in makers.items())
         self.doorkeeper = Doorkeeper(settings, runtime.clock, secret)
         client = (runtime.make_fetcher or partial(_fetcher, runtime, self.policy))()
         credentialed = CredentialedClient(client, self.doorkeeper.with_credentials)
@@ -279,7 +287,7 @@ class _Opened:
             clock=runtime.clock,
             counts=self.counts,
             identifier=Identifier(secret, period=max(86_400, settings.subscriber_window)),
-            pseudonym=pseudonym,
+            pseudonym=pseudonym.decode(),
             version=__version__,
             observer=runtime.metrics,
             key_for=self.doorkeeper.key_for,
@@ -299,13 +307,15 @@ class _Opened:
             self.office.resume()
         self.caller = Caller(self.policy, ssl_context=_ssl_context(runtime.trusted_ca, insecure=runtime.insecure))
         self.notices = Notices(
-            file=ledger_file(settings.store),
+            file=ledger_file(location),
             service=self.service,
             settings=lambda: runtime.settings,
             settings_for=runtime.settings_for,
             caller=self.caller,
             clock=runtime.clock,
         )
+        if self.fleet is not None:
+            self.fleet.join(self.service, self.notices, runtime.metrics)
         for join in runtime.takes_part.values():
             join(self.notices)
         if runtime.takes_part:
@@ -343,6 +353,8 @@ class _Opened:
         await self.service.close(timeout)
         if self.crew is not None:
             await self.crew.tell_news()  # who saves last, saves what all have counted
+        if self.fleet is not None:
+            await self.fleet.close()
         await self.notices.close(timeout)
         await self._save()
         await self.caller.close()

@@ -208,9 +208,23 @@ class Settings:
     )
 
     # -- store
-    store: str = option("", "Folder of the store; empty: the platform's cache folder; `memory:` keeps nothing on disk.")
+    store: str = option(
+        "",
+        "Folder of the store; empty: the platform's cache folder; `memory:` keeps nothing on disk; `redis://HOST/` is"
+        " shared by several machines.",
+    )
     memory_max: int = option(268_435_456, "Bytes of stored responses kept in memory.")
     store_max: int = option(4_294_967_296, "Bytes of stored responses kept on disk.")
+
+    # -- a store that several machines share
+    fleet_local: str = option("", "With `redis://`: folder of this machine's own store in front, as `store` is alone.")
+    fleet_prefix: str = option("feedproxy", "What all names in Redis begin with: one for each fleet.")
+    fleet_timeout: int = option(250, "Milliseconds that a request waits for Redis at most.")
+    fleet_lease: int = option(15, "Seconds after which a machine that says nothing has lost what it was fetching.")
+    fleet_expiry: int = option(691_200, "Seconds that a copy stays in Redis after it was last written.")
+    fleet_exact_max: int = option(
+        1_000, "Readers of a feed up to which a fleet counts exactly; above, by HyperLogLog, within 0.8 %."
+    )
 
     # -- hearing and telling of changes
     ping_unknown: str = option(

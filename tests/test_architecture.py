@@ -21,6 +21,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"origin"}),
     frozenset({"notify", "lab"}),
     frozenset({"report"}),
+    frozenset({"fleet"}),
     frozenset({"crew"}),
     frozenset({"runtime"}),
     frozenset({"front"}),
@@ -190,7 +191,8 @@ def test_files_are_short_enough_to_know_by_heart() -> None:
 def _requirements() -> list[str]:
     """The distributions that the package needs to run, by pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return [_name_of(requirement) for requirement in project["dependencies"]]
+    extras = (each for name, all_ in project["optional-dependencies"].items() if name != "test" for each in all_)
+    return [_name_of(requirement) for requirement in (*project["dependencies"], *extras)]
 
 
 def _name_of(requirement: str) -> str:

@@ -1,5 +1,6 @@
 """The examples in conf/ teach: they load as they are, name every option, and tell the truth about defaults."""
 
+import argparse
 import asyncio
 import configparser
 import json
@@ -13,11 +14,12 @@ from mitmproxy.options import Options
 from ruamel.yaml import YAML
 
 from feedproxy import config, serve
+from feedproxy.commands import serve as serving
 from feedproxy.report.metrics import Metrics
 from feedproxy.settings import Settings, option_names
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
-EXAMPLES = ["lab.yaml", "office.yaml", "publisher.yaml"]
+EXAMPLES = ["fleet.yaml", "lab.yaml", "office.yaml", "publisher.yaml"]
 
 # A line of prose is `# word`; an option that is switched off is `#name:`, and what belongs to it `#  - match:`.
 OFF = re.compile(r"^#(?=\w+:|  - \w+:|    \w+:)", re.MULTILINE)
@@ -123,9 +125,72 @@ def test_the_service_unit_runs_a_command_that_exists() -> None:
     assert unit["Service"]["DynamicUser"] == "yes"
 
 
-def test_the_compose_file_builds_this_project_and_keeps_the_store() -> None:
-    compose = YAML(typ="safe").load((CONF / "compose.yaml").read_text(encoding="utf-8"))
-    service = compose["services"]["feedproxy"]
+def _compose() -> dict[str, Any]:
+    made: dict[str, Any] = YAML(typ="safe").load((CONF / "compose.yaml").read_text(encoding="utf-8"))
+    return made
 
-    assert service["build"]["context"] == ".."
-    assert {each.partition(":")[0] for each in service["volumes"]} >= set(compose["volumes"])
+
+FEEDPROXIES = ("one", "two")
+
+
+def test_the_compose_file_names_only_what_it_has() -> None:
+    compose = _compose()
+    for service in compose["services"].values():
+        volumes = [each.partition(":")[0] for each in service.get("volumes", ())]
+        assert {each for each in volumes if not each.startswith(".")} <= set(compose["volumes"])
+        assert all((CONF / each).is_file() for each in volumes if each.startswith("."))
+        assert set(service.get("networks", ())) <= set(compose["networks"])
+        for name, wanted in service.get("depends_on", {}).items():
+            assert wanted["condition"] == "service_healthy"
+            assert "healthcheck" in compose["services"][name]
+
+
+def test_the_feedproxies_of_the_compose_file_are_built_here_and_keep_a_store_each() -> None:
+    compose = _compose()
+    kept = [
+        {each.partition(":")[0] for each in compose["services"][name]["volumes"] if ":/var/cache/feedproxy" in each}
+        for name in FEEDPROXIES
+    ]
+    assert all(compose["services"][name]["build"]["context"] == ".." for name in FEEDPROXIES)
+    assert all(len(each) == 1 for each in kept)
+    assert kept[0] != kept[1]
+
+
+@pytest.mark.parametrize("name", FEEDPROXIES)
+def test_the_compose_file_runs_a_command_that_is_understood(name: str, tmp_path: Path) -> None:
+    """With the configuration that it names, as far as that can be tried without Valkey."""
+    service = _compose()["services"][name]
+    words = service["command"].split()
+    (mounted,) = [each for each in service["volumes"] if ":/etc/feedproxy.yaml" in each]
+    words[words.index("/etc/feedproxy.yaml")] = str(CONF / mounted.partition(":")[0])
+
+    parser = argparse.ArgumentParser()
+    serving.register(parser.add_subparsers())
+    given = parser.parse_args(words)
+
+    async def made() -> Settings:
+        plan = serve.Plan(given.config, (*given.set, f"confdir={tmp_path}"))
+        return serve.make_master(plan)[1].settings
+
+    settings = asyncio.run(made())
+    assert settings.store == "redis://valkey:6379/0"
+    assert settings.fleet_local == "/var/cache/feedproxy"
+
+
+def test_the_valkey_of_the_compose_file_is_bounded_and_reached_by_nobody_outside() -> None:
+    compose = _compose()
+    valkey = compose["services"]["valkey"]
+    assert "--maxmemory-policy volatile-lru" in valkey["command"]
+    assert "ports" not in valkey
+    assert valkey["networks"] == ["inside"]
+    assert compose["networks"]["inside"]["internal"] is True
+
+
+def test_the_load_balancer_knows_the_feedproxies_and_waits_longer_than_they_do() -> None:
+    text = (CONF / "balancer.cfg").read_text(encoding="utf-8")
+    assert re.findall(r"^    server (\w+) (\S+)$", text, re.MULTILINE) == [
+        (name, f"{name}:8080") for name in FEEDPROXIES
+    ]
+    (seconds,) = re.findall(r"timeout server (\d+)s", text)
+    assert int(seconds) > Settings().answer_timeout
+    assert "option forwardfor" in text

@@ -20,7 +20,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--admin", metavar="HOST:PORT", help="where the operator connects (127.0.0.1:8081)")
     parser.add_argument("--upstream", metavar="URL", help="stand in front of this origin (reverse)")
     parser.add_argument("--public-url", metavar="URL", help="the address under which readers reach this proxy")
-    parser.add_argument("--store", metavar="DIR", help="folder of the store, or memory:")
+    parser.add_argument("--store", metavar="DIR|redis://…", help="folder of the store, memory:, or redis://HOST/")
     parser.add_argument("--workers", metavar="N", type=int, help="processes that serve readers (1)")
     parser.add_argument("--allow-private", action="store_true", help="let targets be at private addresses")
     parser.add_argument("--record", metavar="FILE.har", help="record what readers ask and what origins say")

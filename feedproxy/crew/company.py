@@ -23,6 +23,7 @@ from aiohttp import web
 from feedproxy.clock import Clock, Seconds
 from feedproxy.crew.seat import Seat
 from feedproxy.errors import StoreError
+from feedproxy.fleet.leases import FleetCommon
 from feedproxy.origin.service import Service
 from feedproxy.readers.news import News, events
 from feedproxy.report import daybook, summed
@@ -72,6 +73,8 @@ class Crew:
         self.silent = 0
         """Workers that did not answer when they were last asked."""
         common = service.store.common
+        if isinstance(common, FleetCommon):
+            common = common.here  # what other machines do is here when this machine's store has it
         self._shared = common if isinstance(common, Shared) else None
         self._generation = common.generation
         service.is_ours = lambda target: seat.is_mine(zlib.crc32(target.encode("utf-8", "surrogatepass")))

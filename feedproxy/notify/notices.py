@@ -6,6 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from feedproxy.clock import Clock, Seconds
@@ -72,9 +73,14 @@ class Notices:
         """Called where this process begins to deliver, and after an outage."""
         self.every_turn: list[Callable[[], Awaitable[None]]] = []
         """Called in every turn of the loop, in every process: whoever has little to do then looks at the clock."""
+        self.abroad: Callable[[Sight], None] = lambda sight: None
+        """Tells other machines of what was found here."""
+        self.may_tell: Callable[[Sight], Awaitable[bool]] = _always
+        """Whether it is this machine that tells those of a change whom every machine would tell."""
         self._chores: deque[Callable[[], Awaitable[None]]] = deque(maxlen=NEWS_MAX)
         self._outages = Outages()
         self._news: list[Sight] = []
+        self._foreign: set[Sight] = set()
         self._awake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._tidied = 0.0
@@ -103,7 +109,17 @@ class Notices:
         """The service has stored a feed whose content is new; `first`: none was known before. Returns at once."""
         self._watched(resource)
         seen = self._sight(resource, first=first)
-        if seen is not None and len(self._news) < NEWS_MAX:
+        if seen is not None:
+            self.abroad(seen)
+            self._noted(seen)
+
+    def heard_of(self, seen: Sight) -> None:
+        """Another machine has found this: its subscribers here are told. Returns at once."""
+        self._foreign.add(seen)
+        self._noted(seen)
+
+    def _noted(self, seen: Sight) -> None:
+        if len(self._news) < NEWS_MAX:
             self._news.append(seen)
         self.wake()
 
@@ -157,6 +173,9 @@ class Notices:
         declared = held[0].fields.get("content-type")
         channel = await asyncio.get_running_loop().run_in_executor(None, read, body, declared)
         return replace(seen, digest=channel.content_digest) if channel is not None else None
+
+    def _standing_of(self, ours: set[str], change: Change) -> Iterable[Order]:
+        return self._standing(change) if change.target in ours else ()
 
     def _standing(self, change: Change) -> Iterable[Order]:
         return [order for each in self.protocols.values() for order in each.standing(change)]
@@ -213,7 +232,9 @@ class Notices:
         """
         while news := self._news[:SLICE]:
             await asyncio.gather(*(self.service.store.written(each.target) for each in news))
-            await self.changes.note(news, self.clock.now(), self._standing)
+            ours = {each.target for each in news if each not in self._foreign and await self.may_tell(each)}
+            await self.changes.note(news, self.clock.now(), partial(self._standing_of, ours))
+            self._foreign.difference_update(news)
             del self._news[: len(news)]
 
     def _watched(self, resource: Resource) -> None:
@@ -273,3 +294,7 @@ class Notices:
             gone = [each for each in page if each not in held and self.service.store.peek(each) is None]
             if gone:
                 await self.changes.forget(gone)
+
+
+async def _always(_: Sight) -> bool:
+    return True

@@ -114,7 +114,7 @@ class Codings:
         target, tag, name = key
         common = self._store.common
         epoch = common.epoch(target)
-        if not await common.take(target):
+        if not await common.take(target, here=True):
             return  # another process is about to replace it
         try:
             resource = self._store.newest(target)
@@ -127,7 +127,7 @@ class Codings:
             if variants != resource.variants:
                 await self._store.put(replace(resource, variants=variants), lambda: common.epoch(target) == epoch)
         finally:
-            common.release(target)
+            common.release(target, here=True)
 
     async def close(self, timeout: Seconds) -> None:
         """Let what is under way land, `timeout` seconds at most, and end."""

@@ -145,7 +145,7 @@ class Service(Upkeep):
         response = await self._deltas.instead_of(answer.response, answer.stored, request, resource, settings)
         return replace(answer, response=response)
 
-    async def _answer(self, request: Request, visit: Visit) -> Answer | PassThrough:
+    async def _answer(self, request: Request, visit: Visit, *, looked: bool = False) -> Answer | PassThrough:
         if passed_here_before(request.fields, self.pseudonym):
             raise Loop("this request has passed this proxy already")
         now = self._clock.now()
@@ -184,6 +184,8 @@ class Service(Upkeep):
             case Unsatisfiable(words):
                 status = CacheStatus(detail=Detail.ONLY_IF_CACHED)
                 return self._own.problem(request, visit, 504, Detail.ONLY_IF_CACHED, words, status)
+            case Validate() | Forward() if not looked and await self.look(request.target):
+                return await self._answer(request, visit, looked=True)  # another machine has something newer
             case Validate(stored, fwd):
                 return await self._forward(ask, resource, stored, freshness, fwd)
             case Forward(fwd, _, selected):

@@ -1,7 +1,7 @@
 """What is done to the cache by others than readers: the operator, a ping, a request that streamed past it."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import eq
@@ -65,6 +65,11 @@ class Upkeep:
         """Which feeds this process refreshes ahead; whoever shares them out sets another."""
         self.interest: Callable[[str, Instant], int] = lambda target, since: 0
         """Who wants a feed kept fresh since an instant without having asked for it; counted as readers are."""
+        self.look: Callable[[str], Awaitable[bool]] = _nowhere_else
+        """Where other machines share what they have fetched: takes in what they have of a target, and says whether that
+        changed anything here."""
+        self.everywhere: Callable[[], AsyncIterator[str]] = _nothing_more
+        """The targets that they have."""
         self.leads = Leads(dispatch.workers)
         self.agenda = Agenda(clock, self._mine, self._refresh_ahead)
         dispatch.landings.append(self.agenda.note)
@@ -103,6 +108,7 @@ class Upkeep:
     async def refresh(self, target: str) -> Refreshed:
         """Ask the origin of this target now, or as soon as its floor allows (then the outcome is `later`)."""
         target = self.meant(target)
+        await self.look(target)
         resource = self.store.get(target)
         match self._dispatch.permission(resource, target, self._settings_for(target)):
             case planner.Wait(until, _, words):
@@ -174,6 +180,7 @@ class Upkeep:
         # Outdated first: what another process is about to write comes before the delete, or not at all.
         if target:
             target = self.meant(target)
+            await self.look(target)  # it counts as purged also where another machine alone has it
             self.store.common.outdate(target)
             self._dispatch.forget(partial(eq, target))
             held = self.store.get(target) is not None
@@ -184,12 +191,18 @@ class Upkeep:
         matches = self.matching(pattern)
         self.store.common.outdate(None)
         self._dispatch.forget(matches)
-        targets = [each async for each in unhurried(self.store.targets()) if matches(each)]
+        here = [each async for each in unhurried(self.store.targets()) if matches(each)]
+        there = [each async for each in self.everywhere() if matches(each)]
+        targets = list(dict.fromkeys([*here, *there]))
         for each in targets:
             await self.store.delete(each)
         await self.store.flush()
         self._dispatch.outdated(targets)
         return targets
+
+    async def purged_elsewhere(self, target: str) -> None:
+        """Another machine has purged a target, or all may have been (""): what is under way here is not stored."""
+        self._dispatch.forget(partial(eq, target)) if target else self._dispatch.outdate(lambda _: True)
 
     async def undo(self, target: str) -> bool:
         """Forget a remembered move or end of this target, and the pause it brought; whether there was one."""
@@ -249,5 +262,18 @@ class Upkeep:
         return schedule.Rest("nothing of it is looked after here") if resource is None else self.plan_for(resource)
 
     async def _refresh_ahead(self, target: str) -> None:
+        if await self.look(target) and not isinstance(self._mine(target), schedule.Refresh):
+            self.agenda.note(target)  # another machine was quicker
+            return
         self._observer.scheduled(target)
         await self._dispatch.in_background(target)
+
+
+async def _nowhere_else(target: str) -> bool:
+    return False
+
+
+async def _nothing_more() -> AsyncIterator[str]:
+    nothing: tuple[str, ...] = ()
+    for target in nothing:
+        yield target

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice, takewhile
+from typing import Protocol
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.user_agent import Claim, parse_claim, product
@@ -52,6 +53,18 @@ class CountView:
     direct: int
     claims: tuple[ClaimView, ...]
     readers: tuple[tuple[str, int], ...]
+
+
+class Abroad(Protocol):
+    """Who counts for several machines together."""
+
+    def note(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> None:
+        """Somebody asks for a feed here."""
+        ...
+
+    def together(self, target: str, direct: int, claimed: int, now: Instant) -> int:
+        """The feed's subscribers on all machines, where there are so many on this one."""
+        ...
 
 
 class Feed:
@@ -104,11 +117,16 @@ class SubscriberCounts:
         self._pruned: Instant = 0.0
         self.news: News | None = None
         """Where other processes hear of who reads; None where there are none."""
+        self.sums: Abroad | None = None
+        """What other machines know of who reads; None where there are none."""
 
     def seen(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> None:
         """Somebody asks for this feed: a fetcher if the User-Agent carries a claim, else a direct reader."""
-        if self._note(target, pseudonym, user_agent, now) and self.news is not None:
-            self.news.note(target, pseudonym, user_agent, now)
+        if self._note(target, pseudonym, user_agent, now):
+            if self.news is not None:
+                self.news.note(target, pseudonym, user_agent, now)
+            if self.sums is not None:
+                self.sums.note(target, pseudonym, user_agent, now)
 
     def hear_of(self, told: Iterable[tuple[str, Pseudonym, str, Instant]]) -> None:
         """Somebody has asked another process that counts the same feeds."""
@@ -157,7 +175,14 @@ class SubscriberCounts:
         if feed is None:
             return 0
         self._expire(feed, now)
-        return len(feed.readers) + self._claimed(feed, now)
+        direct, claimed = len(feed.readers), self._claimed(feed, now)
+        return direct + claimed if self.sums is None else self.sums.together(target, direct, claimed, now)
+
+    def believed(self, target: str, fetcher: str, feed_id: str, now: Instant) -> int:
+        """What counts of one fetcher's claim."""
+        feed = self._feeds.get(target)
+        belief = feed.claims.get((fetcher, feed_id)) if feed is not None else None
+        return current(belief, now, self._window) if belief is not None else 0
 
     def recent(self, target: str, since: Instant) -> int:
         """Readers and fetchers that have asked for this feed since then, each once; RECENT_MAX at most."""

@@ -75,6 +75,8 @@ class Watched(Protocol):
 
     def settings_for(self, target: str) -> Settings: ...
 
+    def condition(self) -> tuple[str, ...]: ...
+
 
 class Closed(FeedproxyError):
     """The proxy is closing its store."""
@@ -184,8 +186,8 @@ class Answers:
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def healthz(self, _: web.Request) -> web.Response:
-        """The process serves."""
-        return web.Response(text="ok\n")
+        """The process serves; and how it stands with other machines, where there are any."""
+        return web.Response(text="".join(f"{line}\n" for line in ("ok", *self._runtime.condition())))
 
     async def readyz(self, _: web.Request) -> web.Response:
         """Readers are let in."""

@@ -5,7 +5,7 @@ are set when somebody looks (`observe`).
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -140,6 +140,20 @@ class Metrics:
         self.feeds_read = Gauge(
             "feedproxy_feeds_read", "Feeds somebody asked for within subscriber_window.", registry=self.registry
         )
+        self._fleet_up = Gauge(
+            "feedproxy_fleet_up", "1 while the fleet's Redis answers; 0 while it is away.", registry=self.registry
+        )
+        self._fleet_waiting = Gauge(
+            "feedproxy_fleet_waiting", "What the fleet's Redis is still to be told.", registry=self.registry
+        )
+        self._fleet_events = Counter(
+            "feedproxy_fleet_events",
+            "What happened with the fleet: copies sent, taken-in (another machine had fetched them) and refused (there "
+            "was a later one, or Redis would not), lease-lost, gap (news missed), compared (all that is held), away.",
+            ("event",),
+            registry=self.registry,
+        )
+        self._fleet_seen: dict[str, int] = {}
         self.draining = Gauge("feedproxy_draining", "1 while the proxy is shutting down.", registry=self.registry)
 
     def answered(self, entrance: str, status: int, cache: CacheStatus, size: int, seconds: Seconds) -> None:
@@ -204,6 +218,14 @@ class Metrics:
         self.subscribers.set(subscribers)
         self.feeds_read.set(feeds_read)
         self.draining.set(draining)
+
+    def observe_fleet(self, *, up: bool, waiting: int, events: Mapping[str, int]) -> None:
+        """How it stands with the other machines; `events` are counted from the start."""
+        self._fleet_up.set(up)
+        self._fleet_waiting.set(waiting)
+        for event, count in events.items():
+            self._fleet_events.labels(event).inc(count - self._fleet_seen.get(event, 0))
+            self._fleet_seen[event] = count
 
     def families(self) -> list[Metric]:
         """Everything, as it is now."""

@@ -16,6 +16,7 @@ from feedproxy.report.daybook import Book
 ADDED = frozenset(
     {
         "feedproxy_connections",
+        "feedproxy_fleet_waiting",
         "feedproxy_updates_under_way",
         "process_open_fds",
         "process_resident_memory_bytes",

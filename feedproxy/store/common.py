@@ -51,12 +51,19 @@ class Common(Protocol):
         """A target was purged or invalidated; None: any may have been."""
         ...
 
-    async def take(self, target: str) -> bool:
-        """Become the one who fetches this target; False while another is. It ends with `release`, or its holder."""
+    async def take(self, target: str, *, here: bool = False) -> bool:
+        """Become the one who fetches this target; False while another is. It ends with `release`, or its holder.
+
+        `here`: among the processes of this machine alone, for who changes what is stored and asks nobody.
+        """
         ...
 
-    def release(self, target: str) -> None:
+    def release(self, target: str, *, here: bool = False) -> None:
         """The fetch is over, and what came of it is stored: counts as a landing."""
+        ...
+
+    def let_go(self, target: str) -> None:
+        """What was taken is not done: no landing."""
         ...
 
     def landings(self, target: str) -> int:
@@ -113,10 +120,13 @@ class Own:
     def outdate(self, target: str | None) -> None:
         pass
 
-    async def take(self, target: str) -> bool:
+    async def take(self, target: str, *, here: bool = False) -> bool:
         return True
 
-    def release(self, target: str) -> None:
+    def release(self, target: str, *, here: bool = False) -> None:
+        pass
+
+    def let_go(self, target: str) -> None:
         pass
 
     def landings(self, target: str) -> int:

@@ -165,6 +165,8 @@ class Resource:
     undated: bool = False
     """Nobody has looked yet when it was published to before: it waits for the second update, of which many never come.
     """
+    fence: int = 0
+    """The later of two has the higher number, on whichever machine it was made (fleet/); 0 where there is no fleet."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.changes, Instants):

@@ -130,7 +130,7 @@ class Shared:
 
     # -- leases
 
-    async def take(self, target: str) -> bool:
+    async def take(self, target: str, *, here: bool = False) -> bool:
         """Become the one who fetches this target; False while another process is."""
         try:
             fcntl.lockf(self._leases, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte(target))
@@ -140,10 +140,14 @@ class Shared:
             return True  # no locks to be had here: two fetches are better than none
         return True
 
-    def release(self, target: str) -> None:
+    def release(self, target: str, *, here: bool = False) -> None:
         """The fetch is over, and what came of it is stored."""
         with self._mutex():
             self._landings[_slot(target)] += 1
+        self.let_go(target)
+
+    def let_go(self, target: str) -> None:
+        """What was taken is not done."""
         with contextlib.suppress(OSError):
             fcntl.lockf(self._leases, fcntl.LOCK_UN, 1, _byte(target))
 

@@ -57,7 +57,7 @@ class Process:
             self._lines.put(line)
         self._lines.put(None)
 
-    def line(self, pattern: re.Pattern[str], *, deadline: float = 20) -> re.Match[str]:
+    def line(self, pattern: re.Pattern[str], *, deadline: float = 60) -> re.Match[str]:
         """Wait for a line on standard output."""
         end = time.monotonic() + deadline
         while True:

@@ -1,0 +1,79 @@
+"""Machines of a fleet in one process: whole but for sockets, before one origin in memory."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from feedproxy.clock import SystemClock
+from feedproxy.fleet.machine import Fleet
+from feedproxy.http import uri
+from feedproxy.http.message import Fields, Request
+from feedproxy.origin.entrance import Entrance, Visit
+from feedproxy.origin.service import Answer, Service
+from feedproxy.runtime import Runtime
+from tests.stages.origin import Origin, OriginFetcher
+from tests.stages.play import Seen
+
+PATIENT = 30_000
+"""Milliseconds: this machine may be busy with other tests, and Redis is not to be taken for lost."""
+
+
+class Machine:
+    """One feedproxy. `folder` keeps its own store; without, that is in memory."""
+
+    def __init__(self, url: str, origin: Origin, prefix: str, folder: Path | None = None, **options: Any) -> None:
+        self.runtime = Runtime(SystemClock())
+        self.runtime.make_fetcher = lambda: OriginFetcher(origin)
+        self._origin = origin
+        given: dict[str, Any] = {
+            "store": url,
+            "fleet_local": str(folder) if folder else "memory:",
+            "fleet_prefix": prefix,
+            "fleet_timeout": PATIENT,
+            "site_interval": 0,
+            "feed_min_interval": 0,
+            "refresh_ahead": False,
+        }
+        self.runtime.configure({**given, **options})
+
+    async def open(self) -> "Machine":
+        _ = self.service
+        await self.fleet.start()
+        return self
+
+    @property
+    def service(self) -> Service:
+        return self.runtime.service
+
+    @property
+    def fleet(self) -> Fleet:
+        assert self.runtime.fleet is not None
+        return self.runtime.fleet
+
+    async def get(self, path: str, *, reader: str = "198.51.100.1", agent: str = "reader/1", **fields: str) -> Seen:
+        """A reader's GET through the gateway."""
+        named = {"User-Agent": agent} | {name.replace("_", "-"): value for name, value in fields.items()}
+        request = Request("GET", uri.normalise(self._origin.url(path)), Fields(named.items()))
+        answer = await self.service.answer(request, Visit(Entrance.GATEWAY, "http://proxy.example", reader))
+        assert isinstance(answer, Answer)
+        return Seen(answer.response.status, answer.response.fields, answer.response.body)
+
+    async def told(self) -> None:
+        """Return when Redis knows what this machine knows."""
+        outbox, sums = self.fleet.store.outbox, self.fleet.sums
+        assert sums is not None
+        await until(lambda: not outbox and not outbox.busy and not sums.waiting)
+
+    async def close(self) -> None:
+        await self.runtime.close()
+
+
+async def until[T](what: Callable[[], T], *, deadline: float = 60) -> T:
+    """The first true value of `what`."""
+    end = time.monotonic() + deadline
+    while not (found := what()):
+        assert time.monotonic() < end, "it never came true"
+        await asyncio.sleep(0.01)
+    return found

@@ -1,0 +1,229 @@
+"""Redis is killed, stopped, or cut off: readers see nothing of it, and what was missed is made up for."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from feedproxy.errors import UsageError
+from feedproxy.fleet.link import Away, Link, place_of
+from tests.fleet.conftest import Start
+from tests.fleet.machines import until
+from tests.fleet.redis_server import RedisServer
+from tests.fleet.wire import Wire
+from tests.stages.origin import Origin, a_feed
+
+LASTING = "max-age=3600"
+SHORT = 300
+"""Milliseconds: here Redis is to be taken for lost."""
+
+
+async def test_a_killed_redis_is_no_readers_concern_and_is_filled_again(
+    start: Start, origin: Origin, own_redis: RedisServer
+) -> None:
+    one, other = await start(url=own_redis.url), await start(url=own_redis.url)
+    for path in ("/held", "/later"):
+        origin.publish(path, a_feed(path), cache_control=LASTING)
+    await one.get("/held")
+    await one.told()
+
+    own_redis.kill()
+    for machine in (one, other):
+        assert (await machine.get("/later")).status == 200
+    assert "; hit" in (await one.get("/held")).cache
+    assert (await other.get("/held")).status == 200
+    assert origin.requests == 4  # each machine for itself
+    assert not one.fleet.link.up
+    assert "degraded" in one.fleet.words()
+
+    own_redis.start()
+    await until(lambda: one.fleet.link.up and other.fleet.link.up)
+    assert one.fleet.words() == "fleet: ok"
+    third = await start(url=own_redis.url)
+    for path in ("/held", "/later"):
+        await until(lambda path=path: own_redis.ask("EXISTS", third.fleet.names.copy(origin.url(path))))  # type: ignore[misc]
+        assert "; hit" in (await third.get(path)).cache
+    assert origin.requests == 4
+
+
+async def test_a_stopped_redis_delays_the_first_request_by_the_timeout_and_no_other(
+    start: Start, origin: Origin, own_redis: RedisServer
+) -> None:
+    one = await start(url=own_redis.url, fleet_timeout=SHORT)
+    asked = counted(one.fleet.link)
+    for number in range(6):
+        origin.publish(f"/{number}", a_feed("x"), cache_control=LASTING)
+    await one.get("/0")
+    own_redis.stop()
+    try:
+        assert "; hit" in (await one.get("/0")).cache  # it does not notice
+        seen = await asyncio.gather(*(one.get(f"/{number}") for number in range(1, 4)))
+        assert {each.status for each in seen} == {200}
+        assert not one.fleet.link.up
+        before = len(asked)
+        assert (await one.get("/4")).status == 200
+        assert asked[before:] == []  # nobody waits for it any more
+    finally:
+        own_redis.go_on()
+    await until(lambda: one.fleet.link.up)
+    await until(lambda: own_redis.ask("EXISTS", one.fleet.names.copy(origin.url("/4"))))
+
+
+def counted(link: Link) -> list[object]:
+    """Everything that Redis is asked from now on, but whether it is there."""
+    asked: list[object] = []
+    evaluate = link._evaluate
+
+    async def noting(calls: list[object]) -> list[object]:
+        asked.extend(calls)
+        return await evaluate(calls)  # type: ignore[arg-type]
+
+    link._evaluate = noting  # type: ignore[assignment, method-assign]
+    return asked
+
+
+@pytest.mark.parametrize("cut", ["stall", "drop"])
+async def test_a_machine_that_is_cut_off_goes_on_alone_and_catches_up(
+    start: Start, origin: Origin, own_redis: RedisServer, cut: str
+) -> None:
+    with Wire(own_redis.socket) as wire:
+        one, other = await start(url=own_redis.url), await start(url=wire.url, fleet_timeout=1000)
+        for path in ("/purged", "/kept", "/alone"):
+            origin.publish(path, a_feed(path, "old"), cache_control=LASTING)
+        for path in ("/purged", "/kept"):
+            await one.get(path)
+            await one.told()
+            assert "; hit" in (await other.get(path)).cache
+
+        getattr(wire, cut)()
+        assert (await other.get("/alone")).status == 200
+        assert not other.fleet.link.up
+        for path in ("/purged", "/kept"):
+            assert "; hit" in (await other.get(path)).cache
+        origin.publish("/kept", a_feed("/kept", "new"), cache_control=LASTING)
+        await one.get("/kept", Cache_Control="no-cache")
+        await one.service.purge(origin.url("/purged"))
+        assert "; hit" in (await other.get("/purged")).cache  # as long as it is cut off
+
+        wire.mend()
+        await until(lambda: other.fleet.link.up)
+        await until(lambda: other.service.store.get(origin.url("/purged")) is None)
+        await until(lambda: other.fleet.store.known(origin.url("/kept")) == one.fleet.store.known(origin.url("/kept")))
+        assert b"new" in (await other.get("/kept")).body
+        await until(lambda: own_redis.ask("EXISTS", one.fleet.names.copy(origin.url("/alone"))))
+        asked = origin.requests
+        assert "; hit" in (await one.get("/alone")).cache
+        assert origin.requests == asked
+
+
+async def test_a_purge_made_while_cut_off_is_done_elsewhere_when_it_is_over(
+    start: Start, origin: Origin, own_redis: RedisServer
+) -> None:
+    with Wire(own_redis.socket) as wire:
+        one, other = await start(url=own_redis.url), await start(url=wire.url, fleet_timeout=1000)
+        for path in ("/purged", "/newer"):
+            origin.publish(path, a_feed(path), cache_control=LASTING)
+            await one.get(path)
+            await one.told()
+            await other.get(path)
+        wire.drop()
+        await until(lambda: not other.fleet.link.up)
+        for path in ("/purged", "/newer"):
+            assert await other.service.purge(origin.url(path)) == [origin.url(path)]
+        await asyncio.sleep(1.2)  # a purge of a second ago is one of then
+        await one.get("/newer", Cache_Control="no-cache")
+        await one.told()
+
+        wire.mend()
+
+        await until(lambda: one.service.store.get(origin.url("/purged")) is None)
+        assert "; hit" in (await one.get("/newer")).cache
+        await until(lambda: not other.fleet.store.outbox)
+        assert "; hit" in (await other.get("/newer")).cache
+
+
+async def test_of_two_that_fetched_alone_the_later_counts(start: Start, origin: Origin, own_redis: RedisServer) -> None:
+    one, other = await start(url=own_redis.url), await start(url=own_redis.url)
+    target = origin.url("/feed")
+    own_redis.kill()
+    origin.publish("/feed", a_feed("earlier"), cache_control=LASTING)
+    await one.get("/feed")
+    origin.publish("/feed", a_feed("later"), cache_control=LASTING)
+    await other.get("/feed")
+    own_redis.start()
+
+    await until(lambda: one.fleet.link.up and other.fleet.link.up)
+    await until(lambda: one.fleet.store.known(target) == other.fleet.store.known(target))
+    for machine in (one, other):
+        assert b"later" in (await machine.get("/feed")).body
+
+
+async def test_a_machine_that_starts_without_redis_starts_alone_as_who_it_was(
+    start: Start, origin: Origin, own_redis: RedisServer, tmp_path: Path
+) -> None:
+    origin.publish("/feed", a_feed("one"), cache_control=LASTING)
+    one = await start(url=own_redis.url, folder=tmp_path / "one")
+    name = (await one.get("/feed")).fields.get("via")
+    await one.close()
+    own_redis.kill()
+
+    again = await start(url=own_redis.url, folder=tmp_path / "one")
+    seen = await again.get("/feed")
+
+    assert "; hit" in seen.cache
+    assert seen.fields.get("via") == name
+    own_redis.start()
+    await until(lambda: again.fleet.link.up)
+    await until(lambda: own_redis.ask("EXISTS", again.fleet.names.copy(origin.url("/feed"))))
+
+
+async def test_each_change_of_state_is_told_once(
+    start: Start, origin: Origin, own_redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "feedproxy.fleet")
+    one = await start(url=own_redis.url)
+    own_redis.kill()
+    for number in range(5):
+        origin.publish(f"/{number}", a_feed("x"), cache_control=LASTING)
+        await one.get(f"/{number}")
+    own_redis.start()
+    await until(lambda: one.fleet.link.up)
+
+    told = [each.getMessage() for each in caplog.records]
+    assert [each for each in told if "is away" in each] == [
+        f"the fleet's redis at {own_redis.socket} is away (Connection refused): this machine goes on alone"
+    ] or len([each for each in told if "is away" in each]) == 1
+    assert len([each for each in told if "is back after" in each]) == 1
+
+
+async def test_a_redis_that_is_full_is_told_once_and_harms_nobody(
+    start: Start, origin: Origin, own_redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = await start(url=own_redis.url)
+    own_redis.ask("CONFIG", "SET", "maxmemory", "1")
+    for number in range(3):
+        origin.publish(f"/{number}", a_feed("x"), cache_control=LASTING)
+        assert (await one.get(f"/{number}")).status == 200
+    await until(lambda: one.fleet.link.refusals)
+
+    assert "; hit" in (await one.get("/0")).cache
+    assert one.fleet.link.up
+    assert len([each for each in caplog.records if "refuses" in each.getMessage()]) == 1
+
+
+async def test_while_it_is_away_nothing_is_asked() -> None:
+    link = Link("redis://127.0.0.1:1/", timeout=1)
+
+    assert not await link.probe()
+    link.absent_from_the_start()
+    with pytest.raises(Away):
+        await link.run_all([])
+
+
+def test_an_address_is_told_without_its_password() -> None:
+    assert place_of("rediss://me:secret@redis.example:6380/1") == "redis.example:6380"
+    assert place_of("redis://:secret@[::1]/1") == "[::1]:6379"
+    with pytest.raises(UsageError) as error:
+        Link("redis://me:secret@redis.example:port/", timeout=1)
+    assert "secret" not in str(error.value)
