@@ -226,3 +226,15 @@ def test_what_pip_installs_goes_into_a_virtual_environment(page: Path) -> None:
 
 def test_the_readme_says_where_the_command_is_after_make() -> None:
     assert ".venv/bin/feedproxy" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_named)
+def test_pictures_are_there_small_and_described(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    pictures = [(place, words) for words, place in re.findall(r"!\[([^\]]*)\]\(([^)\s]+)\)", text)]
+    pictures += re.findall(r'<img src="([^"]+)"[^>]* alt="([^"]*)">', text)
+    assert text.count("<img ") == len(re.findall(r'<img src="[^"]+"[^>]* alt="[^"]+">', text))
+    for place, words in pictures:
+        assert words, place
+        assert (page.parent / place).is_file(), place
+        assert (page.parent / place).stat().st_size < 150_000, place

@@ -1,0 +1,68 @@
+"""A Chromium for the tests of pages, and axe-core, which finds what keeps people out of a page."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from platformdirs import user_cache_path
+
+PROGRAM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+PATIENCE = 60_000
+"""Milliseconds for whatever a page is waited for: the machine may have much else to do."""
+
+AXE = "axe-core@4"
+
+
+@asynccontextmanager
+async def a_browser(*arguments: str) -> AsyncIterator[Any]:
+    """A browser, or a skip that says what is missing."""
+    if PROGRAM is None:
+        pytest.skip("not installed: chromium")
+    api = pytest.importorskip("playwright.async_api", reason="not installed: playwright")
+    async with api.async_playwright() as playwright:
+        launched = await playwright.chromium.launch(
+            executable_path=PROGRAM, args=["--disable-dev-shm-usage", *arguments], timeout=PATIENCE
+        )
+        try:
+            yield launched
+        finally:
+            await launched.close()
+
+
+async def axe_core() -> str:
+    """axe-core's source, installed once into this user's cache folder; a skip where it cannot be had."""
+    place = user_cache_path("feedproxy") / "axe"
+    if os.access(place.parent.parent, os.W_OK):
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    else:
+        place = Path(tempfile.gettempdir()) / f"feedproxy-axe-{os.getuid()}"
+        place.mkdir(mode=0o700, exist_ok=True)
+    file = place / "node_modules" / "axe-core" / "axe.min.js"
+    if not file.is_file():
+        npm = shutil.which("npm")
+        if npm is None:
+            pytest.skip("not installed: npm, for axe-core")
+        await _installed(npm, place)
+    if not file.is_file():
+        pytest.skip("npm could not install axe-core")
+    return file.read_text(encoding="utf-8")
+
+
+async def _installed(npm: str, place: Path) -> None:
+    arguments = ("install", "--no-save", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(place), AXE)
+    running = await asyncio.create_subprocess_exec(
+        npm, *arguments, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        async with asyncio.timeout(90):
+            await running.wait()
+    except TimeoutError:
+        running.kill()
+        await running.wait()

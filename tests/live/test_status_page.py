@@ -1,0 +1,230 @@
+"""The operator's pages in a real browser: searched, clicked, live, on a phone, in the dark, without JavaScript."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+
+from feedproxy.cache.status import CacheStatus
+from feedproxy.clock import ManualClock
+from feedproxy.origin.upstream import feed_id
+from feedproxy.report.admin import AdminServer
+from feedproxy.runtime import Runtime
+from tests.live.browser import PATIENCE, a_browser, axe_core
+from tests.stages import lively
+from tests.stages.origin import Origin, OriginFetcher, a_feed
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
+
+GAZETTE = f"/feeds/{feed_id(lively.NEWS)}"
+PAGES = (
+    "/",
+    "/feeds",
+    "/feeds?q=nothing-is-like-this",
+    GAZETTE,
+    "/moves",
+    "/readers",
+    "/notifications",
+    "/purge?pattern=*",
+)
+DESK, PHONE = {"width": 1280, "height": 800}, {"width": 360, "height": 740}
+
+
+@dataclass
+class Office:
+    """A proxy with its admin listener, an origin, and a browser in front of it."""
+
+    runtime: Runtime
+    admin: AdminServer
+    origin: Origin
+    browser: Any
+    complaints: list[str] = field(default_factory=list)
+    """What the browser has found fault with: errors of scripts, of the policy, of loading."""
+
+    async def page(self, **options: Any) -> Any:
+        """A fresh page, with nothing in its caches."""
+        context = await self.browser.new_context(viewport=options.pop("viewport", DESK), **options)
+        context.set_default_timeout(PATIENCE)
+        page = await context.new_page()
+        page.on("pageerror", lambda error: self.complaints.append(f"{page.url}: {error}"))
+        page.on(
+            "console",
+            lambda said: self.complaints.append(f"{page.url}: {said.text}") if said.type == "error" else None,
+        )
+        return page
+
+    def url(self, path: str) -> str:
+        return self.admin.url + path
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Any]:
+    # As if somebody's name server led a name of his to this machine.
+    async with a_browser("--host-resolver-rules=MAP rebound.example 127.0.0.1") as launched:
+        yield launched
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def office(browser: Any) -> AsyncIterator[Office]:
+    runtime = lively.a_runtime(relocation_spacing=1)
+    origin = Origin(runtime.clock)
+    runtime.make_fetcher = lambda: OriginFetcher(origin)
+    admin = AdminServer(runtime)
+    await admin.start()
+    await lively.furnish(runtime)
+    made = Office(runtime, admin, origin, browser)
+    yield made
+    for context in browser.contexts:
+        await context.close()
+    await admin.stop()
+    await runtime.close()
+
+
+async def test_every_page_fits_a_phone_and_gives_the_browser_nothing_to_complain_of(office: Office) -> None:
+    for options in ({"viewport": DESK}, {"viewport": PHONE, "color_scheme": "dark", "is_mobile": True}):
+        page = await office.page(**options)
+        for path in PAGES:
+            answer = await page.goto(office.url(path))
+            assert answer.status == 200, path
+            wide = await page.evaluate("document.documentElement.scrollWidth")
+            assert wide <= options["viewport"]["width"], f"{path} is {wide} px wide"
+            assert await page.locator("main h1").count() == 1, path
+    assert office.complaints == []
+
+
+async def test_axe_finds_nothing_serious_in_either_theme(office: Office) -> None:
+    source = await axe_core()
+    found = []
+    for scheme, viewport in (("light", DESK), ("dark", PHONE)):
+        page = await office.page(color_scheme=scheme, viewport=viewport, reduced_motion="reduce")
+        for path in (*PAGES, "/no-such-page"):
+            await page.goto(office.url(path))
+            await page.evaluate(source)
+            told = await page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+            found += [
+                f"{scheme} {path}: {each['id']} ({each['impact']}): {each['nodes'][0]['html'][:120]}"
+                for each in told["violations"]
+                if each["impact"] in ("serious", "critical")
+            ]
+    assert found == []
+
+
+async def test_dark_and_light_follow_the_system(office: Office) -> None:
+    colours = {}
+    for scheme in ("light", "dark"):
+        page = await office.page(color_scheme=scheme)
+        await page.goto(office.url("/"))
+        colours[scheme] = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert colours["light"] != colours["dark"]
+
+
+async def test_a_feed_is_searched_read_refreshed_and_forgotten_without_javascript(office: Office) -> None:
+    target = office.origin.url("/harbour.rss")
+    office.origin.publish("/harbour.rss", a_feed("First"))
+    await office.runtime.service.refresh(target)
+    page = await office.page(java_script_enabled=False)
+
+    await page.goto(office.url("/feeds"))
+    await page.get_by_label("Search").fill("harbour.rss")
+    await page.get_by_role("button", name="Show").click()
+    assert await page.locator("table.feeds tbody tr").count() == 1
+    await page.locator("table.feeds tbody a").click()
+    assert "fresh" in await page.locator("#state").inner_text()
+
+    office.origin.publish("/harbour.rss", a_feed("First", "Second"))
+    assert isinstance(office.runtime.clock, ManualClock)
+    office.runtime.clock.advance(minutes=10)
+    await page.get_by_role("button", name="Refresh now").click()
+    assert "The origin has sent a new version." in await page.get_by_role("status").first.inner_text()
+    versions = page.locator("section[aria-labelledby=versions] tbody tr")
+    assert [" ".join((await each.inner_text()).split()) for each in await versions.all()] == [
+        f"now {len(_body(office, target))} B 2 1 new",
+        "10 min ago " + " ".join((await versions.nth(1).inner_text()).split()[3:]),
+    ]
+
+    await page.get_by_role("link", name="Forget the copy").click()
+    assert "Forget 1 copy?" in await page.locator("h1").inner_text()
+    assert office.runtime.service.store.get(target) is not None
+    await page.get_by_role("button", name="Forget it").click()
+    assert "Forgotten" in await page.get_by_role("status").first.inner_text()
+    assert office.runtime.service.store.get(target) is None
+    assert office.complaints == []
+
+
+async def test_what_is_new_appears_without_a_reload_and_takes_nothing_out_of_ones_hands(office: Office) -> None:
+    page = await office.page()
+    await page.goto(office.url("/"))
+    await page.evaluate("window.sameDocument = true")
+    await page.locator("#live.on").wait_for()
+    await page.get_by_label("Address of the feed").fill("https://example.com/half-typed")
+    await page.locator("summary").click()
+
+    for _ in range(1_000_000 // 50):
+        office.runtime.metrics.answered("gateway", 200, CacheStatus(hit=True), 50, 0.001)
+    await page.locator("#summary", has_text="27\u202f059 times").wait_for()
+
+    assert await page.evaluate("window.sameDocument")
+    assert await page.get_by_label("Address of the feed").input_value() == "https://example.com/half-typed"
+    assert await page.locator("details").first.evaluate("each => each.open")
+
+    office.runtime.ready = False
+    await page.locator("h1", has_text="Something is wrong").wait_for()
+    assert (await page.title()).startswith("Something is wrong")
+
+    await office.admin.stop()
+    await page.locator("#live", has_text="not live").wait_for()
+    assert [each for each in office.complaints if "ERR_" not in each] == []
+
+
+async def test_the_keyboard_leads_to_the_content_and_is_seen_to(office: Office) -> None:
+    page = await office.page()
+    await page.goto(office.url("/"))
+
+    await page.keyboard.press("Tab")
+    assert await page.evaluate("document.activeElement.textContent") == "To the content"
+    assert await page.evaluate("document.activeElement.getBoundingClientRect().left") >= 0
+    await page.keyboard.press("Enter")
+    assert await page.evaluate("document.activeElement.id") == "main"
+    await page.keyboard.press("Tab")
+    assert await page.evaluate("document.activeElement.closest('main') !== null")
+    assert await page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+async def test_a_page_of_another_site_can_neither_post_nor_listen_nor_come_under_a_name_of_its_own(
+    office: Office,
+) -> None:
+    async def hostile(_: web.Request) -> web.Response:
+        form = (
+            f"<form method=post action='{office.url('/purge')}'><input name=pattern value='*'><button>x</button></form>"
+        )
+        return web.Response(text=f"<!DOCTYPE html><title>x</title>{form}", content_type="text/html")
+
+    application = web.Application()
+    application.router.add_get("/", hostile)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    held = len(list(office.runtime.service.store.targets()))
+    try:
+        page = await office.page()
+        # Another port is another origin, though the same site.
+        await page.goto(f"http://localhost:{runner.addresses[0][1]}/")
+        async with page.expect_response(office.url("/purge")) as answered:
+            await page.get_by_role("button", name="x").click()
+        assert (await answered.value).status == 403
+        heard = await (await office.page()).goto(office.url("/events").replace("127.0.0.1", "rebound.example"))
+        assert heard.status == 421
+        shown = await (await office.page()).goto(office.url("/").replace("127.0.0.1", "rebound.example"))
+        assert shown.status == 421
+    finally:
+        await runner.cleanup()
+    assert len(list(office.runtime.service.store.targets())) == held
+
+
+def _body(office: Office, target: str) -> bytes:
+    held = office.runtime.service.store.get(target)
+    assert held is not None
+    return held.variants[-1].content.bodies["identity"]
