@@ -21,6 +21,9 @@ from feedproxy.lab.exchange import Exchange
 
 PROCESSES_MAX = 64
 
+TOLD_MAX = 131_072
+"""Contents that a file is known to hold: some 20 MB of memory. Beyond that they are forgotten, and written again."""
+
 
 class RecordingFailed(FeedproxyError):
     """The system would not write; what was written before is whole."""
@@ -58,6 +61,8 @@ class HarWriter:
         self._end += len(line)
         self._last = exchange.at
         if new is not None:
+            if len(self._told) >= TOLD_MAX:
+                self._told.clear()
             self._told.add(exchange.digest)
         if self._limit and self._end > self._limit:
             self._rotate()

@@ -16,7 +16,7 @@ from mitmproxy.test import tflow
 from feedproxy.errors import UsageError
 from feedproxy.front import recording
 from feedproxy.http.message import Fields, Request
-from feedproxy.lab import har
+from feedproxy.lab import har, writer
 from feedproxy.lab.exchange import Exchange, Recording, Side, digest_of
 from feedproxy.lab.writer import HarWriter
 from tests.lab.exchanges import AT, an_exchange
@@ -89,7 +89,7 @@ def test_a_content_stands_in_the_file_once(tmp_path: Path) -> None:
     writer = HarWriter(tmp_path / "week.har")
     for number in range(3):
         writer.append(an_exchange(at=AT + number, digest=digest_of(content), size=len(content)), content)
-    writer.close()
+    made.close()
 
     assert (tmp_path / "week.har").read_bytes().count(b"once and for all") == 1
     found = har.read(tmp_path / "week.har")
@@ -209,10 +209,10 @@ def _imported(folder: Path, *flows: Any) -> Recording:
 
 def test_a_full_file_is_moved_aside_and_each_has_what_it_names(tmp_path: Path) -> None:
     content = b"x" * 500
-    writer = HarWriter(tmp_path / "week.har", limit=2000)
+    made = HarWriter(tmp_path / "week.har", limit=2000)
     for number in range(9):
-        writer.append(an_exchange(at=AT + number, digest=digest_of(content), size=500), content)
-    writer.close()
+        made.append(an_exchange(at=AT + number, digest=digest_of(content), size=500), content)
+    made.close()
 
     files = sorted(tmp_path.iterdir())
     assert len(files) > 2
@@ -265,3 +265,19 @@ def test_a_recorder_that_is_killed_leaves_a_file_that_can_be_read(tmp_path: Path
     process.stdout.close()
 
     assert len(har.read(file).exchanges) >= written
+
+
+def test_of_very_many_contents_those_that_were_forgotten_are_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "TOLD_MAX", 3)
+    made = HarWriter(tmp_path / "week.har")
+    contents = [b"content %d" % number for number in (0, 1, 2, 3, 0, 3)]
+    for number, content in enumerate(contents):
+        made.append(an_exchange(at=AT + number, digest=digest_of(content), size=9), content)
+    made.close()
+
+    found = har.read(tmp_path / "week.har")
+    assert [found.content(each) for each in found.exchanges] == contents
+    assert (tmp_path / "week.har").read_bytes().count(b'"text":"content 0"') == 2
+    assert (tmp_path / "week.har").read_bytes().count(b'"text":"content 3"') == 1
