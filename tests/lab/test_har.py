@@ -86,9 +86,9 @@ def test_it_is_har_1_2_in_every_entry() -> None:
 
 def test_a_content_stands_in_the_file_once(tmp_path: Path) -> None:
     content = b"<rss>once and for all</rss>"
-    writer = HarWriter(tmp_path / "week.har")
+    made = HarWriter(tmp_path / "week.har")
     for number in range(3):
-        writer.append(an_exchange(at=AT + number, digest=digest_of(content), size=len(content)), content)
+        made.append(an_exchange(at=AT + number, digest=digest_of(content), size=len(content)), content)
     made.close()
 
     assert (tmp_path / "week.har").read_bytes().count(b"once and for all") == 1
