@@ -192,8 +192,8 @@ class Listener:
             os.close(descriptor)
             return None
         try:
+            os.set_blocking(descriptor, False)
             if self._certificate is None:
-                os.set_blocking(descriptor, False)
                 reader = Reader(descriptor, peer, address, table)
             else:
                 reader = SecureReader(descriptor, peer, address, table, self._certificate.context)

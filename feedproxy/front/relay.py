@@ -9,11 +9,10 @@ with something unread takes the answer from who has not read it yet (RFC 9112, 9
 """
 
 import asyncio
-import contextlib
 import socket
-import ssl
 
 from feedproxy.clock import Seconds
+from feedproxy.front.reader import Reader
 
 PIECE = 65_536
 
@@ -25,19 +24,19 @@ LINGER: Seconds = 30
 class Relay:
     """Carries bytes between a TLS connection and the near end of a pair, until either ends."""
 
-    def __init__(self, secure: ssl.SSLSocket, near: socket.socket) -> None:
+    def __init__(self, secure: Reader, near: socket.socket) -> None:
         self._secure = secure
+        self._plain = socket.socket(fileno=secure.fd)
         self._near = near
         self._loop = asyncio.get_running_loop()
         self._inwards = b""
-        self._outwards = b""
         self._said = self._heard = False
         self._wasted = False
         self._last: Seconds | None = None
         """Until when it is thrown away; None as long as mitmproxy may have more to say."""
         self._alarm: asyncio.TimerHandle | None = None
         near.setblocking(False)
-        self._loop.add_reader(secure, self._turn)
+        self._loop.add_reader(self._plain, self._turn)
         self._loop.add_reader(near, self._turn)
 
     def _turn(self) -> None:
@@ -51,22 +50,21 @@ class Relay:
         except OSError:
             self.end()
             return
-        if self._said and not self._outwards:
+        if self._said and not self._secure.left:
             self._take_leave()
             return
-        self._wait(self._secure, reads=not self._inwards and not self._heard, writes=bool(self._outwards))
-        self._wait(self._near, reads=not self._outwards and not self._said, writes=bool(self._inwards))
+        waits = bool(self._secure.left)
+        self._wait(self._plain, reads=not self._inwards and not self._heard, writes=waits)
+        self._wait(self._near, reads=not waits and not self._said, writes=bool(self._inwards))
 
     def _carry_in(self) -> None:
         while not self._heard or self._inwards:
             if not self._inwards:
-                try:
-                    self._inwards = self._secure.recv(PIECE)
-                except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                data = self._secure.read()
+                if data is None:
                     return
-                except ssl.SSLZeroReturnError:
-                    self._inwards = b""
-                if not self._inwards:
+                self._inwards = data
+                if not data:
                     self._heard = True
                     self._near.shutdown(socket.SHUT_WR)
                     return
@@ -77,20 +75,18 @@ class Relay:
             self._inwards = self._inwards[sent:]
 
     def _carry_out(self) -> None:
-        while not self._said or self._outwards:
-            if not self._outwards:
-                try:
-                    self._outwards = self._near.recv(PIECE)
-                except BlockingIOError:
-                    return
-                if not self._outwards:
-                    self._said = True
-                    return
-            try:
-                sent = self._secure.send(self._outwards)
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        while not self._said:
+            if self._secure.left and not self._secure.write_on():
                 return
-            self._outwards = self._outwards[sent:]
+            try:
+                data = self._near.recv(PIECE)
+            except BlockingIOError:
+                return
+            self._said = not data
+            if data:
+                self._secure.write(data, b"")
+        if self._secure.left:
+            self._secure.write_on()
 
     def _wait(self, end: socket.socket, *, reads: bool, writes: bool) -> None:
         if reads:
@@ -106,21 +102,20 @@ class Relay:
         """Say that this is the end, and wait for the reader to hear it."""
         self._loop.remove_reader(self._near)
         self._loop.remove_writer(self._near)
-        self._loop.remove_writer(self._secure)
+        self._loop.remove_writer(self._plain)
         try:
-            with contextlib.suppress(ssl.SSLError):
-                self._secure.unwrap()
-            self._secure.shutdown(socket.SHUT_WR)  # from now on it is a plain socket, with records on it
-        except (OSError, ValueError):
+            self._secure.finish()
+            self._plain.shutdown(socket.SHUT_WR)
+        except OSError:
             self.end()
             return
-        self._loop.add_reader(self._secure, self._turn)
+        self._loop.add_reader(self._plain, self._turn)
         self._last = self._loop.time() + LINGER
         self._alarm = self._loop.call_later(SILENCE, self._look)
 
     def _waste(self) -> None:
         try:
-            self._wasted = bool(self._secure.recv(PIECE))
+            self._wasted = bool(self._plain.recv(PIECE))
         except BlockingIOError:
             return
         except OSError:
@@ -139,11 +134,10 @@ class Relay:
         """Let go of both."""
         if self._alarm is not None:
             self._alarm.cancel()
-        for each in (self._secure, self._near):
+        for each in (self._plain, self._near):
             if each.fileno() >= 0:
                 self._loop.remove_reader(each)
                 self._loop.remove_writer(each)
-        with contextlib.suppress(OSError, ValueError):
-            self._secure.unwrap()
-        self._secure.close()
         self._near.close()
+        self._secure.close()
+        self._plain.detach()

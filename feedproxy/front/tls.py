@@ -1,14 +1,17 @@
 """TLS on the listener in front: for publishers whose readers come to it directly.
 
-Python's own SSLSocket, non-blocking, on the same epoll: one handshake costs what OpenSSL costs, and a request a read
-and a write more than without. HTTP/1.1 is offered alone (ALPN): what answers here speaks nothing else, and who is
-handed over goes on over a pair of plain sockets (relay.py). Sessions are taken up again by tickets, which are each
-process's own.
+OpenSSL works on two buffers in memory, and what goes in and out of them is read and written by this connection, on the
+same epoll as all others: so a request is one read and one write, whatever its records are, and what ends a connection
+(the answer, and that it was the last) goes out in one piece. HTTP/1.1 is offered alone (ALPN): what answers here speaks
+nothing else, and who is handed over goes on over a pair of plain sockets (relay.py). Sessions are taken up again by
+tickets, which are each process's own.
 """
 
 import contextlib
+import os
 import socket
 import ssl
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,10 @@ from feedproxy.front.reader import Reader
 from feedproxy.front.relay import Relay
 
 RECORD = 16_384
-"""Bytes of a TLS record at most: less at one go would leave some where no epoll tells of them."""
+"""Bytes of a TLS record at most."""
+
+TAKEN = 2 * RECORD
+"""Bytes read at one go. All that is in them is decrypted at once: no epoll would tell of what were left."""
 
 LOOKED_AT: Seconds = 60
 """How often the files are looked at: who renews a certificate needs not start anything anew."""
@@ -34,6 +40,7 @@ class Certificate:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
         self.context.set_alpn_protocols(["http/1.1"])
+        self.context.options |= ssl.OP_NO_RENEGOTIATION
         self.context.num_tickets = 1  # a reader makes one connection at a time
         self._loaded = self._times()
         try:
@@ -62,65 +69,99 @@ class Certificate:
 class SecureReader(Reader):
     """A connection under TLS. Its handshake goes on with every byte that comes, until it is done."""
 
-    __slots__ = ("_shaken", "socket")
+    __slots__ = ("_come", "_ended", "_go", "_shaken", "_tls")
 
     secure = True
 
     def __init__(self, fd: int, peer: str, address: str, table: Any, context: ssl.SSLContext) -> None:
-        """Raises OSError."""
         super().__init__(fd, peer, address, table)
-        plain = socket.socket(fileno=fd)
-        plain.setblocking(False)
-        self.socket = context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
-        self._shaken = False
+        self._come, self._go = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._come, self._go, server_side=True)
+        self._shaken = self._ended = False
 
     def read(self) -> bytes | None:
         try:
-            if not self._shaken:
-                self.socket.do_handshake()
-                self._shaken = True
-            return self.socket.recv(RECORD)
-        except ssl.SSLWantReadError:
+            taken = os.read(self.fd, TAKEN)
+        except BlockingIOError:
             return None
-        except ssl.SSLWantWriteError:
-            self.left = [b""]  # there is something to be sent, and only OpenSSL has it
-            return None
-        except ssl.SSLZeroReturnError:
+        if not taken:
             return b""
+        self._come.write(taken)
+        if not self._shaken:
+            self._shake()
+        return self._decrypted() if self._shaken and (self._come.pending or self._tls.pending()) else None
+
+    def _shake(self) -> None:
+        """Go on with the handshake. Raises OSError where it fails; the other side has been told why."""
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError:
+            self._send_off()
+            raise
+        else:
+            self._shaken = True
+            if self._tls.version() == "TLSv1.3":
+                return  # all that is to be sent is a ticket, and that can go with the answer
+        self._send_off()
+
+    def _decrypted(self) -> bytes | None:
+        """All that has come as a whole; b"" for the end. Raises OSError."""
+        data = b""
+        try:
+            while more := self._tls.read(RECORD):
+                data += more
+                if not self._come.pending and not self._tls.pending():
+                    return data
+        except ssl.SSLWantReadError:
+            return data or None
+        except ssl.SSLZeroReturnError:
+            pass
+        return data
 
     def write(self, head: bytes, body: bytes) -> bool:
-        whole = head + body
-        try:
-            sent = self.socket.send(whole)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            sent = 0
-        if sent == len(whole):
-            return True
-        self.left = [memoryview(whole)[sent:]]
-        return self.write_on()
+        self._tls.write(head + body)
+        if self.closes:
+            self._say_the_end()
+        return self._send_off()
 
-    def write_on(self) -> bool:
+    def _say_the_end(self) -> None:
+        """Tell the other side that no more will come; it need not answer."""
+        if self._shaken and not self._ended:
+            self._ended = True
+            with contextlib.suppress(ssl.SSLError):  # it has not answered yet
+                self._tls.unwrap()
+
+    def _send_off(self) -> bool:
+        """Send what OpenSSL has for the other side; False where that does not take all of it now. Raises OSError."""
+        going = self._go.read()
+        if not going:
+            return not self.left
+        if self.left:
+            self.left.append(going)
+            return False
         try:
-            if not self._shaken:
-                self.socket.do_handshake()
-                self._shaken = True
-                self.left = []
-            while self.left:
-                rest = memoryview(self.left[0])
-                sent = self.socket.send(rest)
-                self.left = [rest[sent:]] if sent < len(rest) else []
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            sent = os.write(self.fd, going)
+        except BlockingIOError:
+            sent = 0
+        if sent < len(going):
+            self.left = [memoryview(going)[sent:]]
             return False
         return True
+
+    def finish(self) -> bool:
+        self._say_the_end()
+        return self._send_off()
 
     def given_away(self) -> socket.socket:
         """The far end of a pair, behind which TLS goes on. Raises OSError."""
         near, far = socket.socketpair()
-        Relay(self.socket, near)
+        Relay(copy(self), near)  # this one is the listener's, who forgets its descriptor
         return far
 
     def close(self) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            if self._shaken:
-                self.socket.unwrap()  # says that this is the end, and does not wait for the other side to say so
-        self.socket.close()
+        if not self._ended and not self.left:
+            with contextlib.suppress(OSError):
+                self.finish()
+        super().close()

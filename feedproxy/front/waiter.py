@@ -148,6 +148,8 @@ class Waiter:
         tally = recipe.tally
         tally.count += 1
         tally.size += recipe.size
+        if recipe.closes:
+            reader.closes = True
         try:
             if reader.write(recipe.head, recipe.body):
                 if not recipe.closes:
@@ -157,7 +159,6 @@ class Waiter:
         except OSError:
             self._connections.drop(reader)
             return False
-        reader.closes = recipe.closes
         self._connections.settle(reader)
         return False
 
@@ -240,9 +241,9 @@ class Waiter:
             self.teller.flush_soon()  # no turn of the loop does it
 
     def _send(self, reader: Reader, head: bytes, body: bytes, *, closes: bool) -> None:
+        reader.closes = reader.closes or closes
         try:
             if not reader.write(head, body):
-                reader.closes = closes
                 self._connections.settle(reader)
             elif closes:
                 self._connections.drop(reader)
