@@ -20,7 +20,6 @@ from feedproxy.clock import Clock, Seconds, SystemClock
 from feedproxy.crew.company import Crew
 from feedproxy.crew.seat import Seat
 from feedproxy.errors import StoreError
-from feedproxy.fleet.link import is_shared_address
 from feedproxy.fleet.machine import Fleet
 from feedproxy.http import uri
 from feedproxy.http.message import Response
@@ -249,16 +248,14 @@ class _Opened:
     def __init__(self, runtime: Runtime) -> None:
         settings = runtime.settings
         self.clock = runtime.clock
-        is_fleet = is_shared_address(settings.store)
-        location = settings.fleet_local if is_fleet else settings.store
         self.store: Store = open_store(
-            location,
+            settings.local_store,
             memory_max=settings.memory_max,
             disk_max=settings.store_max,
             on_failure=runtime.metrics.store_failed,
             shared=runtime.seat is not None,
         )
-        self.fleet = Fleet(settings, self.store, runtime.clock) if is_fleet else None
+        self.fleet = Fleet(settings, self.store, runtime.clock) if settings.is_fleet else None
         name = partial(_new_pseudonym, runtime.random_bytes)
         makers = {"pseudonym": name, "reader-secret": partial(runtime.random_bytes, 32)}
         if self.fleet is not None:
@@ -307,7 +304,7 @@ class _Opened:
             self.office.resume()
         self.caller = Caller(self.policy, ssl_context=_ssl_context(runtime.trusted_ca, insecure=runtime.insecure))
         self.notices = Notices(
-            file=ledger_file(location),
+            file=ledger_file(settings.local_store),
             service=self.service,
             settings=lambda: runtime.settings,
             settings_for=runtime.settings_for,

@@ -32,7 +32,6 @@ from feedproxy.config import Config, load, parse_sets, spec_of
 from feedproxy.crew.company import Crew
 from feedproxy.crew.seat import Seat
 from feedproxy.errors import BadTarget, FeedproxyError, UsageError
-from feedproxy.fleet.link import is_shared_address
 from feedproxy.front.contract import in_front
 from feedproxy.front.tls import Certificate
 from feedproxy.http import uri
@@ -307,7 +306,7 @@ def _collect_seldom() -> None:
 
 def _wanted(made: master.Master, here: Runtime) -> Workers:
     settings = here.settings
-    if MEMORY in (settings.store, is_shared_address(settings.store) and settings.fleet_local):
+    if settings.local_store == MEMORY:
         raise UsageError(f"workers: {settings.workers} workers need a store that they share, not {MEMORY}")
     admin = door.listen_address(settings.admin, settings.admin_token) if settings.admin else None
     listen = (made.options.listen_host, made.options.listen_port)

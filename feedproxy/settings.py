@@ -310,6 +310,16 @@ class Settings:
     )
 
     @property
+    def is_fleet(self) -> bool:
+        """Whether the store is one that several machines share."""
+        return self.store.startswith(("redis://", "rediss://", "unix://"))
+
+    @property
+    def local_store(self) -> str:
+        """Where this machine's own store is."""
+        return self.fleet_local if self.is_fleet else self.store
+
+    @property
     def is_targeted(self) -> bool:
         """Whether the fields for caches that act for the origin are meant for us (RFC 9213, section 2.2)."""
         return self.targeted_fields == "always" or (self.targeted_fields == "reverse" and bool(self.upstream))

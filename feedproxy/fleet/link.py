@@ -23,7 +23,6 @@ AT_ONCE = 32
 """Questions at a time, each on a connection of its own."""
 START_PATIENCE: Seconds = 2
 """At the start nobody waits yet."""
-SCHEMES = ("redis://", "rediss://", "unix://")
 
 type Call = tuple[Script, Sequence[str], Sequence[str | bytes | int]]
 """A script, its keys and its arguments."""
@@ -35,11 +34,6 @@ class Away(StoreError):
 
 class Refused(StoreError):
     """Redis answers, and will not do it: it is full, or the user may not."""
-
-
-def is_shared_address(store: str) -> bool:
-    """Whether a store's address is one that machines share."""
-    return store.startswith(SCHEMES)
 
 
 def place_of(url: str) -> str:
