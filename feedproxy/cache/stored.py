@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from feedproxy.clock import Instant
+from feedproxy.http import coding
 from feedproxy.http.message import Fields
 
 CODINGS_MAX = 256
@@ -12,23 +13,53 @@ CODINGS_MAX = 256
 _CODINGS: dict[tuple[str, ...], tuple[str, ...]] = {}
 
 
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """A body that is not kept: another one, in this coding, stands for it. It has so many bytes."""
+
+    coding: str
+    length: int
+
+
 class Bodies(Mapping[str, bytes]):
-    """Bodies by coding; a third of what a dictionary takes, for as few as there are."""
+    """Bodies by coding; a third of what a dictionary takes, for as few as there are.
+
+    Plain bytes that were left on the disk are unpacked when somebody asks for them, and then kept.
+    """
 
     __slots__ = ("_bodies", "_codings")
 
-    def __init__(self, bodies: Mapping[str, bytes]) -> None:
+    def __init__(self, bodies: Mapping[str, bytes | Unpacked]) -> None:
         codings = tuple(bodies)
         if len(_CODINGS) < CODINGS_MAX:
             codings = _CODINGS.setdefault(codings, codings)
         self._codings = codings
         self._bodies = tuple(bodies.values())
 
-    def __getitem__(self, coding: str) -> bytes:
+    def __getitem__(self, name: str) -> bytes:
         for known, body in zip(self._codings, self._bodies, strict=True):
-            if known == coding:
-                return body
-        raise KeyError(coding)
+            if known == name:
+                return self._unpack(name, body) if isinstance(body, Unpacked) else body
+        raise KeyError(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._codings
+
+    def _unpack(self, name: str, body: Unpacked) -> bytes:
+        plain = coding.decode(self[body.coding], body.coding, limit=body.length)
+        both = zip(self._codings, self._bodies, strict=True)
+        self._bodies = tuple([plain if known == name else each for known, each in both])
+        return plain
+
+    @property
+    def kept(self) -> Iterator[tuple[str, bytes | Unpacked]]:
+        """Coding and body, or what stands for it."""
+        return zip(self._codings, self._bodies, strict=True)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all of them, unpacked or not."""
+        return sum([each.length if isinstance(each, Unpacked) else len(each) for each in self._bodies])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._codings)
@@ -53,6 +84,7 @@ class Content:
     """
 
     bodies: Mapping[str, bytes]
+    """A `Bodies`, whatever was given."""
     tag: str | None = None
     media_type: str | None = None
     last_modified: Instant | None = None
@@ -64,7 +96,8 @@ class Content:
 
     def size(self) -> int:
         """Bytes of all codings together."""
-        return sum(len(body) for body in self.bodies.values())
+        assert isinstance(self.bodies, Bodies)
+        return self.bodies.size
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable
 from urllib.parse import urlsplit, urlunsplit
 
+from feedproxy.http.memo import memoised
+
 SECRET = re.compile(
     r"(?i)((?:^|[&;])(?:[^=&;]*(?:token|secret|pass|pwd|auth|credential|signature|sig|session|jwt|api_?key|access_?key"
     r"|key)[^=&;]*|pw|sid|code)=)([^&;]*)"
@@ -35,6 +37,7 @@ def without_secrets(target: str, mask: Callable[[str], str] = lambda _: "…") -
     return LONG_SECRET.sub(lambda found: mask(found[0]), shown)
 
 
+@memoised(entries=1024)
 def has_secret(target: str) -> bool:
     """Whether an address holds user information or something token-like: then it is nobody else's to know."""
     try:

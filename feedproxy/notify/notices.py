@@ -40,6 +40,10 @@ BREATH: Seconds = 0.05
 """From one round to the next: what comes one by one is told at once, what comes by the hundred, together."""
 
 
+FIRST_SIGHTS: Seconds = 0.2
+"""Feeds that are met for the first time wait so long for one another: nobody is told of them."""
+
+
 class Notices:
     """Who hears and who tells that a feed changed. `begin` starts it, inside a running event loop."""
 
@@ -82,6 +86,7 @@ class Notices:
         self._news: list[Sight] = []
         self._foreign: set[Sight] = set()
         self._awake = asyncio.Event()
+        self._waking: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._tidied = 0.0
         self._idle = False
@@ -121,7 +126,10 @@ class Notices:
     def _noted(self, seen: Sight) -> None:
         if len(self._news) < NEWS_MAX:
             self._news.append(seen)
-        self.wake()
+        if not seen.first:
+            self.wake()
+        elif self._waking is None:
+            self._waking = asyncio.get_running_loop().call_later(FIRST_SIGHTS, self.wake)
 
     def _landed(self, target: str) -> None:
         for each in self.on_landed:
@@ -139,11 +147,14 @@ class Notices:
 
     def wake(self) -> None:
         """There is something to do."""
+        if self._waking is not None:
+            self._waking.cancel()
+            self._waking = None
         self._awake.set()
 
     async def settled(self) -> None:
         """Return when nothing can be done at this hour: for tests."""
-        while not self._idle or self._awake.is_set() or self.courier.under_way or self.bell.under_way:  # noqa: ASYNC110
+        while not self._idle or self._waking or self._awake.is_set() or self.courier.under_way or self.bell.under_way:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
     async def close(self, timeout: Seconds) -> None:
@@ -151,6 +162,7 @@ class Notices:
         with contextlib.suppress(ValueError):
             self.service.listeners.remove(self.changed)
             self.service.landings.remove(self._landed)
+        self.wake()  # no timer outlives this
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()

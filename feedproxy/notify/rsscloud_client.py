@@ -55,12 +55,14 @@ class Workstation:
 
     def wish(self, resource: Resource) -> Wish | None:
         """The cloud to register with: of a public feed, and not our own."""
+        found = cloud_of(resource)
+        if found is None:
+            return None
         settings = self._notices.settings_for(resource.target)
         if not settings.rsscloud_register or is_withdrawn(self._notices, resource.target):
             return None
-        found = cloud_of(resource)
         public = settings.public_url.rstrip("/") + settings.endpoint_prefix
-        return None if found is None or found.callback.startswith(public) else found
+        return None if found.callback.startswith(public) else found
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
         """The registration, in the protocol of the cloud."""

@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -157,6 +157,15 @@ class Subscriptions:
             ).fetchall()
         )
         return [row["topic"] for row in rows]
+
+    async def topics_among(self, *, role: Role, protocol: str, among: Sequence[str]) -> set[str]:
+        """Those of these topics that somebody is subscribed to."""
+        asked = "SELECT 1 FROM subscriptions WHERE topic = ? AND role = ? AND protocol = ?"
+
+        def work(db: sqlite3.Connection) -> set[str]:
+            return {each for each in among if db.execute(asked, (each, role, protocol)).fetchone() is not None}
+
+        return await self._ledger.run(work) if among else set()
 
     async def count(self) -> dict[tuple[str, str, str], int]:
         """How many, by role, protocol and state."""

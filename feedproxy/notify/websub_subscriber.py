@@ -71,7 +71,15 @@ class Subscriber:
         now = notices.clock.now()
         if not notices.hears:
             return
-        for target, since in list(self._to_look.items()):
+        to_look = list(self._to_look.items())
+        # Most feeds name no hub, and never did.
+        plain = [target for target, _ in to_look if not self._found(target).hubs]
+        held = await notices.subscriptions.topics_among(role=Role.HEAR, protocol=NAME, among=plain)
+        for target in set(plain) - held:
+            self._to_look.pop(target, None)
+        for target, since in to_look:
+            if target not in self._to_look:
+                continue
             if await self._look(target) or abs(now - since) >= LOOK_AGAIN:
                 self._to_look.pop(target, None)
         if notices.ledger.is_ours() and (self._swept is None or abs(now - self._swept) >= SWEEP):

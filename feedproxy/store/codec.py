@@ -10,13 +10,14 @@ new version. A member whose type is not known here stops the import, not a reade
 
 import base64
 import json
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import StrEnum
 from types import NoneType, UnionType
 from typing import Any, TypeAliasType, get_args, get_origin, get_type_hints
 
-from feedproxy.cache.stored import Content
+from feedproxy.cache.stored import Bodies, Content, Unpacked
 from feedproxy.errors import StoreError
 from feedproxy.feed.channel import Schedule
 from feedproxy.http.message import Fields
@@ -52,8 +53,12 @@ def dump(resource: Resource) -> bytes:
             if member is not default and member != default:
                 written[name] = member
         if isinstance(value, Content):
-            written["bodies"] = bodies = {}
-            for coding, body in value.bodies.items():
+            bodies: dict[str, object] = {}
+            written["bodies"] = bodies
+            for coding, body in _apart(value):
+                if isinstance(body, Unpacked):
+                    bodies[coding] = [body.coding, body.length]
+                    continue
                 # Variants that share a body share its place, too.
                 place = places.get(id(body))
                 if place is None:
@@ -84,6 +89,22 @@ def load(data: bytes) -> Resource:
 
 
 # -- writing
+
+
+def _apart(content: Content) -> list[tuple[str, bytes | Unpacked]]:
+    """The bodies to be written. What gzip stands for is not: it is four fifths of all that there is to be written.
+
+    gzip ends with the checksum and length of its content (RFC 1952, 2.3.1), so it is certain what it stands for.
+    """
+    assert isinstance(content.bodies, Bodies)
+    kept = dict(content.bodies.kept)
+    plain, packed = kept.get("identity"), kept.get("gzip")
+    if isinstance(plain, bytes) and isinstance(packed, bytes) and content.tag is not None:
+        length = len(plain)
+        if packed[-4:] == length.to_bytes(4, "little") and packed[-8:-4] == zlib.crc32(plain).to_bytes(4, "little"):
+            kept["identity"] = Unpacked("gzip", length)
+    return list(kept.items())
+
 
 _DEFAULTS: dict[type, tuple[tuple[str, Any], ...]] = {}
 
@@ -166,9 +187,14 @@ def _read_bytes(value: Any, context: _Context) -> bytes:
     return base64.b64decode(value, validate=True)
 
 
-def _read_bodies(value: Any, context: _Context) -> dict[str, bytes]:
-    bodies = {}
+def _read_bodies(value: Any, context: _Context) -> dict[str, bytes | Unpacked]:
+    bodies: dict[str, bytes | Unpacked] = {}
     for coding, (start, length) in value.items():
+        if type(start) is str:
+            if start not in ("gzip",) or type(value[start][0]) is str:
+                raise ValueError("a body is in a coding that is not kept")
+            bodies[_SHARED.text(coding)] = Unpacked("gzip", _read_integer(length, context))
+            continue
         bodies[_SHARED.text(coding)] = context.body(_read_integer(start, context), _read_integer(length, context))
     return bodies
 

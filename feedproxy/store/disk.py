@@ -8,7 +8,7 @@ Everything here is synchronous and raises StoreError. Reading happens in one thr
 import os
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from feedproxy.clock import Instant
@@ -16,6 +16,7 @@ from feedproxy.errors import UsageError
 from feedproxy.store import codec, envelope
 from feedproxy.store.base import OnFailure
 from feedproxy.store.resource import Resource
+from feedproxy.store.rows import FILE_MIN
 from feedproxy.store.shard import Shard
 
 SHARDS = 8
@@ -73,6 +74,19 @@ class DiskStore:
 
     # -- writing
 
+    def write_all(self, resources: Iterable[Resource]) -> None:
+        """Keep these, in one transaction for each shard. Raises StoreError; then any of them may be written or not."""
+        together: dict[int, list[tuple[str, bytes]]] = {}
+        for each in resources:
+            data = codec.dump(each)
+            if len(data) < FILE_MIN:
+                together.setdefault(self._number(each.target), []).append((each.target, data))
+            else:
+                self.write(each)
+        for number, values in together.items():
+            self._shards[number].set_all(values)
+            self._shards[number].cull_slice(CULL_SLICE + len(values))
+
     def write(self, resource: Resource) -> None:
         """Keep this; then remove a slice of what is too much. Raises StoreError."""
         shard = self._shard(resource.target)
@@ -115,7 +129,10 @@ class DiskStore:
             shard.close()
 
     def _shard(self, target: str) -> Shard:
-        return self._shards[zlib.crc32(target.encode("utf-8", "surrogatepass")) % SHARDS]
+        return self._shards[self._number(target)]
+
+    def _number(self, target: str) -> int:
+        return zlib.crc32(target.encode("utf-8", "surrogatepass")) % SHARDS
 
 
 def _usable(folder: Path) -> Path:

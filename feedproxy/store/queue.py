@@ -9,10 +9,12 @@ must not come back once memory has forgotten the newer one. (The mark does not o
 """
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from feedproxy.clock import Seconds
@@ -21,6 +23,8 @@ from feedproxy.store.base import OnFailure
 
 QUEUE_MAX = 64 * 1024 * 1024
 """Bytes that wait: about half a second of a usual disk."""
+BATCH_MAX = 64
+"""Values written together."""
 PATIENCE = 5.0
 """Seconds that a `put` waits for room. A disk that hangs for longer must not hold up readers."""
 
@@ -45,13 +49,19 @@ class WriteQueue[Key, Value]:
         holds: Callable[[Key], bool],
         idle: Callable[[], bool],
         on_failure: OnFailure,
+        write_all: Callable[[Sequence[tuple[Key, Value | None]]], None] | None = None,
+        gather: Seconds = 0.0,
         queue_max: int = QUEUE_MAX,
         patience: Seconds = PATIENCE,
     ) -> None:
         """`write` and `holds` (is there an older value?) may raise StoreError.
 
-        `idle` does a slice of other work when nothing waits, and says whether there is more.
+        `write_all` writes several; where it raises, each is written by itself. So that there are several, what is
+        added waits `gather` seconds. `idle` does a slice of other work when nothing waits, and says whether there is
+        more.
         """
+        self._write_all, self._gather = write_all, gather
+        self._gathering: asyncio.TimerHandle | None = None
         self._write, self._holds, self._idle, self._on_failure = write, holds, idle, on_failure
         self._max, self._patience = queue_max, patience
         self._waiting: dict[Key, Waiting[Value]] = {}
@@ -74,7 +84,10 @@ class WriteQueue[Key, Value]:
     async def add(self, key: Key, value: Value | None, size: int) -> None:
         """Queue it. It counts from the beginning of this call, which waits only where too much is queued."""
         entry = self._put(key, Waiting(value, size))
-        self.wake()
+        if not self._gather or self._size > self._max // 8:
+            self.wake()
+        elif self._gathering is None:
+            self._gathering = asyncio.get_running_loop().call_later(self._gather, self.wake)
         while self._size > self._max and self._waiting.get(key) is entry:
             if not await self._writer_done(self._patience):
                 # Not asked whether the disk has an older one: it does not answer.
@@ -115,6 +128,9 @@ class WriteQueue[Key, Value]:
 
     def wake(self) -> None:
         """Let the writer see to what waits and to its other work."""
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
         with self._lock:
             self._woken = True
             if self._run is None or self._run.done():
@@ -156,10 +172,10 @@ class WriteQueue[Key, Value]:
     def _work(self) -> None:
         while True:
             with self._lock:
-                key, entry = next(iter(self._waiting.items()), (None, None))
+                entries = list(islice(self._waiting.items(), BATCH_MAX if self._write_all else 1))
                 self._woken = False
-            if key is not None and entry is not None:
-                self._write_one(key, entry)
+            if entries:
+                self._write_some(entries)
                 continue
             more = False
             try:
@@ -171,6 +187,17 @@ class WriteQueue[Key, Value]:
                 if not self._waiting and not more and not self._woken:
                     self._run = None
                     return
+
+    def _write_some(self, entries: list[tuple[Key, Waiting[Value]]]) -> None:
+        if self._write_all is not None and len(entries) > 1:
+            with contextlib.suppress(Exception):  # whatever it is: each by itself tells whose it is
+                self._write_all([(key, entry.value) for key, entry in entries])
+                for key, entry in entries:
+                    self._remove(key, entry, stale=False)
+                return
+        for key, entry in entries:
+            if self._waiting.get(key) is entry:  # else a later value has taken its place while others were written
+                self._write_one(key, entry)
 
     def _write_one(self, key: Key, entry: Waiting[Value]) -> None:
         try:

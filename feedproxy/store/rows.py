@@ -8,7 +8,7 @@ Both are refused here, on the way in and on the way out (tests/store/test_rows.p
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import diskcache
@@ -124,6 +124,12 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
             statistics=0,
             tag_index=0,
         )
+
+    def set_all(self, values: Iterable[tuple[str, bytes]]) -> None:
+        """`set` for several, in one transaction."""
+        with self._transact():
+            for key, value in values:
+                self.set(key, value)
 
     def cull_slice(self, limit: int) -> int:
         """Above the bound, remove the least recently stored: `limit` at most. Returns how many.

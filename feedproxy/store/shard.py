@@ -13,7 +13,7 @@ import logging
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import diskcache
@@ -72,6 +72,10 @@ class Shard:
     def set(self, key: str, value: bytes) -> None:
         """Keep this value. Raises StoreError; then the old one may still be there."""
         self._write(lambda rows: rows.set(key, value))
+
+    def set_all(self, values: Sequence[tuple[str, bytes]]) -> None:
+        """Keep these values, all or none. Raises StoreError."""
+        self._write(lambda rows: rows.set_all(values))
 
     def delete(self, key: str) -> None:
         """Keep nothing under this key. Raises StoreError; then the old value may still be there."""

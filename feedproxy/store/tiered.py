@@ -5,7 +5,7 @@ A read looks into memory, then at what waits to be written, then on the disk; wh
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from platformdirs import user_cache_path
@@ -26,6 +26,8 @@ MEMORY = "memory:"
 HOT_MAX = 16_384
 """Resources in memory at most, however small: the garbage collector looks at each, and readers wait meanwhile. Those
 beyond are read from the disk, that is, from the system's cache of it."""
+GATHER = 0.1
+"""Seconds that a value waits for others, to be written with them in one transaction for each shard."""
 TIDY_BYTES = 4 * 1024 * 1024
 """Bytes written before all is looked through anew: each write keeps its own part within its bound."""
 ABSENT_MAX = 1024
@@ -94,7 +96,13 @@ class TieredStore:
         self._written = 0
         self._absent: set[str] = set()
         self._queue = WriteQueue[Key, Resource | bytes](
-            self._write, holds=self._holds, idle=self._tidy, on_failure=on_failure
+            self._write,
+            holds=self._holds,
+            idle=self._tidy,
+            on_failure=on_failure,
+            # Shared, who puts waits for it to be written, and each under its own lock.
+            write_all=self._write_all if shared is None else None,
+            gather=GATHER if shared is None else 0.0,
         )
         # The bound may be lower than it was when the folder was last open.
         self._queue.wake()
@@ -251,6 +259,14 @@ class TieredStore:
             finally:
                 # Told also where it failed: what the others hold in memory is old in any case.
                 self._told[target] = self._shared.tell(target)
+
+    def _write_all(self, entries: Sequence[tuple[Key, Resource | bytes | None]]) -> None:
+        resources = [value for _, value in entries if isinstance(value, Resource)]
+        self._written += sum(map(weight, resources))
+        self._disk.write_all(resources)
+        for key, value in entries:
+            if not isinstance(value, Resource):
+                self._write_down(key, value)
 
     def _write_down(self, key: Key, value: Resource | bytes | None) -> None:
         if isinstance(value, Resource):

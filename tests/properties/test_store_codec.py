@@ -1,6 +1,7 @@
 """What is written can be read back, and nothing else is."""
 
 import dataclasses
+import gzip
 import json
 import zlib
 from collections.abc import Mapping, Sequence
@@ -189,3 +190,30 @@ def test_the_form_is_the_one_that_the_reference_states() -> None:
         ).to_bytes(4)
         + b'{"target":"http://a.example/","fetched":1.5,"failures":{"count":1,"detail":"timeout"}}'
     )
+
+
+def test_what_gzip_stands_for_is_not_written_and_read_back_all_the_same() -> None:
+    plain = b"<rss>" + b"words and words, " * 4000 + b"</rss>"
+    packed = gzip.compress(plain)
+    resource = resource_with(Content({"identity": plain, "gzip": packed}, tag="5d41", feed=True))
+
+    written = dump(resource)
+    again = load(written)
+
+    assert len(written) < len(packed) + 1000
+    assert again.size() == resource.size(), "known before anybody has asked for it"
+    assert dump(again) == written
+    assert again.variants[0].content.bodies["identity"] == plain
+    assert again == resource
+    assert dump(again) == written
+
+
+@pytest.mark.parametrize("tag", [None, "5d41"])
+def test_what_gzip_does_not_stand_for_is_written(tag: str | None) -> None:
+    content = Content({"identity": b"<rss/>", "gzip": gzip.compress(b"<rsz/>")}, tag=tag, feed=True)
+
+    assert load(dump(resource_with(content))).variants[0].content == content
+
+
+def resource_with(content: Content) -> Resource:
+    return Resource("http://example.com/", (StoredResponse("http://example.com/", 200, Fields(), content, 1.0, 2.0),))

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Sequence
 
 from feedproxy.errors import StoreError
 from feedproxy.store.queue import WriteQueue
@@ -62,3 +63,53 @@ async def test_what_comes_after_the_end_is_told_and_not_kept(failures: list[Stor
     await queue.flush()
 
     assert [str(failure) for failure in failures] == ["the store is closed: a value was not written"]
+
+
+async def test_what_is_put_within_a_moment_is_written_together(failures: list[StoreError]) -> None:
+    written: list[list[str]] = []
+    over = threading.Event()
+
+    def write_all(values: Sequence[tuple[str, bytes | None]]) -> None:
+        written.append([key for key, _ in values])
+        over.set()
+
+    queue = WriteQueue[str, bytes](
+        lambda key, value: written.append([key]),
+        holds=lambda key: False,
+        idle=lambda: False,
+        on_failure=failures.append,
+        write_all=write_all,
+        gather=0.01,
+    )
+
+    for key in ("a", "b", "c"):
+        await queue.add(key, b"value", 5)
+    assert written == []
+    assert await asyncio.to_thread(over.wait, 30)
+
+    assert written == [["a", "b", "c"]]
+    await queue.close(lambda: None)
+
+
+async def test_of_those_written_together_only_the_faulty_one_is_lost(failures: list[StoreError]) -> None:
+    written: list[str] = []
+
+    def write(key: str, value: bytes | None) -> None:
+        if key == "bad":
+            raise StoreError("cannot be written: bad")
+        written.append(key)
+
+    def write_all(values: Sequence[tuple[str, bytes | None]]) -> None:
+        for key, value in values:
+            write(key, value)
+
+    queue = WriteQueue[str, bytes](
+        write, holds=lambda key: False, idle=lambda: False, on_failure=failures.append, write_all=write_all, gather=60
+    )
+    for key in ("a", "bad", "b"):
+        await queue.add(key, b"value", 5)
+    await queue.flush()  # does not wait for the moment to be over
+
+    assert set(written) == {"a", "b"}
+    assert [str(each) for each in failures] == ["cannot be written: bad"]
+    await queue.close(lambda: None)

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,8 @@ class Gate:
     """Holds up the writer before each write, and may let it fail."""
 
     def __init__(self, disk: DiskStore) -> None:
-        self._write, self._delete = disk.write, disk.delete
+        self._write, self._write_all, self._delete = disk.write, disk.write_all, disk.delete
+        disk.write_all = self.write_all  # type: ignore[method-assign]
         disk.write = self.write  # type: ignore[method-assign]
         disk.delete = self.delete  # type: ignore[method-assign]
         self.open = threading.Event()
@@ -46,6 +47,12 @@ class Gate:
     def write(self, resource: Resource) -> None:
         self.pass_(resource.variants[0].content.tag or "")
         self._write(resource)
+
+    def write_all(self, resources: Iterable[Resource]) -> None:
+        together = list(resources)
+        for each in together:
+            self.pass_(each.variants[0].content.tag or "")
+        self._write_all(together)
 
     def delete(self, target: str) -> None:
         self.pass_("delete")
