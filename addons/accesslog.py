@@ -9,6 +9,7 @@ from mitmproxy.addonmanager import Loader
 from feedproxy import settings
 from feedproxy.front.desk import desk
 from feedproxy.front.judged import judge
+from feedproxy.front.telling import GONE
 from feedproxy.http import uri
 from feedproxy.http.reverse import public_form
 from feedproxy.report.log import Line
@@ -47,6 +48,9 @@ class AccessLog:
         response = flow.response or case.page
         code = response.status_code if response is not None else 0
         size = len(response.raw_content or b"") if response is not None else 0
+        words = case.words
+        if flow.error is not None and case.page is None and case.streamed is None:
+            code, size, words = 0, 0, GONE if flow.response is not None else words  # it was made, and not sent
         if case.streamed is not None:
             size = case.streamed.size
         connects = flow.request.method == "CONNECT"
@@ -54,7 +58,7 @@ class AccessLog:
             here.metrics.connected(case.connected or "refused", code, case.status.detail or "", size, seconds)
         else:
             here.metrics.answered(case.visit.entrance, code, case.status, size, seconds)
-        if case.arrival is not None and not connects:
+        if case.arrival is not None and not connects and code:
             judge(here, flow, case, size)
         if here.settings.log_format == "off":
             return
@@ -75,7 +79,7 @@ class AccessLog:
             seconds=seconds,
             agent=agent,
             upstream=upstream if upstream != target else "",
-            words=case.words or (flow.error.msg if flow.error is not None else ""),
+            words=words or (flow.error.msg if flow.error is not None else ""),
         )
         logger.info("%s", line.as_json() if here.settings.log_format == "json" else line.as_text())
 

@@ -145,7 +145,10 @@ class Desk:
             return
         if case.arrival is None:
             return
-        match await self.runtime.service.answer(case.arrival.request, case.visit):
+        found = await self.runtime.service.answer(case.arrival.request, case.visit)
+        if _has_gone(flow):
+            self._cases[flow.id] = case  # forgotten with its client: its end, which comes now, tells of it
+        match found:
             case Answer(response, status, words) as answer:
                 self._put(flow, case, response, status, words)
                 if case.visit.entrance is not Entrance.GATEWAY:
@@ -243,8 +246,7 @@ class Desk:
 
     def too_large(self, flow: http.HTTPFlow, case: Case) -> None:
         """Refuse its content: at once where it has not come yet (RFC 9110, 10.1.1)."""
-        content_max = flow.metadata.get(CONTENT_CAP, CONTENT_MAX)
-        words = f"No more than {content_max} bytes of content are read here."
+        words = f"No more than {flow.metadata.get(CONTENT_CAP, CONTENT_MAX)} bytes of content are read here."
         response = problem(413, Detail.CONTENT_TOO_LARGE, words, request=_bare(flow))
         self._put_own(flow, case, response, Detail.CONTENT_TOO_LARGE)
         flow.metadata[AT_ONCE] = True
@@ -344,8 +346,8 @@ def refused(method: str, fields: Fields, error: FeedproxyError) -> tuple[Respons
 
 
 def _not_allowed(request: Request, methods: tuple[str, ...]) -> Response:
-    words = "This is to be read only." if methods == CACHED else f"This takes {' and '.join(methods)} only."
-    return problem(405, Detail.METHOD, words, request=request, extra=(("Allow", ", ".join(methods)),))
+    said = "This is to be read only." if methods == CACHED else f"This takes {' and '.join(methods)} only."
+    return problem(405, Detail.METHOD, said, request=request, extra=(("Allow", ", ".join(methods)),))
 
 
 def _bare(flow: http.HTTPFlow) -> Request:

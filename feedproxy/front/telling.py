@@ -34,6 +34,10 @@ LINES_MOST = 512
 """Lines that are not let wait for more."""
 
 
+GONE = "the reader has gone meanwhile"
+"""The reason, where there was nobody any more to be answered; the status is 0 then."""
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """What is said of one answer that was made for one reader; `size` is what was sent of its content."""
@@ -142,7 +146,8 @@ class Teller:
         """Tell of one answer, and how long it took."""
         here, request = self._runtime, told.request
         here.metrics.answered(told.visit.entrance, told.status, told.cache, told.size, seconds)
-        judge_answer(here, request, told.visit, told.status, told.fields, told.size)
+        if told.status:
+            judge_answer(here, request, told.visit, told.status, told.fields, told.size)
         if here.settings.log_format == "off":
             return
         agent = request.fields.get("user-agent") or ""

@@ -19,7 +19,7 @@ from feedproxy.front.head import KEPT, Head, read
 from feedproxy.front.reader import Reader
 from feedproxy.front.recipe import Recipe, head_of
 from feedproxy.front.table import Table
-from feedproxy.front.telling import Teller, Told
+from feedproxy.front.telling import GONE, Teller, Told
 from feedproxy.http.message import Response
 from feedproxy.origin.answers import Answer, PassThrough
 from feedproxy.origin.entrance import Entrance
@@ -219,7 +219,9 @@ class Waiter:
             here.fronted -= 1
         was_waiting, reader.task = reader.task is not None, None
         if reader.fd < 0:
-            return  # he has gone meanwhile
+            self.teller.tell(Told(request, visit, 0, 0, answer.status, GONE), time.perf_counter() - began)
+            self.teller.flush_soon()
+            return
         if isinstance(answer, PassThrough):
             self._connections.hand_over(reader, block + reader.held)
             return

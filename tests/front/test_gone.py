@@ -1,12 +1,15 @@
 """A reader who goes away while it is decided where he may go leaves nothing behind."""
 
 import asyncio
+import socket
+import struct
 from collections.abc import Sequence
 
 import pytest
 
 from feedproxy.clock import ManualClock
 from feedproxy.front.desk import desk
+from tests.front.conftest import Opened, until
 from tests.stages.play import OnProxy
 
 
@@ -42,3 +45,28 @@ async def test_who_goes_away_while_a_name_is_looked_up_is_forgotten(
     assert not at.passes.tunnels
     assert not at._of_client
     await stage.close()
+
+
+@pytest.mark.parametrize("ordinary", [False, True], ids=["fast path", "mitmproxy"])
+async def test_who_goes_away_before_a_slow_answer_has_a_line_all_the_same(
+    front: Opened, caplog: pytest.LogCaptureFixture, *, ordinary: bool
+) -> None:
+    caplog.set_level("INFO", "feedproxy.access")
+    proxy = await front(log_format="text")
+    proxy.origin.gate = asyncio.Event()
+    base = proxy.stage.ordinary if ordinary else proxy.stage.base
+    _, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.write(proxy.get())
+    await proxy.origin.asked()
+
+    writer.transport.abort()
+    await until(lambda: proxy.stage.runtime.connections == 0 or ordinary)
+    proxy.origin.gate.set()
+    await until(lambda: any("/feed.rss" in each for each in caplog.messages))
+
+    (line,) = (each for each in caplog.messages if "/feed.rss" in each)
+    assert " 0 0 " in line
+    assert line.endswith("the reader has gone meanwhile")
+    await until(lambda: not proxy.stage.runtime.requests and not desk(proxy.stage.runtime)._cases)
+    assert b'status="0"' in proxy.stage.runtime.metrics.exposition()
