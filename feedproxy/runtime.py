@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import logging
 import secrets
-import ssl
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
@@ -27,6 +26,7 @@ from feedproxy.lab.recorder import Recorder, RecordingClient
 from feedproxy.net.address import AddressPolicy
 from feedproxy.net.fetch import Fetcher, FetchLimits
 from feedproxy.net.post import Caller
+from feedproxy.net.trust import upstream_context
 from feedproxy.notify.ledger import ledger_file
 from feedproxy.notify.notices import Notices
 from feedproxy.origin.credentials import CredentialedClient
@@ -103,8 +103,6 @@ class Runtime:
         """What else the operator can do, by its path on the admin listener."""
         self.shown: dict[str, Deed] = {}
         """What else the operator can look at there, by its path."""
-        self.ailments: list[Callable[[], str]] = []
-        """Each says in a sentence what is wrong with its part now, for the operator; nothing where all is well."""
         self._panel = Panel()
         self._make_recorder: Callable[[], Recorder] | None = None
         self._recorder: Recorder | None = None
@@ -199,6 +197,10 @@ class Runtime:
         """What there is to say of how it stands, beside that it runs."""
         return (self.fleet.words(),) if self.fleet is not None else ()
 
+    def ailments(self) -> tuple[str, ...]:
+        """What is wrong with parts of it now, each in a sentence for the operator."""
+        return tuple(filter(None, (self.fleet.ailment(),))) if self.fleet is not None else ()
+
     @property
     def doorkeeper(self) -> Doorkeeper:
         """Who may read what, and with what credentials we read for whom."""
@@ -290,8 +292,7 @@ class _Opened:
             key_for=self.doorkeeper.key_for,
         )
         seat = runtime.seat
-        workers = (seat.index, seat.size) if seat is not None else (0, 1)
-        self.diary = Diary(runtime.metrics.tally, self.store, *workers)
+        self.diary = Diary(runtime.metrics.tally, self.store, seat.index if seat else 0, runtime.workers)
         self.crew: Crew | None = None
         if seat is not None:
             self.crew = runtime.others = Crew(
@@ -302,7 +303,7 @@ class _Opened:
         self.service.interest = self.office.interest
         if seat is None or seat.is_first:
             self.office.resume()
-        self.caller = Caller(self.policy, ssl_context=_ssl_context(runtime.trusted_ca, insecure=runtime.insecure))
+        self.caller = Caller(self.policy, ssl_context=upstream_context(runtime.trusted_ca, insecure=runtime.insecure))
         self.notices = Notices(
             file=ledger_file(settings.local_store),
             service=self.service,
@@ -366,23 +367,12 @@ def _fetcher(runtime: Runtime, policy: AddressPolicy) -> Fetcher:
         policy,
         FetchLimits.from_settings(runtime.settings),
         clock=runtime.clock,
-        ssl_context=_ssl_context(runtime.trusted_ca, insecure=runtime.insecure),
+        ssl_context=upstream_context(runtime.trusted_ca, insecure=runtime.insecure),
     )
 
 
 def _new_pseudonym(chance: Callable[[int], bytes]) -> bytes:
     return f"feedproxy-{chance(4).hex()}".encode()
-
-
-def _ssl_context(trusted_ca: str | None, *, insecure: bool) -> ssl.SSLContext:
-    """TLS to origins: the system's authorities and the operator's (`ssl_verify_upstream_trusted_ca`)."""
-    context = ssl.create_default_context()
-    if trusted_ca:
-        context.load_verify_locations(cafile=trusted_ca)
-    if insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 _runtimes: "WeakKeyDictionary[object, Runtime]" = WeakKeyDictionary()

@@ -124,6 +124,15 @@ class Fleet:
         for_ = max(0, round(asyncio.get_running_loop().time() - self.link.since)) if self.link.since else 0
         return f"fleet: degraded for {for_} s, redis is away ({self.link.why})"
 
+    def ailment(self) -> str:
+        """What is wrong, for the operator; empty where nothing is."""
+        if self.link.up:
+            return ""
+        return (
+            f"The store shared with other machines is away ({self.link.why}): this machine works from its own, asks "
+            "origins by itself, and tells the others what they missed when it is back."
+        )
+
     async def look(self, target: str) -> bool:
         """Take in what the others have of a target, and of who reads it; whether anything is new."""
         if not self.link.up:

@@ -18,7 +18,7 @@ from feedproxy.report.place import Surveyor
 from feedproxy.report.roll import Roll
 from feedproxy.report.scored import name_of
 from feedproxy.report.scorepage import level_of
-from feedproxy.report.views import View
+from feedproxy.report.views import View, masked
 
 ATTENTION_MAX = 8
 """Feeds in trouble that the first page names; the table has all of them."""
@@ -107,7 +107,8 @@ class Overview:
         connections = round(summed.value(families, "feedproxy_connections") or 0)
         silent = self._runtime.others.silent
         workers = max(1, self._runtime.workers - silent)
-        place = await self._surveyor.look(settings.store, settings.store_max)
+        folder = settings.fleet_local if settings.store.startswith("redis") else settings.store
+        place = await self._surveyor.look(folder, settings.store_max)
         findings = health.examine(
             health.Facts(
                 ready=ready,
@@ -118,7 +119,7 @@ class Overview:
                 workers=workers,
                 silent=silent,
                 lately=sum((tally for _, tally in book.last(HOUR, 2, now)), NOTHING),
-                told=[words for each in self._runtime.ailments if (words := each())],
+                told=[masked(each) for each in self._runtime.ailments()],
             )
         )
         states = by_state(roll.rows)
@@ -147,6 +148,7 @@ class Overview:
             "memory": None if memory is None else int(memory),
             "workers": workers,
             "store": asdict(place),
+            "fleet": [masked(each) for each in self._runtime.condition()],
         }
 
 

@@ -40,9 +40,11 @@ async def test_the_first_page_says_in_words_whether_all_is_well_and_what_was_sav
     assert (await proxy.json("/history"))["days"][0]["requests"] == 1000
 
 
-async def test_what_is_wrong_with_the_proxy_is_its_first_sentence(proxy: Proxy) -> None:
+async def test_what_is_wrong_with_the_proxy_is_its_first_sentence(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     proxy.runtime.ready = False
-    proxy.runtime.ailments.append(lambda: "Redis cannot be reached.")
+    monkeypatch.setattr(proxy.runtime, "ailments", lambda: ("Redis cannot be reached.",))
 
     seen, view = text_of((await proxy.get("/"))[1]), await proxy.json("/status")
 

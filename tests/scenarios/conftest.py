@@ -9,6 +9,7 @@ import pytest
 
 import feedproxy.runtime
 from feedproxy.clock import ManualClock
+from feedproxy.net import trust
 from tests.stages.addons import OnAddons
 from tests.stages.front import OnFront
 from tests.stages.origin import Origin
@@ -24,7 +25,7 @@ type Opened = Callable[..., Awaitable[tuple[Proxy, Origin, ManualClock]]]
 def authorities_are_read_once() -> Iterator[None]:
     """The system's certificates take longer to read than a scenario to play, and no scenario needs them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(feedproxy.runtime, "_ssl_context", functools.cache(feedproxy.runtime._ssl_context))
+        patch.setattr(feedproxy.runtime, "upstream_context", functools.cache(trust.upstream_context))
         yield
 
 

@@ -4,6 +4,9 @@ import asyncio
 
 import pytest
 
+from feedproxy.origin.keeping import EDITIONS_MAX
+from feedproxy.report import editions
+from feedproxy.store.codec import dump, load
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
 
@@ -378,3 +381,39 @@ async def test_a_rule_leaves_a_feed_as_it_is(stage):
     assert plain.fields.get("content-type") == "text/xml"
     assert other.fields.get("content-type") == "application/rss+xml"
     assert origin.url("/other.rss").encode() in other.body
+
+
+# -- what is remembered for the operator's page
+
+
+async def test_every_version_is_remembered_with_when_it_was_seen_its_size_and_its_entries(stage):
+    proxy, origin, clock = await stage()
+    began, seen = clock.now(), []
+    for titles in (("one",), ("two", "one"), ("three", "two", "one")):
+        origin.publish("/feed.rss", a_feed(*titles), cache_control="max-age=600")
+        seen.append((clock.now() - began, (await proxy.get("/feed.rss")).tag))
+        clock.advance(minutes=11)
+    await proxy.get("/feed.rss")  # a 304 is no version
+
+    held = proxy.service.store.get(origin.url("/feed.rss"))
+
+    assert [each.items for each in held.editions] == [1, 2, 3]
+    assert [each.at - began for each in held.editions] == [at for at, _ in seen]
+    assert held.editions[-1].size == len(held.variants[-1].content.bodies["identity"])
+    told = editions.told(load(dump(held)))
+    assert [each["new"] for each in told] == [1, 1, None]
+    assert [each["changed"] for each in told] == [0, 0, None]
+
+
+async def test_of_versions_the_last_ones_are_remembered(stage):
+    proxy, origin, clock = await stage()
+    for number in range(EDITIONS_MAX + 3):
+        origin.publish("/feed.rss", a_feed(f"entry {number}"), cache_control="max-age=600")
+        await proxy.get("/feed.rss")
+        clock.advance(minutes=11)
+
+    held = proxy.service.store.get(origin.url("/feed.rss"))
+
+    assert len(held.editions) == EDITIONS_MAX
+    assert editions.told(held)[-1]["new"] is None
+    assert editions.told(held)[0] == {**editions.told(held)[0], "new": 1, "changed": 0, "gone": 1, "items": 1}
