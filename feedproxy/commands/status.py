@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from feedproxy.report import client
+from feedproxy.report.pages import size
 
 COLUMNS = ("STATE", "SUBSCRIBERS", "NEXT FETCH (UTC)", "FEED", "WHY")
 NARROWEST = 40
@@ -49,6 +50,11 @@ def summary(totals: Any) -> Iterator[str]:
     requests = totals["requests"]
     condition = "draining" if totals["draining"] else "ready" if totals["ready"] else "not listening"
     yield f"feedproxy {totals['version']}, {condition}, since {totals['started']}"
+    yield f"health:      {totals['headline']}"
+    for each in totals["findings"]:
+        yield f"             {each['words']} {each['advice']}"
+    today = totals["today"]
+    yield f"today:       {today['spared']} of {today['requests']} requests and {size(today['bytes_spared'])} spared"
     share = "" if requests["hit_share"] is None else f", {100 * requests['hit_share']:.1f} % from the store"
     yield f"requests:    {requests['answered']}{share}; {requests['saved']} spared the origins"
     failures, under_way = requests["origin_failures"], totals["under_way"]

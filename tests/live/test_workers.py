@@ -298,6 +298,30 @@ def test_what_a_killed_worker_has_counted_is_not_forgotten(pair: Feedproxy, orig
     until(lambda: admin(pair, "GET", f"/api/feeds?q={path[1:]}")["feeds"][0]["subscribers"] == 2)
 
 
+def test_the_history_is_that_of_all_workers_and_goes_on_after_a_restart_with_fewer(
+    start: Start, origin: Origin, tmp_path: Path
+) -> None:
+    path, target, store = "/history", origin.url("/history"), str(tmp_path / "store")
+    origin.publish(path, a_feed("x"), Cache_Control="max-age=3600")
+
+    def asked(proxy: Feedproxy) -> tuple[int, int]:
+        days = admin(proxy, "GET", "/api/history")["days"]  # the test may last beyond midnight
+        return sum(day["requests"] for day in days), sum(day["fetches"] for day in days)
+
+    proxy = start("--workers", "3", store=store)
+    with connections(proxy, each=2) as all_:
+        for connection in all_:
+            connection.get(target)
+        requests = len(all_)
+    until(lambda: asked(proxy) == (requests, 1))
+    assert proxy.terminate() == 0
+
+    proxy = start("--workers", "2", store=store)
+    until(lambda: asked(proxy) == (requests, 1))
+    proxy.get(target)
+    until(lambda: asked(proxy) == (requests + 1, 1))
+
+
 def admin_pid(proxy: Feedproxy) -> int:
     """The worker that speaks to the operator."""
     port = f"{int(ADMIN.findall(proxy.said)[-1].rpartition(':')[2]):04X}"

@@ -24,9 +24,20 @@ async def test_status_prints_totals_and_a_line_for_each_feed(proxy: Proxy, capsy
 
     printed = capsys.readouterr().out
     assert "1 fresh" in printed
+    assert "health:      All is well" in printed
     assert "NEXT FETCH (UTC)" in printed
     assert TARGET in printed
     assert "\x1b" not in printed
+
+
+async def test_status_says_what_is_wrong_and_what_to_do(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+    proxy.runtime.ready = False
+
+    assert await _run(proxy, "status") == 0
+
+    printed = capsys.readouterr().out
+    assert "health:      Something is wrong" in printed
+    assert "The listener for readers is not up: nobody can read through this proxy. The log says why" in printed
 
 
 async def test_status_can_be_read_by_programs(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
