@@ -155,6 +155,36 @@ async def test_a_put_does_not_wait_for_the_disk(open_tiered: Open, a_feed: MakeF
     assert len(list(store.targets())) == 100
 
 
+async def test_who_needs_one_feed_to_be_safe_waits_for_that_one_only(open_tiered: Open, a_feed: MakeFeed) -> None:
+    store = open_tiered()
+    await store.written(FEED)  # nothing waits
+    gate_of(store).open.clear()
+    await store.put(a_feed(FEED, says="first"))
+    await reached(gate_of(store).arrived)
+    safe = asyncio.ensure_future(store.written(FEED))
+    await asyncio.sleep(0)
+    await store.put(a_feed(FEED, says="second"))
+    await asyncio.sleep(0.05)
+    assert not safe.done()
+
+    gate_of(store).open.set()
+    await safe
+
+    assert gate_of(store).written[-1] == "second"
+
+
+async def test_who_waits_for_a_write_that_fails_is_let_go(
+    open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError]
+) -> None:
+    store = open_tiered()
+    gate_of(store).error = OSError("no space left")
+    await store.put(a_feed(FEED))
+
+    await store.written(FEED)
+
+    assert failures
+
+
 async def test_a_delete_wins_over_a_put_that_still_waits(open_tiered: Open, a_feed: MakeFeed) -> None:
     store = open_tiered()
     gate_of(store).open.clear()
