@@ -1,6 +1,7 @@
 """A server as a process of its own: started, waited for, ended by its id."""
 
 import os
+import secrets
 import socket
 import subprocess
 import time
@@ -8,7 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-PATIENCE = 30.0
+PATIENCE = 60.0
+
+OUTSIDE = range(12_000, 32_000)
+"""Linux gives 32768 and above to who asks for any port, the BSDs 49152 and above."""
 
 
 class DidNotStart(Exception):
@@ -16,11 +20,19 @@ class DidNotStart(Exception):
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nobody listens on now, for a server that cannot be told to find one itself.
+
+    From below those that the kernel deals out: between this call and the server's start, and while the server is
+    away, no connection that goes out and nobody who asks for port 0 gets it.
+    """
+    while True:
+        port = secrets.choice(OUTSIDE)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 @contextmanager

@@ -1,10 +1,17 @@
-"""What all tests share: where the corpus of real and hostile feeds stands, if it is there."""
+"""What all tests share: how properties are tried, and where the corpus of real and hostile feeds stands."""
 
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 CORPUS = Path(__file__).resolve().parents[1].parent / "shared" / "corpus"
+
+# The same examples every time: a run says something of the change it is for. `--hypothesis-profile explore` looks for
+# what nobody has thought of.
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("same", settings.get_profile("explore"), derandomize=True, database=None)
+settings.load_profile("same")
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ from benchmarks.store import a_feed
 from conformance.process import free_port
 from feedproxy.settings import option_names
 from feedproxy.store.tiered import open_store
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -231,7 +232,7 @@ def test_a_peer_accepts_its_configuration(peer: Peer, place: Place) -> None:
     if not peer.path:
         pytest.skip(f"{peer.program} is not installed")
     command = peer.check(peer.command(peer.path, place))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
     assert "WARNING" not in said, said

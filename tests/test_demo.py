@@ -16,6 +16,7 @@ import pytest
 from feedproxy import cli
 from feedproxy.demo import history, readers
 from feedproxy.feed.read import read
+from tests.patience import PATIENCE
 
 SHORT = ("demo", "--days", "1", "--readers", "8")
 
@@ -28,7 +29,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProc
 
 def demo(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*args), env=environment(folder), capture_output=True, text=True, timeout=60, check=False
+        command(*args), env=environment(folder), capture_output=True, text=True, timeout=PATIENCE, check=False
     )
 
 
@@ -141,7 +142,7 @@ def test_a_terminal_is_told_how_far_it_is_and_ctrl_c_ends_it_cleanly(tmp_path: P
         assert next(line for line in told if "through feedproxy: 1 %" in line)
         process.send_signal(signal.SIGINT)
         rest = "".join(told)
-        assert process.wait(20) == 1
+        assert process.wait(PATIENCE) == 1
         assert process.stdout is not None
         assert process.stdout.read() == b""
         assert "Traceback" not in rest

@@ -14,6 +14,7 @@ from benchmarks.week.model import DAY, HOUR, MANNERS, PROFILES, make_feeds, make
 from benchmarks.week.origin import History, is_skipped
 from feedproxy.feed import history, read
 from feedproxy.feed.schedule import is_skipped as skipped_by_the_product
+from tests.patience import PATIENCE
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -94,7 +95,7 @@ def test_the_clock_of_the_peers_goes_by_the_play(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=20,
+        timeout=PATIENCE,
     )
 
     assert [float(each) for each in told.stdout.split()] == [START + 3600, 1]

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import pytest
 from lxml import etree
@@ -212,11 +212,11 @@ def test_titles_become_one_line_of_text(title: str, plain: str) -> None:
 
 
 def test_a_long_title_costs_little() -> None:
-    started = perf_counter()
+    started = process_time()
     plain_title("<a" * 1_000_000)
     plain_title("<!--" * 1_000_000)
 
-    assert perf_counter() - started < 1
+    assert process_time() - started < 20  # a second; hours where it grows with the square
 
 
 def test_self_links_of_items_images_and_comments_are_not_the_channels() -> None:

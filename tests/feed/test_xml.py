@@ -39,14 +39,15 @@ ATTACKS = {
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_attack_costs_little(attack: str) -> None:
     body = ATTACKS[attack]
-    tracemalloc.start()
     began = time.process_time()
-
     read(body, "application/rss+xml")
+    spent = time.process_time() - began
 
-    spent, (_, peak) = time.process_time() - began, tracemalloc.get_traced_memory()
+    tracemalloc.start()  # which takes five times as long
+    read(body, "application/rss+xml")
+    _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert spent < 4  # the bound is 2 s; measuring memory doubles the time
+    assert spent < 4  # the bound is 2 s, on a machine that has nothing else to do
     assert peak < 3 * len(body) + 16 * MB
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from feedproxy.clock import ManualClock
 from feedproxy.front.listener import Listener
+from tests.patience import PATIENCE
 from tests.stages.front import OnFront
 from tests.stages.origin import Origin, a_feed
 
@@ -42,12 +43,12 @@ class Line:
 
     async def hear(self, *, head_only: bool = False) -> Answer:
         """The next answer."""
-        head = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 10)).decode("latin-1")
+        head = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), PATIENCE)).decode("latin-1")
         first, *lines = head.rstrip("\r\n").split("\r\n")
         fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         status = int(first.split()[1])
         length = 0 if head_only or status in (204, 304) else int(fields.get("content-length", "0"))
-        return Answer(status, fields, await asyncio.wait_for(self.reader.readexactly(length), 10))
+        return Answer(status, fields, await asyncio.wait_for(self.reader.readexactly(length), PATIENCE))
 
     async def ask(self, data: bytes) -> Answer:
         await self.say(data)
@@ -56,7 +57,7 @@ class Line:
     async def ended(self) -> bool:
         """Whether the other side has ended it, with nothing more to say."""
         try:
-            return await asyncio.wait_for(self.reader.read(), 10) == b""
+            return await asyncio.wait_for(self.reader.read(), PATIENCE) == b""
         except ConnectionError:
             return True
 
@@ -107,8 +108,8 @@ class Front:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Let everything go on until this holds; ten seconds at most."""
-    async with asyncio.timeout(10):
+    """Let everything go on until this holds."""
+    async with asyncio.timeout(PATIENCE):
         while not holds():  # noqa: ASYNC110 (nobody tells when)
             await asyncio.sleep(0)
 

@@ -162,7 +162,9 @@ async def test_a_replaced_copy_is_not_answered_with_once_its_replacement_was_ack
             seen += 1
 
     reading = [asyncio.ensure_future(read(line)) for line in lines]
-    for number in range(1, 30):
+    number = 0
+    while number < 30 or seen <= 100:
+        number += 1
         proxy.origin.publish("/feed.rss", a_feed(f"version {number}", ttl=60))
         proxy.clock.advance(1)
         await proxy.stage.service.refresh(proxy.origin.url("/feed.rss"))
@@ -170,8 +172,6 @@ async def test_a_replaced_copy_is_not_answered_with_once_its_replacement_was_ack
         await asyncio.sleep(0.01)
     stop.set()
     await asyncio.gather(*reading)
-
-    assert seen > 100
 
 
 async def test_what_was_purged_is_asked_for_anew(front: Opened) -> None:

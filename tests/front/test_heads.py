@@ -11,6 +11,7 @@ from mitmproxy.test import tflow
 from feedproxy.clock import ManualClock
 from feedproxy.front import mending
 from feedproxy.front.stream import OneAtATime
+from tests.patience import PATIENCE
 from tests.stages.play import OnProxy
 
 BEGINNING = b"GET / HTTP/1.1\r\nX-Slow: "
@@ -116,7 +117,7 @@ async def test_in_the_proxy_the_alarm_reaches_the_head_that_asked_for_it() -> No
     reader, writer = await asyncio.open_connection("127.0.0.1", int(stage.base.rpartition(":")[2]))
     writer.write(BEGINNING)
 
-    answer = await asyncio.wait_for(reader.read(), 20)
+    answer = await asyncio.wait_for(reader.read(), PATIENCE)
 
     assert answer.startswith(b"HTTP/1.1 408 ")
     writer.close()

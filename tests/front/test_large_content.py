@@ -9,6 +9,7 @@ import pytest
 from feedproxy.front import relay, stream
 from tests.front.conftest import Front, Line, Opened, until
 from tests.front.test_tls import line_to, secured
+from tests.patience import PATIENCE
 
 LARGE = 5_000_000
 """More than the system takes in before anybody reads."""
@@ -51,7 +52,7 @@ async def test_more_content_than_an_endpoint_reads_is_413_also_to_who_sends_all_
     assert (await line.ask(proxy.get())).status == 200
     head, pieces = a_post(size, chunked=shape == "chunked")
 
-    await asyncio.wait_for(send_all(line, [head, *pieces]), 60)
+    await asyncio.wait_for(send_all(line, [head, *pieces]), PATIENCE)
     answer = await line.hear()
 
     assert (answer.status, answer.fields["connection"]) == (413, "close")
@@ -82,7 +83,7 @@ async def test_what_is_not_read_at_all_is_told_at_once(front: Opened, shape: str
     answer = await line.ask(head)
 
     assert answer.status == 404
-    await asyncio.wait_for(send_all(line, pieces), 60)
+    await asyncio.wait_for(send_all(line, pieces), PATIENCE)
     assert await line.ended()
 
 
@@ -102,7 +103,7 @@ async def test_it_is_the_same_under_tls(front: Opened, tmp_path: Path) -> None:
     line = await line_to(proxy, context)
     head, pieces = a_post(LARGE)
 
-    await asyncio.wait_for(send_all(line, [head, *pieces]), 60)
+    await asyncio.wait_for(send_all(line, [head, *pieces]), PATIENCE)
 
     assert (await line.hear()).status == 413
     assert await line.ended()
@@ -141,5 +142,5 @@ async def test_who_never_ends_is_cut_off(
             await asyncio.sleep(0.01)
 
     with pytest.raises(ConnectionError):
-        await asyncio.wait_for(go_on(), 60)
+        await asyncio.wait_for(go_on(), PATIENCE)
     await until(lambda: proxy.stage.runtime.connections == 0)

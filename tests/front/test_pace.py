@@ -16,6 +16,7 @@ from feedproxy.clock import ManualClock
 from feedproxy.front import pace
 from feedproxy.front.stream import CONTENT_MAX
 from feedproxy.http import uri
+from tests.patience import PATIENCE
 from tests.stages.play import UPSTREAM, OnProxy
 
 LARGE = bytes(8_000_000)
@@ -132,7 +133,7 @@ async def test_content_of_untold_length_is_not_held(publisher: OnProxy) -> None:
             writer.write(http2.data_to_send())
             sent += size
             continue
-        found = http2.receive_data(await asyncio.wait_for(reader.read(65_536), 5))
+        found = http2.receive_data(await asyncio.wait_for(reader.read(65_536), PATIENCE))
         seen += found
         ended = any(isinstance(each, h2.events.StreamReset) for each in found)
 
@@ -150,7 +151,7 @@ async def test_a_publishers_name_is_his_own_in_http2_as_well(publisher: OnProxy)
 
     answers: list[h2.events.ResponseReceived] = []
     while not answers:
-        found = http2.receive_data(await asyncio.wait_for(reader.read(65_536), 5))
+        found = http2.receive_data(await asyncio.wait_for(reader.read(65_536), PATIENCE))
         answers = [each for each in found if isinstance(each, h2.events.ResponseReceived)]
 
     assert dict(answers[0].headers)[b":status"] == b"200"

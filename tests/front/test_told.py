@@ -10,6 +10,7 @@ import pytest
 
 from feedproxy.clock import ManualClock
 from feedproxy.http.message import Fields, Response
+from tests.patience import PATIENCE
 from tests.stages.play import OnProxy, Proxy
 
 type Opened = Callable[..., Awaitable[tuple[Proxy, OnProxy]]]
@@ -38,7 +39,7 @@ def counted(stage: OnProxy, name: str, **labels: str) -> float:
 
 async def lines(caplog: pytest.LogCaptureFixture, number: int = 1) -> list[str]:
     """What the log holds, once so many requests are told."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while len(caplog.messages) < number:  # noqa: ASYNC110 (nobody tells when)
             await asyncio.sleep(0)
     return list(caplog.messages)
@@ -105,7 +106,7 @@ async def connect(stage: OnProxy, authority: str) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", int(stage.base.rpartition(":")[2]))
     try:
         writer.write(f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode())
-        return await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+        return await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
     finally:
         writer.close()
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from feedproxy.http import packing
 from feedproxy.http.message import Fields
+from tests.patience import PATIENCE
 
 names = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=40) | st.sampled_from(
     ["ETag", "etag", "Server", "Vary"]
@@ -72,6 +73,6 @@ def test_what_goes_to_another_process_is_the_lines_themselves() -> None:
     sent = pickle.dumps(fields)
 
     script = "import pickle, sys; print(list(pickle.load(sys.stdin.buffer)))"
-    done = subprocess.run([sys.executable, "-c", script], input=sent, capture_output=True, check=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", script], input=sent, capture_output=True, check=True, timeout=PATIENCE)
 
     assert done.stdout.decode().strip() == "[('X-Of-This-Process', 'alone')]"

@@ -12,6 +12,7 @@ from feedproxy.lab.exchange import Exchange
 from feedproxy.lab.listener import Listener
 from feedproxy.lab.staging import Wishes, make_replay
 from feedproxy.lab.timeline import Timeline, Version, World
+from tests.patience import PATIENCE
 
 AT = 1_795_262_400.0
 """21 Nov 2026, noon: a Saturday."""
@@ -74,7 +75,7 @@ class Stage:
         writer.write(f"{head}Connection: close\r\n\r\n".encode("latin-1"))
         data, reset = bytearray(), False
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 while piece := await reader.read(65_536):
                     data += piece
         except ConnectionResetError:

@@ -20,6 +20,7 @@ from feedproxy.lab import har, writer
 from feedproxy.lab.exchange import Exchange, Recording, Side, digest_of
 from feedproxy.lab.writer import HarWriter
 from tests.lab.exchanges import AT, an_exchange
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -261,7 +262,7 @@ def test_a_recorder_that_is_killed_leaves_a_file_that_can_be_read(tmp_path: Path
         written = int(line)
         if written == 50:
             process.kill()
-    process.wait(10)
+    process.wait(PATIENCE)
     process.stdout.close()
 
     assert len(har.read(file).exchanges) >= written

@@ -14,6 +14,7 @@ from typing import ClassVar
 import pytest
 
 from tests.live.product import clean_environment
+from tests.patience import PATIENCE
 
 
 class Reader:
@@ -45,7 +46,7 @@ class Reader:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=PATIENCE,
             check=False,
         )
         assert done.returncode == 0, (command, done.returncode, done.stdout, done.stderr)
@@ -135,7 +136,7 @@ class Urllib(Reader):
 
     def read(self, url: str) -> list[str]:
         opener = urllib.request.build_opener(*_handlers(self.proxy, self.trusted))
-        with opener.open(url, timeout=15) as answer:
+        with opener.open(url, timeout=PATIENCE) as answer:
             text = answer.read().decode()
         return sorted(item.split("</title>")[0].split("<title>")[1] for item in text.split("<item>")[1:])
 

@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from tests.patience import NEVER, PATIENCE
+
 
 def a_feed(*titles: str, extra: str = "", padding: int = 0) -> bytes:
     """An RSS 2.0 feed with these items, and `padding` bytes of comment."""
@@ -100,7 +102,7 @@ class Origin:
             self.log.append(asked)
             self.changed.notify_all()
 
-    def wait_for(self, path: str, count: int = 1, *, deadline: float = 10) -> list[Asked]:
+    def wait_for(self, path: str, count: int = 1, *, deadline: float = PATIENCE) -> list[Asked]:
         """Wait until the path was asked for that often."""
         with self.changed:
             came = self.changed.wait_for(lambda: len(self.asked(path)) >= count, deadline)
@@ -262,14 +264,14 @@ class Gate:
         self._then = then
 
     def __call__(self, handler: Handler, asked: Asked) -> None:
-        self._open.wait(30)
+        self._open.wait(NEVER)
         self._then(handler, asked)
 
     def open(self) -> None:
         self._open.set()
 
 
-def until[T](what: Callable[[], T], *, deadline: float = 10, why: str = "") -> T:
+def until[T](what: Callable[[], T], *, deadline: float = PATIENCE, why: str = "") -> T:
     """The first true value of `what`, asked again and again until the deadline."""
     end = time.monotonic() + deadline
     while not (found := what()):

@@ -15,6 +15,8 @@ from http.client import HTTPMessage, HTTPResponse
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from tests.patience import PATIENCE
+
 ROOT = Path(__file__).resolve().parents[2]
 LISTENS = re.compile(r"feedproxy listens on (http://\S+)")
 
@@ -57,7 +59,7 @@ class Process:
             self._lines.put(line)
         self._lines.put(None)
 
-    def line(self, pattern: re.Pattern[str], *, deadline: float = 60) -> re.Match[str]:
+    def line(self, pattern: re.Pattern[str], *, deadline: float = PATIENCE) -> re.Match[str]:
         """Wait for a line on standard output."""
         end = time.monotonic() + deadline
         while True:
@@ -65,15 +67,15 @@ class Process:
                 line = self._lines.get(timeout=max(0.01, end - time.monotonic()))
             except queue.Empty:
                 raise AssertionError(f"no line like {pattern.pattern} in time; the log: {self.said}") from None
-            assert line is not None, f"it ended with {self.process.wait(5)}; the log: {self.said}"
+            assert line is not None, f"it ended with {self.process.wait(PATIENCE)}; the log: {self.said}"
             if found := pattern.search(line):
                 return found
 
     def rest(self) -> str:
         """What it wrote to standard output that nobody waited for, once it has ended."""
-        return "".join(iter(lambda: self._lines.get(timeout=5) or "", ""))
+        return "".join(iter(lambda: self._lines.get(timeout=PATIENCE) or "", ""))
 
-    def ended_before(self, pattern: re.Pattern[str], *, deadline: float = 20) -> int | None:
+    def ended_before(self, pattern: re.Pattern[str], *, deadline: float = PATIENCE) -> int | None:
         """The exit code; None where it said a line like this on standard output and is under way."""
         try:
             while (line := self._lines.get(timeout=deadline)) is not None:
@@ -92,7 +94,7 @@ class Process:
     def pid(self) -> int:
         return self.process.pid
 
-    def terminate(self, *, deadline: float = 20) -> int:
+    def terminate(self, *, deadline: float = PATIENCE) -> int:
         """SIGTERM, and the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
@@ -104,12 +106,12 @@ class Process:
             self.process.kill()
         self.wait()
 
-    def wait(self, *, deadline: float = 20) -> int:
+    def wait(self, *, deadline: float = PATIENCE) -> int:
         try:
             return self.process.wait(deadline)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            self.process.wait(5)
+            self.process.wait(PATIENCE)
             raise AssertionError(f"it did not end in time; the log: {self.said}") from None
         finally:
             self._log.close()
@@ -181,7 +183,7 @@ def ask(
     body: bytes | None = None,
     through: tuple[str, int] | None = None,
     context: ssl.SSLContext | None = None,
-    deadline: float = 15,
+    deadline: float = PATIENCE,
 ) -> Seen:
     """One request on a connection of its own; field names with underscores for hyphens.
 
@@ -202,7 +204,7 @@ def ask(
         return read_answer(wire, method)
 
 
-def raw(address: tuple[str, int], message: bytes, method: str = "GET", *, deadline: float = 15) -> Seen:
+def raw(address: tuple[str, int], message: bytes, method: str = "GET", *, deadline: float = PATIENCE) -> Seen:
     """These very bytes, and the answer to them."""
     with socket.create_connection(address, timeout=deadline) as wire:
         wire.sendall(message)

@@ -17,6 +17,7 @@ from feedproxy.http.message import Fields
 from feedproxy.net import wire
 from feedproxy.runtime import Runtime
 from feedproxy.serve import Plan, make_master
+from tests.patience import PATIENCE
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ async def ask(
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
-        return framed(await asyncio.wait_for(reader.read(), 30), method)
+        return framed(await asyncio.wait_for(reader.read(), PATIENCE), method)
     finally:
         writer.close()
 
@@ -100,7 +101,7 @@ class Line:
         lines = [f"GET {target} HTTP/1.1", f"Host: {self._host}"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in fields.items()]
         self._writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
-        head = await asyncio.wait_for(self._reader.readuntil(b"\r\n\r\n"), 30)
+        head = await asyncio.wait_for(self._reader.readuntil(b"\r\n\r\n"), PATIENCE)
         length = re.search(rb"\r\ncontent-length: *(\d+)\r\n", head, re.IGNORECASE)
         none = head.split(b" ", 2)[1] in (b"204", b"304")
         return framed(head + (b"" if none or length is None else await self._reader.readexactly(int(length[1]))), "GET")

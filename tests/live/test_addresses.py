@@ -8,6 +8,7 @@ import pytest
 
 from tests.live.origin import Authority, Origin, a_feed
 from tests.live.product import Feedproxy, Seen, ask, raw
+from tests.patience import PATIENCE
 
 HOSTS = (
     "127.0.0.1",
@@ -167,7 +168,7 @@ class TestByRedirect:
 def test_a_tunnel_carries_no_request_to_another_place(proxy: Feedproxy, origin: Origin) -> None:
     """Plain HTTP inside a tunnel is bytes to the one address that was checked, and nothing is parsed."""
     port = origin.http.server_port
-    with socket.create_connection(proxy.address, timeout=10) as wire:
+    with socket.create_connection(proxy.address, timeout=PATIENCE) as wire:
         wire.sendall(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
         assert b" 200 " in wire.recv(1_000)
         wire.sendall(b"GET http://169.254.169.254/ HTTP/1.1\r\nHost: 169.254.169.254\r\nConnection: close\r\n\r\n")
@@ -185,7 +186,7 @@ def test_inside_an_intercepted_tunnel_only_its_own_address_is_reached(
     import ssl
 
     context = ssl.create_default_context(cafile=proxy.authority)
-    with socket.create_connection(proxy.address, timeout=10) as plain:
+    with socket.create_connection(proxy.address, timeout=PATIENCE) as plain:
         authority = f"localhost:{origin.https.server_port}"
         plain.sendall(f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode())
         assert b" 200 " in plain.recv(1_000)

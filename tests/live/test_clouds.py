@@ -21,6 +21,7 @@ from xmlrpc.server import SimpleXMLRPCServer
 
 import pytest
 
+from conformance.process import free_port
 from feedproxy.notify import cnws
 from tests.live.origin import Origin, a_feed, until
 from tests.live.product import Feedproxy, Process, ask, clean_environment
@@ -30,13 +31,6 @@ type Start = Callable[..., Feedproxy]
 
 ADMIN = re.compile(r"the admin listener is at (http://\S+)")
 SERVER = os.environ.get("FEEDPROXY_RSSCLOUD_SERVER", "")
-
-
-def free_port() -> int:
-    """A port that nobody has: who is to be called back has to know his own before he starts."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 class Workstation:
@@ -155,7 +149,7 @@ def test_a_workstation_by_http_post_is_told_through_faults_and_a_restart(
     workstation.status = 200
     workstation.told.clear()
     again = start(store=store)
-    until(lambda: len(workstation.told) >= 2, deadline=40)
+    until(lambda: len(workstation.told) >= 2)
 
     assert sorted(workstation.told) == [(each, urlencode({"url": feed}).encode()) for each in ("/named", "/own")]
     assert b"Traceback" not in again.said.encode()
@@ -256,23 +250,23 @@ def test_one_feedproxy_tells_another_by_rsscloud_and_restarts_change_nothing(
     hub = pair.hub(announce_cloud=True)
     office = pair.office()
     assert b"<cloud domain=" in office.get(feed).body
-    until(lambda: active(hub, "tell", "rsscloud"), deadline=30)
+    until(lambda: active(hub, "tell", "rsscloud"))
     origin.publish(path, a_feed("two", "one"))
     ping()
-    until(lambda: len(lists(office)) == 1, deadline=30)
+    until(lambda: len(lists(office)) == 1)
     assert b"two" in office.get(feed).body
 
     hub.kill()
     hub = pair.hub(announce_cloud=True)
     origin.publish(path, a_feed("three", "two"))
     ping()
-    until(lambda: len(lists(office)) == 2, deadline=30)
+    until(lambda: len(lists(office)) == 2)
 
     office.kill()
     office = pair.office()
     origin.publish(path, a_feed("four", "three"))
     ping()
-    until(lambda: len(lists(office)) == 3, deadline=30)
+    until(lambda: len(lists(office)) == 3)
     assert b"four" in office.get(feed).body
 
 
@@ -283,12 +277,12 @@ def test_one_feedproxy_tells_another_by_cnws(start: Start, origin: Origin, tmp_p
     hub = pair.hub()
     office = pair.office(cnws_subscribe=pair.address("hub", "/-/cnws"))
     office.get(feed)
-    until(lambda: active(hub, "tell", "cnws"), deadline=30)
+    until(lambda: active(hub, "tell", "cnws"))
 
     origin.publish(path, a_feed("two", "one"))
     ask(pair.address("hub", "/-/ping"), "POST", body=urlencode({"url": feed}).encode())
 
-    until(lambda: len(lists(office)) == 1, deadline=30)
+    until(lambda: len(lists(office)) == 1)
 
 
 def test_with_several_workers_all_take_subscriptions_and_one_delivers(
@@ -300,13 +294,13 @@ def test_with_several_workers_all_take_subscriptions_and_one_delivers(
     proxy.get(feed)
     # Each comes by a connection of its own, and the kernel deals those out.
     for number in range(16):
-        done = until(lambda number=number: _taken(proxy, workstation, feed, number), deadline=20)  # type: ignore[misc]
+        done = until(lambda number=number: _taken(proxy, workstation, feed, number))  # type: ignore[misc]
         assert done
     workstation.told.clear()
 
     for count, title in enumerate(("two", "three"), 1):
         change(proxy, origin, path, title)
-        until(lambda count=count: len(workstation.told) >= 16 * count, deadline=40)  # type: ignore[misc]
+        until(lambda count=count: len(workstation.told) >= 16 * count)  # type: ignore[misc]
 
     assert set(Counter(path for path, _ in workstation.told).values()) == {2}
     assert len(workstation.told) == 32
@@ -335,7 +329,7 @@ def cloud(tmp_path: Path) -> Iterator[str]:
         STATS_FILE_PATH=str(tmp_path / "stats.json"),
     )
     process = Process([node, str(Path(SERVER) / "app.js")], tmp_path / "cloud", environment)
-    until(lambda: _listens(port), deadline=30, why=process.said)
+    until(lambda: _listens(port), why=process.said)
     yield f"http://127.0.0.1:{port}"
     process.kill()
 
@@ -361,7 +355,7 @@ def test_we_register_with_rsscloud_server_and_it_tells_us(
     origin.publish(feed_path, a_feed("one", extra=element))
     office = pair.office()
     office.get(feed)
-    until(lambda: active(office, "hear", "rsscloud"), deadline=30)
+    until(lambda: active(office, "hear", "rsscloud"))
 
     origin.publish(feed_path, a_feed("two", "one", extra=element))
     answer = ask(
@@ -371,5 +365,5 @@ def test_we_register_with_rsscloud_server_and_it_tells_us(
         body=urlencode({"url": feed}).encode(),
     )
     assert answer.status == 200, answer.body
-    until(lambda: len(lists(office)) == 1, deadline=30)
+    until(lambda: len(lists(office)) == 1)
     assert b"two" in office.get(feed).body

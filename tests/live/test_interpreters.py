@@ -14,6 +14,7 @@ from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.model import Enclosure, Feed, Item, Link, Node, Text
 from feedproxy.feed.convert.read import read
 from tests.conftest import CORPUS
+from tests.patience import PATIENCE
 
 READERS = {
     "php": (
@@ -64,7 +65,7 @@ def read_by(name: str, feeds: list[Feed], folder: Path) -> list[Any]:
     for number, feed in enumerate(feeds):
         paths.append(folder / f"{number}.{name}")
         paths[-1].write_bytes(FORMATS[name].render(feed))
-    told = subprocess.run([*command, *map(str, paths)], capture_output=True, timeout=100, check=False)
+    told = subprocess.run([*command, *map(str, paths)], capture_output=True, timeout=PATIENCE, check=False)
     assert told.returncode == 0, told.stderr[-500:]
     return [json.loads(line) for line in told.stdout.splitlines()]
 
@@ -108,6 +109,6 @@ def test_xmllint_finds_nothing(tmp_path: Path) -> None:
         path = tmp_path / f"feed.{name}"
         path.write_bytes(FORMATS[name].render(an_awkward_feed()))
         told = subprocess.run(
-            ["xmllint", "--nonet", "--noout", str(path)], capture_output=True, timeout=30, check=False
+            ["xmllint", "--nonet", "--noout", str(path)], capture_output=True, timeout=PATIENCE, check=False
         )
         assert (told.returncode, told.stderr) == (0, b"")

@@ -12,6 +12,7 @@ from feedproxy.lab import har
 from feedproxy.lab.exchange import Side
 from tests.live.origin import Authority, Origin, a_feed
 from tests.live.product import COMMAND, Process, Seen, ask, product_environment
+from tests.patience import PATIENCE
 
 MITMDUMP = Path(sys.executable).with_name("mitmdump")
 LISTENING = re.compile(r"listening at \S*?127\.0\.0\.1:(\d+)")
@@ -27,7 +28,7 @@ def scripts() -> Path:
         env=product_environment(Path.home()),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE,
         check=True,
     )
     return Path(done.stdout.strip())

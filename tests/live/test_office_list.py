@@ -14,6 +14,7 @@ from tests.live.clients import Newsboat
 from tests.live.conftest import needs
 from tests.live.origin import Authority, Origin, a_feed, until
 from tests.live.product import COMMAND, Feedproxy, ask, clean_environment, product_environment
+from tests.patience import PATIENCE
 
 type Start = Callable[..., Feedproxy]
 
@@ -30,7 +31,7 @@ def admin_of(proxy: Feedproxy) -> str:
 def command(proxy: Feedproxy, *words: str) -> subprocess.CompletedProcess[str]:
     whole = [*COMMAND, "opml", *words, "--admin", admin_of(proxy)]
     environment = product_environment(proxy.folder)
-    return subprocess.run(whole, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(whole, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def a_file(folder: Path, *urls: str, title: str = "Office") -> str:
@@ -77,7 +78,7 @@ def test_what_is_no_list_and_what_is_no_proxy_are_told_in_one_line(start: Start,
         done = command(proxy, *words)
         assert (done.returncode, done.stderr.count("\n")) == (code, 1), done.stderr
     elsewhere = [*COMMAND, "opml", "export", "--admin", "127.0.0.1:1"]
-    done = subprocess.run(elsewhere, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(elsewhere, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
 
 

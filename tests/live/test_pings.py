@@ -1,20 +1,22 @@
 """Pings through real sockets, from clients that others wrote; and pings that go out, through faults and kills."""
 
+import contextlib
+import sqlite3
 import subprocess
 import threading
-import time
 import xmlrpc.client
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from xml.dom import minidom
 from xmlrpc.server import SimpleXMLRPCServer
 
 import pytest
 
+from conformance.process import free_port
 from tests.live.conftest import needs
 from tests.live.origin import Origin, a_feed, until
 from tests.live.product import COMMAND, Feedproxy, Process, ask
+from tests.patience import PATIENCE
 
 type Start = Callable[..., Feedproxy]
 
@@ -88,7 +90,7 @@ def test_curl_pings_by_get_and_asks_for_the_list_with_conditions(start: Start, o
 
     def curl(*arguments: str) -> str:
         command = ["curl", "-sS", "--noproxy", "*", "-w", "\n%{http_code} %{content_type}", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
 
     page = curl(
         "-G",
@@ -113,18 +115,27 @@ def test_curl_pings_by_get_and_asks_for_the_list_with_conditions(start: Start, o
     assert "\n404" in curl(f"{proxy.base}/-/changes/2007/01/01/01.xml")
 
 
+def is_noted(store: Path, target: str) -> bool:
+    """Whether what was fetched first is on the disk: then what comes next is a change."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{store}/notify/ledger.sqlite3?mode=ro", uri=True)) as ledger:
+            return bool(ledger.execute("SELECT 1 FROM known WHERE target = ?", (target,)).fetchall())
+    except sqlite3.OperationalError:  # not there yet, or being made
+        return False
+
+
 def test_what_was_accepted_before_a_kill_is_done_after_it(start: Start, origin: Origin, tmp_path: Path) -> None:
-    path, store = "/killed.xml", tmp_path / "store"
+    path, store, floor = "/killed.xml", tmp_path / "store", 12
     origin.publish(path, a_feed("one"))
-    proxy = start(store=store, feed_min_interval=4)
+    proxy = start(store=store, feed_min_interval=floor)
     proxy.get(origin.url(path))
     origin.publish(path, a_feed("two"))
-    time.sleep(0.5)  # the store writes behind; a feed that is not held cannot be pinged
+    until(lambda: is_noted(store, origin.url(path)))  # the disk is written behind
     assert ask(f"{proxy.base}/-/pingSiteForm?name=n&url={origin.url(path)}").status == 200
     proxy.kill()
     assert len(origin.asked(path)) == 1
 
-    again = start(store=store, feed_min_interval=4)
+    again = start(store=store, feed_min_interval=floor)
 
     until(lambda: len(origin.asked(path)) == 2)
     until(lambda: lists(again))
@@ -166,9 +177,7 @@ def test_a_sink_that_was_away_when_the_proxy_was_killed_hears_afterwards(
 ) -> None:
     path, store = "/later.xml", tmp_path / "store"
     origin.publish(path, a_feed("one"))
-    away = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
-    port = away.server_address[1]
-    away.server_close()
+    port = free_port()
     options = ("--upstream", origin.url("").rstrip("/"), "--public-url", "https://feeds.example/")
     sinks = ("--set", f"ping_sinks=http://127.0.0.1:{port}/RPC2")
     proxy = start(*options, *sinks, store=store)
@@ -181,7 +190,7 @@ def test_a_sink_that_was_away_when_the_proxy_was_killed_hears_afterwards(
     sink = Sink(port)
     try:
         start(*options, *sinks, store=store)
-        until(lambda: sink.heard, deadline=45)
+        until(lambda: sink.heard)
     finally:
         sink.close()
 

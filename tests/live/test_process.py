@@ -3,7 +3,6 @@
 import re
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from tests.live.origin import Asked, Authority, Gate, Handler, Origin, a_feed, until
 from tests.live.product import COMMAND, LISTENS, Feedproxy, Process, Seen, ask, raw
+from tests.patience import NEVER, PATIENCE
 
 type Start = Callable[..., Feedproxy]
 
@@ -33,7 +33,7 @@ class Asking(threading.Thread):
             self.error = error
 
     def answer(self) -> Seen:
-        self.join(20)
+        self.join(PATIENCE)
         assert self.error is None, self.error
         assert self.seen is not None, "no answer in time"
         return self.seen
@@ -81,11 +81,11 @@ def test_at_sigterm_an_answer_that_streams_is_streamed_to_its_end(start: Start, 
         handler.send_header("Content-Length", "4000")
         handler.end_headers()
         handler.wfile.write(b"a" * 2_000)
-        halted.wait(20)
+        halted.wait(PATIENCE)
         handler.wfile.write(b"b" * 2_000)
 
     origin.stage("/large", large)
-    with socket.create_connection(proxy.address, timeout=15) as wire:
+    with socket.create_connection(proxy.address, timeout=PATIENCE) as wire:
         wire.sendall(f"GET /{origin.url('/large')} HTTP/1.1\r\nHost: us\r\nConnection: close\r\n\r\n".encode())
         received = b""
         while b"a" * 2_000 not in received:
@@ -105,27 +105,22 @@ def test_what_takes_longer_than_the_drain_is_given_up(start: Start, origin: Orig
     origin.stage("/endless", gate := Gate(a_page()))
     Asking(lambda: proxy.get(origin.url("/endless")))
     origin.wait_for("/endless")
-    began = time.monotonic()
 
-    assert proxy.terminate(deadline=10) == 0
+    assert proxy.terminate() == 0
 
     gate.open()
-    assert time.monotonic() - began < 6
     assert "Traceback" not in proxy.said
 
 
 def test_an_idle_connection_and_an_open_tunnel_do_not_hold_up_the_end(start: Start, origin: Origin) -> None:
-    proxy = start()
+    proxy = start(drain_timeout=NEVER)
     port = origin.https.server_port
     with socket.create_connection(proxy.address) as idle, socket.create_connection(proxy.address) as tunnel:
         tunnel.sendall(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
         assert tunnel.recv(1_000).startswith(b"HTTP/1.1 200")
         idle.sendall(b"GET / HT")
-        began = time.monotonic()
 
         assert proxy.terminate() == 0
-
-    assert time.monotonic() - began < 5
 
 
 def test_a_second_sigterm_changes_nothing(start: Start, origin: Origin) -> None:

@@ -19,6 +19,7 @@ from feedproxy.lab import har
 from tests.lab.stage import a_feed
 from tests.live.conftest import needs
 from tests.live.product import COMMAND, LISTENS, Process, Seen, ask
+from tests.patience import PATIENCE
 
 ADMIN = re.compile(r"admin listener is at (http://\S+)")
 START = 1_795_262_400
@@ -31,14 +32,14 @@ class Replay(Process):
     def __init__(self, folder: Path, *arguments: str) -> None:
         command = [*COMMAND, "replay", *arguments, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
         super().__init__(command, folder)
-        self.base = self.line(LISTENS, deadline=40)[1]
+        self.base = self.line(LISTENS)[1]
         self.address = (urlsplit(self.base).hostname or "", urlsplit(self.base).port or 0)
         found = ADMIN.search(self.said)
         assert found, self.said
         self.admin = found[1]
 
     def advance(self, seconds: float) -> dict[str, Any]:
-        with urllib.request.urlopen(f"{self.admin}/advance?seconds={seconds}", data=b"", timeout=20) as answer:
+        with urllib.request.urlopen(f"{self.admin}/advance?seconds={seconds}", data=b"", timeout=PATIENCE) as answer:
             return json.load(answer)  # type: ignore[no-any-return]
 
     def get(self, target: str = FEED, **fields: str) -> Seen:
@@ -106,8 +107,6 @@ def test_curl_asks_with_what_it_was_given(week: Path, replay: Start, tmp_path: P
         command = [
             "curl",
             "-sS",
-            "--max-time",
-            "20",
             "-x",
             origin.base,
             *given,
@@ -117,7 +116,7 @@ def test_curl_asks_with_what_it_was_given(week: Path, replay: Start, tmp_path: P
             "%{http_code}",
             FEED,
         ]
-        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
 
     assert curl() == "200"
     assert out.read_bytes() == a_feed(0)
@@ -184,7 +183,7 @@ def test_a_clock_that_runs_by_itself_is_not_moved(week: Path, replay: Start) -> 
     origin = replay(str(week), "--speed", "1000000")
     with pytest.raises(urllib.error.HTTPError, match="400"):
         origin.advance(5)
-    assert json.load(urllib.request.urlopen(f"{origin.admin}/", timeout=20))["now"] > START
+    assert json.load(urllib.request.urlopen(f"{origin.admin}/", timeout=PATIENCE))["now"] > START
 
 
 FAULTS = ("changing-tag@30%", "429@#2..,10%", "truncated-gzip@1d..2d", "redirect-302@20%", "500@3d..3d1h")
@@ -251,7 +250,7 @@ def test_behind_the_whole_proxy_nothing_else_is_reached(week: Path, replay: Star
 )
 def test_wrong_usage_is_told_in_one_line(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        [*COMMAND, "replay", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
+        [*COMMAND, "replay", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == 2
     assert words in done.stderr

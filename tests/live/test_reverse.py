@@ -10,6 +10,7 @@ import pytest
 from tests.live.conftest import needs
 from tests.live.origin import Asked, Authority, Handler, Origin, a_feed, until
 from tests.live.product import Feedproxy, Process, Seen, ask, raw
+from tests.patience import PATIENCE
 
 type Start = Callable[..., Feedproxy]
 
@@ -222,7 +223,7 @@ class Nginx(Process):
         from tests.live.product import read_answer
 
         with socket.socket(socket.AF_UNIX) as plain:
-            plain.settimeout(15)
+            plain.settimeout(PATIENCE)
             until(lambda: plain.connect_ex(str(self.socket)) == 0)
             lines = {"Host": "localhost", "Connection": "close"}
             lines |= {name.replace("_", "-"): value for name, value in fields.items()}

@@ -1,13 +1,13 @@
 """What streams through, because it is no GET or larger than the buffer: it comes out as it went in."""
 
 import socket
-import time
 from collections.abc import Callable
 
 import pytest
 
 from tests.live.origin import Asked, Handler, Origin, until
 from tests.live.product import Feedproxy, Seen, ask, raw, read_answer
+from tests.patience import NEVER, PATIENCE
 
 type Ask = Callable[..., Seen]
 
@@ -100,7 +100,7 @@ def test_an_interim_answer_is_not_taken_for_the_final_one(
     proxy = start(drain_timeout=1)
 
     assert proxy.get(origin.url("/interim")).body == b"final"  # our own client knows better
-    seen = ask(proxy.gateway(origin.url("/interim")), "POST", body=b"x", deadline=3)
+    seen = ask(proxy.gateway(origin.url("/interim")), "POST", body=b"x")
     assert (seen.status, seen.body) == (200, b"final")
 
 
@@ -120,10 +120,10 @@ def test_trailers_hold_nobody_up(start: Callable[..., Feedproxy], origin: Origin
     head = f"POST {proxy.gateway(origin.url(path)).removeprefix(proxy.base)} HTTP/1.1\r\nHost: us\r\n"
 
     if side == "origin":
-        seen = raw(proxy.address, f"{head}Content-Length: 1\r\n\r\nx".encode(), deadline=3)
+        seen = raw(proxy.address, f"{head}Content-Length: 1\r\n\r\nx".encode())
         assert seen.body == b"final"
     else:
-        seen = raw(proxy.address, f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + chunked, deadline=3)
+        seen = raw(proxy.address, f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + chunked)
         assert seen.status == 200
         assert origin.asked(path)[0].size == 5
     assert "Traceback" not in proxy.said
@@ -140,13 +140,13 @@ def test_an_answer_that_breaks_off_is_seen_to_break_off(send: Ask, origin: Origi
     origin.stage(path, half)
 
     with pytest.raises(Exception, match=r"IncompleteRead|reset|aborted"):
-        send(path, "POST", body=b"x", deadline=5)
+        send(path, "POST", body=b"x")
 
 
 def test_an_origin_that_hangs_up_is_an_error_of_ours(send: Ask, origin: Origin, path: str) -> None:
     origin.stage(path, lambda handler, _: setattr(handler, "close_connection", True))
 
-    seen = send(path, "POST", body=b"x", deadline=5)
+    seen = send(path, "POST", body=b"x")
 
     assert seen.status == 502
     assert "detail=" in seen.cache
@@ -156,7 +156,7 @@ def test_an_origin_that_hangs_up_is_an_error_of_ours(send: Ask, origin: Origin, 
 def test_a_reader_who_leaves_in_the_middle_leaves_nothing_behind(
     start: Callable[..., Feedproxy], origin: Origin
 ) -> None:
-    proxy = start()
+    proxy = start(drain_timeout=NEVER)
     origin.stage("/left", an_episode)
     for head in (
         f"POST /{origin.url('/left')} HTTP/1.1\r\nHost: us\r\nContent-Length: 100000\r\n\r\nhalf",
@@ -167,18 +167,16 @@ def test_a_reader_who_leaves_in_the_middle_leaves_nothing_behind(
             wire.sendall(head.encode())
             wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset, no farewell
     assert proxy.get(origin.url("/left")).status == 200
-    began = time.monotonic()
 
     assert proxy.terminate() == 0
 
-    assert time.monotonic() - began < 5
     assert "Traceback" not in proxy.said
 
 
 def test_many_requests_of_one_connection_are_answered_in_their_order(proxy: Feedproxy, origin: Origin) -> None:
     for number in range(5):
         origin.publish(f"/order/{number}", str(number).encode(), Content_Type="text/plain")
-    with socket.create_connection(proxy.address, timeout=10) as wire:
+    with socket.create_connection(proxy.address, timeout=PATIENCE) as wire:
         for number in (0, 1, 2, 3, 4, 0):
             method = "POST" if number % 2 else "GET"
             more = "Content-Length: 1\r\n\r\nx" if number % 2 else "\r\n"
@@ -190,7 +188,7 @@ def test_a_pipeline_is_answered_in_its_order(proxy: Feedproxy, origin: Origin) -
     for number in range(3):
         origin.publish(f"/pipeline/{number}", f"<{number}>".encode(), Content_Type="text/plain")
     lines = [f"GET /{origin.url(f'/pipeline/{number}')} HTTP/1.1\r\nHost: us\r\n" for number in range(3)]
-    with socket.create_connection(proxy.address, timeout=10) as wire:
+    with socket.create_connection(proxy.address, timeout=PATIENCE) as wire:
         wire.sendall("\r\n".join([*lines[:2], lines[2] + "Connection: close\r\n\r\n"]).encode())
         received = b""
         while piece := wire.recv(65_536):
@@ -203,7 +201,7 @@ def test_a_pipeline_is_answered_in_its_order(proxy: Feedproxy, origin: Origin) -
 
 def test_a_connection_of_the_reader_is_kept_open_after_what_has_no_content(proxy: Feedproxy, origin: Origin) -> None:
     origin.publish("/empty", b"", 204)
-    with socket.create_connection(proxy.address, timeout=10) as wire:
+    with socket.create_connection(proxy.address, timeout=PATIENCE) as wire:
         for _ in range(2):
             wire.sendall(f"GET /{origin.url('/empty')} HTTP/1.1\r\nHost: us\r\n\r\n".encode())
             seen = read_answer(wire)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from feedproxy import desktop
+from tests.patience import PATIENCE
 
 FEED = (
     b'<?xml version="1.0"?><rss version="2.0" xmlns:a="http://www.w3.org/2005/Atom"><channel><title>x</title>'
@@ -34,7 +35,7 @@ def home(tmp_path: Path) -> dict[str, str]:
 
 def feedproxy(home: Mapping[str, str], *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "feedproxy.cli", "subscribe", *words]
-    return subprocess.run(command, env=dict(home), capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, env=dict(home), capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def tree(home: Mapping[str, str]) -> dict[str, bytes]:
@@ -135,7 +136,7 @@ def test_xdg_open_opens_a_downloaded_feed_in_the_reader(home: dict[str, str], tm
     reader, told = a_reader(tmp_path)
     assert feedproxy(home, "--install", "--reader", f"{reader} --add").returncode == 0
 
-    opened = subprocess.run([opener, file], env=home, capture_output=True, text=True, timeout=60, check=False)
+    opened = subprocess.run([opener, file], env=home, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
     assert opened.returncode == 0, opened.stderr
     assert told.read_text().splitlines() == ["--add", "https://e.example/rss.xml?a=1&b=2"]

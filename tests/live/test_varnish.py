@@ -56,7 +56,7 @@ class Varnish:
         ]
         self.process = Process(command, self.folder, clean_environment(HOME=str(self.folder)))
         self._work = work
-        until(self._is_up, deadline=60, why=self.process.said)
+        until(self._is_up, why=self.process.said)
 
     def _is_up(self) -> bool:
         """It listens, and takes feedproxy for healthy."""
@@ -72,7 +72,7 @@ class Varnish:
             self.process = None
 
     def get(self, path: str, **fields: str) -> Seen:
-        return ask(self.base + path, fields=fields, deadline=60)
+        return ask(self.base + path, fields=fields)
 
     def ttl(self, path: str) -> float:
         return float(self.get(path).fields["X-TTL"])
@@ -87,7 +87,7 @@ class Row:
     admin: str
 
     def refresh(self, url: str) -> None:
-        assert ask(f"{self.admin}/refresh?url={url}", "POST", deadline=60).status == 200
+        assert ask(f"{self.admin}/refresh?url={url}", "POST").status == 200
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_a_feed_that_changed_is_another_behind_varnish_at_once(a_row: Callable[.
     row.refresh(origin.url("/news.rss"))
 
     for path in forms:
-        until(lambda path=path: b"About two" in row.varnish.get(path).body, deadline=30)  # type: ignore[misc]
+        until(lambda path=path: b"About two" in row.varnish.get(path).body)  # type: ignore[misc]
 
 
 def test_a_ping_reaches_the_readers_behind_varnish(a_row: Callable[..., Row], origin: Origin) -> None:
@@ -146,7 +146,7 @@ def test_a_ping_reaches_the_readers_behind_varnish(a_row: Callable[..., Row], or
     told = ask(f"{row.varnish.base}/-/RPC2", "POST", fields={"content_type": "text/xml"}, body=call.encode())
 
     assert b"<boolean>0</boolean>" in told.body, told.body
-    until(lambda: b"About two" in row.varnish.get("/blog.rss").body, deadline=30)
+    until(lambda: b"About two" in row.varnish.get("/blog.rss").body)
 
 
 def test_an_operators_purge_goes_on_to_varnish(a_row: Callable[..., Row], origin: Origin) -> None:
@@ -157,7 +157,7 @@ def test_an_operators_purge_goes_on_to_varnish(a_row: Callable[..., Row], origin
 
     assert ask(f"{row.admin}/purge?url={origin.url('/purged.rss')}", "POST").status == 200
 
-    until(lambda: row.varnish.get("/purged.rss") and len(origin.asked("/purged.rss")) == 2, deadline=30)
+    until(lambda: row.varnish.get("/purged.rss") and len(origin.asked("/purged.rss")) == 2)
 
 
 def test_one_feeds_purge_leaves_the_others(a_row: Callable[..., Row], origin: Origin) -> None:
@@ -167,7 +167,7 @@ def test_one_feeds_purge_leaves_the_others(a_row: Callable[..., Row], origin: Or
         row.varnish.get(f"/{name}.rss")
     origin.publish("/a.rss", a_feed("two", extra="<ttl>60</ttl>"))
     row.refresh(origin.url("/a.rss"))
-    until(lambda: b"About two" in row.varnish.get("/a.rss").body, deadline=30)
+    until(lambda: b"About two" in row.varnish.get("/a.rss").body)
 
     assert int(row.varnish.get("/b.rss").fields["X-Hits"]) >= 1
 
@@ -239,10 +239,10 @@ def test_while_varnish_is_away_nothing_else_fails_and_it_is_told_later(
     row.refresh(origin.url("/away.rss"))
 
     assert b"About two" in ask(row.proxy.base + "/away.rss").body
-    assert b"purge" in until(lambda: failing(row), deadline=30)
+    assert b"purge" in until(lambda: failing(row))
 
     row.varnish.begin()
-    until(lambda: not failing(row), deadline=60)
+    until(lambda: not failing(row))
     assert "Traceback" not in row.proxy.said
 
 
@@ -254,5 +254,5 @@ def test_while_feedproxy_is_away_varnish_serves_what_it_holds(a_row: Callable[..
     row.proxy.terminate()
 
     # Past its second it is stale; until the probe has noticed, Varnish tries in vain.
-    until(lambda: row.varnish.get("/kept.rss").fields.get("X-TTL", "").startswith("-"), deadline=60)
+    until(lambda: row.varnish.get("/kept.rss").fields.get("X-TTL", "").startswith("-"))
     assert b"About one" in row.varnish.get("/kept.rss").body

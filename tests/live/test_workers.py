@@ -17,6 +17,7 @@ import pytest
 
 from tests.live.origin import Authority, Gate, Origin, a_feed, until
 from tests.live.product import COMMAND, Feedproxy, Process, Seen, product_environment, read_answer
+from tests.patience import PATIENCE
 
 type Start = Callable[..., Feedproxy]
 
@@ -33,7 +34,7 @@ class Connection:
     def __init__(self, proxy: Feedproxy, agent: str) -> None:
         self._proxy = proxy
         self._agent = agent
-        self.wire = socket.create_connection(proxy.address, timeout=20)
+        self.wire = socket.create_connection(proxy.address, timeout=PATIENCE)
         self.send("")  # a connection that says nothing may be accepted late
         self.answer()
         self.pid = self._find()
@@ -103,7 +104,7 @@ def connections(proxy: Feedproxy, *, each: int = 3, agent: str = "reader/1") -> 
 def admin(proxy: Feedproxy, method: str, path: str) -> Any:
     base = until(lambda: ADMIN.findall(proxy.said))[-1]
     request = urllib.request.Request(f"{base}{path}", method=method, headers={"Accept": "application/json"})
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=20) as answer:
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=PATIENCE) as answer:
         data = answer.read()
     return json.loads(data) if "json" in answer.headers["Content-Type"] else data.decode()
 
@@ -449,7 +450,7 @@ def test_a_worker_that_dies_again_and_again_leaves_the_readers_to_the_others(pai
             victim = max(workers(pair))
     until(lambda: "started again in 0.5 s" in pair.said)
     for _ in range(20):
-        connection = socket.create_connection(pair.address, timeout=5)
+        connection = socket.create_connection(pair.address, timeout=PATIENCE)
         connection.sendall(f"GET /{origin.url('/crash')} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         assert read_answer(connection).status == 200
         connection.close()

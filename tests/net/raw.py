@@ -10,6 +10,7 @@ from feedproxy.clock import ManualClock
 from feedproxy.http.message import Fields, Request
 from feedproxy.net.address import AddressPolicy
 from feedproxy.net.fetch import Fetched, Fetcher, FetchLimits, Oversized
+from tests.patience import PATIENCE
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 NOON = 1_795_176_000.0
@@ -93,7 +94,7 @@ async def origin(
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let the event loop turn until something has happened; a test never waits for time to pass."""
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110 -- what is waited for happens inside the code under test
             await asyncio.sleep(0)
 

@@ -27,6 +27,7 @@ from tests.net.raw import (
     play,
     until,
 )
+from tests.patience import PATIENCE
 
 
 def fetched(result: Fetched | Oversized) -> Fetched:
@@ -505,7 +506,7 @@ async def test_closing_is_quick_and_leaves_nothing_behind() -> None:
             await fetcher.fetch(a_get(raw.url()))
             waiting = asyncio.ensure_future(fetcher.fetch(a_get(raw.url())))
             await until(lambda: len(raw.heads) == 2)
-            async with asyncio.timeout(0.5):
+            async with asyncio.timeout(PATIENCE):
                 await fetcher.close()
                 with pytest.raises(FeedproxyError):
                     await waiting

@@ -8,6 +8,7 @@ import pytest
 from feedproxy.clock import ManualClock
 from feedproxy.origin.agenda import AT_ONCE, Agenda
 from feedproxy.origin.schedule import Later, Plan, Refresh, Rest
+from tests.patience import PATIENCE
 
 NOON = 1_800_000_000.0
 
@@ -115,6 +116,6 @@ async def test_what_is_put_off_again_and_again_does_not_fill_the_memory(world: W
 
 
 async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not holds():  # noqa: ASYNC110 -- what is waited for happens inside the code under test
             await asyncio.sleep(0.001)

@@ -11,6 +11,7 @@ import pytest
 
 from feedproxy.errors import FeedproxyError
 from feedproxy.origin.workshop import Workshop
+from tests.patience import PATIENCE
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ async def workshop() -> AsyncIterator[Workshop]:
 
 async def apart(workshop: Workshop) -> None:
     workshop.start()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not workshop.apart:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 

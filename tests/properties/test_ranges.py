@@ -11,6 +11,7 @@ from feedproxy.clock import ManualClock
 from feedproxy.http import byte_range
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
+from tests.patience import PATIENCE
 from tests.stages.play import OnService, Proxy, Seen
 
 NOON = 1_795_176_000.0
@@ -163,4 +164,4 @@ def test_the_bytes_of_an_answer_are_of_one_version(first: Publish, steps: list[S
         finally:
             await stage.close()
 
-    asyncio.run(asyncio.wait_for(run(), 30))
+    asyncio.run(asyncio.wait_for(run(), PATIENCE))

@@ -17,6 +17,7 @@ from feedproxy.errors import Unreachable
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.origin.entrance import Entrance
+from tests.patience import PATIENCE
 from tests.properties.model import Exchange, Model, Use, Verdict, age_said, instant, members
 from tests.stages.play import HERE, OnService, Seen
 
@@ -162,7 +163,7 @@ class CacheBesideModel(RuleBasedStateMachine):
         self._run(self.stage.open())
 
     def _run(self, act: Coroutine[Any, Any, Any]) -> Any:
-        return self.loop.run_until_complete(asyncio.wait_for(act, 5))
+        return self.loop.run_until_complete(asyncio.wait_for(act, PATIENCE))
 
     def teardown(self) -> None:
         self._run(self.stage.close())

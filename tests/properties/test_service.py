@@ -15,6 +15,7 @@ from feedproxy.errors import Unreachable
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.origin.entrance import Entrance
+from tests.patience import PATIENCE
 from tests.stages.play import OnService, Proxy, Seen
 
 NOON = 1_795_176_000.0
@@ -306,4 +307,4 @@ def test_no_sequence_of_events_makes_the_cache_lie(played: list[Step]) -> None:
         finally:
             await stage.close()
 
-    asyncio.run(asyncio.wait_for(run(), 30))
+    asyncio.run(asyncio.wait_for(run(), PATIENCE))

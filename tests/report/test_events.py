@@ -9,12 +9,13 @@ import pytest
 
 from feedproxy.cache.status import CacheStatus
 from feedproxy.report import events
+from tests.patience import PATIENCE
 from tests.stages.admin import TARGET, Proxy
 
 
 async def next_event(answer: aiohttp.ClientResponse, name: str) -> str:
     """Its data. Events of other names are passed over."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         async for line in answer.content:
             if line == f"event: {name}\n".encode():
                 return (await answer.content.readline()).decode().removeprefix("data: ").strip()
@@ -46,7 +47,7 @@ async def test_listeners_are_bounded_and_counted_off_when_they_go(
     async with proxy.session.get(url) as third:
         assert third.status == 503
     first.close()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while True:  # until the heart-beat has found that nobody is there
             async with proxy.session.get(url) as again:
                 if again.status == 200:
@@ -58,7 +59,7 @@ async def test_listeners_are_bounded_and_counted_off_when_they_go(
 async def test_a_silent_stream_has_a_heart_beat(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "HEARTBEAT", 0.05)
 
-    async with proxy.session.get(proxy.admin.url + "/events") as answer, asyncio.timeout(30):
+    async with proxy.session.get(proxy.admin.url + "/events") as answer, asyncio.timeout(PATIENCE):
         async for line in answer.content:
             if line.startswith(b":"):
                 return
@@ -68,7 +69,7 @@ async def test_a_silent_stream_has_a_heart_beat(proxy: Proxy, monkeypatch: pytes
 async def test_streams_end_when_the_proxy_does(proxy: Proxy) -> None:
     async with proxy.session.get(proxy.admin.url + "/events") as answer:
         await answer.content.readline()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             await proxy.admin.stop()
             while await answer.content.readline():
                 pass

@@ -174,7 +174,7 @@ async def test_when_everybody_has_gone_away_the_copy_is_there_for_the_next(stage
 
 
 async def test_when_the_origin_takes_too_long_readers_get_the_copy_and_the_fetch_goes_on(stage):
-    proxy, origin, clock = await stage(answer_timeout=1)  # the one second that these tests really wait
+    proxy, origin, clock = await stage(answer_timeout=3)  # the seconds that these tests really wait
     origin.publish("/feed.rss", a_feed("old"), cache_control="max-age=60")
     await proxy.get("/feed.rss")
     origin.publish("/feed.rss", a_feed("new"), cache_control="max-age=60")

@@ -6,6 +6,7 @@ import pytest
 
 from feedproxy.http.message import Fields, Response
 from feedproxy.origin.entrance import Entrance
+from tests.patience import PATIENCE
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
 
@@ -204,7 +205,7 @@ async def test_who_asks_after_a_change_is_not_given_what_was_asked_for_before_it
     origin.publish("/feed.rss", a_feed("new"), cache_control="max-age=60")
 
     after = asyncio.ensure_future(proxy.get("/feed.rss"))
-    await asyncio.wait_for(origin.asked(4), 5)
+    await asyncio.wait_for(origin.asked(4), PATIENCE)
     gate.set()
     await before
 

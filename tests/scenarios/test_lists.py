@@ -9,6 +9,7 @@ import pytest
 from feedproxy.feed import opml
 from feedproxy.front.desk import desk
 from feedproxy.origin.office import Office
+from tests.patience import PATIENCE
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
 
@@ -249,7 +250,7 @@ def went(pac: bytes, *urls: str) -> list[str]:
     asked = json.dumps([[url, url.split("/")[2]] for url in urls])
     told = f"{asked}.map(function (each) {{ return FindProxyForURL(each[0], each[1]); }})"
     script = f"{pac.decode()}\nconsole.log(JSON.stringify({told}));"
-    done = subprocess.run([node, "-"], input=script, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([node, "-"], input=script, capture_output=True, text=True, timeout=PATIENCE, check=True)
     return list(json.loads(done.stdout))
 
 

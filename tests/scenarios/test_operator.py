@@ -7,6 +7,7 @@ import pytest
 from feedproxy.origin.keeping import EDITIONS_MAX
 from feedproxy.report import editions
 from feedproxy.store.codec import dump, load
+from tests.patience import PATIENCE
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
 
@@ -191,7 +192,7 @@ async def test_who_asks_after_a_purge_is_not_given_what_was_asked_for_before_it(
     origin.publish("/feed.rss", a_feed("new"), cache_control="max-age=600")
 
     after = asyncio.ensure_future(proxy.get("/feed.rss"))
-    await asyncio.wait_for(origin.asked(3), 5)
+    await asyncio.wait_for(origin.asked(3), PATIENCE)
     gate.set()
     await before
 

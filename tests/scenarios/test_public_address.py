@@ -6,6 +6,7 @@ import pytest
 
 from feedproxy.errors import Unreachable
 from feedproxy.http.message import Fields, Response
+from tests.patience import PATIENCE
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
 
@@ -193,7 +194,7 @@ async def test_a_refresh_for_later_outlives_what_makes_a_copy_invalid(door):
     await asyncio.sleep(0)
     clock.advance(minutes=6)
 
-    await asyncio.wait_for(origin.asked(3), 5)
+    await asyncio.wait_for(origin.asked(3), PATIENCE)
 
 
 # -- what the operator sees

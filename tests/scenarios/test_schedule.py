@@ -89,7 +89,7 @@ async def test_after_a_restart_the_schedule_goes_on(stage):
     agenda._due.clear()
     agenda._heap.clear()
     proxy.service.resume()
-    await asyncio.sleep(0.05)
+    await agenda._starting
     await pass_time(proxy, clock, minutes=61)
     assert origin.requests == 2
     (await proxy.get("/feed.rss")).expect(200, cache="hit")

@@ -20,6 +20,7 @@ from feedproxy.notify.subscriptions import Role, State, Subscription
 from feedproxy.runtime import Runtime
 from feedproxy.store.resource import Resource
 from feedproxy.store.tiered import TieredStore
+from tests.patience import PATIENCE
 from tests.stages.origin import Origin, OriginFetcher
 
 NOON = 1_780_056_000.0
@@ -143,12 +144,12 @@ class SlowDisk:
 
     def write(self, resource: Resource) -> None:
         self._arrived.set()
-        assert self._open.wait(60)
+        assert self._open.wait(PATIENCE)
         self._write(resource)
 
     async def reached(self) -> None:
         """Wait until a feed is about to be written; and then long enough for whoever does not wait for that."""
-        assert await asyncio.to_thread(self._arrived.wait, 60)
+        assert await asyncio.to_thread(self._arrived.wait, PATIENCE)
         for _ in range(100):
             await asyncio.sleep(0.002)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from feedproxy.errors import StoreError
 from feedproxy.store.queue import WriteQueue
+from tests.patience import PATIENCE
 
 
 async def test_who_wakes_the_writer_while_it_tidies_up_is_not_forgotten(failures: list[StoreError]) -> None:
@@ -17,7 +18,7 @@ async def test_who_wakes_the_writer_while_it_tidies_up_is_not_forgotten(failures
         nonlocal tidied
         tidied += 1
         tidying.set()
-        assert go_on.wait(30)
+        assert go_on.wait(PATIENCE)
         return False
 
     queue = WriteQueue[str, bytes](

@@ -17,6 +17,7 @@ from feedproxy.store.disk import DiskStore
 from feedproxy.store.memory import MemoryStore, weight
 from feedproxy.store.resource import Resource
 from feedproxy.store.tiered import TieredStore, open_store
+from tests.patience import PATIENCE
 
 MakeFeed = Callable[..., Resource]
 FEED = "https://example.com/feed"
@@ -39,7 +40,7 @@ class Gate:
 
     def pass_(self, what: str) -> None:
         self.arrived.set()
-        assert self.open.wait(30)
+        assert self.open.wait(PATIENCE)
         if self.error:
             raise self.error
         self.written.append(what)
@@ -94,7 +95,7 @@ def gate_of(store: TieredStore) -> Gate:
 
 
 async def reached(event: threading.Event) -> None:
-    await asyncio.to_thread(event.wait, 30)
+    await asyncio.to_thread(event.wait, PATIENCE)
     assert event.is_set()
 
 
