@@ -203,8 +203,8 @@ class WriteQueue[Key, Value]:
         try:
             self._write(key, entry.value)
         except Exception as error:
+            self._tell(error)  # before those who wait for it go on
             self._remove(key, entry, stale=self._may_hold(key))
-            self._tell(error)
         else:
             self._remove(key, entry, stale=False)
 
