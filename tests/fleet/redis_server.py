@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
+
 PROGRAM = next((found for name in ("redis-server", "valkey-server") if (found := shutil.which(name))), None)
 
 needs_redis = pytest.mark.skipif(PROGRAM is None, reason="not installed: redis-server or valkey-server")
@@ -36,7 +38,7 @@ class RedisServer:
             self.process = subprocess.Popen(
                 [PROGRAM, *options, "--dir", str(self._folder)], stdout=log, stderr=log, stdin=subprocess.DEVNULL
             )
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE
         while not self._answers():
             assert self.process.poll() is None, (self._folder / "redis.log").read_text()
             assert time.monotonic() < end, "redis never answered"
@@ -46,7 +48,7 @@ class RedisServer:
         """SIGKILL: everything is lost, since nothing is on disk."""
         assert self.process is not None
         self.process.kill()
-        self.process.wait(20)
+        self.process.wait(PATIENCE)
 
     def stop(self) -> None:
         """SIGSTOP: connections stay, and nothing answers."""
@@ -67,7 +69,7 @@ class RedisServer:
         """One command, by redis-py's own blocking client."""
         import redis
 
-        with redis.Redis(unix_socket_path=str(self.socket), socket_timeout=20) as client:
+        with redis.Redis(unix_socket_path=str(self.socket), socket_timeout=PATIENCE) as client:
             return client.execute_command(*words)
 
     def _answers(self) -> bool:

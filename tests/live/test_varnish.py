@@ -15,6 +15,7 @@ from tests.live.conftest import needs
 from tests.live.origin import Origin, a_feed, until
 from tests.live.product import ROOT, Feedproxy, Process, Seen, ask, clean_environment
 from tests.live.test_clouds import ADMIN, free_port
+from tests.patience import PATIENCE
 
 type Start = Callable[..., Feedproxy]
 
@@ -63,12 +64,12 @@ class Varnish:
         assert self.process is not None
         assert self.process.process.poll() is None, self.process.said
         asked = ["varnishadm", "-n", str(self._work), "-t", "5", "backend.list"]
-        told = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=30)
+        told = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=PATIENCE)
         return told.returncode == 0 and "healthy" in told.stdout
 
     def end(self) -> None:
         if self.process is not None:
-            self.process.terminate(deadline=60)
+            self.process.terminate()
             self.process = None
 
     def get(self, path: str, **fields: str) -> Seen:

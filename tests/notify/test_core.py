@@ -16,7 +16,7 @@ from feedproxy.notify.ledger import Ledger
 from feedproxy.notify.protocol import DAY, Order
 from feedproxy.notify.queue import PAUSE_FIRST, next_try
 from feedproxy.notify.subscriptions import Full, Role, State, Subscription
-from tests.stages.notify import NOON, TARGET, SlowDisk, Stand
+from tests.stages.notify import NOON, TARGET, Stand
 from tests.stages.origin import Origin, a_feed
 
 ME = "http://me.example/callback"
@@ -219,47 +219,6 @@ async def test_a_change_that_was_stored_and_not_yet_noted_is_told_after_the_rest
     await second.settled()
 
     assert second.others.calls == [("GET", ME, b"")]
-
-
-async def test_what_is_told_is_on_the_disk_first(stand_at: Callable[..., Any]) -> None:
-    """Killed in between, it would be told again, with the version before."""
-    stand = await stand_at(folder="store")
-    await stand.subscribe(ME)
-    stand.origin.publish("/feed.xml", a_feed("one"))
-    await stand.read()
-    await stand.runtime.service.store.flush()
-    disk = SlowDisk(stand)
-    stand.origin.publish("/feed.xml", a_feed("two"))
-
-    await stand.runtime.service._dispatch.in_background(TARGET)
-    await disk.reached()
-
-    assert stand.others.calls == []
-    assert await stand.notices.queue.waiting() == {}
-    disk.let_go()
-    await stand.settled()
-    assert len(stand.others.calls) == 1
-
-
-async def test_a_ping_is_done_with_when_what_it_fetched_is_on_the_disk(stand_at: Callable[..., Any]) -> None:
-    """Killed in between, it would be forgotten, and so would the change."""
-    clock, origin = ManualClock(NOON), Origin(ManualClock(NOON))
-    first = await stand_at(folder="store", origin=origin, clock=clock)
-    await first.subscribe(ME)
-    origin.publish("/feed.xml", a_feed("one"))
-    await first.read()
-    await first.runtime.service.store.flush()
-    disk = SlowDisk(first)
-    origin.publish("/feed.xml", a_feed("two"))
-
-    await first.notices.bell.ring([TARGET], "192.0.2.1")
-    await disk.reached()
-
-    assert first.notices.bell.under_way == 1
-    assert await first.notices.ledger.run(lambda db: db.execute("SELECT count(*) FROM errands").fetchone()[0]) == 1
-    disk.let_go()
-    await first.settled()
-    assert await first.notices.ledger.run(lambda db: db.execute("SELECT count(*) FROM errands").fetchone()[0]) == 0
 
 
 async def test_a_store_that_lost_the_last_version_makes_no_news_of_the_one_before(

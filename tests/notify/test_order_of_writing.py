@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from feedproxy.notify.bell import Bell
+from tests.patience import PATIENCE
 from tests.stages.notify import TARGET, Stand
 from tests.stages.origin import a_feed
 from tests.stages.websub import LINKS, websub_at
@@ -37,7 +38,7 @@ async def test_a_change_is_noted_when_the_store_has_it_and_not_before(
     stand.origin.publish("/feed.xml", a_feed("two", "one"))
 
     await stand.runtime.service._dispatch.in_background(TARGET)
-    await asyncio.wait_for(disk.waited.wait(), 20)
+    await asyncio.wait_for(disk.waited.wait(), PATIENCE)
     noted, told = await stand.notices.changes.last_number(), list(stand.others.calls)
     disk.gate.set()
     await stand.settled()
@@ -56,7 +57,7 @@ async def test_an_accepted_ping_is_done_when_the_store_has_what_came_of_it(
     stand.origin.publish("/feed.xml", a_feed("two", "one"))
 
     await stand.notices.bell.ring([TARGET], "192.0.2.1")
-    await asyncio.wait_for(disk.waited.wait(), 20)
+    await asyncio.wait_for(disk.waited.wait(), PATIENCE)
     left = await errands(stand.notices.bell)
     disk.gate.set()
     await stand.settled()
@@ -77,12 +78,12 @@ async def test_a_push_is_acknowledged_when_the_store_has_it(
     disk = SlowDisk(made.stand, monkeypatch)
 
     answering = asyncio.ensure_future(made.at_callback("POST", content=body, X_Hub_Signature=f"sha256={signed}"))
-    await asyncio.wait_for(disk.waited.wait(), 20)
+    await asyncio.wait_for(disk.waited.wait(), PATIENCE)
     acknowledged = answering.done()
     disk.gate.set()
 
     assert acknowledged is False
-    assert (await asyncio.wait_for(answering, 20)).status == 202
+    assert (await asyncio.wait_for(answering, PATIENCE)).status == 202
 
 
 async def errands(bell: Bell) -> int:

@@ -1,6 +1,5 @@
 """WebSub over days: leases, renewals, outages, hubs that fail or fall silent; and what strangers cannot do with it."""
 
-import asyncio
 import gzip
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,9 +13,8 @@ from feedproxy.errors import Forbidden, Unreachable
 from feedproxy.http.message import Response
 from feedproxy.notify.protocol import DAY
 from feedproxy.notify.subscriptions import Role, State
-from feedproxy.store.envelope import Kind
 from tests.spec.test_websub import signed
-from tests.stages.notify import NOON, TARGET, SlowDisk
+from tests.stages.notify import NOON, TARGET
 from tests.stages.origin import Origin, a_feed
 from tests.stages.websub import HUB, LINKS, ME, WebSubStand, websub_at
 
@@ -71,21 +69,6 @@ async def test_a_push_makes_polling_rarer_and_its_silence_makes_it_as_before(sta
 
     await push(made, "six", "five", "four", *OLD)
     assert "its changes are pushed here" in shown(made)
-
-
-async def test_a_push_is_accepted_when_its_content_is_on_the_disk(stand_at: Callable[..., Any]) -> None:
-    """Killed in between, it would have been thanked for and lost."""
-    made = await subscribed(stand_at, folder="store")
-    await made.stand.runtime.service.store.flush()
-    disk = SlowDisk(made.stand)
-
-    accepted = asyncio.ensure_future(push(made, "four", *OLD))
-    await disk.reached()
-
-    assert not accepted.done()
-    disk.let_go()
-    assert (await accepted).status == 202
-    assert made.stand.runtime.service.store._queue.waiting((Kind.RESOURCE, TARGET)) is None
 
 
 async def test_what_http_forbids_to_hold_is_not_held_by_a_push(stand_at: Callable[..., Any]) -> None:

@@ -10,6 +10,7 @@ from feedproxy.origin.upstream import feed_id
 from feedproxy.report import pages
 from feedproxy.report.daybook import DAY, Tally
 from feedproxy.store.resource import Ending, Failures, Resource, Sighting
+from tests.patience import PATIENCE
 from tests.stages import lively
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 
@@ -191,7 +192,7 @@ async def test_ten_thousand_feeds_are_shown_a_page_at_a_time(proxy: Proxy) -> No
     for number in range(10_000):
         await proxy.keep(Resource(f"https://example.com/{number}", failures=Failures(1, NOW, NOW, "timeout", NOW + 60)))
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         status, page = await proxy.get("/feeds?q=777&sort=title&page=1")
         _, first = await proxy.get("/")
 

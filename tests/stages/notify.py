@@ -1,7 +1,6 @@
 """Hearing and telling with no network: a service on a manual clock, an origin in memory, and others to call."""
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,9 +17,6 @@ from feedproxy.notify.notices import Notices
 from feedproxy.notify.protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.subscriptions import Role, State, Subscription
 from feedproxy.runtime import Runtime
-from feedproxy.store.resource import Resource
-from feedproxy.store.tiered import TieredStore
-from tests.patience import PATIENCE
 from tests.stages.origin import Origin, OriginFetcher
 
 NOON = 1_780_056_000.0
@@ -131,30 +127,6 @@ class Stand:
         now = self.clock.now()
         new = Subscription(Role.TELL, "plain", topic, callback, now + lasts, State.ACTIVE, since=now)
         return await self.notices.subscriptions.put(new)
-
-
-class SlowDisk:
-    """Holds up the writing of feeds until it is let go."""
-
-    def __init__(self, stand: Stand) -> None:
-        store = stand.runtime.service.store
-        assert isinstance(store, TieredStore)
-        self._write, store._disk.write = store._disk.write, self.write  # type: ignore[method-assign]
-        self._open, self._arrived = threading.Event(), threading.Event()
-
-    def write(self, resource: Resource) -> None:
-        self._arrived.set()
-        assert self._open.wait(PATIENCE)
-        self._write(resource)
-
-    async def reached(self) -> None:
-        """Wait until a feed is about to be written; and then long enough for whoever does not wait for that."""
-        assert await asyncio.to_thread(self._arrived.wait, PATIENCE)
-        for _ in range(100):
-            await asyncio.sleep(0.002)
-
-    def let_go(self) -> None:
-        self._open.set()
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ async def test_who_wakes_the_writer_while_it_tidies_up_is_not_forgotten(failures
         lambda key, value: None, holds=lambda key: False, idle=tidy, on_failure=failures.append
     )
     queue.wake()
-    await asyncio.to_thread(tidying.wait, 30)
+    await asyncio.to_thread(tidying.wait, PATIENCE)
 
     queue.wake()
     go_on.set()
