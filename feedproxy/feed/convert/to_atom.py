@@ -23,8 +23,8 @@ def render(feed: Feed) -> bytes:
     atom_channel(root, feed, RSS2)
     _in_words_of_rss(root, feed)
     taken: set[str] = set()
-    for item in feed.items:
-        _entry(root, item, feed, taken)
+    for place, item in enumerate(feed.items):
+        _entry(root, item, feed, taken, place)
     return out.finish(root)
 
 
@@ -63,6 +63,15 @@ def item_id(item: Item, feed: Feed) -> str:
     return _made_up(f"{feed_id(feed)} {markup.line(item.title)} {item.published} {markup.plain(item.content)}")
 
 
+def own_id(item: Item, feed: Feed, taken: set[str]) -> str:
+    """The same, and no other item's where it was put in; `taken` are those before it, and it then."""
+    identity = item_id(item, feed)
+    if identity in taken and not item.id:
+        identity = _made_up(f"{identity} {len(taken)}")
+    taken.add(identity)
+    return identity
+
+
 def _made_up(said: str) -> str:
     """RFC 9562, 5.5: the same name gives the same UUID."""
     return uuid.uuid5(uuid.NAMESPACE_URL, said).urn
@@ -93,13 +102,10 @@ def _date(item: Item) -> int | None:
     return item.updated if item.updated is not None else item.published
 
 
-def _entry(root: Element, item: Item, feed: Feed, taken: set[str]) -> None:
+def _entry(root: Element, item: Item, feed: Feed, taken: set[str], place: int) -> None:
     element = put(root, ATOM, "entry")
     out.bearings(element, item.language, item.direction, atom=True)
-    identity = item_id(item, feed)
-    if identity in taken and not item.id:
-        identity = _made_up(f"{identity} {len(taken)}")  # "atom:entry elements MUST [have] exactly one", and its own
-    taken.add(identity)
+    identity = own_id(item, feed, taken)
     put(element, ATOM, "id", identity)
     if item.id and (identity != item.id or item.is_permalink != (item.links[:1] == (Link(item.id),))):
         put(element, RSS2, "guid", item.id, isPermaLink=str(item.is_permalink).lower())
@@ -112,7 +118,9 @@ def _entry(root: Element, item: Item, feed: Feed, taken: set[str]) -> None:
         out.atom_enclosure(element, enclosure)
     if item.published is not None:
         put(element, ATOM, "published", dates.rfc3339(item.published))
-    changed = next((each for each in (item.updated, item.published, feed.updated) if each is not None), 0)
+    # "two entries [with] the same 'atom:updated'" would stand in no order: the feed's own order is told by seconds.
+    put_in = max(0, (feed.updated or 0) - place)
+    changed = next((each for each in (item.updated, item.published) if each is not None), put_in)
     put(element, ATOM, "updated", dates.rfc3339(changed))
     for person in item.authors:
         out.atom_person(element, "author", person)

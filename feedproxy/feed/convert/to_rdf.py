@@ -98,15 +98,7 @@ def _item(root: Element, item: Item, name: str) -> None:
     _categories(element, item.categories)
     out.comments(element, item)
     for enclosure in item.enclosures:
-        put(
-            element,
-            RSS2,
-            "enclosure",
-            url=enclosure.url,
-            length=enclosure.length or 0,
-            type=enclosure.type or "application/octet-stream",
-        )
-        out.enclosure_beyond_rss(element, enclosure)
+        out.atom_enclosure(element, enclosure)
     if item.id and (item.id != name or item.is_permalink != (item.id == item.link)):
         put(element, RSS2, "guid", item.id, isPermaLink=str(item.is_permalink).lower())
     if (date := item.published if item.published is not None else item.updated) is not None:

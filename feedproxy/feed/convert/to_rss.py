@@ -9,6 +9,7 @@ from feedproxy.feed.convert.atom_parts import channel_beyond_rss, source
 from feedproxy.feed.convert.model import Category, Enclosure, Feed, Item, Person
 from feedproxy.feed.convert.names import ATOM, DC
 from feedproxy.feed.convert.nodes import add
+from feedproxy.feed.convert.to_atom import own_id
 from feedproxy.feed.convert.writing import maybe, put
 from feedproxy.feed.xml import Element
 
@@ -51,12 +52,13 @@ def render(feed: Feed) -> bytes:
     channel_beyond_rss(channel, feed)
     for node in feed.extensions:
         add(channel, node)
+    taken: set[str] = set()
     for item in feed.items:
-        _item(channel, item)
+        _item(channel, item, feed, taken)
     return out.finish(root)
 
 
-def _item(channel: Element, item: Item) -> None:
+def _item(channel: Element, item: Item, feed: Feed, taken: set[str]) -> None:
     element = put(channel, "", "item")
     out.bearings(element, item.language, item.direction)
     if item.title is not None:
@@ -76,6 +78,8 @@ def _item(channel: Element, item: Item) -> None:
         put(element, "", "guid", item.id, isPermaLink="" if item.is_permalink else "false")
     elif markup.is_web(item.link):
         put(element, "", "guid", item.link)
+    else:
+        put(element, "", "guid", own_id(item, feed, taken), isPermaLink="false")
     _dates(element, item)
     if item.source is not None:
         title = markup.line(item.source.title) or item.source.address
