@@ -27,7 +27,9 @@ def judge(seen: Seen, now: Instant) -> Iterator[Note]:
         yield HTTP_1_0(seen.at)
     if seen.last.status == 200 and not seen.last.error:
         yield from _head(seen)
-        if not len(seen.last.framing) and seen.last.minor == 1:
+        if seen.last.doubt:
+            yield FRAMING_DOUBTFUL(seen.at, what=seen.last.doubt)
+        elif not len(seen.last.framing) and seen.last.minor == 1:
             yield LENGTH_UNTOLD(seen.at)
         if seen.last.seconds > SLOW:
             yield SLOW_TO_ANSWER(seen.at, seconds=f"{seen.last.seconds:.1f}")
@@ -168,6 +170,17 @@ class LENGTH_UNTOLD(Note):
     summary = "Neither a length nor chunks: the end of the connection is the end of the feed."
     advice = "Nobody can tell a whole feed from a broken-off one, and each poll costs a connection. Say Content-Length."
     reference = "RFC 9112, section 6.3"
+
+
+class FRAMING_DOUBTFUL(Note):
+    level = Level.WARN
+    category = Category.CONNECTION
+    summary = "Where the answer ends is said in two ways: %(what)s."
+    advice = """\
+Readers and proxies believe one or the other: some refuse the answer, some wait for what never comes, and an attacker
+can hide a second answer between the two. Often a program says a length and the server in front of it chunks: let one
+of them frame the answer."""
+    reference = "RFC 9112, sections 6.1 to 6.3"
 
 
 class SLOW_TO_ANSWER(Note):

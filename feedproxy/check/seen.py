@@ -20,6 +20,8 @@ class Exchange:
     """Of this answer, those of one connection only left out."""
     framing: Fields = field(default_factory=Fields)
     """Content-Length and Transfer-Encoding, as they were understood."""
+    doubt: str = ""
+    """What the framing left doubtful, in words."""
     body: bytes = b""
     """As it came."""
     content: bytes | None = None

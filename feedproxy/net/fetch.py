@@ -18,7 +18,7 @@ from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import BadTarget, BrokenMessage, FeedproxyError, FetchTimeout, Unreachable
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.net.address import AddressPolicy
-from feedproxy.net.wire import CheckedResolver, ExactConnector, StaleConnection, interim_of
+from feedproxy.net.wire import CheckedResolver, ExactConnector, StaleConnection, doubt_of, interim_of
 from feedproxy.settings import Settings
 
 _AUTOMATIC = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
@@ -70,6 +70,8 @@ class Fetched:
     """Of the origin's HTTP/1.x."""
     lines: tuple[tuple[bytes, bytes], ...] = ()
     """The head's fields, those of one connection included."""
+    doubt: str = ""
+    """What its framing left doubtful, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,7 @@ class Fetcher:
         request_time = self._clock.now()
         answer = await self._session(exempt).request(method, url, headers=lines, allow_redirects=False)
         response_time = self._clock.now()
-        interim = interim_of(answer)
+        interim, doubt = interim_of(answer), doubt_of(answer)
         async with answer:
             cap = self._limits.buffer_max
             fields = _response_fields(answer.raw_headers)
@@ -193,7 +195,7 @@ class Fetcher:
             reason = (answer.reason or "").encode("utf-8", "surrogateescape").decode("latin-1")
             response = Response(answer.status, fields, bytes(body), reason)
             minor = answer.version.minor if answer.version is not None else 1
-            return Fetched(response, request_time, response_time, interim, minor, answer.raw_headers)
+            return Fetched(response, request_time, response_time, interim, minor, answer.raw_headers, doubt)
 
     def _session(self, exempt: bool) -> aiohttp.ClientSession:
         """One pool for what is checked and one for what is not: a connection never changes sides."""

@@ -35,6 +35,8 @@ class Head:
     lines: tuple[Line, ...]
     reusable: bool
     """False where the framing was doubtful: the connection ends with this message."""
+    doubt: str = ""
+    """What was doubtful in it, in words; empty for nothing."""
 
     @property
     def is_interim(self) -> bool:
@@ -75,8 +77,9 @@ def parse_head(data: bytes) -> Head:
     # A higher minor version is understood as the highest we know (RFC 9110, section 2.5).
     minor, status = min(1, int(match[1])), int(match[2])
     lines = tuple(_unfold(rest))
+    doubt = _doubt(lines)
     lines, reusable = _frame(lines, minor)
-    return Head(minor, status, _clean(match[3] or b""), lines, reusable)
+    return Head(minor, status, _clean(match[3] or b""), lines, reusable, doubt)
 
 
 def _unfold(rest: list[bytes]) -> list[Line]:
@@ -132,6 +135,16 @@ def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool]
         one = (lines[position][0], lengths[0])
         lines = (*lines[:position], one, *_without(lines[position + 1 :], b"content-length"))
     return lines, True
+
+
+def _doubt(lines: tuple[Line, ...]) -> str:
+    """What two who read this may understand in two ways: where the message ends."""
+    codings, lengths = _members(lines, b"transfer-encoding"), _members(lines, b"content-length")
+    if codings and lengths:
+        return "both Transfer-Encoding and Content-Length"
+    if len(lengths) > 1:
+        return "several Content-Length"
+    return "a Transfer-Encoding that is not chunked" if codings and codings != [b"chunked"] else ""
 
 
 def _members(lines: tuple[Line, ...], wanted: bytes) -> list[bytes]:

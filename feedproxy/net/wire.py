@@ -66,6 +66,8 @@ class ExactProtocol(ResponseHandler):
         self._heads = self._head_bytes = 0
         self.interim: list[Response] = []
         """The 1xx responses of the exchange under way."""
+        self.doubt = ""
+        """What its framing left doubtful (head.py)."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._open.add(self)
@@ -78,7 +80,7 @@ class ExactProtocol(ResponseHandler):
         self._answered = False
         self._method_has_content = not skip_payload
         self._head, self._heads, self._head_bytes = bytearray(), 0, 0
-        self.interim = []
+        self.interim, self.doubt = [], ""
         # The head was measured here, as a whole; no part of it can be above these. (Which limits there are
         # differs between releases of aiohttp: those that it passes are replaced.)
         size = 2 * self._head_max
@@ -125,7 +127,7 @@ class ExactProtocol(ResponseHandler):
             if head.status != 100:
                 self.interim.append(Response(head.status, Fields(head.fields()).end_to_end()))
             return bool(data)
-        rest, self._head = bytes(data), None
+        rest, self._head, self.doubt = bytes(data), None, head.doubt
         if not head.reusable:
             self.force_close()
         has_content = self._method_has_content and head.has_content("GET")
@@ -182,6 +184,12 @@ def interim_of(answer: ClientResponse) -> tuple[Response, ...]:
     """The 1xx responses that came on the connection before this answer."""
     protocol = answer._protocol
     return tuple(protocol.interim) if isinstance(protocol, ExactProtocol) else ()
+
+
+def doubt_of(answer: ClientResponse) -> str:
+    """What the framing of this answer left doubtful, in words."""
+    protocol = answer._protocol
+    return protocol.doubt if isinstance(protocol, ExactProtocol) else ""
 
 
 class CheckedResolver(AbstractResolver):

@@ -226,6 +226,7 @@ class _Inspection:
             response.status,
             response.fields,
             Fields(framing),
+            answer.doubt,
             response.body,
             content,
             minor=answer.minor,

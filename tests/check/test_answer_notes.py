@@ -46,6 +46,14 @@ def fields(*without: str, **changed: str) -> Wrong:
     return at_feed(lambda _, answer: answer.with_fields(**changed).without(*without))
 
 
+def chunked_with_a_length(answer: Answer) -> Answer:
+    if answer.status != 200:
+        return answer
+    said = answer.with_fields(transfer_encoding="chunked", content_length=str(len(answer.content)))
+    chunk = b"%x\r\n%b\r\n0\r\n\r\n" % (len(answer.content), answer.content)
+    return dataclasses.replace(said, content=chunk)
+
+
 def status(code: int) -> Wrong:
     return at_feed(lambda *_: Answer(code, {"Content-Type": "text/plain"}, b"no"))
 
@@ -193,6 +201,7 @@ CASES: dict[str, Any] = {
     "sets-cookie": fields(set_cookie="visitor=1"),
     "clock-wrong": fields(date=formatdate(1_700_000_000, usegmt=True)),
     "http-1-0": at_feed(lambda _, answer: dataclasses.replace(answer, version="HTTP/1.0")),
+    "framing-doubtful": at_feed(lambda _, answer: chunked_with_a_length(answer)),
     "length-untold": at_feed(lambda _, answer: dataclasses.replace(answer, framed=False)),
     "head-refused": at_feed(lambda asked, answer: Answer(405) if asked.method == "HEAD" else answer),
     "head-differs": at_feed(
