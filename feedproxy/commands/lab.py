@@ -36,6 +36,9 @@ def run(args: argparse.Namespace) -> int:
     from feedproxy.lab.grading import grade_recording  # noqa: PLC0415
 
     read = plan.read_plan(Path(args.plan))
+    for file in filter(None, (args.record, args.output)):
+        if not Path(file).parent.is_dir():  # to be told before the days are played, and not after them
+            raise UsageError(f"{file}: No such file or directory")
     done = asyncio.run(run.run(read, _world(args.plan, read), args.command, verbose=args.verbose, progress=_progress))
     if args.record:
         try:

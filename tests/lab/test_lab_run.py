@@ -101,6 +101,18 @@ def test_a_plan_that_is_not_there_is_told_by_its_name_once(capsys: pytest.Captur
     assert capsys.readouterr().err == "feedproxy: /nowhere/plan.yaml: No such file or directory\n"
 
 
+@pytest.mark.parametrize("option", ["--record", "--output"])
+def test_what_could_not_be_written_is_told_before_anything_is_played(
+    plan: Path, tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started, file = tmp_path / "started", "/nowhere/file"
+
+    assert cli.main(["lab", "run", str(plan), option, file, "--", "touch", str(started)]) == 2
+
+    assert capsys.readouterr().err == f"feedproxy: {file}: No such file or directory\n"
+    assert not started.exists()
+
+
 @pytest.mark.parametrize("file", sorted(CONF.glob("plan-*.yaml")), ids=lambda file: file.stem)
 def test_the_example_plans_can_be_played(file: Path) -> None:
     plan = read_plan(file)
