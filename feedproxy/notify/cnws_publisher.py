@@ -18,6 +18,7 @@ from feedproxy.notify import cnws
 from feedproxy.notify.bell import Sources, TooOften
 from feedproxy.notify.callback import leads_back
 from feedproxy.notify.cnws import NAME, Subscribe
+from feedproxy.notify.followers import Followers
 from feedproxy.notify.notices import Notices
 from feedproxy.notify.ping import BadCall
 from feedproxy.notify.protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
@@ -25,7 +26,6 @@ from feedproxy.notify.replies import XML, reply
 from feedproxy.notify.sinks import own_agent
 from feedproxy.notify.subscriptions import Role, State, Subscription
 from feedproxy.notify.topics import may_be_told, watched_of
-from feedproxy.notify.withdrawal import Withdrawals
 from feedproxy.origin.endpoints import Call
 from feedproxy.origin.entrance import Visit
 from feedproxy.store.resource import Resource
@@ -46,7 +46,7 @@ class Publisher:
     def __init__(self, notices: Notices) -> None:
         self._notices = notices
         self._sources = Sources()
-        Withdrawals(notices, NAME)
+        Followers(notices, NAME)
 
     async def endpoint(self, call: Call) -> Response:
         """`/-/cnws`: "If the response is an error (HTTP, or FALSE) then the subscription is refused"."""

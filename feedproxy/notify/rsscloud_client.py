@@ -149,9 +149,9 @@ def registration(subscription: Subscription, settings: Settings) -> Message:
         called: tuple[Any, ...] = (PROCEDURE, port, split.path, str(way), [subscription.topic], *domain)
         body = xmlrpc.client.dumps(called, procedure or "rssCloud.pleaseNotify").encode()
         return Message("POST", subscription.callback, Fields(lines), body)
-    parameters: list[tuple[str, soap.Value]] = [
+    parameters: list[tuple[str, soap.Value | int]] = [
         ("notifyProcedure", PROCEDURE.rpartition(".")[2]),
-        ("port", str(port)),
+        ("port", port),
         ("path", split.path),
         ("protocol", str(way)),
         ("urlList", [subscription.topic]),

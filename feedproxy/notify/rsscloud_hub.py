@@ -16,6 +16,7 @@ from feedproxy.notify import ping, rsscloud, soap
 from feedproxy.notify.bell import Sources, TooOften
 from feedproxy.notify.callback import leads_back
 from feedproxy.notify.ear import THANKS, Ear
+from feedproxy.notify.followers import Followers
 from feedproxy.notify.notices import Notices
 from feedproxy.notify.ping import BadCall, BadPing
 from feedproxy.notify.protocol import Delivered, Delivery, Message, Refused, Retry, Verdict
@@ -23,7 +24,6 @@ from feedproxy.notify.rsscloud import LASTS, NAME, Refusal, Registration, Way, W
 from feedproxy.notify.sinks import own_agent
 from feedproxy.notify.subscriptions import Role, State, Subscription
 from feedproxy.notify.topics import may_be_told, watched
-from feedproxy.notify.withdrawal import Withdrawals
 from feedproxy.origin.endpoints import Call
 from feedproxy.origin.entrance import Visit
 
@@ -41,7 +41,7 @@ class CloudHub:
         self._notices = notices
         self._ear = Ear(notices)
         self._sources = Sources()
-        Withdrawals(notices, NAME)
+        Followers(notices, NAME)
 
     # -- registration
 

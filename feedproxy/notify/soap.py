@@ -62,7 +62,7 @@ def read_answer(content: bytes) -> str:
     return "".join(answer.itertext()).strip()
 
 
-def write_call(method: str, parameters: Sequence[tuple[str, Value]], namespace: str = "") -> bytes:
+def write_call(method: str, parameters: Sequence[tuple[str, Value | int]], namespace: str = "") -> bytes:
     """An envelope with a call."""
     inner = "".join(_parameter(name, value) for name, value in parameters)
     declared = f' xmlns:m="{_text(namespace)}"' if namespace else ""
@@ -104,7 +104,9 @@ def _value(element: Element) -> Value:
     return (element.text or "").strip()
 
 
-def _parameter(name: str, value: Value) -> str:
+def _parameter(name: str, value: Value | int) -> str:
+    if isinstance(value, int):
+        return f'<{name} xsi:type="xsd:int">{value}</{name}>'
     if isinstance(value, str):
         return f'<{name} xsi:type="xsd:string">{_text(value)}</{name}>'
     items = "".join(f'<item xsi:type="xsd:string">{_text(each)}</item>' for each in value)

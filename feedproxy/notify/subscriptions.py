@@ -167,6 +167,18 @@ class Subscriptions:
 
         return await self._ledger.run(work) if among else set()
 
+    async def move(self, protocol: str, topic: str, there: str) -> None:
+        """Who is told of `topic` is told of `there` instead; who is told of that already keeps the one."""
+
+        def work(db: sqlite3.Connection) -> None:
+            key = (protocol, topic)
+            ours = "role = 'tell' AND protocol = ? AND topic = ?"
+            db.execute(f"UPDATE OR IGNORE subscriptions SET topic = ? WHERE {ours}", (there, *key))  # noqa: S608
+            for row in db.execute(f"SELECT id FROM subscriptions WHERE {ours}", key).fetchall():  # noqa: S608
+                removed(db, row["id"])
+
+        await self._ledger.run(work)
+
     async def count(self) -> dict[tuple[str, str, str], int]:
         """How many, by role, protocol and state."""
         rows = await self._ledger.run(

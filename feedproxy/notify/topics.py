@@ -10,10 +10,15 @@ from feedproxy.errors import BadTarget, FeedproxyError, NotOurs
 from feedproxy.http import uri
 from feedproxy.http.reverse import is_upstream
 from feedproxy.notify.notices import Notices
+from feedproxy.origin import moves
 from feedproxy.origin.public import may_be_listed
 
 SITE_FEEDS_MAX = 10
 """Feeds that one subscription to a site stands for."""
+
+
+MOVES_MAX = 5
+"""One after the other."""
 
 
 class NotWatched(FeedproxyError):
@@ -30,7 +35,7 @@ async def watched(notices: Notices, address: str, whose: str, base: str) -> str:
     ones); with `off` there is none.
     """
     try:
-        target = notices.service.meant(named(notices, address, base))
+        target = whereabouts(notices, notices.service.meant(named(notices, address, base)))
     except BadTarget as error:
         raise NotWatched(f"{address[:200]} is no address of a feed: {error}") from error
     own = is_upstream(target, notices.settings())
@@ -82,3 +87,16 @@ def is_withdrawn(notices: Notices, target: str) -> bool:
     # A feed of which no response is left is one whose origin lets nobody else keep it.
     is_kept = resource is None or resource.channel is None or bool(resource.variants)
     return not is_kept or not may_be_listed(target, settings, resource)
+
+
+def whereabouts(notices: Notices, target: str) -> str:
+    """Where a feed is that has moved for good, if it is held there; else where it was."""
+    for _ in range(MOVES_MAX):
+        resource, settings = notices.service.store.get(target), notices.settings_for(target)
+        sighting = resource.sighting if resource is not None else None
+        match moves.standing(sighting, notices.clock.now(), settings, target=target):
+            case moves.Redirect(location) if location != target and notices.service.is_feed(location):
+                target = location
+            case _:
+                break
+    return target

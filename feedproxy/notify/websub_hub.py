@@ -18,13 +18,13 @@ from feedproxy.http.reverse import is_upstream, public_form
 from feedproxy.notify import websub
 from feedproxy.notify.bell import Sources, TooOften
 from feedproxy.notify.callback import leads_back
+from feedproxy.notify.followers import Followers
 from feedproxy.notify.notices import Notices
 from feedproxy.notify.protocol import Delivered, Delivery, Message, Order, Refused, Retry, Verdict
 from feedproxy.notify.sinks import own_agent
 from feedproxy.notify.subscriptions import Role, State, Subscription
-from feedproxy.notify.topics import may_be_told, named
+from feedproxy.notify.topics import may_be_told, named, whereabouts
 from feedproxy.notify.websub import NAME, Asked, Mode, Published, Wrong
-from feedproxy.notify.withdrawal import Withdrawals
 from feedproxy.origin.announced import HUB, endpoint_address
 from feedproxy.origin.endpoints import Call
 from feedproxy.origin.public import may_be_listed
@@ -44,7 +44,7 @@ class Hub:
     def __init__(self, notices: Notices) -> None:
         self._notices = notices
         self._sources = Sources()
-        Withdrawals(notices, NAME, _farewell)
+        Followers(notices, NAME, _farewell)
 
     # -- what is asked of us
 
@@ -103,6 +103,7 @@ class Hub:
         """The feed of ours that a topic names. Raises Wrong."""
         try:
             target = self._notices.service.meant(named(self._notices, asked.topic, base))
+            target = whereabouts(self._notices, target)
         except BadTarget as error:
             raise Wrong(f"hub.topic is no address: {error}") from error
         if asked.mode is Mode.UNSUBSCRIBE:

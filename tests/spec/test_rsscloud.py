@@ -495,6 +495,7 @@ async def test_a_feed_with_a_cloud_is_registered_for_by_soap(stand_at: Callable[
 
     asked = soap.read_call(clouds.stand.others.calls[0][2])
     assert asked.method == "rssPleaseNotify"
+    assert b'<port xsi:type="xsd:int">443</port>' in clouds.stand.others.calls[0][2]
     assert [value for _, value in asked.parameters] == [
         *("notify", "443", f"/-/{await our_path(clouds)}", "soap", [TARGET])
     ]

@@ -1,4 +1,4 @@
-"""A feed that is for everybody no longer is told of no more, and not heard of, at once."""
+"""What becomes of a feed becomes of its subscribers: of a private one they hear no more, one that moved they follow."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from feedproxy.errors import Unreachable
 from feedproxy.notify.subscriptions import Role
 from tests.stages.notify import TARGET
 from tests.stages.origin import a_feed
-from tests.stages.websub import LINKS, ME, PUBLIC, WebSubStand, websub_at
+from tests.stages.websub import LINKS, ME, PUBLIC, WebSubStand, links_of, websub_at
 
 OLD = ("one", "two", "three")
 OPEN = {"store": "memory:", "public_url": PUBLIC, "websub_hub": "known", "feed_min_interval": 0, "site_interval": 0}
@@ -83,3 +83,58 @@ async def test_what_is_told_of_here_is_unsubscribed_from_at_once_where_it_become
     assert made.asked[-1]["hub.mode"] == "unsubscribe"
     assert (await made.verify()).status == 200
     assert await made.held(Role.HEAR) == []
+
+
+NEW = "http://origin.example/new.xml"
+
+
+async def moved(stage: WebSubStand) -> None:
+    """The feed moves for good, and readers read it where it is now."""
+    stage.stand.origin.publish("/new.xml", a_feed("three", *OLD))
+    stage.stand.origin.publish("/feed.xml", b"", status=301, location=NEW)
+    for _ in range(3):
+        await stage.stand.read()
+        await stage.stand.pass_time(3_700)
+    await stage.stand.read(NEW)
+    await stage.stand.pass_time(600)
+
+
+async def test_subscribers_follow_a_feed_that_has_moved_for_good(stage: WebSubStand) -> None:
+    await moved(stage)
+    stage.stand.origin.publish("/new.xml", a_feed("four", "three", *OLD))
+
+    await stage.stand.read(NEW)
+
+    url, body, fields = stage.deliveries[-1]
+    assert (url, b"four" in body) == (ME, True)
+    assert links_of(fields)["self"] == NEW
+    assert [each.topic for each in await stage.held()] == [NEW]
+
+
+async def test_a_feed_that_has_moved_is_known_by_its_old_address_too(stage: WebSubStand) -> None:
+    await moved(stage)
+
+    await stage.subscribe(callback=ME + "2")
+    await stage.post(mode="unsubscribe", callback=ME, topic=TARGET)
+
+    assert [(each.topic, each.callback) for each in await stage.held()] == [(NEW, ME + "2")]
+
+
+async def test_who_subscribed_to_both_addresses_is_told_once(stage: WebSubStand) -> None:
+    stage.stand.origin.publish("/new.xml", a_feed("three", *OLD))
+    await stage.stand.read(NEW)
+    await stage.subscribe(topic=NEW)
+
+    await moved(stage)
+
+    assert [each.topic for each in await stage.held()] == [NEW]
+
+
+async def test_where_nothing_is_held_at_the_new_address_subscribers_stay(stage: WebSubStand) -> None:
+    stage.stand.origin.publish("/new.xml", a_feed("three", *OLD))
+    stage.stand.origin.publish("/feed.xml", b"", status=301, location=NEW)
+    for _ in range(3):
+        await stage.stand.read()
+        await stage.stand.pass_time(3_700)
+
+    assert [each.topic for each in await stage.held()] == [TARGET]

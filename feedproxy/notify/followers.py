@@ -1,7 +1,10 @@
-"""A feed that is for everybody no longer: who subscribed to it hears of it no more, at once and not at his lease's end.
+"""What becomes of a feed becomes of those who subscribed to it: it is private from now on, or it has moved.
 
-A rule makes it private, or its origin lets nobody else keep it (Cache-Control: private, no-store). What is merely not
-held at the moment has not changed its nature, and keeps its subscribers.
+Private: a rule says so, or its origin lets nobody else keep it (Cache-Control: private, no-store). They hear of it no
+more, at once and not at their leases' ends. What is merely not held at the moment has not changed its nature.
+
+Moved for good, to where it is held: readers are led there and nobody asks at the old address any more, so they are told
+of what happens at the new one. A WebSub delivery then names that as its topic, as hubs do that move one.
 """
 
 import asyncio
@@ -12,14 +15,14 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.notify.notices import Notices
 from feedproxy.notify.protocol import Order
 from feedproxy.notify.subscriptions import Role, Subscription
-from feedproxy.notify.topics import is_withdrawn
+from feedproxy.notify.topics import is_withdrawn, whereabouts
 
 SWEEP: Seconds = 600
 PAGE = 500
 
 
-class Withdrawals:
-    """Ends the subscriptions of one protocol to such feeds; `farewell` is what their subscribers are told."""
+class Followers:
+    """The subscribers of one protocol. `farewell` is what they are told whose subscription ends."""
 
     def __init__(
         self, notices: Notices, protocol: str, farewell: Callable[[Subscription], Order | None] = lambda _: None
@@ -33,8 +36,8 @@ class Withdrawals:
 
     def _landed(self, target: str) -> None:
         """An update is over."""
-        if is_withdrawn(self._notices, target):
-            self._notices.soon(partial(self.end, target))
+        if is_withdrawn(self._notices, target) or whereabouts(self._notices, target) != target:
+            self._notices.soon(partial(self.follow, target))
 
     async def _turn(self) -> None:
         now = self._notices.clock.now()
@@ -42,12 +45,17 @@ class Withdrawals:
             return
         self._swept = now
         for topic in await self._notices.subscriptions.topics(Role.TELL, self._protocol):
-            if is_withdrawn(self._notices, topic):
-                await self.end(topic)
+            await self.follow(topic)
             await asyncio.sleep(0)
 
-    async def end(self, topic: str) -> None:
-        """End all subscriptions to this feed."""
+    async def follow(self, topic: str) -> None:
+        """Let those who subscribed to this feed share its fate."""
+        if is_withdrawn(self._notices, topic):
+            await self._end(topic)
+        elif (there := whereabouts(self._notices, topic)) != topic:
+            await self._notices.subscriptions.move(self._protocol, topic, there)
+
+    async def _end(self, topic: str) -> None:
         held = partial(self._notices.subscriptions.all, role=Role.TELL, protocol=self._protocol, topic=topic)
         while page := await held(limit=PAGE):
             for each in page:
