@@ -22,6 +22,9 @@ from feedproxy.store.resource import Resource
 
 PAGE = 500
 
+ASKING: Seconds = 2 * DAY
+"""Longer than anybody is asked in vain (both.py: patience)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wish:
@@ -89,7 +92,7 @@ class Hearing:
                 secret = each.secret
         new = Subscription(
             *(Role.HEAR, self._protocol, topic, wish.callback),
-            expires=now + max(self._lasts, 2 * DAY),
+            expires=now + max(self._lasts, ASKING),
             since=now,
             secret=secret,
             data=wish.data,
@@ -131,7 +134,7 @@ class Hearing:
         """The other side will not tell us: it is asked again tomorrow."""
         now = self._notices.clock.now()
         await self._notices.subscriptions.prolong(
-            subscription.id, expires=now + 2 * DAY, renew_at=now + DAY, state=State.PENDING
+            subscription.id, expires=now + ASKING, renew_at=now + DAY, state=State.PENDING
         )
         await self._notices.service.unpromised(subscription.topic)
         return Refused(words)
@@ -171,6 +174,12 @@ class Hearing:
         )
 
     async def _ask(self, subscription: Subscription) -> None:
+        # It has to stand as long as the asking may take, be it that its time is over: we slept, or nobody answers.
+        least = self._notices.clock.now() + ASKING
+        if subscription.expires < least:
+            await self._notices.subscriptions.prolong(
+                subscription.id, expires=least, renew_at=least if subscription.renew_at is not None else None
+            )
         await self._notices.order(
             Order(self._protocol, "subscribe", subscription.topic, subscription.callback, subscription.id)
         )

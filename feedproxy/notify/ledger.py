@@ -64,6 +64,20 @@ CREATE INDEX deliveries_subscription ON deliveries (subscription);
 """
 
 
+def put_back(db: sqlite3.Connection, seconds: Seconds) -> None:
+    """The clock was put back by so much: what is to come stays as far away as it was. Within a transaction.
+
+    Else a clock that was a year ahead would leave deliveries waiting and subscriptions standing for that year.
+    """
+    for statement in (
+        "UPDATE deliveries SET due = due - ?1, since = since - ?1",
+        "UPDATE subscriptions SET expires = expires - ?1, renew_at = renew_at - ?1",
+        "UPDATE errands SET due = due - ?1",
+        "UPDATE rung SET at = at - ?1",
+    ):
+        db.execute(statement, (seconds,))
+
+
 def ledger_file(store: str) -> Path | None:
     """Where the ledger of a store lies: in its folder; None for one in memory.
 

@@ -16,7 +16,7 @@ from feedproxy.feed.read import read
 from feedproxy.notify.bell import Bell
 from feedproxy.notify.changes import ChangeLog, Sight, sight_of
 from feedproxy.notify.courier import Calling, Courier
-from feedproxy.notify.ledger import Ledger
+from feedproxy.notify.ledger import Ledger, put_back
 from feedproxy.notify.outage import Outages
 from feedproxy.notify.protocol import Change, Order, Protocol
 from feedproxy.notify.queue import Queue
@@ -256,7 +256,11 @@ class Notices:
 
     async def _take_up(self) -> None:
         """At this process's first turn, and at the first after an outage."""
-        if self._outages.turned(self.clock.now()):
+        now = self.clock.now()
+        if back := self._outages.put_back(now):
+            logger.warning("the clock was put back by %.0f s: what waits is put back with it", back)
+            await self.ledger.run(partial(put_back, seconds=back))
+        if self._outages.turned(now):
             await self._back()
 
     async def _back(self) -> None:

@@ -13,6 +13,9 @@ OUTAGE: Seconds = 300
 """Servers of rssCloud drop who fails three times in a row, which a busy feed does in minutes; to ask all anew costs one
 call for each. Shorter gaps are what a busy machine or a router has."""
 
+PUT_BACK: Seconds = 60
+"""A clock is kept right by less than that."""
+
 _NO_ANSWER = frozenset({Detail.UNREACHABLE, Detail.TIMEOUT})
 
 
@@ -22,6 +25,11 @@ class Outages:
     def __init__(self) -> None:
         self._last_turn: Instant | None = None
         self._silent_since: Instant | None = None
+
+    def put_back(self, now: Instant) -> Seconds:
+        """By how much the clock was put back since the last turn; 0 where it was not."""
+        back = self._last_turn - now if self._last_turn is not None else 0.0
+        return back if back > PUT_BACK else 0.0
 
     def turned(self, now: Instant) -> bool:
         """The loop has turned: whether that is the first time, or the first after an outage."""

@@ -355,6 +355,18 @@ async def test_a_notification_refreshes_and_is_answered_true(stand_at: Callable[
     assert service.stand.origin.requests == requests + 1
 
 
+async def test_extra_information_in_a_namespace_of_its_own_is_no_hindrance(stand_at: Callable[..., Any]) -> None:
+    """ "It's intended that extra information be added to the <resourceChange> elements by placing new elements into a
+    different namespace." """
+    service = await subscribed(stand_at)
+    extra = '<x:content xmlns:x="urn:x"><x:resourceID>http://other.example/</x:resourceID></x:content></resourceChange>'
+    content = CHANGE.format(resource=TARGET).replace("</resourceChange>", extra).encode()
+    requests = service.stand.origin.requests
+
+    assert await service.push(await our_path(service), content=content) == "true"
+    assert service.stand.origin.requests == requests + 1
+
+
 async def test_what_is_no_longer_of_interest_is_answered_false(stand_at: Callable[..., Any]) -> None:
     """ "To unsubscribe from a resource notification list no action needs to be taken. When the next notification is
     received for a resource that is no longer of interest simply return 'false' as the status." """

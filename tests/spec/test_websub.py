@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from feedproxy.errors import Forbidden, Unreachable
+from feedproxy.errors import BrokenMessage, FetchTimeout, Forbidden, Unreachable
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify import websub
 from feedproxy.notify.protocol import DAY
@@ -366,7 +366,17 @@ async def test_410_ends_the_subscription(stage: WebSubStand) -> None:
     assert await stage.held() == []
 
 
-@pytest.mark.parametrize("answer", [Response(500), Response(302), Response(404), Unreachable("away")])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Response(500),
+        Response(302),
+        Response(404),
+        Unreachable("away"),
+        FetchTimeout("slow"),
+        BrokenMessage("closed"),
+    ],
+)
 async def test_all_other_answers_are_failures_that_are_retried_with_the_newest_content(
     stage: WebSubStand, answer: Any
 ) -> None:
@@ -446,10 +456,11 @@ async def test_a_feed_that_is_read_is_subscribed_to_with_the_self_link_for_topic
     assert heads[0].get("content-type") == "application/x-www-form-urlencoded"
 
 
-async def test_a_redirect_of_the_hub_is_followed(reader: WebSubStand) -> None:
+@pytest.mark.parametrize("status", [307, 308])
+async def test_a_redirect_of_the_hub_is_followed(reader: WebSubStand, status: int) -> None:
     before = len(reader.asked)
     reader.hub = lambda: (
-        Response(307, Fields([("Location", "/other")])) if len(reader.asked) == before + 1 else (Response(202))
+        Response(status, Fields([("Location", "/other")])) if len(reader.asked) == before + 1 else (Response(202))
     )
     (known,) = await reader.held(Role.HEAR)
 

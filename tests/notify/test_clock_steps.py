@@ -1,0 +1,91 @@
+"""A clock that is put right in one step: what waits goes out, and what was to end ends."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from feedproxy.errors import Unreachable
+from feedproxy.http.message import Response
+from feedproxy.notify.protocol import DAY
+from feedproxy.notify.subscriptions import Role
+from tests.stages.clouds import clouds_on
+from tests.stages.notify import NOON, TARGET, Stand
+from tests.stages.origin import a_feed
+
+YEAR = 365 * DAY
+
+
+@pytest.fixture
+async def told(stand: Stand) -> Stand:
+    """Somebody subscribed to the one feed."""
+    stand.origin.publish("/feed.xml", a_feed("one"))
+    await stand.read()
+    await stand.subscribe("http://one.example/", lasts=10 * DAY)
+    return stand
+
+
+@pytest.mark.parametrize("step", [2 * 3600, 25 * 3600, YEAR])
+async def test_what_waits_for_its_next_try_does_not_wait_for_the_clock(told: Stand, step: float) -> None:
+    told.others.answer = lambda _: Unreachable("away")
+    told.origin.publish("/feed.xml", a_feed("two", "one"))
+    await told.read()
+    tried = len(told.others.calls)
+    told.others.answer = lambda _: Response(200)
+
+    await told.pass_time(-step)
+    await told.pass_time(60)
+
+    assert len(told.others.calls) == tried + 1
+    assert await told.notices.queue.waiting() == {}
+
+
+async def test_what_was_to_end_ends_when_it_would_have(told: Stand) -> None:
+    await told.pass_time(-YEAR)
+    (known,) = await told.notices.subscriptions.all(role=Role.TELL)
+    assert known.expires == pytest.approx(NOON - YEAR + 10 * DAY)
+
+    await told.pass_time(10 * DAY + 1)
+
+    assert await told.notices.subscriptions.all(role=Role.TELL) == []
+
+
+async def test_an_accepted_ping_is_not_kept_waiting(told: Stand) -> None:
+    await told.notices.bell.ring([TARGET], "192.0.2.1")
+    await told.settled()
+    await told.notices.bell.ring([TARGET], "192.0.2.1")  # within ping_interval: it waits
+    assert await told.notices.bell.next_due() == NOON + 30
+
+    told.clock.advance(-YEAR)
+    told.notices.wake()
+    await told.settled()
+
+    due = await told.notices.bell.next_due()
+    assert due is not None
+    assert due - told.clock.now() <= told.runtime.settings.ping_interval + DAY  # its site's turn comes first
+
+
+async def test_a_step_of_seconds_moves_nothing(told: Stand) -> None:
+    await told.pass_time(-30)
+
+    (known,) = await told.notices.subscriptions.all(role=Role.TELL)
+    assert known.expires == NOON + 10 * DAY
+
+
+@pytest.mark.parametrize("hours", [24.5, 25, 26, 30 * 24])
+async def test_a_step_forward_over_the_hour_of_renewal_renews_at_once(
+    stand_at: Callable[..., Any], hours: float
+) -> None:
+    """Past 25 hours the cloud has forgotten us: what has ended here as well is asked for anew."""
+    clouds = await clouds_on(stand_at, public_url="https://proxy.example/")
+    clouds.stand.others.answer = lambda _: Response(200, body=b'<notifyResult success="true" msg=""/>')
+    cloud = '<cloud domain="cloud.example" port="80" path="/" registerProcedure="" protocol="http-post"/>'
+    clouds.stand.origin.publish("/feed.xml", a_feed("one", extra=cloud))
+    await clouds.stand.read()
+    assert len(clouds.stand.others.calls) == 1
+
+    await clouds.stand.pass_time(hours * 3600)
+
+    assert len(clouds.stand.others.calls) == 2
+    (known,) = await clouds.stand.notices.subscriptions.all(role=Role.HEAR)
+    assert known.expires == pytest.approx(clouds.stand.clock.now() + 25 * 3600)
