@@ -7,6 +7,7 @@ them, and only while somebody listens.
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,6 +15,8 @@ from aiohttp import web
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError
+
+logger = logging.getLogger(__name__)
 
 LISTENERS_MAX = 32
 """Pages open at the same time; those beyond are told to come back, and show what was so when they were loaded."""
@@ -44,9 +47,8 @@ class TooManyListeners(FeedproxyError):
 class Events:
     """The listeners of one admin listener. `look` tells what is to be seen now, as something comparable and small."""
 
-    def __init__(self, look: Callable[[], Awaitable[dict[str, Any]]], *, looked: Seconds = LOOKED) -> None:
+    def __init__(self, look: Callable[[], Awaitable[dict[str, Any]]]) -> None:
         self._look = look
-        self._looked = looked
         self._waiting: set[asyncio.Queue[str | None]] = set()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
@@ -84,15 +86,23 @@ class Events:
             _put(queue, None)
 
     async def _watch(self) -> None:
-        before, silent = await self._look(), 0.0
+        before: dict[str, Any] | None = None
+        silent = 0.0
         while True:
-            await asyncio.sleep(self._looked)
-            silent += self._looked
-            now = await self._look()
+            try:
+                now = await self._look()
+            except FeedproxyError:
+                return  # it is being shut down
+            except Exception:
+                logger.exception("the live pages could not be told")
+                now = before or {}
+            before = before or now
             if now != before or silent >= TOLD_LEAST:
                 before, silent = now, 0.0
                 for queue in self._waiting:
                     _put(queue, f"event: changed\ndata: {json.dumps(now)}\n\n")
+            await asyncio.sleep(LOOKED)
+            silent += LOOKED
 
 
 def _put(queue: asyncio.Queue[str | None], event: str | None) -> None:

@@ -3,7 +3,7 @@
 "use strict";
 (() => {
   const sign = document.getElementById("live");
-  let source = null, later = 0, busy = false, again = false;
+  let source = null, later = 0, busy = false, again = false, before = false;
 
   const say = (words, on) => {
     if (!sign) return;
@@ -50,7 +50,11 @@
     clearTimeout(later);
     if (source || document.hidden) return;
     source = new EventSource("/events");
-    source.onopen = () => say("live", true);
+    source.onopen = () => {
+      say("live", true);
+      if (before) refresh(); // what was told meanwhile is not told again
+      before = true;
+    };
     source.addEventListener("changed", refresh);
     source.onerror = () => {
       const over = source.readyState === EventSource.CLOSED;
@@ -65,9 +69,8 @@
   };
 
   document.addEventListener("visibilitychange", () => {
-    if (document.hidden) { end(); return; }
-    refresh();
-    begin();
+    if (document.hidden) end();
+    else begin();
   });
   addEventListener("pagehide", end);
   addEventListener("pageshow", begin);

@@ -184,12 +184,12 @@ async def test_the_keyboard_leads_to_the_content_and_is_seen_to(office: Office) 
     await page.goto(office.url("/"))
 
     await page.keyboard.press("Tab")
-    assert await page.evaluate("document.activeElement.textContent") == "To the content"
+    await page.locator("a.skip:focus", has_text="To the content").wait_for()
     assert await page.evaluate("document.activeElement.getBoundingClientRect().left") >= 0
     await page.keyboard.press("Enter")
-    assert await page.evaluate("document.activeElement.id") == "main"
+    await page.locator("#main:focus").wait_for()
     await page.keyboard.press("Tab")
-    assert await page.evaluate("document.activeElement.closest('main') !== null")
+    await page.locator("main :focus").wait_for()
     assert await page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 

@@ -36,6 +36,27 @@ async def test_whoever_listens_is_told_when_there_is_something_new(proxy: Proxy)
     assert '"origin_requests": 1' in told
 
 
+async def test_a_look_that_fails_once_ends_nothing(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(events, "LOOKED", 0.02)
+    totals, failures = proxy.runtime.metrics.totals, iter([ZeroDivisionError()])
+
+    def failing(*arguments: Any) -> Any:
+        if error := next(failures, None):
+            raise error
+        return totals(*arguments)
+
+    async with proxy.session.get(proxy.admin.url + "/events") as answer:
+        await answer.content.readline()
+        monkeypatch.setattr(proxy.runtime.metrics, "totals", failing)
+        proxy.runtime.metrics.answered("gateway", 200, CacheStatus(hit=True), 10, 0.001)
+
+        assert '"answered": 1' in await next_event(answer, "changed")
+
+    assert "could not be told" in caplog.text
+
+
 async def test_listeners_are_bounded_and_counted_off_when_they_go(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
