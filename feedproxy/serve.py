@@ -5,7 +5,6 @@ Half of what mitmdump spends on a request goes to its default addons; only those
 
 import asyncio
 import contextlib
-import gc
 import ipaddress
 import json
 import logging
@@ -27,12 +26,13 @@ from mitmproxy.log import LegacyLogEvents
 from mitmproxy.proxy.mode_servers import AsyncioServerInstance
 
 from feedproxy.addons import default_addons
-from feedproxy.clock import Clock
+from feedproxy.clock import Clock, Seconds
 from feedproxy.config import Config, load, parse_sets, spec_of
 from feedproxy.crew.company import Crew
 from feedproxy.crew.seat import Seat
 from feedproxy.errors import BadTarget, FeedproxyError, UsageError
 from feedproxy.front.contract import in_front
+from feedproxy.front.garbage import look_seldom
 from feedproxy.front.tls import Certificate
 from feedproxy.http import uri
 from feedproxy.net.address import AddressPolicy
@@ -56,6 +56,10 @@ MITMPROXY_DEFAULTS: dict[str, Any] = {
     "listen_host": "127.0.0.1",
     "listen_port": 8080,
 }
+
+SWITCHED: Seconds = 0.0005
+"""How long a thread that computes keeps Python to itself when another wants it. Python's own 5 ms are what readers
+would wait whenever the event loop has lent it out, for a write say, while a thread compresses or stores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +217,8 @@ class _Life:
             self._master.shutdown()
             return
         self._here.ready = True
-        _collect_seldom()
+        look_seldom(told_when=any(each.startswith("front") for each in self._master.options.mode))
+        sys.setswitchinterval(SWITCHED)
         scheme = "https" if self._here.settings.tls_certificate else "http"
         for host, port, *_ in addresses:
             self._announce(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
@@ -290,18 +295,6 @@ async def serve(
     if here.failure:
         raise UsageError(here.failure)
     return 0
-
-
-def _collect_seldom() -> None:
-    """What was made until now stays, and need not be looked at again; and what is made later is seldom looked at whole.
-
-    A look at all that a full store holds takes tens of milliseconds, in which no reader is answered. Little here is
-    garbage that only such a look would find. The middle generation is looked at sooner, since twenty of the young ones
-    together take ten milliseconds where five take two.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(5_000, 5, 800)
 
 
 def _wanted(made: master.Master, here: Runtime) -> Workers:

@@ -18,7 +18,9 @@ from collections.abc import Callable, Sequence
 
 from feedproxy.clock import Seconds
 from feedproxy.front.arrival import trusts
+from feedproxy.front.between import serve_between
 from feedproxy.front.crowd import Crowd, place_of
+from feedproxy.front.garbage import Garbage
 from feedproxy.front.handover import Peer
 from feedproxy.front.mending import error_page
 from feedproxy.front.reader import Reader
@@ -79,6 +81,8 @@ class Listener:
         for descriptor in self._doors:
             self._epoll.register(descriptor, IN)
         self._loop.add_reader(self._epoll.fileno(), self._ready)
+        self._leave_steps = serve_between(self._loop, self._ready)
+        self._garbage = Garbage(self._second)
         self._beat = self._loop.call_later(BEAT, self._look_after)
 
     # -- one turn
@@ -312,6 +316,7 @@ class Listener:
                 if reader.task is None and not reader.left:
                     self.drop(reader)
         self._waiter.tidy(self._tables.values())
+        self._garbage.look(now, self._waiter.teller.told)
         self._end_with_the_last()
 
     def close(self) -> None:
@@ -333,6 +338,7 @@ class Listener:
         """Let go of the epoll, once nobody can come any more and the last has gone."""
         if not self.sockets and not self._readers and not self._epoll.closed:
             self._waiter.teller.flush()
+            self._leave_steps()
             self._loop.remove_reader(self._epoll.fileno())
             self._epoll.close()
             self._beat.cancel()

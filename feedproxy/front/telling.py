@@ -69,6 +69,8 @@ class Teller:
         self.lines: list[str] = []
         """What the log has not been given yet."""
         self._tallies: dict[tuple[str, str | None, int], Tally] = {}
+        self.told = 0
+        """Answers that were told of, or more: it grows with each."""
         self._is_due = False
         self._guests: dict[tuple[str, bytes], Guest] = {}
         self._since = self._until = 0.0
@@ -145,6 +147,7 @@ class Teller:
     def tell(self, told: Told, seconds: Seconds) -> None:
         """Tell of one answer, and how long it took."""
         here, request = self._runtime, told.request
+        self.told += 1
         here.metrics.answered(told.visit.entrance, told.status, told.cache, told.size, seconds)
         if told.status:
             judge_answer(here, request, told.visit, told.status, told.fields, told.size)
@@ -180,6 +183,7 @@ class Teller:
         """Give the log what was collected."""
         self._is_due = False
         lines, self.lines[:] = list(self.lines), ()
+        self.told += len(lines)
         if said := [line for line in lines if line]:
             write_all(logger, said)
 

@@ -14,6 +14,7 @@ from typing import Protocol
 from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError
 from feedproxy.front.arrival import Arrival, Came, arrive
+from feedproxy.front.between import PATIENCE
 from feedproxy.front.desk import finished, refused
 from feedproxy.front.head import KEPT, Head, read
 from feedproxy.front.reader import Reader
@@ -56,6 +57,7 @@ class Waiter:
         self.runtime = runtime
         self.teller = Teller(runtime)
         self.now: Instant = 0.0
+        self._began = 0.0
         self._token = self._steps = 0
         self._connections = connections
         self._lines = self.teller.lines
@@ -70,6 +72,7 @@ class Waiter:
         if now < self.now:
             self._steps += 1  # a clock that was set back: nothing that was right until then is right for that
         self.now = now
+        self._began = time.monotonic()
         self._token = self._common.generation + self.runtime.changed + self._steps
 
     def serve(self, reader: Reader, data: bytes) -> None:
@@ -178,7 +181,9 @@ class Waiter:
             return False
         loop = asyncio.get_running_loop()
         self.runtime.fronted += 1
-        task = asyncio.Task(self._answer(reader, head, block, found), loop=loop, eager_start=True)
+        # At once, unless others wait already: there are readers among them whose answer is known by heart.
+        eager = time.monotonic() - self._began < PATIENCE
+        task = asyncio.Task(self._answer(reader, head, block, found), loop=loop, eager_start=eager)
         if task.done():
             return reader.fd >= 0 and not reader.left
         reader.task = task

@@ -1,0 +1,74 @@
+"""A hit waits for one step of the event loop, not for all of a turn; garbage is looked for where nobody waits."""
+
+import asyncio
+import gc
+
+import pytest
+
+from feedproxy.front import between, garbage
+from feedproxy.front.between import serve_between
+from feedproxy.front.garbage import Garbage
+from tests.front.conftest import Opened
+
+
+async def test_readers_are_served_between_the_steps_of_one_turn(front: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(between, "PATIENCE", 0.0)
+    proxy = await front()
+    line = await proxy.warm()
+    sent, seen = proxy.get(), list[int]()
+    loop = asyncio.get_running_loop()
+    lines = proxy.listener._waiter._lines
+
+    def step() -> None:
+        if not seen:
+            line.writer.write(sent)
+            assert proxy.listener._epoll.poll(30), "it has not come"
+        seen.append(proxy.listener._waiter.teller.told + len(lines))
+
+    before = proxy.listener._waiter.teller.told + len(lines)
+    for _ in range(3):
+        loop.call_soon(step)
+    assert (await line.hear()).status == 200
+
+    assert seen[0] == before
+    assert seen[-1] == before + 1, "answered before the turn was over"
+
+
+async def test_what_goes_wrong_between_two_steps_harms_neither(caplog: pytest.LogCaptureFixture) -> None:
+    def wrong() -> None:
+        raise ValueError("wrong")
+
+    end = serve_between(asyncio.get_running_loop(), wrong)
+    await asyncio.sleep(0)
+    end()
+
+    assert "between two steps" in caplog.text
+
+
+async def test_who_has_gone_is_served_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(between, "PATIENCE", 0.0)
+    served = list[int]()
+    end = serve_between(asyncio.get_running_loop(), lambda: served.append(1))
+    await asyncio.sleep(0)
+    assert served
+
+    end()
+    many = len(served)
+    await asyncio.sleep(0)
+
+    assert len(served) == many
+
+
+def test_all_is_looked_through_when_the_readers_are_silent_and_at_the_latest_after_a_day(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked = list[int]()
+    monkeypatch.setattr(gc, "collect", lambda: looked.append(1) or 0)
+    held = Garbage(0.0)
+
+    assert not held.look(10, 0), "it has been looked a moment ago"
+    for now in range(int(garbage.SELDOM), int(garbage.SELDOM) + 10):
+        assert not held.look(float(now), now), "somebody asks each second"
+    assert held.look(int(garbage.SELDOM) + 20.0, int(garbage.SELDOM) + 9)
+    assert held.look(2 * garbage.DAY, 10**9)
+    assert len(looked) == 2
