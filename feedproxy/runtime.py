@@ -220,6 +220,7 @@ class Runtime:
     def panel(self) -> Panel:
         """The readers whose behaviour is judged while they read."""
         self._panel.size = self.settings.score_readers
+        self._panel.partial = self.seat is not None
         return self._panel
 
     def record_with(self, make: Callable[[], Recorder] | None) -> None:

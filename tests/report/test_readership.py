@@ -121,3 +121,16 @@ def test_for_whom_there_was_no_room_is_looked_at_again_in_a_minute() -> None:
 
     _seen(panel, "192.0.2.2", "B/1", NOW + 2 * 86_400 + 60)
     assert [each.user_agent for each in panel.scores(NOW)] == ["B/1"], "the first has been silent for two days"
+
+
+def test_what_a_reader_may_have_from_another_worker_is_not_held_against_it() -> None:
+    found = []
+    for partial in (False, True):
+        panel = Panel(1, partial=partial)
+        agent = "Good/1 (+https://example.com/good)"
+        _seen(panel, "192.0.2.1", agent, NOW)
+        _seen(panel, "192.0.2.1", agent, NOW + 4000, ("If-None-Match", '"of another worker"'))
+        (score,) = panel.scores(NOW + 4000)
+        found.append("invented-tag" in {each.note.id() for each in score.findings})
+
+    assert found == [True, False]

@@ -43,7 +43,7 @@ def delta(poll: Poll, known: Known) -> Verdict | None:
 
 
 def _without_anything(poll: Poll, known: Known) -> Verdict | None:
-    if known.success is None or not poll.is_conditional:
+    if known.success is None or not poll.is_conditional or known.partial:
         return None
     since = poll.fields.get("if-modified-since")
     if since is not None and since.strip() not in known.dates:
@@ -70,7 +70,7 @@ def _tag(poll: Poll, known: Known) -> Verdict:
     altered = next((tag for tag in current if _is_altered(sent, tag)), None)
     if altered is not None:
         return (Said(ALTERED_TAG, f"If-None-Match {_shown(poll)} for {altered}"),)
-    return (Said(INVENTED_TAG, f"If-None-Match {_shown(poll)} was never given"),)
+    return () if known.partial else (Said(INVENTED_TAG, f"If-None-Match {_shown(poll)} was never given"),)
 
 
 def _date(poll: Poll, known: Known) -> Verdict:
@@ -94,7 +94,7 @@ def _date(poll: Poll, known: Known) -> Verdict:
     instant, held = parse_http_date(sent, poll.at), parse_http_date(known.held.modified, poll.at)
     if held is not None and _loosely(sent) == held:
         return (Said(ALTERED_DATE, f"If-Modified-Since: {sent} for {known.held.modified}"),)
-    if not known.held.modified and (sent in known.dates or instant is None):
+    if known.partial or (not known.held.modified and (sent in known.dates or instant is None)):
         return ()
     return (Said(INVENTED_DATE, f"If-Modified-Since: {sent}, and Last-Modified was {known.held.modified or 'absent'}"),)
 

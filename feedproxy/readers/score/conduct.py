@@ -102,9 +102,9 @@ class Cost:
 class Conduct:
     """One reader, one feed. `evidence_max` bounds what is kept to show each finding."""
 
-    def __init__(self, feed: str, *, evidence_max: int = 1000) -> None:
+    def __init__(self, feed: str, *, evidence_max: int = 1000, partial: bool = False) -> None:
         self.feed = feed
-        self.known = Known()
+        self.known = Known(partial)
         self.tallies: dict[Rule, Tally] = {}
         self.heard: dict[type[Note], Heard] = {}
         self.cost = Cost()

@@ -61,6 +61,9 @@ class Sightings:
 class Known:
     """Kept up by `learn`, after each request has been judged."""
 
+    partial: bool = False
+    """Others answer this reader, too, and what they have told it is not known: what it may have from them is not held
+    against it."""
     held: Validators = Validators("", "")
     """Those of the last whole answer."""
     other: Validators = Validators("", "")

@@ -23,7 +23,7 @@ def judge(poll: Poll, known: Known) -> Verdict | None:
     before = known.previous
     if known.follows(poll):
         return KEPT
-    if before is not None and before.status in REDIRECTS and stays_inside(before) and known.hops < HOPS:
+    if before is not None and before.status in REDIRECTS and _would_be_seen(before, known) and known.hops < HOPS:
         had_a_say = True
         said.append(Said(REDIRECT_NOT_FOLLOWED, f"{before.status} to {shown(known.expected)} came before"))
     moved = known.permanent.get(poll.target)
@@ -71,6 +71,11 @@ def _adopted(seen: Sightings) -> str:
 def left_alone(known: Known, now: Instant) -> bool:
     """Whether a feed that ended has not been asked for since, for a day or more."""
     return known.gone is not None and now - known.gone.last >= 86_400
+
+
+def _would_be_seen(redirect: Poll, known: Known) -> bool:
+    """Whether it would be known here that it was followed."""
+    return not known.partial and stays_inside(redirect)
 
 
 class REDIRECT_NOT_FOLLOWED(Note):

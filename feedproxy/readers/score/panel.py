@@ -33,10 +33,11 @@ LOOKED: Seconds = 60
 
 
 class Panel:
-    """At most `size` readers; 0 judges nobody."""
+    """At most `size` readers; 0 judges nobody. `partial`: other workers answer the same readers, unseen by this one."""
 
-    def __init__(self, size: int = 0) -> None:
+    def __init__(self, size: int = 0, *, partial: bool = False) -> None:
         self.size = size
+        self.partial = partial
         self._readers: dict[Who, Reader] = {}
         self._seen: dict[Who, Instant] = {}
         self._key = secrets.token_bytes(32)
@@ -59,7 +60,9 @@ class Panel:
                 if len(self._strangers) < STRANGERS_MAX:
                     self._strangers.add(asking)
                 return
-            reader = self._readers[name] = Reader(name.reader, evidence_max=EVIDENCE, feeds_max=FEEDS)
+            reader = self._readers[name] = Reader(
+                name.reader, evidence_max=EVIDENCE, feeds_max=FEEDS, partial=self.partial
+            )
         self._seen[name] = now
         if not _follows(reader, target, now):
             return

@@ -85,9 +85,14 @@ class Burst:
 
 
 class Reader:
-    """One reader. `feeds_max` bounds the feeds remembered, the one asked for longest ago first to go."""
+    """One reader. `feeds_max` bounds the feeds remembered, the one asked for longest ago first to go.
 
-    def __init__(self, name: str, *, evidence_max: int = 1000, feeds_max: int = FEEDS_MAX) -> None:
+    `partial`: others answer it, too, and what they say is not seen here.
+    """
+
+    def __init__(
+        self, name: str, *, evidence_max: int = 1000, feeds_max: int = FEEDS_MAX, partial: bool = False
+    ) -> None:
         self.name = name
         self.user_agent = ""
         """As it was sent last."""
@@ -97,6 +102,7 @@ class Reader:
         self._before: Poll | None = None
         self._evidence_max = evidence_max
         self._feeds_max = feeds_max
+        self._partial = partial
 
     def knows(self, target: str, at: Instant) -> bool:
         """Whether the feed at this address is one of those that are remembered."""
@@ -108,7 +114,7 @@ class Reader:
         root = self._root(poll.target, poll.at)
         conduct = self.feeds.get(root)
         if conduct is None:
-            conduct = self.feeds[root] = Conduct(root, evidence_max=self._evidence_max)
+            conduct = self.feeds[root] = Conduct(root, evidence_max=self._evidence_max, partial=self._partial)
             if len(self.feeds) > self._feeds_max:
                 gone, _ = self.feeds.popitem(last=False)
                 self._aliases = {alias: feed for alias, feed in self._aliases.items() if feed != gone}
