@@ -45,6 +45,9 @@ _PIECE = 4 * 1024
 member may be as short as 20 bytes: with larger pieces a body of nothing but empty members would cost
 seconds."""
 
+_LITTLE = 256 * 1024
+"""Bytes that a decoder may give in one go."""
+
 _OUTPUT = 64 * 1024
 """Bytes asked of a decoder at once."""
 
@@ -95,7 +98,7 @@ def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
     for coding in reversed(codings):
         if not body or _is_mislabelled(body, coding):
             continue
-        body = _collect(body, coding, left)
+        body = _gunzip_at_once(body, coding, left) or _collect(body, coding, left)
         left -= len(body)
     return body
 
@@ -187,6 +190,20 @@ def _collect(body: bytes, coding: str, limit: int) -> bytes:
         pieces.close()
         content.close()
         piece = b""
+
+
+def _gunzip_at_once(body: bytes, coding: str, limit: int) -> bytes:
+    """What one gzip member stands for, in one go, where that is certain to be little; nothing where it is to be looked
+    at piece by piece.
+    """
+    if coding != "gzip" or limit > _LITTLE:
+        return b""
+    decoder = zlib.decompressobj(wbits=31)
+    try:
+        content = decoder.decompress(body, limit + 1)
+    except zlib.error:
+        return b""
+    return content if decoder.eof and not decoder.unused_data and len(content) <= limit else b""
 
 
 def _gunzip(body: bytes, limit: int) -> Generator[bytes]:

@@ -213,13 +213,15 @@ def at_first_sight(
         return None
     if (identity is response.body) == bool(came) or announcement(settings):
         return None
-    declared = response.fields.get("content-type")
-    channel = read.read_plain(identity, declared)
-    if channel is None or not usm.is_linked(identity, channel, href=self_href, mode=_self_link_mode(settings)):
-        return None
     as_it_came = (came[0], response.body) if came else None
     bodies = _bodies(identity, as_it_came, NOTHING, settings)
     if not is_served(accept_encoding, bodies) and best(accept_encoding, settings):
+        return None
+    mode, declared = _self_link_mode(settings), response.fields.get("content-type")
+    if mode == "correct" and self_href.encode() not in identity:
+        return None  # whatever it is, it names another address, or none
+    channel = read.read_plain(identity, declared)
+    if channel is None or not usm.is_linked(identity, channel, href=self_href, mode=mode):
         return None
     stem = _stem(identity)
     media_type = _media_type(channel, declared, identity, settings)

@@ -121,7 +121,8 @@ class Service(Upkeep):
             answer = await self._shortened(answer, request)
             upstream = self._settings_for(request.target).upstream
             fields = dress(answer.response.fields, visit, target=target, upstream=upstream)
-            answer = replace(answer, response=answer.response.with_fields(fields))
+            if fields is not answer.response.fields:
+                answer = replace(answer, response=answer.response.with_fields(fields))
         return answer
 
     def _media_type(self, target: str) -> str | None:
@@ -163,7 +164,8 @@ class Service(Upkeep):
             return self._hit(ask, *piece, None)
         if variant is None or variant.content.feed:
             # HEAD says what GET would, own tags and all, and only what is fetched can be read (and renewed).
-            ask = replace(ask, upstream=replace(ask.upstream, method="GET"))
+            upstream = ask.upstream
+            ask = ask if upstream.method == "GET" else replace(ask, upstream=replace(upstream, method="GET"))
         decision = reuse.decide(
             variant,
             ask.directives,
@@ -303,6 +305,8 @@ class Service(Upkeep):
             return answer
         # A cookie is for the one whose request brought it, and for nobody after; so are responses on the way.
         shared = answer.response.fields
+        if not len(landed.personal) and not landed.interim:
+            return answer
         fields = Fields((*shared, *(line for line in landed.personal if line[0] not in shared)))
         return replace(answer, response=answer.response.with_fields(fields), interim=landed.interim)
 

@@ -211,7 +211,7 @@ class Updates:
         self, errand: Errand, before: Resource, walked: trail.Trail, fetched: Fetched, prepared: Prepared
     ) -> Landed:
         now = self._clock.now()
-        before = replace(before, oversized=False)
+        before = replace(before, oversized=False) if before.oversized else before
         if relocated := self._relocated(errand, before, walked, prepared, now):
             return relocated
         elsewhere = walked.followed > 0 or walked.broken is not None
@@ -230,16 +230,18 @@ class Updates:
             broken=walked.broken if before.channel is not None else None,
         )
         landed = self._judged(errand, before, outcome, received(errand, fetched, prepared), prepared)
+        resource = landed.resource
         if landed.stored and landed.response is not None:
-            resource = with_versions(landed.resource, prepared.left)
-            landed = replace(landed, resource=with_past(resource, before, landed.response, prepared.published, now))
+            resource = with_versions(resource, prepared.left)
+            resource = with_past(resource, before, landed.response, prepared.published, now)
         if landed.kept is None:
             sighting = sighted(before, walked, outcome, now, errand.settings)
-            landed = replace(landed, resource=replace(landed.resource, sighting=sighting))
+            resource = replace(resource, sighting=sighting) if sighting != resource.sighting else resource
         if walked.combined:
             landed = replace(landed, combined=True, fwd_status=206)
         kept = landed.response.fields if landed.response is not None else response.fields
-        return replace(landed, personal=Fields(line for line in response.fields.end_to_end() if line[0] not in kept))
+        personal = Fields(line for line in response.fields.end_to_end() if line[0] not in kept)
+        return replace(landed, resource=resource, personal=personal)
 
     def _relocated(
         self, errand: Errand, before: Resource, walked: trail.Trail, prepared: Prepared, now: Instant
@@ -307,7 +309,7 @@ class Updates:
                 resource = replace(before, failures=failures, new_shape=new_shape)
                 return Landed(resource, response, False, fwd_status, verdict, detail, words, outcome.error)
             case Pass(words, fault, new_shape):
-                resource = replace(before, new_shape=new_shape)
+                resource = replace(before, new_shape=new_shape) if new_shape != before.new_shape else before
                 if outcome.status in (401, 410, 451):
                     # Who may read has changed, or there is nothing to be read: no copy answers any more until the
                     # origin gives one again.
@@ -323,7 +325,7 @@ class Updates:
                         back_off=before.channel is not None,
                     )
                     resource = replace(resource, failures=failures)
-                elif fault is None:
+                elif fault is None and resource.failures != Failures():
                     resource = replace(resource, failures=Failures())
                 # Of what is no known feed only a failure is worth a word: that it is none is no fault of its own.
                 told = before.channel is not None or outcome.error is not None or outcome.status == 429
@@ -364,7 +366,8 @@ class Updates:
             promised = pushing.promise_after(resource, self._clock.now(), changed=changed)
             resource = replace(resource, channel=outcome.channel, changes=changes, promised=promised)
         if stores:
-            response = replace(response, content=dated(resource, response.content, self._clock.now()))
+            content = dated(resource, response.content, self._clock.now())
+            response = replace(response, content=content) if content is not response.content else response
             resource = with_variant(resource, response, errand)
             resource = with_edition(resource, response, self._clock.now()) if changed else resource
         elif detail is None and response.status < 500:

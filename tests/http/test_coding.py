@@ -327,3 +327,17 @@ def test_every_feed_of_the_corpus_can_be_read_back(corpus: Path, coding: str, le
         body = path.read_bytes()
         if level < 19 or len(body) < 100_000:
             assert decode(encode(body, coding, level), coding, limit=len(body)) == body, path.name
+
+
+@pytest.mark.parametrize("limit", [4_000, 300_000])
+def test_gzip_in_one_go_and_piece_by_piece_come_to_the_same(limit: int) -> None:
+    one, two = gzip.compress(b"one " * 100), gzip.compress(b"two " * 100)
+
+    assert decode(one, "gzip", limit=limit) == b"one " * 100
+    assert decode(one + two, "gzip", limit=limit) == b"one " * 100 + b"two " * 100
+    assert decode(one + b"behind", "gzip", limit=limit) == b"one " * 100
+    assert decode(gzip.compress(b""), "gzip", limit=limit) == b""
+    with pytest.raises(Undecodable):
+        decode(one[:-1], "gzip", limit=limit)
+    with pytest.raises(TooLarge):
+        decode(gzip.compress(b" " * (limit + 1)), "gzip", limit=limit)

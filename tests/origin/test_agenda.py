@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from itertools import pairwise
 
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.origin.agenda import AT_ONCE, Agenda
+from feedproxy.origin.agenda import AT_ONCE, SLICE, Agenda
 from feedproxy.origin.schedule import Later, Plan, Refresh, Rest
 from tests.patience import PATIENCE
 
@@ -119,3 +120,29 @@ async def _until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
         while not holds():  # noqa: ASYNC110 -- what is waited for happens inside the code under test
             await asyncio.sleep(0.001)
+
+
+async def test_taking_up_many_feeds_leaves_most_of_the_time_to_others(world: World) -> None:
+    """However long a look takes: a hit waits for no more than one slice of them, and there is room between two."""
+    names = [str(number) for number in range(40)]
+    world.due = dict.fromkeys(names, NOON + 100)
+    look, loop = world.look, asyncio.get_running_loop()
+    looked: list[float] = []
+
+    def slow(target: str) -> Plan:
+        looked.append(loop.time())
+        while loop.time() - looked[-1] < SLICE / 2:
+            pass
+        return look(target)
+
+    agenda = Agenda(world.clock, slow, world.refresh)
+    agenda.start(names)
+    turns = 0
+    while len(agenda) < len(names):
+        await asyncio.sleep(0)
+        turns += 1
+    await agenda.close()
+
+    in_one_go = [later - earlier < SLICE for earlier, later in pairwise(looked)]
+    assert turns > len(names) // 4
+    assert "1111" not in "".join("1" if each else "0" for each in in_one_go)
