@@ -20,6 +20,10 @@
 
   const take = (page) => {
     document.title = page.title;
+    for (const part of document.querySelectorAll("[data-mood]")) {
+      const fresh = page.getElementById(part.id);
+      if (fresh) part.className = fresh.className;
+    }
     for (const part of document.querySelectorAll("[data-live]")) {
       const fresh = page.getElementById(part.id);
       if (!fresh || fresh.innerHTML === part.dataset.seen) continue;

@@ -19,6 +19,7 @@ from feedproxy.report.roll import Roll
 from feedproxy.report.scored import name_of
 from feedproxy.report.scorepage import level_of
 from feedproxy.report.views import View, masked
+from feedproxy.settings import Settings
 
 ATTENTION_MAX = 8
 """Feeds in trouble that the first page names; the table has all of them."""
@@ -56,6 +57,7 @@ class Overview:
             "status.html",
             as_of=roll.at,
             status=view,
+            gateway=_gateway(self._runtime.settings),
             span=span,
             spans=charts.SPANS,
             slots=shown,
@@ -150,6 +152,14 @@ class Overview:
             "store": asdict(place),
             "fleet": [masked(each) for each in self._runtime.condition()],
         }
+
+
+def _gateway(settings: Settings) -> str:
+    """The address that is put before a feed's; empty where there is no gateway, or nobody can say its name."""
+    if settings.upstream:
+        return ""
+    everywhere = settings.listen.rpartition(":")[0] in ("", "0.0.0.0", "[::]")  # noqa: S104 -- nothing listens here
+    return settings.public_url.rstrip("/") or ("" if everywhere else f"http://{settings.listen}")
 
 
 def _popular(rows: Sequence[View]) -> list[View]:

@@ -171,7 +171,7 @@ async def test_what_is_new_appears_without_a_reload_and_takes_nothing_out_of_one
     assert await page.locator("details").first.evaluate("each => each.open")
 
     office.runtime.ready = False
-    await page.locator("h1", has_text="Something is wrong").wait_for()
+    await page.locator("#first.bad h1", has_text="Something is wrong").wait_for()
     assert (await page.title()).startswith("Something is wrong")
 
     await office.admin.stop()

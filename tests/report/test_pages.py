@@ -2,7 +2,9 @@
 
 import asyncio
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -39,6 +41,27 @@ async def test_the_first_page_says_in_words_whether_all_is_well_and_what_was_sav
     assert (view["health"], view["headline"], view["findings"]) == ("good", "All is well", [])
     assert view["today"]["bytes_spared"] == 370_000
     assert (await proxy.json("/history"))["days"][0]["requests"] == 1000
+
+
+@pytest.mark.parametrize(
+    ("options", "address"),
+    [
+        ({}, "http://127.0.0.1:8080/https://example.com/feed.xml"),
+        ({"listen": "0.0.0.0:8080"}, None),
+        ({"listen": ":8080", "public_url": "https://feeds.example.org/"}, "https://feeds.example.org/https://example"),
+        ({"upstream": "https://origin.example"}, None),
+    ],
+)
+async def test_an_empty_proxy_says_how_to_begin(
+    make_proxy: Callable[..., Any], options: dict[str, str], address: str | None
+) -> None:
+    proxy: Proxy = await make_proxy(**options)
+
+    seen = text_of((await proxy.get("/"))[1])
+
+    assert "Ready for the first feed" in seen
+    assert ("subscribe to" in seen) is (address is not None)
+    assert address is None or address in seen
 
 
 async def test_what_is_wrong_with_the_proxy_is_its_first_sentence(
