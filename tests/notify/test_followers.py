@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
 from feedproxy.errors import Unreachable
 from feedproxy.notify.subscriptions import Role
+from tests.stages.clouds import answering, call, clouds_on
 from tests.stages.notify import TARGET
 from tests.stages.origin import a_feed
 from tests.stages.websub import LINKS, ME, PUBLIC, WebSubStand, links_of, websub_at
@@ -138,3 +140,23 @@ async def test_where_nothing_is_held_at_the_new_address_subscribers_stay(stage: 
         await stage.stand.pass_time(3_700)
 
     assert [each.topic for each in await stage.held()] == [TARGET]
+
+
+async def test_clouds_forget_who_registered_for_a_feed_that_has_become_private_and_leave_its_cloud(
+    stand_at: Callable[..., Any],
+) -> None:
+    clouds = await clouds_on(stand_at, public_url=PUBLIC)
+    clouds.stand.others.answer = answering(b'<notifyResult success="true" msg=""/>')
+    cloud = '<cloud domain="cloud.example" port="80" path="/" registerProcedure="" protocol="http-post"/>'
+    clouds.stand.origin.publish("/feed.xml", a_feed("one", extra=cloud))
+    await clouds.stand.read()
+    given = {"protocol": "http-post", "port": 80, "path": "/told", "domain": "me.example", "url1": TARGET}
+    assert b'success="true"' in (await clouds.hub.by_form(call("pleaseNotify", urlencode(given).encode()))).body
+    assert len(await clouds.stand.notices.subscriptions.all()) == 2
+    told = len(clouds.stand.others.calls)
+    clouds.stand.origin.publish("/feed.xml", a_feed("secret", "one", extra=cloud), cache_control="private")
+
+    await clouds.stand.read()
+
+    assert await clouds.stand.notices.subscriptions.all() == []
+    assert len(clouds.stand.others.calls) == told
