@@ -10,6 +10,7 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -271,7 +272,7 @@ class _Opened:
             settings.allow_private, settings.allow_networks, ports(settings, settings.connect_ports)
         )
         pseudonym, secret = (self.remembered(*each) for each in makers.items())
-        self.doorkeeper = Doorkeeper(settings, runtime.clock, secret)
+        self.doorkeeper = Doorkeeper(settings, runtime.clock, secret, _nonces(settings.local_store, runtime.seat))
         client = (runtime.make_fetcher or partial(_fetcher, runtime, self.policy))()
         credentialed = CredentialedClient(client, self.doorkeeper.with_credentials)
         self.fetcher: Client = RecordingClient(credentialed, lambda: runtime.recorder, runtime.clock)
@@ -361,6 +362,14 @@ class _Opened:
         if self.crew is not None:
             await self.crew.close()
         await self.store.close()
+
+
+def _nonces(store: str, seat: Seat | None) -> Path | None:
+    """Where workers remember nonces together, and through restarts; None where one process has no folder at all."""
+    file = ledger_file(store)
+    if file is not None:
+        return file.parent.parent / "nonces"
+    return seat.folder / "nonces" if seat is not None else None
 
 
 def _fetcher(runtime: Runtime, policy: AddressPolicy) -> Fetcher:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from feedproxy.access import basic, wsse
+from feedproxy.access.nonces import NonceFolder
 from feedproxy.access.users import Users
 from feedproxy.access.watched import Watched
 from feedproxy.clock import Clock, Instant, Seconds
@@ -56,11 +57,17 @@ class Admission:
     """Decides, with a password file and a file of WSSE secrets, each of which may be missing."""
 
     def __init__(
-        self, *, users: Users | None, wsse_secrets: Watched[Mapping[str, str]] | None, realm: str, clock: Clock
+        self,
+        *,
+        users: Users | None,
+        wsse_secrets: Watched[Mapping[str, str]] | None,
+        realm: str,
+        clock: Clock,
+        nonces: NonceFolder | None = None,
     ) -> None:
         self._users = users
         self._secrets = wsse_secrets
-        self._gate = wsse.Gate()
+        self._gate = wsse.Gate(shared=nonces)
         self._realm = realm
         self._clock = clock
         self._tries: OrderedDict[str, list[Instant]] = OrderedDict()

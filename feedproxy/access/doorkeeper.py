@@ -1,6 +1,9 @@
 """Everything about access in one object: the operator's files, what they say of a reader, and of an origin."""
 
+from pathlib import Path
+
 from feedproxy.access.admission import FOR_US, Admission, Admitted, Challenged, Refused
+from feedproxy.access.nonces import NonceFolder
 from feedproxy.access.tokens import Tokens
 from feedproxy.access.users import Users, parse_secrets
 from feedproxy.access.wallet import Wallet, apart, key
@@ -12,15 +15,19 @@ from feedproxy.settings import Settings
 
 
 class Doorkeeper:
-    """Made once, from the settings. Raises UsageError where a file cannot be used."""
+    """Made once, from the settings. Raises UsageError where a file cannot be used.
 
-    def __init__(self, settings: Settings, clock: Clock, seed: bytes) -> None:
+    `nonces` is a folder for what several processes have to know of one another.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock, seed: bytes, nonces: Path | None = None) -> None:
         self._clock = clock
         self.admission = Admission(
             users=Users(settings.users_file, clock) if settings.users_file else None,
             wsse_secrets=Watched(settings.wsse_file, parse_secrets, clock) if settings.wsse_file else None,
             realm=settings.realm,
             clock=clock,
+            nonces=NonceFolder(nonces) if nonces is not None else None,
         )
         self.tokens = Tokens(settings.tokens_file, clock) if settings.tokens_file else None
         self._wallet = Wallet(settings.wallet, clock, seed) if settings.wallet else None

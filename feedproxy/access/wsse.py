@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 
+from feedproxy.access.nonces import NonceFolder
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.field import quote
 
@@ -91,8 +92,12 @@ def digests(nonce: str, created: str, password: str) -> list[str]:
 class Gate:
     """Proves tokens, each of them once."""
 
-    def __init__(self, *, window: Seconds = WINDOW, nonces_max: int = NONCES_MAX) -> None:
+    def __init__(
+        self, *, window: Seconds = WINDOW, nonces_max: int = NONCES_MAX, shared: NonceFolder | None = None
+    ) -> None:
+        """`shared` is where other processes look, too."""
         self._window = window
+        self._shared = shared
         self._nonces_max = nonces_max
         self._seen: OrderedDict[tuple[str, str], Instant] = OrderedDict()
 
@@ -114,7 +119,9 @@ class Gate:
         if len(self._seen) >= self._nonces_max:
             return Verdict.BUSY
         # Its moment may lie ahead by as much as the window: it is good until the window has passed after that.
-        self._seen[key] = now + 2 * self._window
+        self._seen[key] = until = now + 2 * self._window
+        if self._shared is not None and not self._shared.claim(*key, until, now):
+            return Verdict.REPLAYED
         return Verdict.PROVED
 
     def _forget(self, now: Instant) -> None:

@@ -19,7 +19,7 @@ from feedproxy.http.field import split_list
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.reverse import is_upstream
 from feedproxy.net.address import AddressPolicy
-from feedproxy.origin.entrance import Entrance, dress
+from feedproxy.origin.entrance import Entrance, dress, for_one_reader
 from feedproxy.origin.problem import problem
 from feedproxy.origin.upstream import with_via
 from feedproxy.settings import Settings
@@ -139,6 +139,8 @@ def answer(flow: http.HTTPFlow, arrival: Arrival, status: CacheStatus, settings:
         framing = [(name, value) for name, value in framing if name.lower() != "transfer-encoding"]
     fields = fields.end_to_end().without(*FRAMING, "alt-svc")
     fields = dress(fields, arrival.visit, target=arrival.request.target, upstream=settings.upstream)
+    if settings.readers or arrival.visit.user:
+        fields = for_one_reader(fields)
     fields = append(with_via(fields, via), status)
     closes = "close" in split_list((arrival.request.fields.combined("connection") or "").lower())
     if not framing or closes:

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from feedproxy.errors import BadTarget
 from feedproxy.http import realm, uri
+from feedproxy.http.cache_control import without_directives
 from feedproxy.http.message import Fields
 from feedproxy.http.reverse import rebased
 
@@ -64,6 +65,16 @@ def dress(fields: Fields, visit: Visit, *, target: str, upstream: str) -> Fields
         fields = fields.with_field("Content-Security-Policy", "sandbox")
         fields = fields.with_field("X-Content-Type-Options", "nosniff")
     return fields
+
+
+def for_one_reader(fields: Fields) -> Fields:
+    """What one had to prove himself for is his alone (RFC 9111, 5.2.2.7): no cache behind us may keep it for others.
+
+    Whatever the origin says to all; a secret address has no Authorization by which a cache would know it.
+    """
+    rest = without_directives(fields, "public", "private", "s-maxage", "proxy-revalidate")
+    fields = fields.without("cdn-cache-control", "surrogate-control", "surrogate-key")
+    return fields.with_field("Cache-Control", f"private, {rest}" if rest else "private")
 
 
 def _with_own_realms(fields: Fields, origin: str) -> Fields:

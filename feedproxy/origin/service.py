@@ -25,7 +25,7 @@ from feedproxy.origin.audience import Audience
 from feedproxy.origin.codings import Codings
 from feedproxy.origin.deltas import Deltas
 from feedproxy.origin.dispatch import Dispatch
-from feedproxy.origin.entrance import Entrance, Visit, dress
+from feedproxy.origin.entrance import Entrance, Visit, dress, for_one_reader
 from feedproxy.origin.formats import Formats
 from feedproxy.origin.landed import Landed, Observer
 from feedproxy.origin.renderings import Renderings
@@ -119,8 +119,10 @@ class Service(Upkeep):
         if isinstance(answer, Answer):
             answer = await self._codings.instead_of(answer, request, self._settings_for(request.target))
             answer = await self._shortened(answer, request)
-            upstream = self._settings_for(request.target).upstream
-            fields = dress(answer.response.fields, visit, target=target, upstream=upstream)
+            settings = self._settings_for(target)
+            fields = dress(answer.response.fields, visit, target=target, upstream=settings.upstream)
+            if settings.readers or visit.user:
+                fields = for_one_reader(fields)
             if fields is not answer.response.fields:
                 answer = replace(answer, response=answer.response.with_fields(fields))
         return answer

@@ -2,9 +2,12 @@
 
 import base64
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from feedproxy.access.nonces import NonceFolder
 from feedproxy.access.wsse import Gate, UsernameToken, Verdict, challenge, compose, parse
 
 CREATED = "2003-12-15T14:43:07Z"
@@ -72,6 +75,39 @@ def test_a_token_proves_once_for_as_long_as_it_is_near() -> None:
     assert proved(SENT, gate, NOW - 300) is Verdict.PROVED
     assert proved(SENT, gate, NOW - 300) is Verdict.REPLAYED
     assert proved(SENT, gate, NOW + 300) is Verdict.REPLAYED
+
+
+def test_what_proved_at_one_worker_proves_at_no_other_nor_after_a_restart(tmp_path: Path) -> None:
+    first, second = (Gate(shared=NonceFolder(tmp_path / "nonces")) for _ in range(2))
+
+    assert proved(SENT, first, NOW - 300) is Verdict.PROVED
+    assert proved(SENT, second, NOW + 300) is Verdict.REPLAYED
+    assert proved(token(nonce=b"another"), second, NOW) is Verdict.PROVED
+
+
+def test_of_many_who_try_at_once_one_is_let_in(tmp_path: Path) -> None:
+    folders = [NonceFolder(tmp_path / "nonces") for _ in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        for nonce in ("a", "b", "c"):
+            assert sum(pool.map(lambda each, n=nonce: each.claim("bob", n, NOW + 600, NOW), folders)) == 1  # type: ignore[misc]
+
+
+def test_the_folder_forgets_what_can_prove_nothing_any_more_and_names_nobody(tmp_path: Path) -> None:
+    folder = NonceFolder(tmp_path)
+    for nonce in ("a", "b"):
+        assert folder.claim("bob", nonce, NOW + 600, NOW)
+
+    names = [each.name for each in tmp_path.iterdir()]
+    assert len(names) == 3
+    assert not any("bob" in each for each in names)
+    assert folder.claim("bob", "a", NOW + 1200, NOW + 601)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_folder_that_fails_keeps_nobody_out(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    assert proved(SENT, Gate(shared=NonceFolder(tmp_path / "file" / "nonces")), NOW) is Verdict.PROVED
 
 
 def test_a_wrong_digest_uses_up_no_nonce() -> None:

@@ -113,6 +113,30 @@ async def test_wsse_lets_in_once(door, files):
     assert all("x-wsse" not in request.fields for request in origin.log)
 
 
+@pytest.mark.parametrize("said", ["", "public, max-age=600", "s-maxage=600", "must-revalidate, max-age=600"])
+@pytest.mark.parametrize("where", [{}, {"upstream": UPSTREAM, "state_freshness": True}])
+async def test_no_cache_behind_us_may_keep_what_one_signed_in_for(door, files, said, where):
+    proxy, origin, clock = await door(**files, **where)
+    hinted = a_feed().replace(b"<title>", b"<ttl>60</ttl><title>")
+    origin.publish("/private.rss", hinted, **({"cache_control": said} if said else {}))
+    proxy.rule("/private.rss", readers=("bob",))
+    _, token = issue(Path(files["tokens_file"]), "bob", origin.url("/private.rss"))
+    clock.advance(1)
+    feed = "private.rss" if where else origin.url("/private.rss")
+
+    for _ in range(2):
+        for seen in (
+            await proxy.get("/private.rss", authorization=says("bob")),
+            await proxy.ask(f"/-/with/{token}/{feed}"),
+            await proxy.ask(f"/-/with/{token}/-/as/json/{feed}"),
+        ):
+            words = (seen.expect(200).fields.combined("cache-control") or "").split(", ")
+            assert "private" in words
+            assert not {"public", "s-maxage=600"} & set(words)
+            assert "cdn-cache-control" not in seen.fields
+            assert "surrogate-key" not in seen.fields
+
+
 # -- secret addresses
 
 
@@ -145,6 +169,43 @@ async def test_where_a_secret_address_leads_on_the_token_goes_along(door, files)
     seen = (await proxy.ask(f"/-/with/{token}/{origin.url('/old.rss')}")).expect(301)
 
     assert seen.location.endswith(f"/-/with/{token}/{origin.url('/feed.rss')}")
+
+
+@pytest.mark.parametrize("where", [{}, {"upstream": UPSTREAM}])
+async def test_a_secret_address_leads_to_every_format_of_its_feed_and_to_no_other_feeds(door, files, where):
+    proxy, origin, clock = await door(**files, **where)
+    origin.publish("/private.rss", a_feed("Hidden"), cache_control="max-age=600")
+    origin.publish("/other.rss", a_feed("Others"))
+    proxy.rule("/private.rss", readers=("bob",))
+    tokens = Path(files["tokens_file"])
+    issued, token = issue(tokens, "bob", origin.url("/private.rss"))
+    clock.advance(1)
+    feed = "private.rss" if where else origin.url("/private.rss")
+
+    for name in ("json", "html", "atom", "opml"):
+        seen = (await proxy.ask(f"/-/with/{token}/-/as/{name}/{feed}")).expect(200)
+        assert b"Hidden" in seen.plain
+        assert token.encode() not in seen.plain
+        assert not any(token in value for _, value in seen.fields)
+    again = await proxy.ask(f"/-/with/{token}/-/as/json/{feed}", if_none_match=seen.fields.get("etag") or "")
+    again.expect(200, cache="hit")
+    (await proxy.ask(f"/-/as/json/{feed}")).expect(401)
+    (await proxy.ask(f"/-/with/{token}/-/as/json/{feed.replace('private', 'other')}")).expect(404)
+    (await proxy.ask(f"/-/with/guessed/-/as/json/{feed}")).expect(404)
+    revoke(tokens, [issued.id])
+    clock.advance(1)
+    (await proxy.ask(f"/-/with/{token}/-/as/json/{feed}")).expect(404)
+
+
+async def test_a_moved_feeds_format_is_led_to_behind_the_same_token(door, files):
+    proxy, origin, clock = await door(**files)
+    _, token = issue(Path(files["tokens_file"]), "bob", origin.url("/*"))
+    clock.advance(1)
+    proxy.rule("/old.rss", moved_to=origin.url("/feed.rss"))
+
+    seen = (await proxy.ask(f"/-/with/{token}/-/as/json/{origin.url('/old.rss')}")).expect(301)
+
+    assert seen.location.endswith(f"/-/with/{token}/-/as/json/{origin.url('/feed.rss')}")
 
 
 # -- the wallet

@@ -1,0 +1,64 @@
+"""Nonces that were used, in a folder: all workers see them, and so does the next process after a restart.
+
+"We need to make sure that the nonce being passed has not recently been used" (seed 003, 11.1.8): recently is as long as
+its digest would be good, and a proxy is more than one process.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from feedproxy.clock import Instant, Seconds
+
+logger = logging.getLogger(__name__)
+
+TIDY: Seconds = 60
+
+
+class NonceFolder:
+    """One file for a nonce, named by its hash; its time is when it may be forgotten."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._tidied: Instant = 0.0
+        self._failed = False
+
+    def claim(self, user: str, nonce: str, until: Instant, now: Instant) -> bool:
+        """Take this nonce, until then; False where somebody has it. Where the folder fails, nobody is known to."""
+        name = hashlib.sha256(f"{user}\0{nonce}".encode()).hexdigest()
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with self._locked():
+                if abs(now - self._tidied) >= TIDY:
+                    self._tidy(now)
+                path = self._folder / name
+                with contextlib.suppress(FileNotFoundError):
+                    if path.stat().st_mtime >= now:
+                        return False
+                path.touch(mode=0o600)
+                os.utime(path, (until, until))
+        except OSError as error:
+            if not self._failed:
+                self._failed = True
+                logger.warning("%s: %s; nonces are remembered by each worker alone", self._folder, error)
+        return True
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        handle = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+    def _tidy(self, now: Instant) -> None:
+        self._tidied = now
+        with os.scandir(self._folder) as entries:
+            for each in entries:
+                if each.name != "lock" and each.stat().st_mtime < now:
+                    os.unlink(each.path)

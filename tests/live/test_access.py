@@ -1,0 +1,189 @@
+"""Who may read what, as a reader meets it: files that htpasswd wrote, curl, one worker and two, fast path and not."""
+
+import base64
+import hashlib
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import argon2
+import pytest
+
+from tests.live.conftest import needs
+from tests.live.origin import Origin, a_feed, until
+from tests.live.product import COMMAND, Feedproxy, Seen, ask, product_environment
+
+pytestmark = needs("htpasswd", "curl")
+
+type Start = Callable[..., Feedproxy]
+
+WAYS = {"plain": ((), False), "fast": ((), True), "two workers": (("--workers", "2"), True)}
+
+
+@pytest.fixture(params=list(WAYS))
+def guarded(request: pytest.FixtureRequest, start: Start, origin: Origin, tmp_path: Path) -> Iterator[Feedproxy]:
+    """Bob has a password by htpasswd, carol one by Argon2; both may read what is below /team, and bob /bob."""
+    arguments, fast = WAYS[request.param]
+    users = tmp_path / "users"
+    subprocess.run(["htpasswd", "-cbB", str(users), "bob", "bob's"], check=True, capture_output=True, timeout=60)
+    with users.open("a") as file:
+        file.write(f"carol:{argon2.PasswordHasher(time_cost=1, memory_cost=8192).hash('carol' + chr(39) + 's')}\n")
+    (tmp_path / "wsse").write_text("bob:for wsse\n")
+    (tmp_path / "wsse").chmod(0o600)
+    (tmp_path / "tokens").touch()
+    (tmp_path / "wallet").write_text(
+        f'- {{match: "{origin.url("/team/paid.rss")}", user: bob, query: {{key: bobs}}}}\n'
+    )
+    (tmp_path / "wallet").chmod(0o600)
+    (tmp_path / "feedproxy.yaml").write_text(
+        f"users_file: {users}\nwsse_file: {tmp_path / 'wsse'}\ntokens_file: {tmp_path / 'tokens'}\n"
+        f"wallet: {tmp_path / 'wallet'}\n"
+        f"feeds:\n  - match: {origin.url('/team')}*\n    readers: ['*']\n"
+        f"  - match: {origin.url('/bob')}*\n    readers: [bob]\n"
+    )
+    origin.publish("/team/feed.rss", a_feed("team"), Cache_Control="public, max-age=600")
+    origin.publish("/bob/feed.rss", a_feed("bobs"), Cache_Control="public, max-age=600")
+    made = start(*arguments, "--config", str(tmp_path / "feedproxy.yaml"), fast_path=fast)
+    yield made
+    assert "Traceback" not in made.said
+    assert "bob's" not in made.said
+
+
+def basic(name: str, password: str = "") -> str:
+    return "Basic " + base64.b64encode(f"{name}:{password or name + chr(39) + 's'}".encode()).decode()
+
+
+def wsse(nonce: str, *, decoded: bool, hexadecimal: bool, off: float = 0, password: str = "for wsse") -> str:
+    """X-WSSE by the text's formula, in each of the ways that readers understand it."""
+    created = datetime.fromtimestamp(time.time() + off, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    sent = base64.b64encode(nonce.encode()).decode()
+    summed = hashlib.sha1(
+        (nonce if decoded else sent).encode() + created.encode() + password.encode(), usedforsecurity=False
+    )
+    digest = base64.b64encode(summed.hexdigest().encode() if hexadecimal else summed.digest()).decode()
+    return f'UsernameToken Username="bob", PasswordDigest="{digest}", Nonce="{sent}", Created="{created}"'
+
+
+def test_passwords_open_by_basic_and_what_is_behind_is_for_nobody_else(guarded: Feedproxy, origin: Origin) -> None:
+    feed, bobs = origin.url("/team/feed.rss"), origin.url("/bob/feed.rss")
+    before = len(origin.asked("/team/feed.rss"))
+
+    def status(url: str, **fields: str) -> int:
+        return guarded.get(url, **fields).status
+
+    for _ in range(2):
+        assert status(feed) == 401
+        assert status(feed, authorization=basic("bob")) == 200
+        assert status(feed, authorization=basic("carol")) == 200
+        assert status(feed, authorization=basic("bob", "wrong")) == 401
+        assert status(feed, authorization=basic("nobody")) == 401
+        assert status(bobs, authorization=basic("bob")) == 200
+        assert status(bobs, authorization=basic("carol")) == 403
+    assert "private" in guarded.get(feed, authorization=basic("bob")).fields["Cache-Control"]
+    assert len(origin.asked("/team/feed.rss")) == before + 1
+    assert all("Authorization" not in each.fields for each in origin.asked("/team/feed.rss"))
+    asked = guarded.get(feed).fields.get_all("WWW-Authenticate")
+    assert [each.split()[0] for each in asked or ()] == ["Basic", "WSSE"]
+
+
+@pytest.mark.parametrize("decoded", [True, False])
+@pytest.mark.parametrize("hexadecimal", [True, False])
+def test_a_digest_opens_once_at_all_workers_together(
+    guarded: Feedproxy, origin: Origin, decoded: bool, hexadecimal: bool
+) -> None:
+    feed = origin.url("/bob/feed.rss")
+    proof = wsse(f"nonce-{decoded}-{hexadecimal}", decoded=decoded, hexadecimal=hexadecimal)
+
+    statuses = [guarded.get(feed, authorization='WSSE profile="UsernameToken"', x_wsse=proof).status for _ in range(8)]
+
+    # Eight connections, which the system spreads over the workers.
+    assert statuses == [200, *[401] * 7]
+
+
+def test_a_digest_of_another_hour_or_of_another_password_opens_nothing(guarded: Feedproxy, origin: Origin) -> None:
+    feed = origin.url("/bob/feed.rss")
+    for proof in (
+        wsse("old", decoded=False, hexadecimal=False, off=-400),
+        wsse("early", decoded=False, hexadecimal=False, off=400),
+        wsse("wrong", decoded=False, hexadecimal=False, password="guessed"),
+        "UsernameToken nonsense",
+    ):
+        assert guarded.get(feed, x_wsse=proof).status in (401, 429)  # 429: it has guessed too often by now
+
+
+@pytest.mark.parametrize("guarded", ["fast"], indirect=True)
+def test_in_the_explicit_proxy_curl_signs_in_by_407(guarded: Feedproxy, origin: Origin, tmp_path: Path) -> None:
+    def curl(*arguments: str) -> str:
+        command = ["curl", "-s", "-o", str(tmp_path / "out"), "-w", "%{http_code}", "--noproxy", "", "--max-time", "60"]
+        command += ["--proxy", guarded.base, *arguments, origin.url("/team/feed.rss")]
+        return subprocess.run(
+            command, env=product_environment(tmp_path), capture_output=True, text=True, timeout=90, check=True
+        ).stdout
+
+    assert curl() == "407"
+    assert curl("--proxy-user", "bob:bob's") == "200"
+    assert curl("--proxy-user", "bob:wrong") == "407"
+    assert curl("--user", "bob:bob's") == "407"
+
+
+def test_what_a_wallet_brought_is_never_for_another(guarded: Feedproxy, origin: Origin) -> None:
+    origin.publish("/team/paid.rss?key=bobs", a_feed("for bob"), Cache_Control="max-age=600")
+    origin.publish("/team/paid.rss", a_feed("for all"), Cache_Control="max-age=600")
+    url = origin.url("/team/paid.rss")
+    converted = f"{guarded.base}/-/as/json/{url}"
+
+    for _ in range(3):
+        assert b"for bob" in guarded.get(url, authorization=basic("bob")).body
+        assert b"for bob" in ask(converted, fields={"authorization": basic("bob")}).body
+        assert b"for all" in guarded.get(url, authorization=basic("carol")).body
+        assert b"for all" in ask(converted, fields={"authorization": basic("carol")}).body
+        assert guarded.get(url).status == ask(converted).status == 401
+    for path in ("feeds.opml", "changes.xml", "proxy.pac"):
+        assert b"paid" not in ask(f"{guarded.base}/-/{path}").body
+
+
+@pytest.mark.parametrize("guarded", ["two workers"], indirect=True)
+def test_a_secret_address_works_in_every_format_until_it_is_revoked(
+    guarded: Feedproxy, origin: Origin, tmp_path: Path
+) -> None:
+    feed = origin.url("/bob/feed.rss")
+
+    def token(*arguments: str) -> str:
+        command = [*COMMAND, "token", *arguments, "--config", str(tmp_path / "feedproxy.yaml")]
+        done = subprocess.run(
+            command, env=product_environment(tmp_path), capture_output=True, text=True, timeout=120, check=True
+        )
+        return done.stdout
+
+    secret = token("add", "bob", feed).split("/-/with/")[1].split("/")[0]
+
+    def seen(path: str) -> Seen:
+        return ask(f"{guarded.base}/-/with/{secret}/{path}", deadline=60)
+
+    until(lambda: seen(feed).status == 200, deadline=60)
+    for name in ("json", "html", "rss"):
+        got = seen(f"-/as/{name}/{feed}")
+        assert got.status == 200
+        assert secret.encode() not in got.body
+        assert "private" in got.fields["Cache-Control"]
+    assert seen(feed.replace("feed", "other")).status == 404
+    token("revoke", "bob")
+    until(lambda: seen(feed).status == 404, deadline=60)
+    assert seen(f"-/as/json/{feed}").status == 404
+    assert secret not in guarded.said
+
+
+def test_a_digest_that_opened_opens_nothing_after_a_restart(start: Start, origin: Origin, tmp_path: Path) -> None:
+    (tmp_path / "wsse").write_text("bob:for wsse\n")
+    origin.publish("/restart.rss", a_feed("one"), Cache_Control="max-age=600")
+    options = {"wsse_file": tmp_path / "wsse", "readers": "bob", "store": tmp_path / "store"}
+    proof = wsse("once", decoded=False, hexadecimal=False)
+    first = start(**options)
+    assert first.get(origin.url("/restart.rss"), x_wsse=proof).status == 200
+    assert first.terminate() == 0
+
+    assert start(**options).get(origin.url("/restart.rss"), x_wsse=proof).status == 401
+    shutil.rmtree(tmp_path / "store" / "nonces")
