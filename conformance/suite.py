@@ -24,6 +24,7 @@ PACKAGE = "http-cache-tests"
 CLIENT = Path(__file__).with_name("client.mjs")
 # Every pause of the suite is three seconds, and its tests run in batches.
 DEADLINE = 300.0
+NPM_DEADLINE = 120.0
 
 
 class Missing(Exception):
@@ -84,9 +85,9 @@ def _npm(*arguments: str, cwd: Path) -> None:
         raise Missing("node and npm are not installed")
     command = (npm, *arguments, "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts")
     try:
-        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=NPM_DEADLINE, check=False)
     except subprocess.TimeoutExpired:
-        raise Missing(f"npm {' '.join(arguments)} took more than a minute") from None
+        raise Missing(f"npm {' '.join(arguments)} took more than {NPM_DEADLINE / 60:g} minutes") from None
     if done.returncode:
         raise Missing(f"npm {' '.join(arguments)} failed: {done.stderr.strip()[-300:]}")
 

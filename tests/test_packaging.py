@@ -32,7 +32,7 @@ def _run(*command: str | Path, cwd: Path, env: Mapping[str, str] | None = None) 
         env=None if env is None else {**os.environ, **env},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=330,
         check=False,
     )
     assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}"

@@ -17,9 +17,9 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_no_test_of_the_public_suite_is_lost_that_passed_before() -> None:
     command = [sys.executable, "-m", "conformance", "check"]
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=330, check=False)
     except subprocess.TimeoutExpired:
-        pytest.skip("the suite took more than 100 s here")
+        pytest.skip("the suite took more than 330 s here")
     if done.returncode == SKIPPED:
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stdout + done.stderr
