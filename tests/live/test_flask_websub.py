@@ -17,6 +17,9 @@ from tests.live.test_websub import FORM, active, office_of, publish, publisher_o
 
 type Start = Callable[..., Feedproxy]
 
+pytestmark = pytest.mark.timeout(500)
+"""The library is installed in the first test's time, and on a busy machine two servers take a while to begin."""
+
 LISTENS = re.compile(r"^\{.*listens")
 
 # Its hub leaves the work to Celery; a thread for each task does it here. It says what it hears, a line of JSON each.
@@ -95,8 +98,8 @@ class Party(Process):
         self.base = f"http://127.0.0.1:{port}"
         command = [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(library)!r}); import party"]
         super().__init__([*command, str(port), method], folder, clean_environment(HOME=str(folder)))
-        self.line(LISTENS, deadline=40)
-        until(self._is_up, deadline=40)
+        self.line(LISTENS, deadline=120)
+        until(self._is_up, deadline=120)
 
     def _is_up(self) -> bool:
         try:
@@ -106,7 +109,7 @@ class Party(Process):
 
     def hears(self, what: str) -> dict[str, str]:
         """The next that it says, which is this."""
-        said: dict[str, str] = json.loads(self.line(re.compile(r"^\{.*"), deadline=60)[0])
+        said: dict[str, str] = json.loads(self.line(re.compile(r"^\{.*"), deadline=120)[0])
         assert said["what"] == what, said
         return said
 
@@ -127,14 +130,14 @@ def test_a_hub_that_others_wrote_accepts_verifies_and_sends_what_we_believe(
     origin.publish(path, a_feed("one", "zero"), Link=links)
     office = office_of(start)
     office.get(topic)
-    until(lambda: active(office, "hear"), deadline=60)
+    until(lambda: active(office, "hear"), deadline=120)
 
     origin.publish(path, a_feed("two", "one", "zero"), Link=links)
     told = urlencode({"hub.mode": "publish", "hub.topic": topic}).encode()
     assert ask(f"{party.base}/hub", "POST", fields=FORM, body=told).status == 202
 
-    until(lambda: b"two" in office.get(topic).body, deadline=60)
-    until(lambda: active(office, "hear")[0]["words"] == "told, with the content", deadline=60)
+    until(lambda: b"two" in office.get(topic).body, deadline=120)
+    until(lambda: active(office, "hear")[0]["words"] == "told, with the content", deadline=120)
     agents = [each.agent for each in origin.asked(path)]
     assert [each.startswith("feedproxy/") for each in agents] == [True, False]
 
@@ -150,7 +153,7 @@ def test_a_subscriber_that_others_wrote_discovers_follows_and_leaves_our_hub(
 
     callback = ask(f"{party.base}/follow?{urlencode({'topic': feed})}").body.decode()
     assert party.hears("subscribe")["topic"] == feed
-    until(lambda: active(publisher, "tell"), deadline=60)
+    until(lambda: active(publisher, "tell"), deadline=120)
     publish(publisher, origin, path, "two", "one")
     got = party.hears("content")
     assert ask(f"{party.base}/leave?{urlencode({'callback': callback})}").status == 200
@@ -158,4 +161,4 @@ def test_a_subscriber_that_others_wrote_discovers_follows_and_leaves_our_hub(
     assert got["topic"] == feed
     assert got["body"].encode() == ask(feed).body
     assert party.hears("unsubscribe")["topic"] == feed
-    until(lambda: not active(publisher, "tell"), deadline=60)
+    until(lambda: not active(publisher, "tell"), deadline=120)
