@@ -116,6 +116,37 @@ def test_the_dashboard_asks_for_metrics_that_exist() -> None:
     assert asked - _names_of_metrics() == set()
 
 
+def test_the_alarms_ask_for_metrics_that_exist_and_say_what_to_do() -> None:
+    alarms = YAML(typ="safe").load((CONF / "alerts.yaml").read_text(encoding="utf-8"))
+    rules = [rule for group in alarms["groups"] for rule in group["rules"]]
+
+    assert rules
+    for rule in rules:
+        assert {"alert", "expr", "for", "labels", "annotations"} == set(rule)
+        assert {"summary", "description"} == set(rule["annotations"])
+        assert set(re.findall(r"\bfeedproxy_\w+", rule["expr"])) - _names_of_metrics() == set()
+
+
+def test_the_dashboard_is_one_that_grafana_takes() -> None:
+    dashboard = json.loads((CONF / "grafana.json").read_text(encoding="utf-8"))
+    panels = dashboard["panels"]
+
+    assert {"title", "uid", "schemaVersion", "panels", "templating"} <= set(dashboard)
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    taken: set[tuple[int, int]] = set()
+    for panel in panels:
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        taken |= cells
+        assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
+
+
 def test_the_service_unit_runs_a_command_that_exists() -> None:
     unit = configparser.RawConfigParser(strict=False)
     unit.optionxform = str  # type: ignore[assignment, method-assign]  # systemd's names have capitals
