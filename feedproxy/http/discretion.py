@@ -21,6 +21,9 @@ LONG_SECRET = re.compile(
     r"|\beyJ[\w-]{4,}\.[\w-]{4,}\.[\w-]*"
 )
 
+_DOUBTFUL = re.compile(r"[?@\[\]]|%40")
+"""Without one of these an address has no query, no user information, and no host that could be misunderstood."""
+
 USERINFO = re.compile(r"(?i)(https?(?::|%3a)(?:/|%2f){1,2})[^/?#&\s]*(?:@|%40)")
 """A name and password in an address within an address: a gateway's request that is refused is logged, too."""
 
@@ -40,6 +43,9 @@ def without_secrets(target: str, mask: Callable[[str], str] = lambda _: "…") -
 @memoised(entries=1024)
 def has_secret(target: str) -> bool:
     """Whether an address holds user information or something token-like: then it is nobody else's to know."""
+    bare = target.partition("#")[0]
+    if not _DOUBTFUL.search(bare):
+        return LONG_SECRET.search(bare) is not None
     try:
         return without_secrets(target) != urlunsplit((*urlsplit(target)[:4], ""))
     except ValueError:

@@ -60,10 +60,13 @@ class MemoryStore:
 
     newest = get
 
-    def keep(self, resource: Resource) -> None:
-        """`put`, for those who cannot wait. What is larger than the whole bound is not kept."""
+    def keep(self, resource: Resource, size: int | None = None) -> None:
+        """`put`, for those who cannot wait. What is larger than the whole bound is not kept.
+
+        `size` is its weight, where that is known.
+        """
         self.drop(resource.target)
-        total = weight(resource)
+        total = weight(resource) if size is None else size
         if total > self._max:
             return
         self._entries[resource.target] = resource

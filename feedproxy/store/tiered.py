@@ -159,9 +159,10 @@ class TieredStore:
             self._still[resource.target] = still or _always
             await self._for_all(self._shared, resource.target, resource)
             return
-        self._memory.keep(resource)
+        size = weight(resource)
+        self._memory.keep(resource, size)
         self._memory.common.tell()
-        await self._queue.add((Kind.RESOURCE, resource.target), resource, weight(resource))
+        await self._queue.add((Kind.RESOURCE, resource.target), resource, size)
 
     async def written(self, target: str) -> None:
         await self._queue.written((Kind.RESOURCE, target))
@@ -262,7 +263,7 @@ class TieredStore:
 
     def _write_all(self, entries: Sequence[tuple[Key, Resource | bytes | None]]) -> None:
         resources = [value for _, value in entries if isinstance(value, Resource)]
-        self._written += sum(map(weight, resources))
+        self._written += sum([each.size() for each in resources])
         self._disk.write_all(resources)
         for key, value in entries:
             if not isinstance(value, Resource):

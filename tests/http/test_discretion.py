@@ -1,0 +1,35 @@
+"""What an address gives away is found in whichever part of it."""
+
+import pytest
+
+from feedproxy.http.discretion import has_secret
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "https://example.com/feed.xml",
+        "https://example.com/feed.xml#fragment",
+        "https://example.com/2026/11/a-long-title-of-many-words/feed",
+        "https://example.com/feed?page=2",
+        "https://[2001:db8::1]/feed",
+    ],
+)
+def test_an_address_that_anybody_could_guess_is_no_secret(target: str) -> None:
+    assert not has_secret(target)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "https://user:word@example.com/feed",
+        "https://example.com/feed?token=abc",
+        "https://example.com/0123456789abcdef01/feed.xml",
+        "https://example.com/01234567-89ab-cdef-0123-456789abcdef/feed#x",
+        "https://example.com/https://user:word@other.example/",
+        "https://example.com/https%3a%2f%2fuser%40other.example/",
+        "https://[2001:db8::1/feed",
+    ],
+)
+def test_an_address_with_a_name_or_something_like_a_token_is_one(target: str) -> None:
+    assert has_secret(target)
