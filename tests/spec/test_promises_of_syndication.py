@@ -1,0 +1,240 @@
+"""The sentences that bind formats, discovery, lists and access, in our words, and the tests that keep each.
+
+From the Universal Subscription Mechanism (USM) and the chapter on data feeds (Feeds). What is kept nowhere stands at
+the end, with the reason. The tests below are those of the chapter that no other file has.
+"""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import feedparser
+import pytest
+from lxml import etree
+
+from feedproxy.feed.convert.formats import FORMATS
+from feedproxy.feed.convert.read import read
+
+HERE = Path(__file__).parent
+TESTS = HERE.parent
+FILES = {
+    "here": Path(__file__),
+    "usm": HERE / "test_usm.py",
+    "client": HERE / "test_usm_client.py",
+    "subscribe": TESTS / "live" / "test_subscribe.py",
+    "matrix": TESTS / "feed" / "convert" / "test_matrix.py",
+    "people": TESTS / "feed" / "convert" / "test_people_and_dates.py",
+    "formats": TESTS / "scenarios" / "test_formats.py",
+    "interpreters": TESTS / "live" / "test_interpreters.py",
+    "discovery": TESTS / "feed" / "test_discovery.py",
+    "opml": TESTS / "feed" / "test_opml.py",
+    "wsse": TESTS / "access" / "test_wsse.py",
+    "tokens": TESTS / "access" / "test_tokens_and_wallet.py",
+    "access": TESTS / "scenarios" / "test_access.py",
+    "guarded": TESTS / "live" / "test_access.py",
+}
+
+PROMISES = """
+USM, Content-Type: RSS comes as application/rss+xml
+    usm every_version_of_rss_is_sent_as_application_rss_xml
+    usm rdf_is_sent_as_application_rss_xml_which_is_preferred
+USM, Content-Type: application/rdf+xml is allowed, and discouraged
+    usm rdf_may_be_sent_as_application_rdf_xml_which_is_allowed
+    client the_type_that_is_discouraged
+USM, Atom Link Construct: the feed holds its subscription URL, for it may be saved elsewhere
+    usm the_href_is_the_subscription_url
+    client from_a_saved_file_with_one_look
+USM, Atom Link Construct: clients look for the namespace of today and the one before
+    usm links_of_both_namespaces_and_with_both_rels_are_recognised
+    usm the_namespace_that_was_deprecated_is_put_right
+    client both_namespaces
+USM, Atom Link Construct: it is a child of the channel
+    usm the_link_is_a_child_of_the_channel_and_has_all_that_the_example_has
+    client a_child_of_the_channel
+USM, rel: self is preferred, start is accepted
+    usm the_value_self_is_preferred
+    usm links_with_other_rels_name_no_subscription_url
+    client self_before_start
+USM, type: the media type of RSS; application/rdf+xml is to be expected
+    usm the_type_application_rdf_xml_is_allowed_in_rdf
+USM, title: that of the channel
+    usm the_title_is_that_of_the_channel
+USM, href: the subscription URL, which may be another than where the feed came from
+    usm the_href_is_put_right_where_it_names_another_place
+    client the_href_counts_before_where_it_was_found
+USM, the link bug: the channel's link may be repeated as text
+    usm the_channels_link_is_repeated_inside_the_element_where_that_is_wanted
+    usm without_that_wish_the_element_is_empty
+    usm the_channels_own_link_comes_first_for_readers_that_take_the_first_link
+    client text_in_the_link_element_changes_nothing
+USM, reflexive: the feed's page names the feed
+    client reflexive_autodiscovery
+    client relative_links_belong_to_where_the_redirects_end
+USM, reflexive: it verifies that the feed belongs to the page
+    client feed_page_feed_is_verified
+    client of_several_feeds_of_its_page_it_is_the_one_that_was_asked_for
+USM, sample client: what the browser has saved is opened in the reader
+    client the_reader_is_given_the_subscription_url
+    subscribe xdg_open_opens_a_downloaded_feed_in_the_reader
+    subscribe xdg_mime_names_us_for_both_types
+USM, RSS versions: to all but Atom, which has its own, and 0.91, which is not extensible
+    usm the_link_goes_into_every_version_of_rss_that_is_extensible
+    usm rss_091_is_not_extensible
+    usm atom_10_has_a_mechanism_of_its_own_with_self
+USM, RSS versions: self is invalid in Atom 0.3, where it is start
+    usm atom_03_gets_start_because_self_is_invalid_there
+    usm self_in_atom_03_is_put_right
+    client start_in_atom_03
+
+Feeds 11.1: an item has author, title, body, time, address, enclosures; a feed title, description, author, time
+    here what_a_feed_and_its_items_have_is_read_by_readers_out_of_every_format
+    people each_format_has_its_own_form_of_a_date
+    people a_person_is_found_in_what_rss_has_of_one
+Feeds 11.1: each item has a GUID by which readers know what they have seen
+    here items_have_ids_of_their_own_in_every_format_also_where_the_feed_gives_none
+Feeds 11.1.1 to 11.1.3: RSS of both branches, RDF and Atom
+    matrix as_many_feeds_are_read_as_there_are
+    matrix every_feed_can_be_written_in_every_format
+    matrix what_was_written_is_read_back_as_the_same_model
+Feeds 11.1.3: the id is an IRI
+    here an_id_in_atom_is_an_iri
+Feeds 11.1.4: CDF, too
+    here cdf_is_read_as_every_other_format
+Feeds 11.1.5: link elements in a page's head name its feeds, as many as there are
+    discovery a_page_names_its_feeds_in_its_own_order_with_type_and_title
+    client a_page_names_as_many_as_it_likes
+Feeds 11.1.6: each feed is read once, and rendered into whatever users request
+    formats a_feed_can_be_had_in_every_format
+    formats all_formats_cost_the_origin_one_request
+Feeds 11.1.6: CSV and TSV
+    matrix tables_have_a_row_for_each_item
+Feeds 11.1.6: source for Perl, PHP, Python, Ruby and JavaScript, serialized PHP, JSON
+    matrix plain_data_is_the_whole_model
+    interpreters an_interpreter_reads_every_sign_as_it_was_meant
+    interpreters an_interpreter_reads_the_corpus
+Feeds 11.1.7: OPML lists feeds, all in one go
+    opml what_is_written_is_opml_2
+    opml what_is_written_can_be_read_back
+    opml feeds_and_folders_of_a_list
+Feeds 11.1.8: a secret in the feed's address
+    access a_secret_address_lets_its_reader_in_until_it_is_taken_back
+    access a_secret_address_leads_to_every_format_of_its_feed_and_to_no_other_feeds
+    tokens no_log_and_no_page_shows_a_token
+    guarded a_secret_address_works_in_every_format_until_it_is_revoked
+Feeds 11.1.8: HTTP Basic
+    access a_feed_with_readers_is_for_them_alone_and_their_passwords_stay_with_us
+    guarded passwords_open_by_basic_and_what_is_behind_is_for_nobody_else
+Feeds 11.1.8: who may not see private data is not shown it by a cache
+    access what_one_credential_brought_is_never_for_another_nor_for_nobody
+    access no_cache_behind_us_may_keep_what_one_signed_in_for
+    guarded what_a_wallet_brought_is_never_for_another
+Feeds 11.1.8: WSSE, raw and hexadecimal sums
+    guarded a_digest_opens_once_at_all_workers_together
+Feeds 11.1.8: the date of a digest has to be recent
+    wsse the_moment_may_lie_five_minutes_away_both_ways
+    wsse a_moment_that_cannot_be_read_is_never_near
+Feeds 11.1.8: a nonce is remembered for as long as its date may differ
+    wsse a_token_proves_once_for_as_long_as_it_is_near
+    wsse nonces_are_forgotten_once_they_can_prove_nothing_and_never_before
+    wsse what_proved_at_one_worker_proves_at_no_other_nor_after_a_restart
+    guarded a_digest_that_opened_opens_nothing_after_a_restart
+"""
+
+KEPT_NOWHERE = {
+    "USM: entries of the Windows registry": "freedesktop's are written; there is no Windows to try others on",
+    "Feeds 11.1.6: Perl's serialized form (Storable)": "thawing runs code, and the form differs between machines",
+}
+"""Sentences that ask for more than is done, and why."""
+
+FEED = b"""<rss version="2.0" xmlns:dc="http://purl.org/dc/elements/1.1/"><channel><title>Photos</title>
+<link>http://site.example/</link><description>All of them</description>
+<pubDate>Fri, 20 Nov 2026 12:00:00 GMT</pubDate>
+<item><title>In a meeting</title><link>http://site.example/1</link><guid isPermaLink="false">photo 1</guid>
+<pubDate>Fri, 20 Nov 2026 12:00:00 GMT</pubDate><dc:creator>Ann</dc:creator>
+<description>&lt;p&gt;Hello&lt;/p&gt;</description>
+<enclosure url="http://site.example/1.mp3" length="5" type="audio/mpeg"/></item></channel></rss>"""
+
+NAMELESS = b"""<rss version="2.0"><channel><title>Notes</title><link>http://site.example/</link><description/>
+<item><description>One</description></item><item><description>Two</description></item>
+<item><description>Two</description></item></channel></rss>"""
+
+
+@pytest.mark.parametrize("name", ["rss", "rdf", "atom"])
+def test_what_a_feed_and_its_items_have_is_read_by_readers_out_of_every_format(name: str) -> None:
+    feed = read(FEED, address="http://site.example/feed")
+    assert feed is not None
+
+    told = feedparser.parse(FORMATS[name].render(feed))
+
+    assert (told.feed.title, told.feed.link) == ("Photos", "http://site.example/")
+    assert told.feed.get("subtitle") == "All of them"
+    (entry,) = told.entries
+    assert (entry.title, entry.link, entry.author) == ("In a meeting", "http://site.example/1", "Ann")
+    assert "Hello" in (entry.get("summary") or entry.content[0].value)
+    assert (entry.get("published_parsed") or entry.updated_parsed)[:4] == (2026, 11, 20, 12)
+    assert [each.href for each in entry.enclosures] == ["http://site.example/1.mp3"]
+
+
+@pytest.mark.parametrize("name", ["rss", "rdf", "atom"])
+def test_items_have_ids_of_their_own_in_every_format_also_where_the_feed_gives_none(name: str) -> None:
+    feed = read(NAMELESS, address="http://site.example/feed")
+    assert feed is not None
+
+    once, again = (feedparser.parse(FORMATS[name].render(feed)) for _ in range(2))
+    ids = [entry.get("id") for entry in once.entries]
+
+    assert all(ids)
+    assert len(set(ids)) == 3
+    assert ids == [entry.get("id") for entry in again.entries]
+
+
+def test_an_id_in_atom_is_an_iri() -> None:
+    feed = read(FEED, address="http://site.example/feed")
+    assert feed is not None
+
+    (told,) = etree.fromstring(FORMATS["atom"].render(feed)).findall("{*}entry/{http://www.w3.org/2005/Atom}id")
+
+    assert (told.text or "").startswith("urn:uuid:")
+
+
+def test_cdf_is_read_as_every_other_format() -> None:
+    document = (
+        b'<CHANNEL HREF="http://site.example/"><TITLE>News</TITLE><ITEM HREF="/1"><TITLE>One</TITLE></ITEM></CHANNEL>'
+    )
+    feed = read(document, address="http://site.example/feed.cdf")
+
+    assert feed is not None
+    assert feed.kind == "cdf"
+    assert [item.link for item in feed.items] == ["http://site.example/1"]
+    assert b"One" in FORMATS["rss"].render(feed)
+
+
+def promises() -> list[tuple[str, str, str]]:
+    found, sentence = [], ""
+    for line in PROMISES.splitlines():
+        if line.startswith("    "):
+            where, test = line.split()
+            found.append((sentence, where, f"test_{test}"))
+        else:
+            sentence = line
+    return found
+
+
+@cache
+def named_in(where: str) -> frozenset[str]:
+    tree = ast.parse(FILES[where].read_text(encoding="utf-8"))
+    return frozenset(each.name for each in tree.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+@pytest.mark.parametrize(("sentence", "where", "test"), promises(), ids=str)
+def test_a_sentence_has_a_test(sentence: str, where: str, test: str) -> None:
+    assert sentence
+    assert test in named_in(where)
+
+
+def test_every_sentence_is_kept_or_said_to_be_kept_nowhere() -> None:
+    sentences = [line for line in PROMISES.splitlines() if line and not line.startswith(" ")]
+
+    assert len(set(sentences)) == len(sentences)
+    assert {sentence for sentence, _, _ in promises()} == set(sentences)
+    assert not set(sentences) & set(KEPT_NOWHERE)
