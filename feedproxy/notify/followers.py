@@ -58,7 +58,6 @@ class Followers:
     async def _end(self, topic: str) -> None:
         held = partial(self._notices.subscriptions.all, role=Role.TELL, protocol=self._protocol, topic=topic)
         while page := await held(limit=PAGE):
-            for each in page:
-                await self._notices.subscriptions.remove(each.id)
+            await self._notices.subscriptions.remove(*(each.id for each in page))
             if orders := [order for each in page if (order := self._farewell(each)) is not None]:
                 await self._notices.order(*orders)

@@ -194,9 +194,9 @@ class Subscriptions:
             lambda db: db.execute("UPDATE subscriptions SET state = ? WHERE id = ?", (state, number)).rowcount > 0
         )
 
-    async def remove(self, number: int) -> bool:
-        """Forget it, and what is queued for it; whether it was there."""
-        return await self._ledger.run(lambda db: removed(db, number))
+    async def remove(self, *numbers: int) -> bool:
+        """Forget these, and what is queued for them, in one transaction; whether any was there."""
+        return await self._ledger.run(lambda db: sum(removed(db, each) for each in numbers) > 0)
 
     async def expire(self, now: Instant) -> int:
         """Remove those whose time is over; how many."""
