@@ -219,7 +219,7 @@ def test_the_valkey_of_the_compose_file_is_bounded_and_reached_by_nobody_outside
 
 def test_the_load_balancer_knows_the_feedproxies_and_waits_longer_than_they_do() -> None:
     text = (CONF / "balancer.cfg").read_text(encoding="utf-8")
-    assert re.findall(r"^    server (\w+) (\S+)$", text, re.MULTILINE) == [
+    assert re.findall(r"^    server (\w+) (\S+)", text, re.MULTILINE) == 2 * [
         (name, f"{name}:8080") for name in FEEDPROXIES
     ]
     (seconds,) = re.findall(r"timeout server (\d+)s", text)

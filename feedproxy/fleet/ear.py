@@ -18,6 +18,8 @@ logger = logging.getLogger("feedproxy.fleet")
 AGAIN: Seconds = 0.2
 """Before it subscribes anew."""
 LISTEN: Seconds = 1
+MISSED_MAX = 3
+"""Who has missed something so often, and heard nothing, has a connection that leads nowhere."""
 
 
 class Ear:
@@ -32,6 +34,8 @@ class Ear:
         self.heard: int | None = None
         """The number of the last news that was acted upon."""
         self.gaps = 0
+        self._missed = 0
+        """Times in a row that the log had something of which nothing was heard."""
         self.listens = asyncio.Event()
         """It has subscribed."""
 
@@ -68,6 +72,7 @@ class Ear:
         # What is on its way is no gap: it has a moment.
         if heard is None or (await self._shelf.number() != heard and self.heard == heard):
             self.gaps += heard is not None
+            self._missed += heard is not None
             await self.catch_up()
 
     async def _hear(self, message: Message) -> None:
@@ -93,10 +98,12 @@ class Ear:
     async def _subscribed(self) -> None:
         async with self._shelf.link.listening(self._shelf.names.channel) as pubsub:
             self.listens.set()
-            while self._shelf.link.up:
+            self._missed = 0
+            while self._shelf.link.up and self._missed < MISSED_MAX:
                 said = await pubsub.get_message(timeout=LISTEN)
                 if said is None or said.get("type") != "message":
                     continue
+                self._missed = 0
                 message = read(said["data"])
                 if message is None:
                     continue

@@ -105,6 +105,7 @@ class Fleet:
                     await self.ear.listens.wait()
             with contextlib.suppress(Away, Refused):
                 await self.ear.catch_up()
+            self.store.outbox.wake()
         else:
             self.link.absent_from_the_start()
 
@@ -114,6 +115,9 @@ class Fleet:
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
+        if self.sums is not None:
+            with contextlib.suppress(Away, Refused):
+                await self.sums.go_round()
         await self.ear.close()
         await self._looks.land_all(0)
 

@@ -153,8 +153,11 @@ class Outbox:
         try:
             await self._send(target, item)
         except Refused:
-            # It is full, say. What others do not get here they fetch themselves.
+            # It is full, say. What others do not get here they fetch themselves, and need not wait for.
             self.refused += 1
+            if item.release:
+                with contextlib.suppress(Refused):
+                    await self._shelf.release(target, item.token)
         except Away:
             self._put_back(target, item)
             raise

@@ -15,6 +15,14 @@ from tests.stages.origin import Origin
 type Start = Callable[..., Awaitable[Machine]]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Each waits for conditions with deadlines of its own, generous ones."""
+    here = Path(__file__).parent
+    for each in items:
+        if here in each.path.parents:
+            each.add_marker(pytest.mark.timeout(600))
+
+
 @pytest.fixture(scope="module")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     """One server for a module; each test has a prefix of its own."""
