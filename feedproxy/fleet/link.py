@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("feedproxy.fleet")
 
 BACK_OFF_FIRST: Seconds = 0.5
-BACK_OFF_MAX: Seconds = 15
+BACK_OFF_MAX: Seconds = 5
 AT_ONCE = 32
 """Questions at a time, each on a connection of its own."""
 START_PATIENCE: Seconds = 2
@@ -30,6 +30,10 @@ type Call = tuple[Script, Sequence[str], Sequence[str | bytes | int]]
 
 class Away(StoreError):
     """Redis is not there, or does not answer in time. What was asked may have been done."""
+
+
+class Late(Away):
+    """It has not answered in time."""
 
 
 class Refused(StoreError):
@@ -70,6 +74,8 @@ class Link:
         self._said = ""
         self._pause = BACK_OFF_FIRST
         self._next = 0.0
+        self._doubted: Seconds | None = None
+        """When the first question of late was not answered in time."""
         self._turn = asyncio.Semaphore(AT_ONCE)
         self._library, self._client = _client(url, timeout)
 
@@ -102,7 +108,7 @@ class Link:
             if self.changes or self._began:
                 logger.info("the fleet's redis at %s is back after %d s", self.place, round(now - self.since))
             self.up, self._began, self.why, self._said, self.since = True, True, "", "", now
-            self._pause = BACK_OFF_FIRST
+            self._pause, self._doubted = BACK_OFF_FIRST, None
         return True
 
     @contextlib.asynccontextmanager
@@ -147,8 +153,16 @@ class Link:
         return list(await pipeline.execute())
 
     async def _guarded(self, ask: Callable[[], Any], timeout: Seconds) -> Any:
+        began = asyncio.get_running_loop().time()
         try:
-            return await self._bounded(ask, timeout)
+            said = await self._bounded(ask, timeout)
+        except Late:
+            # Once may be this machine's own fault, with all that was under way then; twice in a row is not.
+            if self._doubted is not None and began >= self._doubted:
+                self._gone("timeout")
+            else:
+                self._doubted = asyncio.get_running_loop().time() if self._doubted is None else self._doubted
+            raise
         except Away as error:
             self._gone(str(error))
             raise
@@ -158,6 +172,8 @@ class Link:
                 self._said = str(error)
                 logger.warning("the fleet's redis at %s refuses: %s", self.place, error)
             raise
+        self._doubted = None
+        return said
 
     async def _bounded(self, ask: Callable[[], Any], timeout: Seconds) -> Any:
         known = self._library.exceptions
@@ -166,7 +182,10 @@ class Link:
                 return await ask()
         except known.NoScriptError as error:
             raise Refused(_in_short(error)) from error
-        except (known.ReadOnlyError, known.ConnectionError, known.TimeoutError, OSError, TimeoutError) as error:
+        except (known.TimeoutError, TimeoutError) as error:
+            self._later()
+            raise Late("timeout") from error
+        except (known.ReadOnlyError, known.ConnectionError, OSError) as error:
             self._later()
             raise Away(_in_short(error)) from error
         except known.RedisError as error:
@@ -195,8 +214,6 @@ class Link:
 
 def _in_short(error: BaseException) -> str:
     """An error in a few words; none of the address, which may hold a password."""
-    if isinstance(error, TimeoutError) or type(error).__name__ == "TimeoutError":
-        return "timeout"
     cause = next((each for each in (error.__cause__, error.__context__) if isinstance(each, OSError)), error)
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror

@@ -109,8 +109,7 @@ class Overview:
         connections = round(summed.value(families, "feedproxy_connections") or 0)
         silent = self._runtime.others.silent
         workers = max(1, self._runtime.workers - silent)
-        folder = settings.fleet_local if settings.store.startswith("redis") else settings.store
-        place = await self._surveyor.look(folder, settings.store_max)
+        place = await self._surveyor.look(settings.local_store, settings.store_max)
         findings = health.examine(
             health.Facts(
                 ready=ready,

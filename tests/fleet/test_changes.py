@@ -1,4 +1,4 @@
-"""A change that one machine finds is told once: to each subscriber by the machine that has him, to all others by one."""
+"""A change that one machine finds is told once: to a subscriber by the machine that has him, to all others by one."""
 
 from pathlib import Path
 

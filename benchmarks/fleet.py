@@ -1,0 +1,137 @@
+"""What readers wait for in a fleet, while Redis is there and while it is not. Run: python -m benchmarks.fleet
+
+Two machines (processes) with stores of their own, a Redis on a Unix socket, reached over a TCP wire that can be cut,
+and an origin, all on this machine. One reader, on one connection, asks one machine: for what it holds (`hit`), for what
+the other has fetched (`shared`), and for what nobody has (`cold`). Then the same with Redis away in each way, from the
+moment on at which it goes. Milliseconds; the timeout (`fleet_timeout`) is the default, 250. Errors are answers other
+than 200. Two minutes.
+"""
+
+import contextlib
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import median
+
+from tests.fleet.redis_server import RedisServer
+from tests.fleet.wire import Wire
+from tests.live.origin import Origin, a_feed, opened, until
+from tests.live.product import Feedproxy, read_answer
+
+ROUNDS = 150
+HERD = 25
+
+
+class Reader:
+    """One connection that stays."""
+
+    def __init__(self, proxy: Feedproxy) -> None:
+        self._proxy = proxy
+        self._wire = socket.create_connection(proxy.address, timeout=60)
+        self._wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def get(self, target: str) -> tuple[float, int, str]:
+        """Milliseconds, status, Cache-Status."""
+        host = self._proxy.base.removeprefix("http://")
+        started = time.perf_counter()
+        self._wire.sendall(f"GET /{target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: bench/1\r\n\r\n".encode())
+        seen = read_answer(self._wire)
+        return (time.perf_counter() - started) * 1000, seen.status, seen.cache
+
+
+class Bench:
+    def __init__(self, origin: Origin, one: Feedproxy, two: Feedproxy) -> None:
+        self._origin, self._one, self._two = origin, one, two
+        self._number = 0
+
+    def new(self, count: int) -> list[str]:
+        """Targets that nobody has asked for."""
+        paths = [f"/{self._number + each}" for each in range(count)]
+        self._number += count
+        for path in paths:
+            self._origin.publish(path, a_feed("x", padding=20_000), Cache_Control="max-age=3600")
+        return [self._origin.url(path) for path in paths]
+
+    def told(self, name: str, targets: Sequence[str], reader: Reader | None = None) -> None:
+        """Ask for these at the second machine, and say what it took."""
+        reader = reader or Reader(self._two)
+        seen = [reader.get(target) for target in targets]
+        times = sorted(each[0] for each in seen)
+        errors = sum(each[1] != 200 for each in seen)
+        hits = sum("; hit" in each[2] for each in seen)
+        print(
+            f"{name:28} {len(seen):5} {median(times):8.2f} {times[int(len(times) * 0.99)]:8.1f} {times[-1]:8.1f}"
+            f" {hits:5} {errors:6}",
+            flush=True,
+        )
+
+    def whole(self, seconds: float) -> float:
+        """Wait until the second machine is in the fleet again; how long that took."""
+        started = time.monotonic()
+        until(lambda: self._two.said.count("is back after") == self._two.said.count("is away"), deadline=seconds)
+        return time.monotonic() - started
+
+    def herd(self) -> None:
+        """Many readers at both machines ask for one feed at once."""
+        (target,) = self.new(1)
+        path = "/" + target.rpartition("/")[2]
+        with ThreadPoolExecutor(2 * HERD) as pool:
+            readers = [Reader(each) for _ in range(HERD) for each in (self._one, self._two)]
+            seen = list(pool.map(lambda reader: reader.get(target), readers))
+        slowest = max(each[0] for each in seen)
+        print(f"herd: {len(seen)} readers at two machines, {len(self._origin.asked(path))} request to the origin,")
+        print(f"      the last was answered after {slowest:.0f} ms")
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as name, opened(Path(name) / "origin") as (origin, authority):
+        folder = Path(name)
+        server = RedisServer(folder / "redis")
+        machines: list[Feedproxy] = []
+        try:
+            with Wire(server.socket) as wire:
+                for each, url in (("one", server.url), ("two", wire.url)):
+                    options = {"fleet_local": folder / each / "own", "refresh_ahead": False}
+                    machines.append(Feedproxy(folder / each, store=url, authority=authority.file, **options))  # type: ignore[arg-type]
+                _measured(Bench(origin, *machines), server, wire, machines)
+        finally:
+            for each in machines:
+                each.terminate()
+            server.close()
+    return 0
+
+
+def _measured(bench: Bench, server: RedisServer, wire: Wire, machines: Sequence[Feedproxy]) -> None:
+    one = Reader(machines[0])
+    print(f"{'':28} {'asked':>5} {'median':>8} {'p99':>8} {'max':>8} {'hits':>5} {'errors':>6}")
+    shared = bench.new(ROUNDS)
+    for target in shared:
+        one.get(target)
+    time.sleep(1)
+    bench.told("redis there: cold", bench.new(ROUNDS))
+    bench.told("redis there: shared", shared)
+    bench.told("redis there: hit", shared * 4)
+    bench.herd()
+    faults: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {
+        "killed": (server.kill, server.start),
+        "stopped": (server.stop, server.go_on),
+        "stalled": (wire.stall, wire.mend),
+        "cut off": (wire.drop, wire.mend),
+    }
+    for fault, (do, undo) in faults.items():
+        reader = Reader(machines[1])
+        new = bench.new(ROUNDS)
+        do()
+        with contextlib.ExitStack() as stack:
+            stack.callback(undo)
+            bench.told(f"redis {fault}: cold", new, reader)
+            bench.told(f"redis {fault}: hit", shared * 4, reader)
+        print(f"      back in the fleet after {bench.whole(60):.1f} s")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
