@@ -387,11 +387,6 @@ class Service(Upkeep):
             return False
         return self._allowed(ask, stored, freshness, Occasion.ERROR)
 
-    @property
-    def under_way(self) -> int:
-        """Updates under way."""
-        return len(self._dispatch)
-
     async def close(self, timeout: Seconds) -> None:
         """Let what is under way land, `timeout` seconds at most, and end."""
         await self.agenda.close()

@@ -74,6 +74,11 @@ class Upkeep:
         self.agenda = Agenda(clock, self._mine, self._refresh_ahead)
         dispatch.landings.append(self.agenda.note)
 
+    @property
+    def under_way(self) -> int:
+        """Updates under way."""
+        return len(self._dispatch)
+
     def meant(self, address: str) -> str:
         """The target that an operator means by a normalised address, be it the public one."""
         return upstream_form(address, self._settings_for(address))
