@@ -69,6 +69,9 @@ def test_every_stored_version_of_the_corpus_is_served_byte_for_byte_at_every_ins
                 asked = replay.asked(Incoming("GET", f"/{name}", Fields([("Host", "example.com")])), at)
                 reply = replay.answer(asked)
                 assert (reply.status, reply.body) == (200, body), (name, version["n"], at)
+                held = Fields([("Host", "example.com"), ("If-None-Match", reply.fields.get("etag") or "")])
+                again = replay.answer(replay.asked(Incoming("GET", f"/{name}", held), at))
+                assert again.status == 304, (name, version["n"], at)
             served += since < end
     assert served > 900
 

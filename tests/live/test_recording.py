@@ -74,3 +74,22 @@ def test_each_of_several_workers_writes_a_file_of_its_own(start: Start, origin: 
     files = sorted(tmp_path.glob("*.har"))
     assert [each.name for each in files] == ["week-2.har", "week.har"]
     assert sum(len(har.read(each).side(Side.READER)) for each in files) == 12
+
+
+def test_in_reverse_mode_the_address_that_readers_know_is_on_record_too(
+    start: Start, origin: Origin, tmp_path: Path
+) -> None:
+    file, public = tmp_path / "week.har", "https://feeds.example"
+    origin.publish("/behind/old", b"", 301, Location=origin.url("/behind/new"))
+    origin.publish("/behind/new", a_feed("one"))
+    feedproxy = start("--upstream", origin.url("/behind"), "--record", str(file), public_url=public)
+
+    ask(f"{feedproxy.base}/old?token={TOKEN}")
+    ask(f"{feedproxy.base}/old")
+    assert feedproxy.terminate() == 0
+
+    secret, plain = har.read(file).side(Side.READER)
+    assert (plain.request.target, plain.public) == (origin.url("/behind/old"), f"{public}/old")
+    assert plain.entrance == "reverse"
+    assert secret.public.startswith(f"{public}/old?token=redacted-")
+    assert TOKEN.encode() not in file.read_bytes()
