@@ -86,7 +86,7 @@ def judge_recipe(here: Runtime, recipe: Recipe, address: str, agent: str, now: I
         return
 
     def poll(number: int) -> Poll:
-        asked, answer = _fields(recipe.asked), _fields(recipe.head)
+        asked, answer = _fields(recipe.asked), _fields(tuple(recipe.head.split(b"\r\n")))
         own = asked.with_field("User-Agent", agent) if agent else asked.without("user-agent")
         return poll_of(
             number, now, resource.target, own, recipe.status, answer, channel, recipe.size, method=recipe.method
@@ -101,7 +101,7 @@ def _channel(here: Runtime, target: str) -> Channel | None:
 
 
 @lru_cache(maxsize=256)
-def _fields(head: bytes) -> Fields:
-    """The fields of a head that many readers are sent in one moment."""
-    lines = head.decode("latin-1").split("\r\n")[1:]
-    return Fields((name, value.strip()) for name, found, value in (line.partition(":") for line in lines) if found)
+def _fields(head: tuple[bytes, ...]) -> Fields:
+    """The fields in the lines of a head, the first of which is none."""
+    parted = (line.decode("latin-1").partition(":") for line in head[1:])
+    return Fields((name, value.strip()) for name, found, value in parted if found)

@@ -11,6 +11,7 @@ only what comes for the second time: strangers who never ask the same twice driv
 
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any
 
 from feedproxy.front.recipe import Recipe
 
@@ -25,6 +26,9 @@ SEEN_MAX = 16_384
 STRANGERS = 1024
 """So many in a row were never seen before: then one in ONE_IN is looked at."""
 ONE_IN = 8
+
+SHARED_MAX = 8192
+"""Lines, and what else is shared, that are known at once."""
 
 SLICE = 32
 """Entries given up at one go."""
@@ -59,6 +63,20 @@ class Once:
         if len(self._young) >= SEEN_MAX:
             self._old, self._young = self._young, set()
         return False
+
+
+class Shared:
+    """One object for all that are equal: most readers of a feed, and most feeds of a reader, bring the same lines."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Any] = {}
+
+    def __call__[T](self, value: T) -> T:
+        """The one that is known already, or this one."""
+        if len(self._known) >= SHARED_MAX:
+            self._known.clear()
+        found: T = self._known.setdefault(value, value)
+        return found
 
 
 class Table:

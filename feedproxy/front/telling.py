@@ -83,21 +83,32 @@ class Teller:
 
     def line_of(self, recipe: Recipe, address: str, agent: bytes, now: Instant) -> str:
         """The line for this reader, for the first time in this moment; he is counted."""
-        if not self._since <= now < self._until or len(self._guests) >= GUESTS_MAX:
-            self._guests.clear()
-            self._since, self._until = now, self._runtime.service.audience.known_until(now)
-        guest = self._guests.get((address, agent))
-        if guest is None:
-            guest = self._guests[address, agent] = self._guest(address, agent, now)
+        guest = self._known(address, agent, now)
         given = recipe.given
         if given.counted:
             here = self._runtime
             here.service.counts.seen(given.resource.target, guest.pseudonym, guest.agent, now)
             if recipe.asked:
                 judge_recipe(here, recipe, address, guest.agent, now)
+        return self._kept(recipe, guest, address, agent, now)
+
+    def line_again(self, recipe: Recipe, address: str, agent: bytes, now: Instant) -> str:
+        """The line for who comes a second time in this moment."""
+        return self._kept(recipe, self._known(address, agent, now), address, agent, now)
+
+    def _kept(self, recipe: Recipe, guest: Guest, address: str, agent: bytes, now: Instant) -> str:
         line = self._written(recipe, guest, now)
         recipe.keep_line(address, agent, line)
         return line
+
+    def _known(self, address: str, agent: bytes, now: Instant) -> Guest:
+        if not self._since <= now < self._until or len(self._guests) >= GUESTS_MAX:
+            self._guests.clear()
+            self._since, self._until = now, self._runtime.service.audience.known_until(now)
+        guest = self._guests.get((address, agent))
+        if guest is None:
+            guest = self._guests[address, agent] = self._guest(address, agent, now)
+        return guest
 
     def _guest(self, address: str, agent: bytes, now: Instant) -> Guest:
         said = agent.partition(b":")[2].strip(b" \t").decode("latin-1")

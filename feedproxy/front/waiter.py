@@ -19,7 +19,7 @@ from feedproxy.front.desk import finished, refused
 from feedproxy.front.head import KEPT, Head, read
 from feedproxy.front.reader import Reader
 from feedproxy.front.recipe import Recipe, head_of
-from feedproxy.front.table import Table
+from feedproxy.front.table import Shared, Table
 from feedproxy.front.telling import GONE, Teller, Told
 from feedproxy.http.message import Response
 from feedproxy.origin.answers import Answer, PassThrough
@@ -60,6 +60,7 @@ class Waiter:
         self._began = 0.0
         self._token = self._steps = 0
         self._connections = connections
+        self._shared = Shared()
         self._lines = self.teller.lines
         self._clock = runtime.clock.now
         self._store = runtime.service.store
@@ -120,7 +121,7 @@ class Waiter:
             table.drop(head.key)
             return self._ask(reader, head, block)
         if not rest and table.worth_keeping_exactly(block):
-            table.keep_exact(block, recipe, head.agent)
+            table.keep_exact(block, recipe, self._shared(head.agent))
         return self._give(reader, recipe, head.agent)
 
     def _is_good(self, recipe: Recipe) -> bool:
@@ -144,7 +145,7 @@ class Waiter:
         address = reader.address or recipe.visit.address
         asker = (address, agent)
         if recipe.reader == asker:
-            line = recipe.line
+            line = recipe.line or self.teller.line_again(recipe, address, agent, self.now)
         elif recipe.lines is None or (line := recipe.lines.get(asker, UNTOLD)) is UNTOLD:
             line = self.teller.line_of(recipe, address, agent, self.now)
         self._lines.append(line)
@@ -271,17 +272,17 @@ class Waiter:
         if given is None or moment is None:
             return
         try:
-            recipe = Recipe(given, found.visit, request.method, response, moment, now, closes=head.closes)
+            recipe = Recipe(given, self._shared(found.visit), request.method, response, moment, now, closes=head.closes)
         except ValueError:
             return
         recipe.token = self._token
         recipe.tally = self.teller.tally_of(recipe)
         if self.runtime.settings.score_readers:
-            recipe.asked = block
+            recipe.asked = tuple(map(self._shared, head.lines))
         if given.varies <= KEPT:
-            table.keep(head.key, recipe)
+            table.keep(tuple(map(self._shared, head.key)), recipe)
         elif table.worth_keeping_exactly(block):
-            table.keep_exact(block, recipe, head.agent)
+            table.keep_exact(block, recipe, self._shared(head.agent))
 
 
 def _body(response: Response, method: str) -> bytes:

@@ -10,6 +10,7 @@ Between two instants at which a decision can change (steady.py) only seconds go 
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from feedproxy.cache import reuse
 from feedproxy.cache.freshness import Freshness, Source, initial_age
@@ -144,10 +145,16 @@ def repeat(
         settings,
         CacheControl.from_request(request.fields),
         answer.status.detail,
-        frozenset(varies),
+        _one_of(frozenset(varies)),
         counted=resource.channel is not None,
         states=settings.state_freshness and visit.entrance is Entrance.REVERSE,
     )
+
+
+@lru_cache(maxsize=256)
+def _one_of(names: frozenset[str]) -> frozenset[str]:
+    """The same object for the same names: most feeds have the same."""
+    return names
 
 
 def _is_timeless(request: Request, now: Instant) -> bool:

@@ -228,3 +228,20 @@ async def test_settings_of_the_log_say_it_in_json(front: Opened, caplog: pytest.
     await until(lambda: len(caplog.records) >= 4)
 
     assert all(each.getMessage().startswith('{"time": "2026-11-20T12:00:00Z"') for each in caplog.records)
+
+
+async def test_one_number_grows_by_a_digit_while_another_loses_one(front: Opened) -> None:
+    """The head is as long as before, and nothing in it stands where it stood."""
+    proxy = await front()
+    proxy.origin.publish("/other.rss", a_feed("two"), cache_control="max-age=1009")
+    line = await proxy.warm(proxy.get("/other.rss"))
+
+    seen = []
+    for _ in range(14):
+        proxy.clock.advance(1)
+        answer = await line.ask(proxy.get("/other.rss"))
+        seen.append((answer.fields["age"], answer.cache))
+
+    ages = range(int(seen[0][0]), int(seen[0][0]) + 14)
+    assert seen == [(str(age), f"feedproxy; hit; ttl={1009 - age}") for age in ages]
+    assert {9, 10} <= set(ages)
