@@ -135,7 +135,10 @@ class NOT_IN_UTF_8(Note):
 def _version(channel: Channel, subject: str) -> Iterator[Note]:
     known = _KNOWN.get(channel.kind)
     if known is not None and channel.version not in known:
-        yield VERSION_UNKNOWN(subject, format=_NAMES[channel.kind], version=channel.version or "none")
+        if channel.version:
+            yield VERSION_UNKNOWN(subject, format=_NAMES[channel.kind], version=channel.version)
+        else:
+            yield VERSION_UNSAID(subject, format=_NAMES[channel.kind])
     elif channel.kind is Kind.CDF or channel.version not in ("2.0", "1.0", "1.1") or name_of(channel).endswith("d 1.0"):
         yield FORMAT_OLD(subject, format=name_of(channel))
 
@@ -146,6 +149,16 @@ class VERSION_UNKNOWN(Note):
     summary = "There is no such version of %(format)s: %(version)s."
     advice = 'Say `version="2.0"` in RSS, and in JSON Feed the address of its version 1.1, to the letter.'
     reference = "RSS 2.0; JSON Feed 1.1, version"
+
+
+class VERSION_UNSAID(Note):
+    level = Level.WARN
+    category = Category.FORMAT
+    summary = "The feed does not say of which version of %(format)s it is."
+    advice = """\
+Strict readers do not know it for a feed. RSS says `version="2.0"` in its root element, Atom
+`xmlns="http://www.w3.org/2005/Atom"`, and JSON Feed the address of its version 1.1."""
+    reference = "RSS 2.0; RFC 4287, section 1.2; JSON Feed 1.1, version"
 
 
 class FORMAT_OLD(Note):

@@ -55,9 +55,8 @@ def take(args: argparse.Namespace) -> int:
     if args.format == "json":
         print(json.dumps(told, ensure_ascii=False, indent=1))
         return 0
-    print(
-        f"{told['added']} feeds added, {told['known']} known, {told['passed_over']} passed over; {told['feeds']} in all"
-    )
+    added = f"{told['added']} feed{'' if told['added'] == 1 else 's'} added"
+    print(f"{added}, {told['known']} known, {told['passed_over']} passed over; {told['feeds']} in all")
     for host in told["intercepted"]:
         print(f"decrypted from now on: {host}")
     return 0

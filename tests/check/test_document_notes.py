@@ -80,6 +80,7 @@ CASES: dict[str, bytes] = {
     "encoding-lies": rss().replace(b"What was", b"What w\xe4s", 1),
     "encoding-unknown": rss().replace(b"UTF-8", b"utf-9"),
     "not-in-utf-8": rss().replace(b"UTF-8", b"ISO-8859-1").replace(b"What was", b"What w\xe4s", 1),
+    "version-unsaid": rss().replace(b' version="2.0"', b""),
     "version-unknown": rss().replace(b'version="2.0"', b'version="3.0"'),
     "format-old": rss().replace(b'version="2.0"', b'version="0.92"'),
     "channel-incomplete": rss().replace(b"<description>An example</description>", b""),
