@@ -89,11 +89,12 @@ class Listener:
 
     def _ready(self) -> None:
         waiter, readers = self._waiter, self._readers
-        waiter.begin()
-        for _ in range(ROUNDS):
+        for round_ in range(ROUNDS):
             events = self._epoll.poll(0, EVENTS)
             if not events:
                 break
+            if not round_:
+                waiter.begin()
             for descriptor, event in events:
                 reader = readers.get(descriptor)
                 if reader is None:
@@ -105,6 +106,8 @@ class Listener:
                     self._write_on(reader)
                 else:
                     self._read(reader)
+            if len(events) == 1:
+                break  # where one comes at a time, nobody has come meanwhile
         waiter.teller.flush_soon()
 
     def _read(self, reader: Reader) -> None:
