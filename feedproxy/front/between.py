@@ -33,7 +33,8 @@ class Steps(deque[Any]):
 
     def popleft(self) -> Any:
         """The next step; before it, readers who have waited for long enough are served."""
-        if time.monotonic() >= self._due:
+        # A single step is most often the look itself.
+        if len(self) > 1 and time.monotonic() >= self._due:
             for serve in self.serves:
                 try:
                     serve()

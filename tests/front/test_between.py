@@ -11,6 +11,13 @@ from feedproxy.front.garbage import Garbage
 from tests.front.conftest import Opened
 
 
+async def some_steps() -> None:
+    """Several of them, ready at once."""
+    for _ in range(3):
+        asyncio.get_running_loop().call_soon(int)
+    await asyncio.sleep(0)
+
+
 async def test_readers_are_served_between_the_steps_of_one_turn(front: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(between, "PATIENCE", 0.0)
     proxy = await front()
@@ -39,7 +46,7 @@ async def test_what_goes_wrong_between_two_steps_harms_neither(caplog: pytest.Lo
         raise ValueError("wrong")
 
     end = serve_between(asyncio.get_running_loop(), wrong)
-    await asyncio.sleep(0)
+    await some_steps()
     end()
 
     assert "between two steps" in caplog.text
@@ -49,12 +56,12 @@ async def test_who_has_gone_is_served_no_more(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(between, "PATIENCE", 0.0)
     served = list[int]()
     end = serve_between(asyncio.get_running_loop(), lambda: served.append(1))
-    await asyncio.sleep(0)
+    await some_steps()
     assert served
 
     end()
     many = len(served)
-    await asyncio.sleep(0)
+    await some_steps()
 
     assert len(served) == many
 
