@@ -30,6 +30,8 @@ KNOWN_MAX = 50_000
 """Feeds whose sum is remembered."""
 WAITING_MAX = 50_000
 """What is to be told while Redis is away; those who read come again."""
+AT_ONCE, IN_TIME = 1, 4
+"""Times the timeout: while a reader waits, and while nobody does."""
 BATCH = 200
 """Told in one exchange."""
 
@@ -101,8 +103,8 @@ class Sums:
     async def refresh(self, target: str) -> None:
         """Tell who has asked for this feed, and learn the sum."""
         try:
-            await self._tell(self._taken([target]))
-            await self._learn([target])
+            await self._tell(self._taken([target]), AT_ONCE)
+            await self._learn([target], AT_ONCE)
         except (Away, Refused):
             return
 
@@ -110,8 +112,8 @@ class Sums:
         """Tell all that waits, and learn the sums of those feeds. Raises Away or Refused."""
         while self._waiting:
             targets = list(self._waiting)[:BATCH]
-            await self._tell(self._taken(targets))
-            await self._learn(targets)
+            await self._tell(self._taken(targets), IN_TIME)
+            await self._learn(targets, IN_TIME)
 
     # -- inside
 
@@ -120,11 +122,11 @@ class Sums:
         self._size -= len(taken)
         return taken
 
-    async def _tell(self, seen: list[_Seen]) -> None:
+    async def _tell(self, seen: list[_Seen], patience: float) -> None:
         for start in range(0, len(seen), BATCH):
             try:
                 await self._link.run_all(
-                    [call for each in seen[start : start + BATCH] for call in self._calls(*each)], patience=4
+                    [call for each in seen[start : start + BATCH] for call in self._calls(*each)], patience=patience
                 )
             except Away:
                 for each in seen[start:]:
@@ -143,7 +145,7 @@ class Sums:
         names = (self._names.readers(target, period), self._names.readers(target, period - 1))
         return [(scripts.SEEN, [name], [f"{who:x}", *rest]) for name, who in zip(names, pseudonym, strict=True)]
 
-    async def _learn(self, targets: list[str]) -> None:
+    async def _learn(self, targets: list[str], patience: float) -> None:
         now = self._clock.now()
         period = int(now // self._period) - 1
         span = [int((now - self._window) * 1000) + 1, int(now * 1000), self._stretch]
@@ -151,7 +153,7 @@ class Sums:
         for target in targets:
             calls.append((scripts.COUNT, [self._names.readers(target, period)], span))
             calls.append((scripts.CLAIMS, [self._names.claims(target)], []))
-        said = await self._link.run_all(calls, patience=4)
+        said = await self._link.run_all(calls, patience=patience)
         for target, direct, claims in zip(targets, said[::2], said[1::2], strict=True):
             self._known[target] = _Sum(int(direct), self._added(claims, now), now)
             self._known.move_to_end(target)
