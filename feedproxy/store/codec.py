@@ -10,6 +10,7 @@ new version. A member whose type is not known here stops the import, not a reade
 
 import base64
 import json
+import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -72,7 +73,7 @@ def dump(resource: Resource) -> bytes:
         header = json.dumps(plain(resource), default=plain, ensure_ascii=False, separators=(",", ":"))
         # JSON feeds can bring lone surrogates into a title: what is written must be read back all the same.
         return envelope.close(envelope.Kind.RESOURCE, header.encode("utf-8", "surrogatepass"), *parts)
-    except (TypeError, ValueError, LookupError, RecursionError) as error:
+    except (TypeError, ValueError, LookupError, RecursionError, struct.error) as error:
         raise StoreError(f"cannot be written: {resource.target}: {error}") from error
 
 
@@ -83,7 +84,7 @@ def load(data: bytes) -> Resource:
         context = _Context(area)
         resource: Resource = _read_resource(json.loads(str(header, "utf-8", "surrogatepass")), context)
         context.check_complete()
-    except (TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
+    except (TypeError, ValueError, LookupError, AttributeError, RecursionError, struct.error) as error:
         raise Damaged(f"a stored value has a header that makes no sense: {error}") from error
     return resource
 

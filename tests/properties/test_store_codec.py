@@ -17,7 +17,7 @@ from feedproxy.errors import StoreError
 from feedproxy.http.message import Fields
 from feedproxy.store import envelope
 from feedproxy.store.codec import dump, load
-from feedproxy.store.resource import Failures, Resource
+from feedproxy.store.resource import Edition, Failures, Resource
 
 TEXTS = st.text(st.characters(), max_size=12)  # lone surrogates among them
 NUMBERS = st.floats(allow_nan=False)
@@ -43,7 +43,14 @@ def of(hint: Any) -> st.SearchStrategy[Any]:
     return st.from_type(hint)
 
 
-SIMPLE = {str: TEXTS, float: NUMBERS, Fields: FIELDS, Mapping[str, bytes]: BODIES}
+SIMPLE = {
+    str: TEXTS,
+    float: NUMBERS,
+    Fields: FIELDS,
+    Mapping[str, bytes]: BODIES,
+    # Sizes and numbers of items are counted: never below zero.
+    Edition: st.builds(Edition, NUMBERS, st.integers(0, 2**63), st.integers(0, 2**31), TEXTS),
+}
 RESOURCES: st.SearchStrategy[Resource] = of(Resource)
 
 
@@ -117,6 +124,16 @@ def test_a_header_that_lies_is_a_store_error_or_a_resource(resource: Resource, d
     except StoreError:
         return
     assert load(dump(loaded)).target == loaded.target
+
+
+def test_a_number_that_nobody_can_count_to_is_a_store_error() -> None:
+    resource = dataclasses.replace(a_resource(), editions=(Edition(1.0, 5, 7),))
+    header, bodies = envelope.open_(envelope.Kind.RESOURCE, dump(resource))
+    plain = json.loads(bytes(header))
+    plain["editions"][0]["items"] = -7
+
+    with pytest.raises(StoreError, match="makes no sense"):
+        load(envelope.close(envelope.Kind.RESOURCE, json.dumps(plain).encode(), bytes(bodies)))
 
 
 @given(st.binary(max_size=300))
