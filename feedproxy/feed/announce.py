@@ -1,9 +1,9 @@
 """Tell in a publisher's feed who else tells of its changes: `rel="hub"` (WebSub) and `cloud` (rssCloud).
 
 A hub stands where the self link stands (selflink.py): `atom:link` in the channel of RSS 1.0 and 2.0, `link` in Atom,
-and in JSON Feed a member of `hubs`. A cloud has its place in RSS 2.0 alone. What the publisher says himself stays: his
-hubs stand beside ours ("subscribers may subscribe to one or more of the advertised hubs", WebSub, section 4), and of
-clouds there is one at most, his. Nothing else changes, not a byte.
+and in JSON Feed a member of `hubs`. A cloud has its place in RSS 0.92 to 2.0. What the publisher says himself stays:
+his hubs stand beside ours ("subscribers may subscribe to one or more of the advertised hubs", WebSub, section 4), and
+of clouds there is one at most, his. Nothing else changes, not a byte.
 
 Formats without room (RSS 0.90 and 0.91, CDF) have the Link field: `link_fields` makes it for all of them.
 """
@@ -38,7 +38,7 @@ def announce(body: bytes, channel: Channel, said: Announcement, *, charset: str 
     `charset` is the parameter of Content-Type, where the origin sent one.
     """
     hub = said.hub if said.hub and said.hub not in channel.hubs and _has_room(channel) else ""
-    cloud = said.cloud if channel.kind is Kind.RSS and channel.version.startswith("2") and not channel.cloud else None
+    cloud = said.cloud if _knows_clouds(channel) and not channel.cloud else None
     if not hub and cloud is None:
         return Edited(body, reason="there is nothing to announce, or no place for it")
     if not channel.well_formed:
@@ -71,6 +71,11 @@ def _has_room(channel: Channel) -> bool:
     if channel.kind in (Kind.ATOM, Kind.JSON):
         return True
     return channel.kind in (Kind.RSS, Kind.RDF) and channel.version not in NOT_EXTENSIBLE
+
+
+def _knows_clouds(channel: Channel) -> bool:
+    """RSS 0.92 brought the element, 2.0 kept it; RSS 1.0 has the version 1.0, and no place for it."""
+    return channel.kind is Kind.RSS and channel.version.startswith(("0.92", "0.93", "0.94", "2"))
 
 
 # -- XML

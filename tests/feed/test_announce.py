@@ -45,6 +45,15 @@ def test_rss_gets_an_atom_link_and_a_cloud_behind_its_own_link() -> None:
     assert (channel_of(body).hubs, channel_of(body).cloud) == ((HUB,), CLOUD)
 
 
+@pytest.mark.parametrize("version", ["0.92", "0.93", "0.94"])
+def test_the_older_formats_that_know_clouds_get_one(version: str) -> None:
+    assert channel_of(told(RSS.replace(b'"2.0"', f'"{version}"'.encode()))).cloud == CLOUD
+
+
+def test_rss_0_91_knows_no_clouds() -> None:
+    assert channel_of(told(RSS.replace(b'"2.0"', b'"0.91"'))).cloud is None
+
+
 @pytest.mark.parametrize("body", [ATOM, RDF])
 def test_atom_and_rss_1_get_a_hub_and_no_cloud(body: bytes) -> None:
     channel = channel_of(told(body))
@@ -118,7 +127,8 @@ def test_feeds_of_the_wild_stay_the_feeds_they_were(corpus: Path) -> None:
         changed += 1
         after = channel_of(edited.body)
         assert set(after.hubs) <= {*channel.hubs, HUB}, record["file"]
-        cloud = CLOUD if channel.version == "2.0" and channel.cloud is None else channel.cloud
+        may = channel.version in ("0.92", "0.93", "0.94", "2.0")
+        cloud = CLOUD if may and channel.cloud is None else channel.cloud
         expected = replace(channel, hubs=after.hubs, cloud=cloud, content_digest=after.content_digest)
         assert after == expected, record["file"]
     assert changed > 50
