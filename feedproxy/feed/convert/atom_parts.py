@@ -43,6 +43,7 @@ def atom_channel(element: Element, feed: Feed, bare: str) -> None:
     maybe(element, ATOM, "icon", feed.icon)
     if feed.image is not None:
         put(element, ATOM, "logo", feed.image.url)
+    out.image_size(element, feed.image)
     out.atom_text(element, "rights", feed.rights)
     out.bearings(element, feed.language, feed.direction, atom=True)
     for node in feed.extensions:

@@ -1,5 +1,6 @@
 """From all that was said to what counts: a channel or an item of the model."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -7,12 +8,18 @@ from feedproxy.feed.channel import Kind, Schedule
 from feedproxy.feed.convert import dates, markup, people
 from feedproxy.feed.convert.gather import Gathered, gather
 from feedproxy.feed.convert.model import Category, Enclosure, Feed, Image, Item, Link, Node, Text
-from feedproxy.feed.convert.names import ATOM, ITUNES
+from feedproxy.feed.convert.names import ATOM, DC, ITUNES, MEDIA
+
+_MADE = re.compile(r"urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+"""A UUID that was made of a name."""
+
+_DIGITS = 9
+"""Of the width or height of a picture in pixels."""
 
 
 def item(found: Gathered) -> Item:
     """The item that this makes."""
-    extensions = _with_fallbacks(found)
+    extensions = identified(found, _with_fallbacks(found))
     if found.duration is not None and not found.enclosures:
         extensions = (Node(ITUNES, "duration", (), (str(found.duration),)), *extensions)
     content, summary = _bodies(found)
@@ -50,7 +57,7 @@ def item(found: Gathered) -> Item:
 
 def channel(found: Gathered, kind: Kind, version: str, schedule: Schedule) -> Feed:
     """The channel that this makes, without items."""
-    extensions = _with_fallbacks(found)
+    image, extensions = sized(found.image, _with_fallbacks(found))
     links = settled_links(found.links)
     title = found.texts.get("title") or found.texts.get("atom:title")
     link = next((each.href for each in links if each.rel == "alternate"), "")
@@ -75,7 +82,7 @@ def channel(found: Gathered, kind: Kind, version: str, schedule: Schedule) -> Fe
         extensions=extensions,
         webmaster=webmasters[0] if webmasters else None,
         generator=generator if generator and (generator.name or generator.uri) else None,
-        image=settled_image(found.image, title, link),
+        image=settled_image(image, title, link),
         icon=found.words.get("icon", ""),
         schedule=replace(schedule, notes=()),
         cloud=found.cloud,
@@ -122,6 +129,42 @@ def settled_image(image: Image | None, title: Text | None, link: str) -> Image |
         title="" if image.title == markup.line(title) else image.title,
         link="" if image.link == link else image.link,
     )
+
+
+def sized(image: Image | None, extensions: tuple[Node, ...]) -> tuple[Image | None, tuple[Node, ...]]:
+    """The channel's picture with the size that Media RSS tells of the same one, and the rest."""
+    if image is None or image.width or image.height:
+        return image, extensions
+    for at, node in enumerate(extensions):
+        given = dict(node.attributes)
+        if (node.namespace, node.name, node.content) != (MEDIA, "thumbnail", ()) or given.pop("url", "") != image.url:
+            continue
+        if given and given.keys() <= {"width", "height"} and all(_is_size(each) for each in given.values()):
+            width, height = (int(given[side]) if side in given else None for side in ("width", "height"))
+            return replace(image, width=width, height=height), extensions[:at] + extensions[at + 1 :]
+    return image, extensions
+
+
+def _is_size(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text) > 0
+
+
+def identified(found: Gathered, extensions: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Take Dublin Core's identifier for the id where the IRI of the item is that, or was made of a name; the rest.
+
+    A made one is known by its version (RFC 9562, 5.5). Any other may be of something else: a book, an article.
+    """
+    iri = (found.words.get("atom:id") or found.about).rstrip("#")  # RSS 1.0's may have been made unlike others
+    if "id" in found.words or not iri:
+        return extensions
+    for at, node in enumerate(extensions):
+        if (node.namespace, node.name) != (DC, "identifier"):
+            continue
+        if node.text and (node.text.rstrip("#") == iri or _MADE.fullmatch(iri)):
+            found.words["id"] = node.text
+            return extensions[:at] + extensions[at + 1 :]
+        break
+    return extensions
 
 
 def without_repetition(said: Item, channel: Feed) -> Item:

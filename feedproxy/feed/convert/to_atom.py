@@ -10,7 +10,7 @@ from dataclasses import replace
 from feedproxy.feed.convert import dates, markup, people
 from feedproxy.feed.convert import writing as out
 from feedproxy.feed.convert.atom_parts import atom_channel, source
-from feedproxy.feed.convert.model import Feed, Item, Link, Person, Text
+from feedproxy.feed.convert.model import Feed, Item, Person, Text
 from feedproxy.feed.convert.names import ATOM, DCTERMS, RSS2
 from feedproxy.feed.convert.writing import maybe, put
 from feedproxy.feed.xml import Element
@@ -92,7 +92,7 @@ def _in_words_of_rss(root: Element, feed: Feed) -> None:
     out.cloud(root, feed.cloud, RSS2)
     out.schedule(root, feed.schedule, RSS2)
     image = feed.image
-    if image is not None and (image.title or image.link or image.width or image.height or image.description):
+    if image is not None and (image.title or image.link or image.description):
         out.image(root, image, feed, RSS2)
     maybe(root, RSS2, "rating", feed.rating)
     out.text_input(root, feed.text_input, RSS2)
@@ -107,8 +107,7 @@ def _entry(root: Element, item: Item, feed: Feed, taken: set[str], place: int) -
     out.bearings(element, item.language, item.direction, atom=True)
     identity = own_id(item, feed, taken)
     put(element, ATOM, "id", identity)
-    if item.id and (identity != item.id or item.is_permalink != (item.links[:1] == (Link(item.id),))):
-        put(element, RSS2, "guid", item.id, isPermaLink=str(item.is_permalink).lower())
+    out.identifier(element, item, identity)
     if item.title is None:
         put(element, ATOM, "title", out.headline(item))
     out.atom_text(element, "title", item.title)

@@ -30,6 +30,7 @@ def render(feed: Feed) -> bytes:
         put(sequence, RDF, "li").set(_RESOURCE, name)
     if feed.text_input is not None:
         put(channel, RSS1, "textinput").set(_RESOURCE, feed.text_input.link)
+    out.image_size(channel, feed.image)
     for node in feed.extensions:
         add(channel, node, RSS2)
     if feed.image is not None:
@@ -99,8 +100,7 @@ def _item(root: Element, item: Item, name: str) -> None:
     out.comments(element, item)
     for enclosure in item.enclosures:
         out.atom_enclosure(element, enclosure)
-    if item.id and (item.id != name or item.is_permalink != (item.id == item.link)):
-        put(element, RSS2, "guid", item.id, isPermaLink=str(item.is_permalink).lower())
+    out.identifier(element, item, name)
     if (date := item.published if item.published is not None else item.updated) is not None:
         put(element, DC, "date", dates.rfc3339(date))
     if item.updated is not None:

@@ -189,10 +189,30 @@ def image(parent: Element, given: Image, feed: Feed, core: str, about: str = "")
     title = given.title or markup.line(feed.title) or feed.link
     put(element, core, "title", markup.ambiguous(Text(title)))
     put(element, core, "link", given.link or feed.link or feed.address)
-    beyond = RSS2 if core == RSS1 else core
-    maybe(element, beyond, "width", given.width)
-    maybe(element, beyond, "height", given.height)
-    maybe(element, beyond, "description", markup.ambiguous(Text(given.description)))
+    if not core:
+        maybe(element, core, "width", given.width)
+        maybe(element, core, "height", given.height)
+    maybe(element, DC if core == RSS1 else core, "description", markup.ambiguous(Text(given.description)))
+
+
+def image_size(channel: Element, given: Image | None) -> None:
+    """How large the channel's picture is, where RSS 2.0's own words for that are not at hand."""
+    if given is not None and (given.width or given.height):
+        put(channel, MEDIA, "thumbnail", url=given.url, width=given.width, height=given.height)
+
+
+def identifier(element: Element, item: Item, name: str) -> None:
+    """The item's id where its `name`, the IRI that the format demands, does not tell which it is, and what.
+
+    What is no page's address is Dublin Core's identifier, unless the publisher uses that himself (settle.identified).
+    """
+    others = any((node.namespace, node.name) == (DC, "identifier") for node in item.extensions)
+    if not item.id or not (others or item.id != name or item.is_permalink != (item.links[:1] == (Link(item.id),))):
+        return
+    if others or item.is_permalink:
+        put(element, RSS2, "guid", item.id, isPermaLink=str(item.is_permalink).lower())
+    else:
+        put(element, DC, "identifier", item.id)
 
 
 def people(parent: Element, persons: Iterable[Person]) -> None:

@@ -1,0 +1,110 @@
+"""What RSS 1.0 and Atom have no element for is said in words that other programs know, and understood from them."""
+
+import pytest
+
+from feedproxy.feed.convert.formats import FORMATS
+from feedproxy.feed.convert.model import Feed
+from feedproxy.feed.convert.names import RSS2
+from feedproxy.feed.convert.read import read
+
+IN_OTHER_WORDS = ("rdf", "atom")
+
+
+def a_feed(channel: str = "", item: str = "") -> Feed:
+    feed = read(
+        f"""<rss version="2.0" xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:media="http://search.yahoo.com/mrss/">
+        <channel><title>Tea</title><link>https://tea.example/</link><description>Leaves</description>{channel}
+        <item><title>Oolong</title><link>https://tea.example/oolong</link><description>Dark.</description>{item}</item>
+        </channel></rss>""".encode(),
+        address="https://tea.example/feed.rss",
+    )
+    assert feed is not None
+    return feed
+
+
+def written_and_read(feed: Feed, name: str) -> tuple[str, Feed]:
+    document = FORMATS[name].render(feed)
+    again = read(document)
+    assert again is not None
+    return document.decode(), again
+
+
+@pytest.mark.parametrize("name", IN_OTHER_WORDS)
+@pytest.mark.parametrize("guid", ["oolong 7", "https://tea.example/oolong"])
+def test_a_guid_that_is_no_permalink_is_dublin_cores_identifier(name, guid):
+    feed = a_feed(item=f'<guid isPermaLink="false">{guid}</guid>')
+
+    document, again = written_and_read(feed, name)
+
+    assert f"<dc:identifier>{guid}</dc:identifier>" in document
+    assert RSS2 not in document
+    assert (again.items[0].id, again.items[0].is_permalink) == (guid, False)
+    assert again.items[0].extensions == ()
+
+
+@pytest.mark.parametrize("name", IN_OTHER_WORDS)
+@pytest.mark.parametrize("identifier", ["oolong 7", "https://tea.example/oolong", "doi:10.1000/7"])
+@pytest.mark.parametrize("guid", ["<guid>https://tea.example/oolong</guid>", '<guid isPermaLink="false">no 7</guid>'])
+def test_a_publishers_identifier_stays_what_it_is(name, identifier, guid):
+    feed = a_feed(item=f"{guid}<dc:identifier>{identifier}</dc:identifier>")
+
+    _, again = written_and_read(feed, name)
+
+    assert (again.items[0].id, again.items[0].is_permalink) == (feed.items[0].id, feed.items[0].is_permalink)
+    assert [each.text for each in again.items[0].extensions] == [identifier]
+
+
+def test_an_article_with_an_address_keeps_it_as_its_id_whatever_else_identifies_it():
+    feed = read(b"""<rdf:RDF xmlns="http://purl.org/rss/1.0/" xmlns:dc="http://purl.org/dc/elements/1.1/"
+        xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
+        <channel rdf:about="https://tea.example/feed"><title>Tea</title><link>https://tea.example/</link></channel>
+        <item rdf:about="https://tea.example/oolong"><title>Oolong</title><link>https://tea.example/oolong</link>
+        <dc:identifier>doi:10.1000/7</dc:identifier></item></rdf:RDF>""")
+
+    assert feed is not None
+    assert feed.items[0].id == "https://tea.example/oolong"
+    assert feed.items[0].is_permalink
+    assert feed.items[0].extensions[0].text == "doi:10.1000/7"
+
+
+@pytest.mark.parametrize("name", IN_OTHER_WORDS)
+@pytest.mark.parametrize("size", ["<width>88</width><height>31</height>", "<width>88</width>", "<height>31</height>"])
+def test_the_size_of_the_channels_picture_is_said_by_media_rss(name, size):
+    feed = a_feed(f"<image><url>https://tea.example/pot.png</url>{size}</image>")
+
+    document, again = written_and_read(feed, name)
+
+    assert '<media:thumbnail url="https://tea.example/pot.png"' in document
+    assert RSS2 not in document
+    assert again.image == feed.image
+    assert again.extensions == ()
+
+
+@pytest.mark.parametrize("name", IN_OTHER_WORDS)
+@pytest.mark.parametrize(
+    "thumbnail",
+    [
+        '<media:thumbnail url="https://tea.example/other.png" width="10"/>',
+        '<media:thumbnail url="https://tea.example/pot.png"/>',
+        '<media:thumbnail url="https://tea.example/pot.png" width="wide"/>',
+        '<media:thumbnail url="https://tea.example/pot.png" width="10" time="00:01"/>',
+    ],
+)
+def test_a_thumbnail_that_tells_no_size_of_that_picture_is_left_alone(name, thumbnail):
+    feed = a_feed(f"<image><url>https://tea.example/pot.png</url></image>{thumbnail}")
+
+    _, again = written_and_read(feed, name)
+
+    assert again.image == feed.image
+    assert [each.name for each in again.extensions] == ["thumbnail"]
+    assert again.extensions == feed.extensions
+
+
+def test_what_describes_the_picture_is_dublin_cores_description_in_rss_1():
+    feed = a_feed("<image><url>https://tea.example/pot.png</url><description>A pot</description></image>")
+
+    document, again = written_and_read(feed, "rdf")
+
+    assert "<dc:description>A pot</dc:description>" in document
+    assert RSS2 not in document
+    assert again.image == feed.image
