@@ -6,9 +6,11 @@ site shows) the documents have before and after, and every feed that has got mor
 """
 
 import argparse
+import codecs
 import collections
 import contextlib
 import io
+import re
 import sys
 from pathlib import Path
 
@@ -21,6 +23,8 @@ _SOME_DAY = 1_700_000_000
 _FAILED = "the validator failed"
 
 _JUDGED = ("rss", "rdf", "atom")
+
+_DECLARATION = re.compile(rb"\A\s*(?:<\?xml\s[^>]*\?>)?\s*")
 
 
 def main() -> int:
@@ -73,6 +77,9 @@ def findings(document: bytes, address: str) -> collections.Counter[str]:
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         try:
             events = feedvalidator.validateString(document, firstOccurrenceOnly=1, base=address)["loggedEvents"]
+            if any(isinstance(each, feedvalidator.logging.MissingEncoding) for each in events):
+                declared = _with_encoding(document)
+                events = feedvalidator.validateString(declared, firstOccurrenceOnly=1, base=address)["loggedEvents"]
         except feedvalidator.logging.ValidationFailure as failure:
             events = [failure.event]
         except (AttributeError, TypeError, ValueError, KeyError, IndexError):
@@ -80,6 +87,11 @@ def findings(document: bytes, address: str) -> collections.Counter[str]:
     shown = compatibility.AA(events)
     said = (f"{type(each).__name__}({each.params.get('element', '')})" for each in shown)
     return collections.Counter(said)
+
+
+def _with_encoding(document: bytes) -> bytes:
+    """The same document with the encoding it has by default: that validator reads no further where none is said."""
+    return b'<?xml version="1.0" encoding="UTF-8"?>' + _DECLARATION.sub(b"", document.removeprefix(codecs.BOM_UTF8))
 
 
 if __name__ == "__main__":
