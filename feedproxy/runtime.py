@@ -344,11 +344,12 @@ class _Opened:
     async def _save(self) -> None:
         await self.diary.save(self.clock.now())
         with contextlib.suppress(StoreError):
-            await self.store.put_state("counts", self.counts.dump())
+            await self.store.put_state("counts", await self.counts.dump_unhurried())
             await self.office.remember()
 
     async def close(self, timeout: Seconds) -> None:
         self._saving.cancel()
+        await asyncio.gather(self._saving, return_exceptions=True)  # it must not write after what is written last
         await self.office.close()
         await self.service.close(timeout)
         if self.crew is not None:

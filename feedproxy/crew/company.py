@@ -25,13 +25,13 @@ from feedproxy.crew.seat import Seat
 from feedproxy.errors import StoreError
 from feedproxy.fleet.leases import FleetCommon
 from feedproxy.origin.service import Service
-from feedproxy.readers.news import News, events
+from feedproxy.readers.news import Heard, News, events
 from feedproxy.report import daybook, summed
 from feedproxy.report.daybook import Book, Diary
 from feedproxy.report.metrics import Metrics
 from feedproxy.report.summed import Plain
 from feedproxy.store.shared import Shared
-from feedproxy.store.walk import unhurried
+from feedproxy.walk import unhurried
 
 ROUND: Seconds = 1.0
 """News of readers and of changed feeds go round this often: a count and the schedule need no more."""
@@ -69,6 +69,7 @@ class Crew:
         self._life = str(os.getpid())
         self._last: dict[int, tuple[str, Plain]] = {}
         self._departed: list[Plain] = []
+        self._heard: list[Heard] | None = None  # while it is learnt what was counted: it would make that forgotten
         self._books: dict[int, Book] = {}
         self.silent = 0
         """Workers that did not answer when they were last asked."""
@@ -94,6 +95,7 @@ class Crew:
         application.router.add_get("/families", self._tell_families)
         application.router.add_get("/counts", self._tell_counts)
         application.router.add_post("/news", self._hear)
+        self._heard = []
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=PATIENCE)
         await self._runner.setup()
         door = self._seat.door(self._seat.index)
@@ -104,6 +106,8 @@ class Crew:
                 with contextlib.suppress(StoreError):
                     self._service.counts.load(counts, self._clock.now())
                 break
+        heard, self._heard = self._heard, None
+        self._service.counts.hear_of(heard)
         self._rounds = asyncio.ensure_future(self._go_round())
 
     async def families(self) -> Sequence[Plain]:
@@ -204,11 +208,14 @@ class Crew:
         return web.json_response(told)
 
     async def _tell_counts(self, _: web.Request) -> web.Response:
-        return web.Response(body=self._service.counts.dump())
+        return web.Response(body=await self._service.counts.dump_unhurried())
 
     async def _hear(self, request: web.Request) -> web.Response:
         try:
-            self._service.counts.hear_of(events(json.loads(await request.read())))
+            told = events(json.loads(await request.read()))
         except (ValueError, TypeError) as error:
             return web.Response(status=400, text=str(error))
+        self._service.counts.hear_of(told)
+        if self._heard is not None:
+            self._heard += told
         return web.Response()

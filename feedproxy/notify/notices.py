@@ -26,6 +26,7 @@ from feedproxy.origin.public import may_be_listed
 from feedproxy.origin.service import Service
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
+from feedproxy.walk import at_leisure
 
 logger = logging.getLogger(__name__)
 
@@ -284,12 +285,11 @@ class Notices:
         """What the store holds and the ledger has not told: a crash may have come between the two."""
         try:
             held, sights = set[str](), list[Sight]()
-            for target in self.service.store.targets():
+            async for target in at_leisure(self.service.store.targets()):
                 resource = self.service.store.peek(target)
                 seen = self._sight(resource, first=False) if resource is not None else None
                 if resource is not None:
                     self._watched(resource)
-                await asyncio.sleep(0)
                 if seen is None:
                     continue
                 held.add(target)

@@ -14,17 +14,12 @@ from typing import assert_never
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.origin.schedule import Later, Plan, Refresh, Rest
+from feedproxy.walk import at_leisure
 
 logger = logging.getLogger(__name__)
 
 AT_ONCE = 8
 """Scheduled updates under way at a time: readers' own come first, and a start after a long stop is no storm."""
-
-SLICE: Seconds = 0.001
-REST = 3
-"""At the start feeds are looked at for so long in one go, and then everybody else has so many times as long: a look may
-read the disk, and a hit is not to wait for several. A look takes a seventh of a millisecond: 100,000 feeds, of which
-those come first that were asked for last, take a minute, and a quarter of a CPU meanwhile."""
 
 NAP: Seconds = 600
 """The longest sleep: a machine that was suspended, or whose clock was set, is noticed after that."""
@@ -52,7 +47,7 @@ class Agenda:
         return target in self._due
 
     def start(self, targets: Iterable[str]) -> None:
-        """Take up these feeds again, a few at a time."""
+        """Take up these feeds again, a few at a time, in their order."""
         self._starting = asyncio.ensure_future(self._start(targets))
 
     def note(self, target: str) -> None:
@@ -78,15 +73,9 @@ class Agenda:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _start(self, targets: Iterable[str]) -> None:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        for target in targets:
+        async for target in at_leisure(targets):
             if target not in self._due:
                 self.note(target)
-            took = loop.time() - began
-            if took >= SLICE:
-                await asyncio.sleep(REST * took)
-                began = loop.time()
 
     def _put(self, target: str, at: Instant) -> None:
         if self._due.get(target) != at:

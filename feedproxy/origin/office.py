@@ -32,7 +32,7 @@ from feedproxy.origin.service import Service
 from feedproxy.settings import Settings
 from feedproxy.store.base import Store
 from feedproxy.store.resource import Resource
-from feedproxy.store.walk import unhurried
+from feedproxy.walk import unhurried
 
 logger = logging.getLogger(__name__)
 
@@ -152,9 +152,11 @@ class Office:
 
     async def remember(self) -> None:
         """Write down what was asked for lately, beside what other processes have written. Raises StoreError."""
-        before, now = self._asked(), self._asked_now()
-        if now != before:
-            await self._store.put_state(ASKED, json.dumps({"version": 1, "asked": now}).encode())
+        before = self._store.get_state(ASKED)
+        now = await self._asked()
+        raw = await asyncio.to_thread(_asked_written, now)
+        if raw != before:
+            await self._store.put_state(ASKED, raw)
 
     # -- the list
 
@@ -189,7 +191,8 @@ class Office:
     # -- inside
 
     async def _public(self) -> Listing:
-        imported, asked = self._imported, self._asked_now()
+        asked = await self._asked()
+        imported = self._imported
         by_address = {each.address: each for each in imported.feeds}
         others = sorted(asked.keys() - by_address.keys())
         self._considered = len(by_address) + len(others)
@@ -219,23 +222,15 @@ class Office:
                     return _described(entry, resource)
         return None
 
-    def _asked(self) -> dict[str, int]:
-        raw = self._store.get_state(ASKED)
-        try:
-            told = json.loads(raw)["asked"] if raw else {}
-            return {str(target): int(at) for target, at in told.items()}
-        except (ValueError, LookupError, TypeError, AttributeError):
-            return {}  # it is written anew
-
-    def _asked_now(self) -> dict[str, int]:
+    async def _asked(self) -> dict[str, int]:
         """What was asked for in the last 30 days, whole seconds; the latest ASKED_MAX."""
-        asked, now = self._asked(), self._clock.now()
-        for target in self._service.counts.targets():
+        lately: dict[str, int] = {}
+        async for target in unhurried(self._service.counts.targets()):
             last = self._service.counts.last(target)
             if last is not None and not has_secret(target) and "#" not in target:
-                asked[target] = max(asked.get(target, 0), int(last))
-        recent = [(at, target) for target, at in asked.items() if now - KEEP < at]
-        return {target: at for at, target in sorted(recent)[-ASKED_MAX:]}
+                lately[target] = int(last)
+        raw, now = self._store.get_state(ASKED), self._clock.now()
+        return await asyncio.to_thread(_asked_since, raw, lately, now - KEEP)
 
     def _look(self) -> None:
         self._looked = time.monotonic()
@@ -290,6 +285,23 @@ def _described(entry: Subscription, resource: Resource | None) -> Subscription:
     if channel is None:
         return entry
     return replace(entry, title=entry.title or channel.title, page=page_of(channel, entry.address) or entry.page)
+
+
+def _asked_since(raw: bytes | None, lately: Mapping[str, int], since: Instant) -> dict[str, int]:
+    """What was noted as asked for, and what was lately: the latest ASKED_MAX, in their order."""
+    try:
+        told = json.loads(raw)["asked"] if raw else {}
+        asked = {str(target): int(at) for target, at in told.items()}
+    except (ValueError, LookupError, TypeError, AttributeError):
+        asked = {}  # it is written anew
+    for target, at in lately.items():
+        asked[target] = max(asked.get(target, 0), at)
+    recent = [(at, target) for target, at in asked.items() if since < at]
+    return {target: at for at, target in sorted(recent)[-ASKED_MAX:]}
+
+
+def _asked_written(asked: Mapping[str, int]) -> bytes:
+    return json.dumps({"version": 1, "asked": asked}).encode()
 
 
 def _written(imported: Imported) -> bytes:

@@ -24,7 +24,7 @@ from feedproxy.readers.count import SubscriberCounts
 from feedproxy.settings import Settings
 from feedproxy.store.base import Store
 from feedproxy.store.resource import Failures, Resource
-from feedproxy.store.walk import unhurried
+from feedproxy.walk import unhurried
 
 
 @dataclass(frozen=True, slots=True)

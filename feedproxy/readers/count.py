@@ -12,8 +12,9 @@ forgotten. A flood of made-up fetchers drives out its own: a claim made once mak
 made again.
 """
 
+import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import Protocol
@@ -21,16 +22,19 @@ from typing import Protocol
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.user_agent import Claim, parse_claim, product
 from feedproxy.readers import state
-from feedproxy.readers.claims import Belief, current, hear, held_back
+from feedproxy.readers.claims import current, hear, held_back
+from feedproxy.readers.held import CLAIM_WEIGHT, Feed, weight_of_name
 from feedproxy.readers.identify import Pseudonym
 from feedproxy.readers.names import Names
 from feedproxy.readers.news import CLAIM_TOLD, READER_TOLD, News, is_due
+from feedproxy.walk import unhurried
 
 RECENT_MAX = 1000
 """Who wants to know whether a feed is read much need not count all of a crowd."""
 
-CLAIM_WEIGHT = 8
-"""Entries (of about 100 bytes) that a claim counts for."""
+
+SWEPT = 128
+"""Feeds looked at, and readers forgotten, beside one request when it is time to forget: a tenth of a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,24 +71,6 @@ class Abroad(Protocol):
         ...
 
 
-class Feed:
-    """One feed's readers and claims.
-
-    `readers` maps a pseudonym to milliseconds when last seen << 8 | number of the product's name, oldest
-    first.
-    """
-
-    __slots__ = ("claims", "readers")
-
-    def __init__(self) -> None:
-        self.readers: dict[int, int] = {}
-        self.claims: dict[tuple[str, str], Belief] = {}
-
-    def weight(self) -> int:
-        """Entries of about 100 bytes."""
-        return len(self.readers) + CLAIM_WEIGHT * len(self.claims)
-
-
 class SubscriberCounts:
     """The counts of all feeds. Not for several threads at once.
 
@@ -115,6 +101,7 @@ class SubscriberCounts:
         self._names = Names()
         self._entries = 0
         self._pruned: Instant = 0.0
+        self._unswept: list[str] = []  # what is still to be pruned, the next at the end
         self.news: News | None = None
         """Where other processes hear of who reads; None where there are none."""
         self.sums: Abroad | None = None
@@ -135,12 +122,14 @@ class SubscriberCounts:
 
     def _note(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> bool:
         """Count one; whether that is news."""
-        if abs(now - self._pruned) >= self._window / 24:
-            self.prune(now)
+        if not self._unswept and abs(now - self._pruned) >= self._window / 24:
+            self._pruned, self._unswept = now, list(self._feeds)
+        if self._unswept:
+            self._sweep(now)
         feed = self._feeds.pop(target, None)
         if feed is None:
             feed = Feed()
-            self._entries += _weight_of_name(target)
+            self._entries += weight_of_name(target)
         self._feeds[target] = feed
         if claim := parse_claim(user_agent):
             is_news = self._hear(feed, claim, now)
@@ -219,16 +208,17 @@ class SubscriberCounts:
             tuple(sorted(products.items(), key=lambda pair: (-pair[1], pair[0]))),
         )
 
-    def by_reader(self, now: Instant) -> list[tuple[str, int, int]]:
+    async def by_reader(self, now: Instant) -> list[tuple[str, int, int]]:
         """Whose software reads: a name, its direct subscriptions and those it claims, over all feeds, the most first.
 
         Who reads three feeds has three subscriptions. What has left the window may still be among the direct ones
-        until it is pruned, an hour later at most.
+        until it is pruned, which begins within the hour.
         """
-        direct, claimed = Counter(dict(self._names.uses())), Counter[str]()
-        for feed in self._feeds.values():
+        claimed = Counter[str]()
+        async for feed in unhurried(list(self._feeds.values())):
             for (fetcher, _), belief in feed.claims.items():
                 claimed[fetcher] += current(belief, now, self._window)
+        direct = Counter(dict(self._names.uses()))
         names = direct.keys() | claimed.keys()
         found = [(name, direct[name], claimed[name]) for name in names if direct[name] or claimed[name]]
         return sorted(found, key=lambda each: (-each[1] - each[2], each[0]))
@@ -238,8 +228,9 @@ class SubscriberCounts:
         return list(self._feeds)
 
     def prune(self, now: Instant) -> None:
-        """Forget what has left the window. `seen` does it by itself 24 times a window."""
-        self._pruned = now
+        """Forget what has left the window, all at once. `seen` begins with it by itself 24 times a window, and does it
+        a little with every request, so that none waits for all of it."""
+        self._pruned, self._unswept = now, []
         for target, feed in list(self._feeds.items()):
             self._expire(feed, now)
             if not feed.readers and not feed.claims:
@@ -247,9 +238,18 @@ class SubscriberCounts:
 
     def dump(self) -> bytes:
         """Everything, for `load`; names of fetchers and products, pseudonyms and times, never an address."""
-        return state.dump(
-            self._names.all(), ((target, feed.readers, feed.claims) for target, feed in self._feeds.items())
-        )
+        writing = state.Writing()
+        for _ in self._write(writing):
+            pass
+        return writing.whole()
+
+    async def dump_unhurried(self) -> bytes:
+        """The same, in slices. Between two of them others may be counted: who comes to a feed that is written already,
+        or to a new one, is in the next dump."""
+        writing = state.Writing()
+        async for _ in unhurried(self._write(writing)):
+            pass
+        return await asyncio.to_thread(writing.whole)
 
     def load(self, data: bytes, now: Instant) -> None:
         """What `dump` gave, in place of what is known. Raises StoreError, and then nothing has changed."""
@@ -259,12 +259,23 @@ class SubscriberCounts:
             feed = Feed()
             feed.readers, feed.claims = dict(readers), dict(claims)
             self._feeds[target] = feed
-            self._entries += feed.weight() + _weight_of_name(target)
+            self._entries += feed.weight() + weight_of_name(target)
             for value in readers.values():
                 self._names.use(value & 0xFF)
         self.prune(now)
         if self._entries > self._entries_max or len(self._feeds) > self._feeds_max:
             self._make_room()
+
+    def _write(self, writing: state.Writing) -> Iterator[None]:
+        names, edition = None, 0
+        for target in list(self._feeds):
+            if names is not self._names or edition != self._names.edition:
+                names, edition = self._names, self._names.edition
+                writing.names(names.all())
+            feed = self._feeds.get(target)
+            if feed is not None:
+                writing.add(target, feed.readers, feed.claims)
+            yield
 
     def _read(self, feed: Feed, pseudonym: Pseudonym, name: str, now: Instant) -> bool:
         before: Instant | None = None
@@ -318,16 +329,28 @@ class SubscriberCounts:
             by_fetcher[fetcher] += current(belief, now, self._window)
         return sum(min(count, self._claim_max) for count in by_fetcher.values())
 
-    def _expire(self, feed: Feed, now: Instant) -> None:
+    def _sweep(self, now: Instant) -> None:
+        left = SWEPT
+        while self._unswept and left > 0:
+            target = self._unswept[-1]
+            feed = self._feeds.get(target)
+            if feed is not None:
+                left -= self._expire(feed, now, left)
+            left -= 1
+            if left > 0 or feed is None:
+                self._unswept.pop()
+                if feed is not None and not feed.readers and not feed.claims:
+                    self._forget(target)
+
+    def _expire(self, feed: Feed, now: Instant, at_most: int | None = None) -> int:
+        """Forget who has left the window, so many readers at most; how many it were."""
         limit = int((now - self._window) * 1000)
-        gone = []
-        for key, value in feed.readers.items():
-            if value >> 8 > limit:
-                break
-            gone.append(key)
+        expired = takewhile(lambda item: item[1] >> 8 <= limit, feed.readers.items())
+        gone = [key for key, _ in islice(expired, at_most)]
         self._drop(feed, gone)
         for silent in [key for key, belief in feed.claims.items() if now - belief.last >= self._window]:
             self._retract(feed, silent)
+        return len(gone)
 
     def _drop(self, feed: Feed, keys: Iterable[int]) -> None:
         for key in keys:
@@ -341,7 +364,7 @@ class SubscriberCounts:
     def _forget(self, target: str) -> None:
         feed = self._feeds.pop(target)
         self._drop(feed, list(feed.readers))
-        self._entries -= CLAIM_WEIGHT * len(feed.claims) + _weight_of_name(target)
+        self._entries -= CLAIM_WEIGHT * len(feed.claims) + weight_of_name(target)
 
     def _make_room(self) -> None:
         while len(self._feeds) > 1:
@@ -355,7 +378,3 @@ class SubscriberCounts:
             else:
                 for target in list(islice(self._feeds, max(1, len(self._feeds) // 16))):
                     self._forget(target)
-
-
-def _weight_of_name(target: str) -> int:
-    return 4 + len(target) // 64

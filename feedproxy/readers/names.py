@@ -13,6 +13,8 @@ class Names:
         self._names = list(names[:NAMES_MAX]) or [OTHER]
         self._uses = [0] * len(self._names)
         self._numbers = {name: number for number, name in enumerate(self._names)}
+        self.edition = 0
+        """Another number after every change of what a number stands for."""
 
     def __getitem__(self, number: int) -> str:
         return self._names[number]
@@ -41,6 +43,7 @@ class Names:
             del self._numbers[self._names[number]]
             self._names[number] = name
         self._numbers[name] = number
+        self.edition += 1
         return number
 
     def use(self, number: int) -> None:

@@ -22,6 +22,9 @@ AGENT_MAX = 1000
 type Event = list[Any]
 """Target, pseudonym, User-Agent, instant: as JSON has them."""
 
+type Heard = tuple[str, Pseudonym, str, Instant]
+"""The same, read."""
+
 
 class News:
     """What has to be told."""
@@ -46,7 +49,7 @@ def is_due(before: Instant | None, now: Instant, interval: Seconds) -> bool:
     return before is None or before // interval != now // interval
 
 
-def events(told: Iterable[Any]) -> list[tuple[str, Pseudonym, str, Instant]]:
+def events(told: Iterable[Any]) -> list[Heard]:
     """What was told, read. Raises ValueError or TypeError for what is none."""
     return [
         (str(target), Pseudonym(int(current), int(previous)), str(agent), float(now))

@@ -25,23 +25,48 @@ type Known = tuple[str, Mapping[int, int], Claims]
 """A feed: its target, its readers and its claims."""
 
 
-def dump(names: list[str], feeds: Iterable[Known]) -> bytes:
-    """The bytes of everything."""
-    listed, parts = [], []
-    for target, readers, claims in feeds:
+class Writing:
+    """The counts on their way into bytes, feed by feed: between two of them others may be counted.
+
+    What the numbers of products stand for may change meanwhile. One that stood for something else when the first feeds
+    were written is written as the one for all further names.
+    """
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._others: frozenset[int] = frozenset()
+        self._listed: list[str] = []
+        self._parts: list[bytes] = []
+
+    def names(self, names: list[str]) -> None:
+        """What the numbers stand for in the feeds that follow."""
+        self._names += names[len(self._names) :]
+        self._others = frozenset(number for number, name in enumerate(names) if name != self._names[number])
+
+    def add(self, target: str, readers: Mapping[int, int], claims: Claims) -> None:
+        """One more feed."""
         said = [
             [*key, belief.peaks, belief.anchor, belief.held, belief.last, belief.times]
             for key, belief in claims.items()
         ]
-        listed.append([target, len(readers), said])
-        parts += [_pack(readers.keys()), _pack(readers.values())]
-    header = json.dumps({"names": names, "feeds": listed}, separators=(",", ":")).encode()
-    rest = b"".join([struct.pack("<I", len(header)), header, *parts])
-    return MAGIC + struct.pack("<I", zlib.crc32(rest)) + rest
+        self._listed.append(_json([target, len(readers), said]))
+        values: Iterable[int] = readers.values()
+        if self._others:
+            values = (value & ~0xFF if value & 0xFF in self._others else value for value in values)
+        self._parts += [_pack(readers.keys()), _pack(values)]
+
+    def whole(self) -> bytes:
+        """The bytes of everything. In any thread, once nothing is added any more."""
+        header = f'{{"names":{_json(self._names)},"feeds":[{",".join(self._listed)}]}}'.encode()
+        parts = [struct.pack("<I", len(header)), header, *self._parts]
+        checksum = 0
+        for part in parts:
+            checksum = zlib.crc32(part, checksum)
+        return b"".join([MAGIC, struct.pack("<I", checksum), *parts])
 
 
 def load(data: bytes, now: Instant) -> tuple[list[str], list[Known]]:
-    """What `dump` was given. Readers last seen after `now` (the clock was wrong) count as seen now.
+    """What was written. Readers last seen after `now` (the clock was wrong) count as seen now.
 
     Raises StoreError for what is damaged or of another form.
     """
@@ -89,6 +114,10 @@ def _claims(said: Iterable[Any], now: Instant) -> Claims:
 def _pair(value: list[float], now: Instant) -> tuple[int, Instant]:
     count, instant = value
     return int(count), min(float(instant), now)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _pack(numbers: Iterable[int]) -> bytes:

@@ -31,10 +31,12 @@ PER_PAGE_MAX = 1000
 NOTICES_MAX = 64
 """Outcomes of deeds kept for the page that one comes back to."""
 
+_ORDER = {str(state): number for number, state in enumerate(State)}
+
 SORTS: Mapping[str, tuple[str, Callable[[View], Any]]] = {
     "subscribers": ("Subscribers", lambda row: -row["subscribers"]),
     "title": ("Title", lambda row: row["title"].casefold()),
-    "state": ("State", lambda row: list(State).index(State(row["state"]))),
+    "state": ("State", lambda row: _ORDER[row["state"]]),
     "next": ("Next fetch", lambda row: row["next_fetch"]["at"] or ""),
     "fetched": ("Fetched", lambda row: row["fetched"] or ""),
 }
@@ -119,8 +121,7 @@ class Answers:
         query, state = request.query.get("q", "").strip(), request.query.get("state", "")
         sort = request.query.get("sort", "subscribers")
         sort = sort if sort in SORTS else "subscribers"
-        found = select(roll.rows, query, state)
-        found.sort(key=lambda row: (SORTS[sort][1](row), -row["subscribers"], row["title"].casefold()))
+        found, states = await asyncio.to_thread(_found, roll.rows, query, state, sort)
         per_page = _whole(request.query.get("per_page"), PER_PAGE, PER_PAGE_MAX)
         count = max(1, -(-len(found) // per_page))
         number = _whole(request.query.get("page"), 1, count)
@@ -141,7 +142,7 @@ class Answers:
             total=len(found),
             held=len(roll.rows),
             complete=roll.complete,
-            states=by_state(select(roll.rows, query, "")),
+            states=states,
             meaning=MEANING,
             sorts={name: title for name, (title, _) in SORTS.items()},
             query=query,
@@ -294,6 +295,14 @@ def select(rows: Sequence[View], query: str, state: str) -> list[View]:
         if (not state or row["state"] == state)
         and (not wanted or any(wanted in row.get(name, "").casefold() for name in ("title", "target", "upstream")))
     ]
+
+
+def _found(rows: Sequence[View], query: str, state: str, sort: str) -> tuple[list[View], dict[str, int]]:
+    """The rows of the table in their order, and how many there would be in each state. In any thread."""
+    either = select(rows, query, "")
+    found = select(either, "", state)
+    found.sort(key=lambda row: (SORTS[sort][1](row), -row["subscribers"], row["title"].casefold()))
+    return found, by_state(either)
 
 
 def subscribers_of(roll: Roll) -> list[int]:

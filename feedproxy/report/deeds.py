@@ -17,7 +17,7 @@ from feedproxy.report.answers import Answers, Notice, Watched, as_json, wants_js
 from feedproxy.report.pages import iso
 from feedproxy.report.roll import Clerk
 from feedproxy.report.views import View, masked, named
-from feedproxy.store.walk import unhurried
+from feedproxy.walk import unhurried
 
 TOLD_MAX = 1000
 """Targets named in an answer; the rest is counted."""

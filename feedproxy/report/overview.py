@@ -3,6 +3,7 @@
 Is it well? What did it save? What wants a look? Who reads? And what is this that runs here.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -50,8 +51,7 @@ class Overview:
         now = self._runtime.clock.now()
         span = charts.span_of(request.query.get("span", ""))
         shown = charts.slots(book, span, now)
-        troubled = [row for row in roll.rows if row["state"] in TROUBLE]
-        troubled.sort(key=lambda row: (SORTS["state"][1](row), -row["subscribers"]))
+        troubled = await asyncio.to_thread(_troubled, roll.rows)
         return self._answers.page(
             request,
             "status.html",
@@ -66,8 +66,8 @@ class Overview:
             whole=sum((each.tally for each in shown), NOTHING),
             troubled=troubled[:ATTENTION_MAX],
             more_troubled=max(0, len(troubled) - ATTENTION_MAX),
-            popular=_popular(roll.rows),
-            readers=self._answers.service().counts.by_reader(now)[:READERS_MAX],
+            popular=await asyncio.to_thread(_popular, roll.rows),
+            readers=(await self._answers.service().counts.by_reader(now))[:READERS_MAX],
             worst=[
                 (name_of(each), each.grade, level_of(each.grade))
                 for each in self._runtime.panel.scores(now)[:READERS_MAX]
@@ -159,6 +159,12 @@ def _gateway(settings: Settings) -> str:
         return ""
     everywhere = settings.listen.rpartition(":")[0] in ("", "0.0.0.0", "[::]")  # noqa: S104 -- nothing listens here
     return settings.public_url.rstrip("/") or ("" if everywhere else f"http://{settings.listen}")
+
+
+def _troubled(rows: Sequence[View]) -> list[View]:
+    """The feeds that want a look, the worst first."""
+    troubled = [row for row in rows if row["state"] in TROUBLE]
+    return sorted(troubled, key=lambda row: (SORTS["state"][1](row), -row["subscribers"]))
 
 
 def _popular(rows: Sequence[View]) -> list[View]:

@@ -36,7 +36,7 @@ class Readership:
         await self._answers.others()
         panel = self._panel()
         scores = panel.scores(self._clock.now())[:SHOWN_MAX]
-        counted = self._answers.service().counts.by_reader(self._clock.now())
+        counted = await self._answers.service().counts.by_reader(self._clock.now())
         if wants_json(request):
             view = scored.view(scores)
             told = [{"reader": name, "direct": direct, "claimed": claimed} for name, direct, claimed in counted]

@@ -16,7 +16,7 @@ from feedproxy.origin.upstream import feed_id
 from feedproxy.report.views import View, is_feed, look, row
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
-from feedproxy.store.walk import unhurried
+from feedproxy.walk import unhurried
 
 FEEDS_MAX = 20_000
 """Feeds on the roll: some 4 KB each."""

@@ -7,8 +7,9 @@ from itertools import pairwise
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.origin.agenda import AT_ONCE, SLICE, Agenda
+from feedproxy.origin.agenda import AT_ONCE, Agenda
 from feedproxy.origin.schedule import Later, Plan, Refresh, Rest
+from feedproxy.walk import BRIEF
 from tests.patience import PATIENCE
 
 NOON = 1_800_000_000.0
@@ -131,7 +132,7 @@ async def test_taking_up_many_feeds_leaves_most_of_the_time_to_others(world: Wor
 
     def slow(target: str) -> Plan:
         looked.append(loop.time())
-        while loop.time() - looked[-1] < SLICE / 2:
+        while loop.time() - looked[-1] < BRIEF / 2:
             pass
         return look(target)
 
@@ -143,6 +144,6 @@ async def test_taking_up_many_feeds_leaves_most_of_the_time_to_others(world: Wor
         turns += 1
     await agenda.close()
 
-    in_one_go = [later - earlier < SLICE for earlier, later in pairwise(looked)]
+    in_one_go = [later - earlier < BRIEF for earlier, later in pairwise(looked)]
     assert turns > len(names) // 4
     assert "1111" not in "".join("1" if each else "0" for each in in_one_go)

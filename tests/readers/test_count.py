@@ -1,15 +1,19 @@
 """Counting under load and attack, over restarts, and how it is shown."""
 
+import asyncio
 import random
 import time
 import tracemalloc
 from collections.abc import Iterable
+from itertools import pairwise
 
 import pytest
 
+from feedproxy import walk
 from feedproxy.errors import StoreError
-from feedproxy.readers.count import SubscriberCounts
+from feedproxy.readers.count import SWEPT, SubscriberCounts
 from feedproxy.readers.identify import Identifier, Pseudonym
+from feedproxy.readers.names import NAMES_MAX
 
 FEED = "https://example.com/feed.xml"
 NOW = 1_795_176_000.0
@@ -158,9 +162,39 @@ def test_what_has_left_the_window_is_forgotten_without_being_asked_for() -> None
         counts.seen(f"https://example.com/{number}", reader(number + 1), "curl/8", NOW)
         counts.seen(f"https://example.com/{number}", reader(1), "Feedly/1.0 (5 subscribers)", NOW)
 
-    counts.seen(FEED, reader(1), "curl/8", NOW + DAY)
+    for second in range(1000):
+        counts.seen(FEED, reader(1), "curl/8", NOW + DAY + second)
 
     assert counts.targets() == [FEED]
+
+
+def test_no_request_waits_until_all_who_left_are_forgotten() -> None:
+    counts = SubscriberCounts()
+    for number in range(1000):
+        counts.seen(f"https://example.com/{number}", reader(number + 1), "curl/8", NOW)
+        counts.seen("https://example.com/crowded", reader(number + 1), "curl/8", NOW)
+    held = []
+
+    while len(counts.targets()) > 1:
+        counts.seen(FEED, reader(1), "curl/8", NOW + DAY + len(held))
+        held.append(len(counts.targets()))
+
+    assert len(held) > 10
+    assert all(before - after <= SWEPT for before, after in pairwise([1002, *held]))
+
+
+def test_who_comes_back_while_others_are_forgotten_is_counted() -> None:
+    counts = SubscriberCounts()
+    for number in range(1000):
+        counts.seen(f"https://example.com/{number}", reader(number + 1), "curl/8", NOW)
+
+    counts.seen(FEED, reader(1), "curl/8", NOW + DAY)
+    counts.seen("https://example.com/999", reader(1000), "curl/8", NOW + DAY)
+    for second in range(1000):
+        counts.seen(FEED, reader(1), "curl/8", NOW + DAY + second)
+
+    assert counts.targets() == ["https://example.com/999", FEED]
+    assert counts.total("https://example.com/999", NOW + DAY + 1000) == 1
 
 
 def test_a_clock_set_back_breaks_nothing() -> None:
@@ -279,3 +313,76 @@ def test_damaged_and_foreign_counts_are_refused() -> None:
     for bad in (bytes(data), b"fpcount2" + bytes(20), b"\x80\x04K\x01.", b"fpcount1" + bytes(12)):
         with pytest.raises(StoreError):
             SubscriberCounts().load(bad, NOW)
+
+
+# -- in slices
+
+
+def step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others get a turn after every feed."""
+    monkeypatch.setattr(walk, "SLICE", -1)
+
+
+async def test_others_get_their_turns_while_the_counts_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    step_by_step(monkeypatch)
+    counts = a_busy_day()
+    feeds, turns = len(counts.targets()), 0
+
+    writing = asyncio.ensure_future(counts.dump_unhurried())
+    while not writing.done():
+        await asyncio.sleep(0)
+        turns += 1
+
+    assert turns > feeds
+    assert await writing == counts.dump()
+
+
+async def test_who_comes_and_goes_while_the_counts_are_written_is_neither_lost_nor_doubled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    step_by_step(monkeypatch)
+    counts, feeds = SubscriberCounts(), [f"https://example.com/{number}" for number in range(10)]
+    for number, target in enumerate(feeds):
+        counts.seen(target, reader(number + 1), f"first-{number}/1", NOW if number == 4 else NOW + DAY)
+
+    writing = asyncio.ensure_future(counts.dump_unhurried())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not writing.done()
+    counts.seen(feeds[0], reader(100), "late/1", NOW + DAY)  # written already
+    counts.seen(feeds[9], reader(101), "late/1", NOW + DAY)  # not yet
+    counts.seen("https://example.com/new", reader(102), "late/1", NOW + DAY)
+    counts.prune(NOW + DAY)  # feed 4 is gone
+    counts.seen(feeds[8], reader(9), "first-8/1", NOW + DAY)  # the same reader again
+    again = SubscriberCounts()
+    again.load(await writing, NOW + DAY)
+
+    assert again.targets() == [*feeds[:4], *feeds[5:]]
+    assert [again.total(target, NOW + DAY) for target in feeds] == [1, 1, 1, 1, 0, 1, 1, 1, 1, 2]
+    assert again.view(feeds[9], NOW + DAY).readers == (("first-9", 1), ("late", 1))
+    assert counts.total(feeds[0], NOW + DAY) == 2
+    assert "https://example.com/new" in counts.targets()
+
+
+async def test_a_product_whose_number_another_gets_while_the_counts_are_written_does_not_lend_it_its_readers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    step_by_step(monkeypatch)
+    counts = SubscriberCounts()
+    counts.seen("https://example.com/a", reader(1), "alpha/1", NOW)
+    for number in range(NAMES_MAX):
+        counts.seen("https://example.com/b", reader(number + 2), f"name-{number}/1", NOW)
+
+    writing = asyncio.ensure_future(counts.dump_unhurried())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not writing.done()
+    counts.seen("https://example.com/a", reader(1), "name-0/1", NOW)  # nobody has alpha any more
+    counts.seen("https://example.com/b", reader(3), "omega/1", NOW)  # which takes alpha's number
+    again = SubscriberCounts()
+    again.load(await writing, NOW)
+
+    assert again.view("https://example.com/a", NOW).readers == (("alpha", 1),)
+    assert again.total("https://example.com/b", NOW) == NAMES_MAX
+    assert "alpha" not in dict(again.view("https://example.com/b", NOW).readers)
+    assert "omega" in dict(counts.view("https://example.com/b", NOW).readers)
