@@ -1,7 +1,7 @@
 """Changes, subscriptions and deliveries: once, durable, bounded, with an end."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +10,11 @@ import pytest
 from feedproxy.clock import ManualClock
 from feedproxy.errors import Unreachable
 from feedproxy.http.message import Response
+from feedproxy.notify import notices
 from feedproxy.notify.changes import ChangeLog, Sight
 from feedproxy.notify.courier import AT_ONCE, PER_HOST
 from feedproxy.notify.ledger import Ledger
+from feedproxy.notify.notices import Notices
 from feedproxy.notify.protocol import DAY, Order
 from feedproxy.notify.queue import PAUSE_FIRST, next_try
 from feedproxy.notify.subscriptions import Full, Role, State, Subscription
@@ -198,6 +200,30 @@ async def test_a_crash_in_the_middle_loses_no_delivery(stand_at: Callable[..., A
     await second.settled()
 
     assert {url for _, url, _ in second.others.calls} == {f"http://192.0.2.{number}/" for number in range(50)}
+
+
+async def test_a_feed_that_changes_while_what_changed_before_is_looked_for_is_told_of_once(
+    stand_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, origin, held = ManualClock(NOON), Origin(ManualClock(NOON)), list[Notices]()
+    first = await stand_at(folder="store", origin=origin, clock=clock)
+    origin.publish("/feed.xml", a_feed("one"))
+    await first.read()
+    await first.subscribe(ME)
+    await first.runtime.close()
+    clock.advance(60)
+
+    async def with_a_change(targets: Iterable[str]) -> AsyncIterator[str]:
+        for each in targets:
+            yield each  # seen as it was
+            origin.publish("/feed.xml", a_feed("two", "one"))
+            await held[0].service._dispatch.in_background(each)
+
+    monkeypatch.setattr(notices, "at_leisure", with_a_change)
+    second = await stand_at(folder="store", origin=origin, clock=clock, join=held.append)
+    await second.pass_time(60)
+
+    assert second.others.calls == [("GET", ME, b"")]
 
 
 async def test_a_change_that_was_stored_and_not_yet_noted_is_told_after_the_restart(

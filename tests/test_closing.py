@@ -1,0 +1,51 @@
+"""What is written last is what was known at the end."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from feedproxy import walk
+from feedproxy.clock import ManualClock
+from feedproxy.readers.identify import Pseudonym
+from feedproxy.runtime import Runtime
+
+NOON = 1_780_056_000.0
+
+
+def a_runtime(folder: Path) -> Runtime:
+    runtime = Runtime(ManualClock(NOON))
+    runtime.configure({"store": str(folder)})
+    return runtime
+
+
+async def test_who_came_while_the_counts_were_written_is_known_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "SLICE", -1)
+    first = a_runtime(tmp_path / "store")
+    feeds = [f"https://example.com/{number}" for number in range(20)]
+    counts, opened = first.service.counts, first._opened
+    assert opened is not None
+    for target in feeds:
+        counts.seen(target, Pseudonym(1, 0), "curl/8", NOON)
+    begun, write = asyncio.Event(), counts._write
+
+    def noticed(writing: object) -> object:
+        begun.set()
+        return write(writing)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(counts, "_write", noticed)
+    opened._saving.cancel()
+    opened._saving = asyncio.ensure_future(opened._save())
+    await begun.wait()
+    counts.seen(feeds[0], Pseudonym(2, 0), "curl/8", NOON)
+    counts.seen("https://example.com/new", Pseudonym(2, 0), "curl/8", NOON)
+    assert not opened._saving.done()
+    await first.close()
+
+    second = a_runtime(tmp_path / "store")
+    known = {target: second.service.counts.total(target, NOON) for target in second.service.counts.targets()}
+    await second.close()
+
+    assert known == {**dict.fromkeys(feeds, 1), feeds[0]: 2, "https://example.com/new": 1}

@@ -1,0 +1,44 @@
+"""Going through much in slices."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+
+import pytest
+
+from feedproxy import walk
+
+
+@pytest.mark.parametrize("pace", [walk.unhurried, walk.at_leisure])
+async def test_others_get_their_turns_between_slices(
+    pace: Callable[[Iterable[int]], AsyncIterator[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "SLICE", -1)
+    monkeypatch.setattr(walk, "BRIEF", 0)
+    seen: list[int] = []
+
+    async def go() -> None:
+        seen.extend([each async for each in pace(range(100))])
+
+    going, turns = asyncio.ensure_future(go()), 0
+    while not going.done():
+        await asyncio.sleep(0)
+        turns += 1
+
+    assert seen == list(range(100))
+    assert turns >= 100
+
+
+async def test_rests_are_so_many_times_as_long_as_the_slice_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, rests = [100.0], []
+
+    async def sleep(seconds: float) -> None:
+        rests.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr(walk.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(walk.asyncio, "sleep", sleep)
+
+    async for _ in walk.at_leisure(range(8)):
+        now[0] += walk.BRIEF * 0.4
+
+    assert rests == pytest.approx([walk.REST * walk.BRIEF * 1.2] * 2)
