@@ -221,7 +221,8 @@ class Runtime:
     def panel(self) -> Panel:
         """The readers whose behaviour is judged while they read."""
         self._panel.size = self.settings.score_readers
-        self._panel.partial = self.seat is not None
+        if self.seat is not None and not self._panel.partial:
+            self._panel.share(self.seat.index, self.seat.size, self.seat.key)
         return self._panel
 
     def record_with(self, make: Callable[[], Recorder] | None) -> None:
@@ -297,9 +298,8 @@ class _Opened:
         self.diary = Diary(runtime.metrics.tally, self.store, seat.index if seat else 0, runtime.workers)
         self.crew: Crew | None = None
         if seat is not None:
-            self.crew = runtime.others = Crew(
-                seat, self.service, runtime.metrics, runtime.clock, lambda: runtime.connections, self.diary
-            )
+            told = (runtime.metrics, runtime.clock, lambda: runtime.connections, self.diary, lambda: runtime.panel)
+            self.crew = runtime.others = Crew(seat, self.service, *told)
         self.service.resume()
         self.office = Office(self.service, runtime.clock, runtime.settings_for, lambda: runtime.changed)
         self.service.interest = self.office.interest

@@ -299,7 +299,9 @@ class Settings:
     admin_token: str = option("", "Token for the admin listener; required when it is not on loopback.")
     admin_hosts: tuple[str, ...] = option((), "Names under which the admin listener may be called, beside its address.")
     log_format: str = option("text", "The line logged per request: text, json or off.", choices=("text", "json", "off"))
-    score_readers: int = option(200, "Readers whose behaviour is judged, for the page /readers; 0 judges nobody.")
+    score_readers: int = option(
+        200, "Readers whose behaviour is judged, for the page /readers, by each worker; 0 judges nobody."
+    )
     drain_timeout: int = option(20, "Seconds that requests under way have after SIGTERM.")
     record: str = option(
         "", "A HAR file in which to record what readers ask and origins say; every answer takes the ordinary way then."

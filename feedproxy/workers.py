@@ -16,6 +16,7 @@ import gc
 import logging
 import os
 import random
+import secrets
 import select
 import shutil
 import signal
@@ -72,6 +73,7 @@ class Supervisor:
     _admin: tuple[socket.socket, ...] = ()
     _workers: list[_Worker] = field(default_factory=list)
     _ending: bool = False
+    _key: bytes = field(default_factory=lambda: secrets.token_bytes(32))
 
     def run(self) -> int:
         """Run until SIGTERM or SIGINT; the exit code. Raises UsageError where it cannot listen."""
@@ -146,7 +148,7 @@ class Supervisor:
             admin = self._admin if worker.index == 0 else ()
             if not admin:
                 _close(self._admin)
-            seat = Seat(worker.index, self.wanted.size, self._folder, worker.sockets, admin, theirs)
+            seat = Seat(worker.index, self.wanted.size, self._folder, worker.sockets, admin, theirs, self._key)
             _work(self.plan, seat)
         theirs.close()
         worker.pid, worker.lifeline, worker.started, worker.due = pid, ours, time.monotonic(), None

@@ -6,6 +6,7 @@ folder, in HTTP, whose client and server are there already:
 
 GET  /families   its metrics, once it has told what it knows of readers
 POST /news       who reads (readers/news.py)
+GET  /readers    what it knows of the readers that it follows (readers/score/told.py)
 GET  /counts     all that it counts of readers, for one that has just been started
 """
 
@@ -26,6 +27,9 @@ from feedproxy.errors import StoreError
 from feedproxy.fleet.leases import FleetCommon
 from feedproxy.origin.service import Service
 from feedproxy.readers.news import Heard, News, events
+from feedproxy.readers.score import told
+from feedproxy.readers.score.account import ReaderAccount
+from feedproxy.readers.score.panel import Panel
 from feedproxy.report import daybook, summed
 from feedproxy.report.daybook import Book, Diary
 from feedproxy.report.metrics import Metrics
@@ -39,6 +43,9 @@ PATIENCE: Seconds = 5.0
 """A worker that does not answer by then is passed over."""
 NEWS_MAX = 64 * 1024 * 1024
 """Bytes of a message from another worker: more than the most that can wait."""
+
+AT_ONCE = 10
+"""Accounts of readers told or read before whoever waits for an answer is served."""
 
 logger = logging.getLogger("feedproxy.workers")
 
@@ -54,6 +61,7 @@ class Crew:
         clock: Clock,
         connections: Callable[[], int],
         diary: Diary,
+        panel: Callable[[], Panel],
     ) -> None:
         self._seat = seat
         self._service = service
@@ -61,6 +69,7 @@ class Crew:
         self._clock = clock
         self._connections = connections
         self._diary = diary
+        self._panel = panel
         self._doors = [seat.door(index) for index in range(seat.size) if index != seat.index]
         self._sessions: list[aiohttp.ClientSession] = []
         self._runner: web.AppRunner | None = None
@@ -93,6 +102,7 @@ class Crew:
         ]
         application = web.Application(client_max_size=NEWS_MAX)
         application.router.add_get("/families", self._tell_families)
+        application.router.add_get("/readers", self._tell_readers)
         application.router.add_get("/counts", self._tell_counts)
         application.router.add_post("/news", self._hear)
         self._heard = []
@@ -119,9 +129,9 @@ class Crew:
             if answer is None:
                 continue
             try:
-                told = json.loads(answer)
-                life, families = str(told["life"]), list(told["families"])
-                self._books[index] = daybook.read(told["history"])
+                said = json.loads(answer)
+                life, families = str(said["life"]), list(said["families"])
+                self._books[index] = daybook.read(said["history"])
             except (ValueError, LookupError, TypeError) as error:
                 logger.warning("a worker said what makes no sense: %s", error)
                 continue
@@ -133,6 +143,19 @@ class Crew:
             self._last[index] = (life, families)
         # Of one that is being started again, what is known is what it said last.
         return [*(families for _, families in self._last.values()), *self._departed]
+
+    async def readers(self) -> Sequence[ReaderAccount]:
+        """What the others know of the readers that they follow now; of what one has seen that died, nothing."""
+        found = []
+        for answer in await asyncio.gather(*(self._ask(each, "readers") for each in self._sessions)):
+            try:
+                for number, line in enumerate((answer or b"").splitlines()):
+                    found.append(told.read(line))
+                    if number % AT_ONCE == AT_ONCE - 1:
+                        await asyncio.sleep(0)
+            except (ValueError, LookupError, TypeError, AttributeError) as error:
+                logger.warning("a worker said of readers what makes no sense: %s", error)
+        return found
 
     @property
     def books(self) -> Sequence[Book]:
@@ -200,12 +223,20 @@ class Crew:
     async def _tell_families(self, _: web.Request) -> web.Response:
         await self.tell_news()
         self._metrics.observe_process(under_way=self._service.under_way, connections=self._connections())
-        told = {
+        said = {
             "life": self._life,
             "families": summed.plain(self._metrics.families()),
             "history": self._diary.note(self._clock.now()).plain(),
         }
-        return web.json_response(told)
+        return web.json_response(said)
+
+    async def _tell_readers(self, _: web.Request) -> web.Response:
+        lines = []
+        for number, account in enumerate(self._panel().accounts()):
+            lines.append(told.line(account))
+            if number % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(0)
+        return web.Response(body=b"".join(lines))
 
     async def _tell_counts(self, _: web.Request) -> web.Response:
         return web.Response(body=await self._service.counts.dump_unhurried())

@@ -12,7 +12,8 @@ class Seat:
 
     `sockets` are bound to the address where readers connect, one for each address family, with SO_REUSEPORT: the
     system spreads connections over the workers that listen. `admin` are those of the admin listener, which the first
-    worker has. `folder` is where workers find one another. `lifeline` leads to the supervisor.
+    worker has. `folder` is where workers find one another. `lifeline` leads to the supervisor. `key`
+    is the same for all, and new at each start: readers are hashed under it where they are judged.
     """
 
     index: int
@@ -21,6 +22,7 @@ class Seat:
     sockets: tuple[socket.socket, ...]
     admin: tuple[socket.socket, ...]
     lifeline: socket.socket
+    key: bytes
 
     @property
     def is_first(self) -> bool:

@@ -21,7 +21,7 @@ from feedproxy.report.events import Events
 from feedproxy.report.moves import Moves
 from feedproxy.report.notified import Board
 from feedproxy.report.overview import Overview
-from feedproxy.report.readership import Readership
+from feedproxy.report.readership import Judges, Readership
 from feedproxy.report.roll import Clerk
 
 logger = logging.getLogger(__name__)
@@ -106,11 +106,12 @@ class AdminServer:
         clerk = Clerk()
         answers = Answers(self._runtime, clerk, self._listening)
         self._runtime.metrics.watch(answers.touch)
-        overview = Overview(self._runtime, answers, self._listening)
+        judges = Judges(self._runtime)
+        overview = Overview(self._runtime, answers, self._listening, judges)
         events = Events(overview.seen)
         deeds = Deeds(self._runtime, clerk, answers)
         board = Board(self._runtime, answers)
-        readership = Readership(lambda: self._runtime.panel, self._runtime.clock, answers)
+        readership = Readership(judges, self._runtime.clock, answers)
         moves = Moves(answers)
         application = web.Application(middlewares=[self._guarded], client_max_size=BODY_MAX)
         for path, handler in (

@@ -11,11 +11,13 @@ from typing import Any
 from aiohttp import web
 
 from feedproxy import __version__
+from feedproxy.clock import Seconds
 from feedproxy.report import charts, daybook, health, pages, summed
 from feedproxy.report.answers import SORTS, Answers, Watched, as_json, by_state, subscribers_of, wants_json
 from feedproxy.report.condition import State
 from feedproxy.report.daybook import DAY, HOUR, NOTHING, Book, Tally
 from feedproxy.report.place import Surveyor
+from feedproxy.report.readership import Judges
 from feedproxy.report.roll import Roll
 from feedproxy.report.scored import name_of
 from feedproxy.report.scorepage import level_of
@@ -27,6 +29,8 @@ ATTENTION_MAX = 8
 
 POPULAR = 10
 READERS_MAX = 8
+READERS_KEPT: Seconds = 15
+"""Readers are judged no more often for the first page, which looks again by itself every few seconds."""
 
 TROUBLE = (State.FAILING, State.GONE, State.MOVED)
 
@@ -34,10 +38,11 @@ TROUBLE = (State.FAILING, State.GONE, State.MOVED)
 class Overview:
     """The handlers of `/` and of the history."""
 
-    def __init__(self, runtime: Watched, answers: Answers, listening: Callable[[], bool]) -> None:
+    def __init__(self, runtime: Watched, answers: Answers, listening: Callable[[], bool], judges: Judges) -> None:
         self._runtime = runtime
         self._answers = answers
         self._listening = listening
+        self._judges = judges
         self._started = runtime.clock.now()
         self._surveyor = Surveyor()
 
@@ -51,6 +56,7 @@ class Overview:
         now = self._runtime.clock.now()
         span = charts.span_of(request.query.get("span", ""))
         shown = charts.slots(book, span, now)
+        judged = await self._judges.look(age_max=READERS_KEPT)
         troubled = await asyncio.to_thread(_troubled, roll.rows)
         return self._answers.page(
             request,
@@ -70,7 +76,7 @@ class Overview:
             readers=(await self._answers.service().counts.by_reader(now))[:READERS_MAX],
             worst=[
                 (name_of(each), each.grade, level_of(each.grade))
-                for each in self._runtime.panel.scores(now)[:READERS_MAX]
+                for each in judged.scores[:READERS_MAX]
                 if each.grade < 90
             ],
         )

@@ -1,46 +1,79 @@
 """For the publisher: who polls how, who is worst, and what it costs; of the readers that are followed.
 
-Each process follows its own (readers/score/panel.py).
+Each process follows its own (readers/score/panel.py); of several all are shown, and what they know of one is added up.
 """
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
 
-from feedproxy.clock import Clock, Instant
+from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.feed.channel import Channel
 from feedproxy.http.message import Fields
-from feedproxy.readers.score.grade import ReaderScore
-from feedproxy.readers.score.panel import Panel
+from feedproxy.readers.score.account import together
+from feedproxy.readers.score.grade import ReaderScore, ranked, score_of
 from feedproxy.readers.score.poll import Content, Poll
 from feedproxy.readers.score.rules import shown
 from feedproxy.report import scored
-from feedproxy.report.answers import Answers, as_json, wants_json
+from feedproxy.report.answers import Answers, Watched, as_json, wants_json
 from feedproxy.report.scorepage import level_of, marked
 
 SHOWN_MAX = 200
 COUNTED_MAX = 40
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Scores, the worst first; how many are followed, for whatever they have asked, and how many may be."""
+
+    scores: list[ReaderScore]
+    followed: int
+    most: int
+
+
+class Judges:
+    """The readers that all workers follow, judged once for each reader."""
+
+    def __init__(self, runtime: Watched) -> None:
+        self._runtime = runtime
+        self._last: tuple[Instant, Judged] | None = None
+
+    async def look(self, *, age_max: Seconds = 0) -> Judged:
+        """What they have come to by now, or by so many seconds ago. Who waits for an answer is served meanwhile."""
+        now = self._runtime.clock.now()
+        if self._last is not None and 0 <= now - self._last[0] < age_max:
+            return self._last[1]
+        others = await self._runtime.others.readers()
+        scores = []
+        for account in together([*self._runtime.panel.accounts(), *others]):
+            scores.append(score_of(account, now))
+            await asyncio.sleep(0)
+        judged = Judged(ranked(scores), len(scores), self._runtime.panel.size * self._runtime.workers)
+        self._last = (now, judged)
+        return judged
+
+
 class Readership:
     """The handlers of `/readers`."""
 
-    def __init__(self, panel: Callable[[], Panel], clock: Clock, answers: Answers) -> None:
-        self._panel = panel
+    def __init__(self, judges: Judges, clock: Clock, answers: Answers) -> None:
+        self._judges = judges
         self._clock = clock
         self._answers = answers
 
     async def show(self, request: web.Request) -> web.Response:
         """The readers followed, the worst first."""
         await self._answers.others()
-        panel = self._panel()
-        scores = panel.scores(self._clock.now())[:SHOWN_MAX]
+        judged = await self._judges.look()
+        scores = judged.scores[:SHOWN_MAX]
         counted = await self._answers.service().counts.by_reader(self._clock.now())
         if wants_json(request):
             view = scored.view(scores)
             told = [{"reader": name, "direct": direct, "claimed": claimed} for name, direct, claimed in counted]
-            more = {"followed": len(panel), "most": panel.size, "total": _total(scores), "subscriptions": told}
+            more = {"followed": judged.followed, "most": judged.most, "total": _total(scores), "subscriptions": told}
             return as_json({**view, **more})
         readers = [
             {
@@ -55,7 +88,7 @@ class Readership:
             request,
             "readers.html",
             readers=readers,
-            panel=panel,
+            judged=judged,
             marked=marked,
             total=_total(scores),
             counted=counted[:COUNTED_MAX],

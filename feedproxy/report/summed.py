@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 
+from feedproxy.readers.score.account import ReaderAccount
 from feedproxy.report.daybook import Book
 
 ADDED = frozenset(
@@ -36,6 +37,10 @@ class Others(Protocol):
         """What each has counted. What they know of readers and feeds is known here, too, when it returns."""
         ...
 
+    async def readers(self) -> Sequence[ReaderAccount]:
+        """What each knows of the readers that it follows; one that several know is there several times."""
+        ...
+
     @property
     def books(self) -> Sequence[Book]:
         """What each has written down of its history, as it told with its families."""
@@ -51,6 +56,9 @@ class Nobody:
     """There are no others."""
 
     async def families(self) -> Sequence[Plain]:
+        return ()
+
+    async def readers(self) -> Sequence[ReaderAccount]:
         return ()
 
     @property

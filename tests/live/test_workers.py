@@ -280,6 +280,27 @@ def test_readers_and_requests_are_counted_once_whichever_worker_has_them(pair: F
     assert re.search(r"feedproxy_subscribers 3\.0", metrics)
 
 
+def test_readers_are_judged_by_what_they_ask_of_all_workers(pair: Feedproxy, origin: Origin) -> None:
+    path, target = "/judged", origin.url("/judged")
+    origin.publish(path, a_feed("x"), Cache_Control="max-age=3600")
+    with connections(pair, each=1, agent="hasty/1") as all_:
+        pids = {connection.pid for connection in all_}
+        for connection in all_:
+            for gzip in ("identity", "gzip"):  # another answer each: by heart one is looked at once a second
+                connection.get(target, Accept_Encoding=gzip)
+
+    def judged() -> list[Any]:  # a worker that is too busy to answer is passed over, that time
+        return [each for each in admin(pair, "GET", "/api/readers")["readers"] if each["cost"]["requests"] == 4]
+
+    (reader,) = until(judged)
+
+    found = {each["id"]: each for each in reader["findings"]}
+    assert len(pids) == 2
+    assert reader["user_agent"] == "hasty/1"
+    assert found["unconditional-repeat"]["count"] == 2, "one at each worker"
+    assert len({each["number"] for each in found["unconditional-repeat"]["requests"]}) == 2
+
+
 def test_what_a_killed_worker_has_counted_is_not_forgotten(pair: Feedproxy, origin: Origin) -> None:
     path, target = "/remembered", origin.url("/remembered")
     origin.publish(path, a_feed("x"), Cache_Control="max-age=3600")

@@ -1,12 +1,16 @@
 """The page of readers: who polls how, judged while they read."""
 
 import dataclasses
+from collections.abc import Sequence
 
 from feedproxy.feed.channel import Channel, Kind, Schedule
 from feedproxy.http.message import Fields
+from feedproxy.readers.score import told
+from feedproxy.readers.score.account import ReaderAccount
 from feedproxy.readers.score.panel import Panel
 from feedproxy.readers.score.poll import Poll
 from feedproxy.report.readership import poll_of
+from feedproxy.report.summed import Nobody
 from tests.stages.admin import NOW, TARGET, Proxy
 
 CHANNEL = Channel(Kind.RSS, "2.0", well_formed=True, schedule=Schedule(ttl=60))
@@ -134,3 +138,181 @@ def test_what_a_reader_may_have_from_another_worker_is_not_held_against_it() -> 
         found.append("invented-tag" in {each.note.id() for each in score.findings})
 
     assert found == [True, False]
+
+
+# -- several workers
+
+GOOD = "Good/1 (+https://example.com/good)"
+GZIP = ("Accept-Encoding", "gzip")
+SAME = ("If-None-Match", '"1"')
+KEY = b"k" * 32
+
+
+class Other(Nobody):
+    """Another worker, which tells by wire what it knows of readers."""
+
+    def __init__(self, panel: Panel) -> None:
+        self._panel = panel
+
+    async def readers(self) -> Sequence[ReaderAccount]:
+        return [told.read(told.line(each)) for each in self._panel.accounts()]
+
+
+def _of_two(proxy: Proxy) -> tuple[Panel, Panel]:
+    here, there = proxy.runtime.panel, Panel(proxy.runtime.panel.size)
+    here.share(0, 2, KEY)
+    there.share(1, 2, KEY)
+    proxy.runtime.others = Other(there)
+    return here, there
+
+
+async def test_what_two_workers_know_of_a_reader_is_added_up(proxy: Proxy) -> None:
+    here, there = _of_two(proxy)
+    for number in range(6):
+        _seen((here, there)[number % 2], "192.0.2.1", "curl/8.0", NOW + 600 * number)
+    _seen(there, "192.0.2.2", GOOD, NOW, GZIP)
+
+    view = await proxy.json("/readers")
+    _, page = await proxy.get("/readers")
+
+    curl, good = view["readers"]
+    assert (curl["user_agent"], good["user_agent"], view["followed"]) == ("curl/8.0", GOOD, 2)
+    assert curl["cost"] == {"requests": 6, "bytes": 30_000, "not_modified": 0, "bytes_in_vain": 20_000}
+    assert curl["feeds"][0]["interval"] == 600
+    rules = {each["rule"]: (each["chances"], each["broken"]) for each in curl["rules"]}
+    assert rules["conditions"] == (4, 4), "the first at each worker is held against nobody"
+    assert rules["coding"] == (6, 6)
+    counts = {each["id"]: each["count"] for each in curl["findings"]}
+    assert counts["unconditional-repeat"] == 4
+    weights = {each["rule"]: each["weight"] for each in curl["rules"]}
+    kept = sum(weight * (1 - rules[rule][1] / rules[rule][0]) for rule, weight in weights.items())
+    assert curl["grade"] == int(100 * kept / sum(weights.values()) + 1e-9), "by the formula in the docs"
+    assert "curl/8.0" in page
+    assert view["total"]["requests"] == 7
+
+
+async def test_the_requests_that_show_a_finding_come_from_all_and_have_numbers_of_their_own(proxy: Proxy) -> None:
+    here, there = _of_two(proxy)
+    for number in range(8):
+        _seen((here, there)[number % 2], "192.0.2.1", "curl/8.0", NOW + 600 * number)
+
+    (reader,) = (await proxy.json("/readers"))["readers"]
+
+    (found,) = [each for each in reader["findings"] if each["id"] == "no-compression"]
+    numbers = [each["number"] for each in found["requests"]]
+    assert found["count"] == 8
+    assert len(numbers) == len(set(numbers)) == 3
+    assert {number % 2 for number in numbers} == {0, 1}
+    assert [each["at"] for each in found["requests"]] == sorted(each["at"] for each in found["requests"])
+
+
+async def test_the_first_page_names_the_worst_of_all_workers(proxy: Proxy) -> None:
+    _, there = _of_two(proxy)
+    for number in range(4):
+        _seen(there, "192.0.2.1", "Elsewhere/1", NOW + 60 * number)
+
+    _, page = await proxy.get("/")
+
+    assert "Elsewhere/1" in page
+
+
+async def test_of_what_several_answered_only_that_is_praised_which_each_request_shows(proxy: Proxy) -> None:
+    """Every half hour, and each worker sees every other poll: to each the hour of the ttl was kept."""
+    here, there = _of_two(proxy)
+    for number in range(8):
+        panel = (here, there)[number % 2]
+        _seen(panel, "192.0.2.1", GOOD, NOW + 100 + 1800 * number, GZIP, *[SAME] * (number > 0), status=304)
+    alone = {note.note.id() for score in here.scores(NOW) for note in score.findings}
+
+    (reader,) = (await proxy.json("/readers"))["readers"]
+
+    found = {each["id"] for each in reader["findings"]}
+    assert "keeps-pace" in alone
+    assert "keeps-pace" not in found
+    assert "asks-well" not in found
+    assert {"takes-compression", "names-itself"} <= found
+
+
+async def test_the_full_hour_is_a_habit_by_the_polls_at_all_workers(proxy: Proxy) -> None:
+    here, there = _of_two(proxy)
+    hour = NOW - NOW % 3600
+    for number in range(6):
+        panel = (here, there)[number % 2]
+        _seen(panel, "192.0.2.1", GOOD, hour + 7200 * number, GZIP, *[SAME] * (number > 0), status=304)
+    assert "on-the-hour" not in {note.note.id() for score in here.scores(NOW) for note in score.findings}
+
+    (reader,) = (await proxy.json("/readers"))["readers"]
+
+    (found,) = [each for each in reader["findings"] if each["id"] == "on-the-hour"]
+    assert found["count"] == 6
+
+
+def test_an_account_is_read_as_it_was_told() -> None:
+    panel = Panel(1)
+    for number in range(8):
+        _seen(
+            panel, "192.0.2.1", "curl/8.0 \udcff", NOW - NOW % 3600 + 3600 * number, status=410 if number > 3 else 200
+        )
+    (account,) = panel.accounts()
+
+    again = told.read(told.line(account))
+
+    assert again.who == account.who
+    assert told.line(again) == told.line(account)
+    assert again.feeds[0].tallies == account.feeds[0].tallies
+    assert again.feeds[0].ended == NOW - NOW % 3600 + 7 * 3600
+
+
+def _found_by_part_and_whole(*polls: Poll) -> list[set[str]]:
+    found = []
+    for partial in (True, False):
+        panel = Panel(1, partial=partial)
+        for each in polls:
+            panel.see("192.0.2.1", GOOD, each.target, each.at, lambda _, each=each: each)  # type: ignore[misc]
+        (score,) = panel.scores(polls[-1].at)
+        found.append({each.note.id() for each in score.findings})
+    return found
+
+
+def test_who_follows_a_redirect_of_another_worker_has_not_adopted_it() -> None:
+    elsewhere = "https://example.com/elsewhere"
+    led = [_redirect(number, NOW + 4000 * number, elsewhere) for number in (1, 3)]
+    polls = (
+        led[0],
+        _poll(2, NOW + 4001, GOOD, target=elsewhere),
+        led[1],
+        _poll(4, NOW + 12_001, GOOD, target=elsewhere),
+        _poll(5, NOW + 20_000, GOOD, target=elsewhere),
+    )
+
+    part, whole = _found_by_part_and_whole(*polls)
+
+    assert "temporary-move-adopted" in whole
+    assert "temporary-move-adopted" not in part
+
+
+def _redirect(number: int, at: float, location: str) -> Poll:
+    asked = Fields([("User-Agent", GOOD)])
+    return poll_of(number, at, TARGET, asked, 302, Fields([("Location", location)]), CHANNEL, 0)
+
+
+def test_a_feed_that_is_there_again_may_have_been_so_at_another_worker_before() -> None:
+    ends = [_poll(number, NOW + 4000 * number, GOOD, status=410) for number in range(1, 5)]
+
+    part, whole = _found_by_part_and_whole(
+        _poll(0, NOW, GOOD), *ends[:3], _poll(5, NOW + 90_000, GOOD, SAME, status=304)
+    )
+    ignored, _ = _found_by_part_and_whole(_poll(0, NOW, GOOD), *ends)
+
+    assert "gone-ignored" in whole
+    assert "gone-ignored" not in part
+    assert "gone-ignored" in ignored, "who asks on and is told so on is not let off"
+
+
+def test_a_tag_that_is_newer_than_our_226_may_be_of_another_worker() -> None:
+    delta = _poll(1, NOW, GOOD, status=226)
+
+    part, whole = _found_by_part_and_whole(delta, _poll(2, NOW + 4000, GOOD, ("If-None-Match", '"2"')))
+
+    assert "tag-of-226-unused" in whole
+    assert "tag-of-226-unused" not in part

@@ -39,6 +39,8 @@ def delta(poll: Poll, known: Known) -> Verdict | None:
     sent = _sent(poll)
     if known.held.tag in sent or (known.other.tag and known.other.tag in sent):
         return KEPT
+    if known.partial and not any(each.tag in sent for each in known.given if each.tag):
+        return None  # it may be of a newer answer, by another
     return (Said(TAG_OF_226_UNUSED, f"If-None-Match {_shown(poll)}, and the 226 had {known.held.tag}"),)
 
 

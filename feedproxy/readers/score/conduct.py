@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from feedproxy.clock import Instant, Seconds
+from feedproxy.clock import Instant
 from feedproxy.notes import Note
 from feedproxy.readers.score import conditions, manners, moves, pace
 from feedproxy.readers.score.known import Known
@@ -115,7 +115,7 @@ class Conduct:
         self.rounds = 0
         """Polls, each with the redirects it went through."""
         self.on_hour = 0
-        self._hourly: deque[Evidence] = deque(maxlen=evidence_max)
+        self.hourly: deque[Evidence] = deque(maxlen=evidence_max)
         self._evidence_max = evidence_max
         self._plain: Evidence | None = None
 
@@ -133,7 +133,7 @@ class Conduct:
             self.rounds += 1
             if pace.is_on_the_hour(poll):
                 self.on_hour += 1
-                self._hourly.append(_evidence(poll, "on the hour"))
+                self.hourly.append(_evidence(poll, "on the hour"))
         self._cost(poll)
         known.learn(poll)
 
@@ -163,21 +163,6 @@ class Conduct:
             heard = self.heard[said.kind] = Heard(said.values, deque(maxlen=self._evidence_max), rule=rule)
         heard.count += 1
         heard.evidence.append(_evidence(poll, said.words))
-
-    def settled(self, now: Instant) -> tuple[Mapping[Rule, Tally], Mapping[type[Note], Heard]]:
-        """Tallies and what was heard, with what only the end shows; what has been kept up to now stays as it is."""
-        tallies, heard = dict(self.tallies), dict(self.heard)
-        if moves.left_alone(self.known, now) and Rule.ENDINGS not in tallies:
-            tallies[Rule.ENDINGS] = Tally(1, 0)
-            heard[moves.HEEDS_ENDINGS] = Heard({}, deque(), 1)
-        if self.rounds >= pace.HOURS_MIN:
-            together = self.on_hour >= self.rounds / 2
-            tallies[Rule.HOUR] = Tally(self.rounds, self.on_hour if together else 0)
-            if together:
-                heard[pace.ON_THE_HOUR] = Heard({}, self._hourly, self.on_hour, Rule.HOUR)
-        praised = {note: rule for rule, note in PRAISE.items()}
-        kept = {rule for rule, tally in tallies.items() if not tally.broken}
-        return tallies, {kind: each for kind, each in heard.items() if kind not in praised or praised[kind] in kept}
 
     def _praise_of(self, kind: type[Note], poll: Poll, words: str) -> None:
         heard = self.heard.get(kind)
@@ -214,10 +199,3 @@ class Conduct:
 
 def _evidence(poll: Poll, words: str) -> Evidence:
     return Evidence(poll.number, poll.at, poll.target, poll.status, words)
-
-
-def gap_of(conduct: Conduct) -> Seconds:
-    """The usual time between two polls; 0 for one alone."""
-    if conduct.first is None or conduct.rounds < 2:
-        return 0.0
-    return (conduct.last - conduct.first) / (conduct.rounds - 1)

@@ -14,14 +14,13 @@ from itertools import chain
 from feedproxy.clock import Instant, Seconds
 from feedproxy.notes import Level, Note
 from feedproxy.readers.score import manners
-from feedproxy.readers.score.conduct import PRAISE, Conduct, Cost, Evidence, Heard, Tally, gap_of
+from feedproxy.readers.score.account import PRAISED, FeedAccount, ReaderAccount, account_of, sum_of
+from feedproxy.readers.score.conduct import Cost, Evidence, Heard, Tally
 from feedproxy.readers.score.reader import Reader
 from feedproxy.readers.score.rules import Rule
 
 FEW = 3
 """Polls below which a grade is only a beginning."""
-
-PRAISED = {kind: rule for rule, kind in PRAISE.items()}
 
 _ORDER = {Level.BAD: 0, Level.WARN: 1, Level.INFO: 2, Level.GOOD: 3}
 
@@ -88,32 +87,43 @@ def grade(rules: Iterable[RuleKept]) -> int:
 
 def score(reader: Reader, now: Instant) -> ReaderScore | None:
     """The score of a reader, up to `now`; None for one that has asked for no feed."""
-    settled = [(each, *each.settled(now)) for each in reader.feeds.values() if each.has_content]
+    return score_of(account_of(reader), now)
+
+
+def ranked(scores: Iterable[ReaderScore | None]) -> list[ReaderScore]:
+    """The scores of those that have asked for a feed, the worst first."""
+    found = [each for each in scores if each is not None]
+    return sorted(found, key=lambda each: (each.grade, -each.cost.requests))
+
+
+def score_of(account: ReaderAccount, now: Instant) -> ReaderScore | None:
+    """What an account comes to, up to `now`; None where there is no feed in it."""
+    settled = [(each, *each.settled(now)) for each in account.feeds if each.has_content]
     if not settled:
         return None
     feeds = tuple(_feed_score(*each) for each in settled)
     rules = _rules(tallies for _, tallies, _ in settled)
-    rounds = sum(conduct.rounds for conduct, _, _ in settled)
+    rounds = sum(feed.rounds for feed, _, _ in settled)
     return ReaderScore(
-        reader=reader.name,
-        user_agent=reader.user_agent,
+        reader=account.name,
+        user_agent=account.user_agent,
         grade=grade(rules),
-        findings=_findings([heard for _, _, heard in settled], rules, reader.name, rounds),
+        findings=_findings([heard for _, _, heard in settled], rules, account.name, rounds),
         rules=rules,
-        cost=_sum(conduct.cost for conduct, _, _ in settled),
+        cost=sum_of(feed.cost for feed, _, _ in settled),
         feeds=tuple(sorted(feeds, key=lambda each: (each.grade, each.feed))),
     )
 
 
-def _feed_score(conduct: Conduct, tallies: Mapping[Rule, Tally], heard: Mapping[type[Note], Heard]) -> FeedScore:
+def _feed_score(account: FeedAccount, tallies: Mapping[Rule, Tally], heard: Mapping[type[Note], Heard]) -> FeedScore:
     rules = _rules([tallies])
     return FeedScore(
-        feed=conduct.feed,
+        feed=account.feed,
         grade=grade(rules),
-        findings=_findings([heard], rules, conduct.feed, conduct.rounds),
+        findings=_findings([heard], rules, account.feed, account.rounds),
         rules=rules,
-        cost=conduct.cost,
-        interval=gap_of(conduct),
+        cost=account.cost,
+        interval=account.interval,
     )
 
 
@@ -137,7 +147,7 @@ def _findings(
         told = [each[kind] for each in heard if kind in each]
         count = sum(each.count for each in told)
         values = {"example": "", "times": times(count), **told[0].values}
-        shown = sorted(chain.from_iterable(each.evidence for each in told), key=lambda each: each.number)
+        shown = sorted(chain.from_iterable(each.evidence for each in told), key=lambda each: (each.at, each.number))
         found.append(Finding(kind(subject, **values), count, tuple(shown), told[0].rule))
     if rounds < FEW:
         found.append(Finding(manners.FEW_REQUESTS(subject, times=_counted(rounds, "poll")), rounds, ()))
@@ -151,13 +161,3 @@ def times(count: int) -> str:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def _sum(costs: Iterable[Cost]) -> Cost:
-    total = Cost()
-    for each in costs:
-        total.requests += each.requests
-        total.size += each.size
-        total.unchanged += each.unchanged
-        total.spared += each.spared
-    return total

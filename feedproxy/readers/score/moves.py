@@ -27,7 +27,7 @@ def judge(poll: Poll, known: Known) -> Verdict | None:
         had_a_say = True
         said.append(Said(REDIRECT_NOT_FOLLOWED, f"{before.status} to {shown(known.expected)} came before"))
     moved = known.permanent.get(poll.target)
-    if moved is not None and moved.count >= SIGHTINGS:
+    if moved is not None and moved.count >= SIGHTINGS and not _may_be_over(poll, known):
         kind = XML_REDIRECT_IGNORED if moved.xml else PERMANENT_MOVE_IGNORED
         said.append(
             Said(kind, f"{shown(moved.location)} was told {moved.count} times, first {span(poll.at - moved.first)} ago")
@@ -42,6 +42,8 @@ def temporary(poll: Poll, known: Known) -> Verdict | None:
     if known.follows(poll) or not known.temporary:
         return None
     lasting = any(each.location == poll.target for each in known.permanent.values())
+    if known.partial and poll.target not in known.own:
+        return None  # another may have led there
     if poll.target in known.temporary and poll.target not in known.own and not lasting:
         return (Said(TEMPORARY_MOVE_ADOPTED, f"{shown(poll.target)} was asked by itself"),)
     return KEPT if poll.target in known.own else None
@@ -50,7 +52,7 @@ def temporary(poll: Poll, known: Known) -> Verdict | None:
 def ended(poll: Poll, known: Known) -> Verdict | None:
     """Whether a feed that has ended is asked for no more."""
     gone = known.gone
-    if gone is None or gone.count < SIGHTINGS:
+    if gone is None or gone.count < SIGHTINGS or _may_be_over(poll, known):
         return None
     if poll.at - gone.last >= WEEK:
         return KEPT
@@ -68,14 +70,19 @@ def _adopted(seen: Sightings) -> str:
     return f"{shown(seen.location)} after it was told {often}"
 
 
-def left_alone(known: Known, now: Instant) -> bool:
-    """Whether a feed that ended has not been asked for since, for a day or more."""
-    return known.gone is not None and now - known.gone.last >= 86_400
+def left_alone(ended: Instant | None, now: Instant) -> bool:
+    """Whether a feed that was last said to have ended then has not been asked for since, for a day or more."""
+    return ended is not None and now - ended >= 86_400
 
 
 def _would_be_seen(redirect: Poll, known: Known) -> bool:
     """Whether it would be known here that it was followed."""
     return not known.partial and stays_inside(redirect)
+
+
+def _may_be_over(poll: Poll, known: Known) -> bool:
+    """Whether another may have said that a move or an end was taken back, since the feed is there again."""
+    return known.partial and poll.succeeded
 
 
 class REDIRECT_NOT_FOLLOWED(Note):

@@ -7,16 +7,14 @@ that lives as long as the process and is known to nobody.
 
 import hashlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.readers.identify import network
-from feedproxy.readers.score.grade import ReaderScore, score
+from feedproxy.readers.score.account import EVIDENCE, ReaderAccount, account_of
+from feedproxy.readers.score.grade import ReaderScore, ranked, score_of
 from feedproxy.readers.score.poll import Poll
 from feedproxy.readers.score.reader import Reader, Who, key_in, who
-
-EVIDENCE = 3
-"""Requests kept to show a finding."""
 
 FEEDS = 50
 """Feeds judged of one reader: a fetcher of thousands shows how it behaves with these."""
@@ -45,6 +43,11 @@ class Panel:
         self._strangers: set[int] = set()
         self._looked: Instant = 0.0
         self._number = 0
+        self._step = 1
+
+    def share(self, index: int, size: int, key: bytes) -> None:
+        """It is one of `size`, which call the same reader by the same name, and number no two requests alike."""
+        self.partial, self._key, self._number, self._step = True, key, index, size
 
     def see(self, address: str, user_agent: str, target: str, now: Instant, poll: Callable[[int], Poll]) -> None:
         """Somebody was answered; `poll` makes of it what is judged, and is called for those who are followed."""
@@ -66,13 +69,16 @@ class Panel:
         self._seen[name] = now
         if not _follows(reader, target, now):
             return
-        self._number += 1
+        self._number += self._step
         reader.see(poll(self._number))
 
     def scores(self, now: Instant) -> list[ReaderScore]:
         """What they have come to, the worst first."""
-        found = [each for reader in self._readers.values() if (each := score(reader, now)) is not None]
-        return sorted(found, key=lambda each: (each.grade, -each.cost.requests))
+        return ranked(score_of(each, now) for each in self.accounts())
+
+    def accounts(self) -> Iterator[ReaderAccount]:
+        """What each has done; good until the next request."""
+        return map(account_of, list(self._readers.values()))
 
     def __len__(self) -> int:
         return len(self._readers)

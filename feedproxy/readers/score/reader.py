@@ -97,7 +97,8 @@ class Reader:
         self.user_agent = ""
         """As it was sent last."""
         self.feeds: OrderedDict[str, Conduct] = OrderedDict()
-        self._aliases: dict[str, str] = {}
+        self.aliases: dict[str, str] = {}
+        """Addresses that belong to a feed: what it led to."""
         self._burst = Burst()
         self._before: Poll | None = None
         self._evidence_max = evidence_max
@@ -117,18 +118,18 @@ class Reader:
             conduct = self.feeds[root] = Conduct(root, evidence_max=self._evidence_max, partial=self._partial)
             if len(self.feeds) > self._feeds_max:
                 gone, _ = self.feeds.popitem(last=False)
-                self._aliases = {alias: feed for alias, feed in self._aliases.items() if feed != gone}
+                self.aliases = {alias: feed for alias, feed in self.aliases.items() if feed != gone}
         self.feeds.move_to_end(root)
         self._connection(poll, conduct)
         conduct.see(poll)
         for leads_to in (location(poll), _moved_to(poll)):
-            if leads_to and leads_to not in self.feeds and len(self._aliases) < 4 * self._feeds_max:
-                self._aliases.setdefault(leads_to, root)
+            if leads_to and leads_to not in self.feeds and len(self.aliases) < 4 * self._feeds_max:
+                self.aliases.setdefault(leads_to, root)
         return conduct
 
     def _root(self, target: str, at: Instant) -> str:
         root = manners.without_busters(target, at)
-        return self._aliases.get(root, root)
+        return self.aliases.get(root, root)
 
     def _connection(self, poll: Poll, conduct: Conduct) -> None:
         """A redirect to the same host goes over the connection that is open, and so does the seventh feed of a site."""
