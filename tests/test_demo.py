@@ -134,7 +134,7 @@ def test_more_than_a_demo_can_be_is_refused_in_one_line(
 def test_a_terminal_is_told_how_far_it_is_and_ctrl_c_ends_it_cleanly(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        command("--days", "3", "--readers", "24"), env=environment(tmp_path), stdout=subprocess.PIPE, stderr=theirs
+        command("--days", "28", "--readers", "200"), env=environment(tmp_path), stdout=subprocess.PIPE, stderr=theirs
     )
     os.close(theirs)
     try:

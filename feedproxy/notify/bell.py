@@ -9,7 +9,7 @@ import asyncio
 import logging
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from typing import Protocol as Shape
@@ -101,6 +101,7 @@ class Bell:
         service: Refreshing,
         settings: Callable[[], Settings],
         *,
+        written: Callable[[], Awaitable[None]],
         wake: Callable[[], None],
     ) -> None:
         self._ledger = ledger
@@ -108,16 +109,21 @@ class Bell:
         self._clock = clock
         self._service = service
         self._settings = settings
+        self._written = written
         self._wake = wake
         self._running: dict[str, asyncio.Task[None]] = {}
         self._named: OrderedDict[str, None] = OrderedDict()
         self.sources = Sources()
 
     async def of(self, *addresses: str) -> list[str]:
-        """The known feeds that these normalised addresses mean: feeds themselves, else all of their sites."""
+        """The known feeds that these normalised addresses mean: feeds themselves, else all of their sites.
+
+        Raises StoreError.
+        """
         for address in addresses:
             if self._service.is_feed(target := self._service.meant(address)):
                 return [target]
+        await self._written()  # a feed that was met a moment ago is known, too
         found: dict[str, None] = {}
         for address in addresses:
             for form in dict.fromkeys((address, self._service.meant(address))):

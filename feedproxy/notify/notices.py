@@ -68,7 +68,7 @@ class Notices:
         self.queue = Queue(self.ledger)
         self.protocols: dict[str, Protocol] = {}
         self.rpc = Rpc()
-        self.bell = Bell(self.ledger, self.changes, clock, service, settings, wake=self.wake)
+        self.bell = Bell(self.ledger, self.changes, clock, service, settings, written=self._write_news, wake=self.wake)
         self.courier = Courier(self.queue, self.subscriptions, caller, self.protocols, clock, wake=self.wake)
         self.watchers: list[Callable[[Resource], None]] = []
         """Called with every feed that is held at the start, and with each whose content is new: who tells of it?"""
@@ -85,6 +85,7 @@ class Notices:
         self._chores: deque[Callable[[], Awaitable[None]]] = deque(maxlen=NEWS_MAX)
         self._outages = Outages()
         self._news: list[Sight] = []
+        self._writing = asyncio.Lock()
         self._foreign: set[Sight] = set()
         self._awake = asyncio.Event()
         self._waking: asyncio.TimerHandle | None = None
@@ -244,12 +245,13 @@ class Notices:
         The store comes first. Killed in between, the next start finds a copy that was not told of (`_catch_up`); the
         other way round it would find a change that was told of, and no copy of it to send or to serve.
         """
-        while news := self._news[:SLICE]:
-            await asyncio.gather(*(self.service.store.written(each.target) for each in news))
-            ours = {each.target for each in news if each not in self._foreign and await self.may_tell(each)}
-            await self.changes.note(news, self.clock.now(), partial(self._standing_of, ours))
-            self._foreign.difference_update(news)
-            del self._news[: len(news)]
+        async with self._writing:
+            while news := self._news[:SLICE]:
+                await asyncio.gather(*(self.service.store.written(each.target) for each in news))
+                ours = {each.target for each in news if each not in self._foreign and await self.may_tell(each)}
+                await self.changes.note(news, self.clock.now(), partial(self._standing_of, ours))
+                self._foreign.difference_update(news)
+                del self._news[: len(news)]
 
     def _watched(self, resource: Resource) -> None:
         if resource.channel is not None:

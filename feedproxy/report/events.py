@@ -41,7 +41,7 @@ class TooManyListeners(FeedproxyError):
     """All places are taken."""
 
     status_hint = 503
-    detail = "listeners"
+    detail = "busy"
 
 
 class Events:

@@ -1,11 +1,14 @@
 """Cache-Status is documented, and its details are a closed list."""
 
+import importlib
+import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import feedproxy
 from feedproxy import errors
 from feedproxy.cache.status import Detail, Fwd
 
@@ -34,6 +37,9 @@ def error_types(base: type[errors.FeedproxyError]) -> Iterator[type[errors.Feedp
 
 
 def test_every_error_that_a_reader_can_meet_has_its_detail_in_the_list() -> None:
+    for module in pkgutil.walk_packages(feedproxy.__path__, "feedproxy."):
+        if not module.name.startswith("feedproxy.addons"):
+            importlib.import_module(module.name)  # wherever they are declared
     met_by_readers = [each for each in error_types(errors.FeedproxyError) if each is not errors.UsageError]
     assert {each.detail for each in met_by_readers} <= {detail.value for detail in Detail}
 

@@ -467,8 +467,8 @@ def test_a_worker_that_dies_again_and_again_leaves_the_readers_to_the_others(pai
     for _ in range(2):
         os.kill(victim, signal.SIGKILL)
         until(partial(_is_gone, pair, victim))
-        if len(workers(pair)) == 2:
-            victim = max(workers(pair))
+        until(lambda: len(workers(pair)) == 2)
+        victim = max(workers(pair))
     until(lambda: "started again in 0.5 s" in pair.said)
     for _ in range(20):
         connection = socket.create_connection(pair.address, timeout=PATIENCE)

@@ -89,3 +89,11 @@ async def test_a_push_is_acknowledged_when_the_store_has_it(
 async def errands(bell: Bell) -> int:
     """How many wait."""
     return await bell._ledger.run(lambda db: int(db.execute("SELECT count(*) FROM errands").fetchone()[0]))
+
+
+async def test_a_feed_that_was_met_a_moment_ago_is_known_to_a_ping_of_its_site(stand: Stand) -> None:
+    stand.origin.publish("/feed.xml", a_feed("one"))
+
+    await stand.runtime.service._dispatch.in_background(TARGET)
+
+    assert await stand.notices.bell.of("http://origin.example/") == [TARGET]
