@@ -133,9 +133,12 @@ def test_more_than_a_demo_can_be_is_refused_in_one_line(
 
 def test_a_terminal_is_told_how_far_it_is_and_ctrl_c_ends_it_cleanly(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
+    # Whoever starts tests in the background has them ignore it, and what they start does likewise.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         command("--days", "28", "--readers", "200"), env=environment(tmp_path), stdout=subprocess.PIPE, stderr=theirs
     )
+    signal.signal(signal.SIGINT, before)
     os.close(theirs)
     try:
         told = lines_of(ours)

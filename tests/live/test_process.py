@@ -1,7 +1,9 @@
 """The process: how it starts, why it does not, how it ends, and what it still knows when it comes back."""
 
+import contextlib
 import re
 import socket
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -167,6 +169,7 @@ def test_a_kill_in_the_middle_of_fetches_loses_no_stored_feed(
     for path in held:
         origin.publish(path, a_feed(path))
         assert proxy.get(origin.url(path)).status == 200
+    until(lambda: _stored(store) >= len(held))
     gate = Gate(a_page(a_feed("late")))
     for path in [f"/late/{number}" for number in range(4)]:
         origin.stage(path, gate)
@@ -184,6 +187,15 @@ def test_a_kill_in_the_middle_of_fetches_loses_no_stored_feed(
         assert "hit" in seen.cache
         assert path.encode() in seen.body
     assert all(len(origin.asked(path)) == 1 for path in held)
+
+
+def _stored(store: Path) -> int:
+    """How many feeds are on the disk, whatever is on its way there."""
+    found = 0
+    for file in store.rglob("cache.db"):
+        with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as shard:
+            found += shard.execute("SELECT count(*) FROM Cache WHERE key LIKE 'http%'").fetchone()[0]
+    return found
 
 
 def test_a_damaged_store_is_no_error_to_the_reader(start: Start, origin: Origin, tmp_path: Path) -> None:

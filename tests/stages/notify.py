@@ -13,6 +13,7 @@ from feedproxy.clock import ManualClock
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Response
 from feedproxy.net.post import Named
+from feedproxy.notify import notices
 from feedproxy.notify.notices import Notices
 from feedproxy.notify.protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.subscriptions import Role, State, Subscription
@@ -130,9 +131,10 @@ class Stand:
 
 
 @pytest.fixture
-async def stand_at(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
+async def stand_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[..., Any]]:
     """Opens stands; those of one `folder` share a store, one after the other."""
     opened: list[Stand] = []
+    monkeypatch.setattr(notices, "BREATH", 0.0)  # days pass here in rounds by the thousand
 
     async def open_at(
         *,
