@@ -4,11 +4,11 @@ From RSS Feed State (pinging), the rssCloud interface, the change notification s
 subscribers. What is kept nowhere stands at the end, with the reason.
 """
 
-import ast
-from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.spec.promises import check_sentences, names_in, promises
 
 HERE = Path(__file__).parent
 FILES = {
@@ -195,37 +195,16 @@ KEPT_NOWHERE = {
 """Sentences that ask for more than is done, and why."""
 
 
-def promises() -> list[tuple[str, str, str]]:
-    found, sentence = [], ""
-    for line in PROMISES.splitlines():
-        if line.startswith("    "):
-            where, test = line.split()
-            found.append((sentence, where, f"test_{test}"))
-        else:
-            sentence = line
-    return found
-
-
-@cache
-def named_in(where: str) -> frozenset[str]:
-    tree = ast.parse(FILES[where].read_text(encoding="utf-8"))
-    return frozenset(each.name for each in tree.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
-
-
-@pytest.mark.parametrize(("sentence", "where", "test"), promises(), ids=str)
+@pytest.mark.parametrize(("sentence", "where", "test"), promises(PROMISES), ids=str)
 def test_a_sentence_has_a_test(sentence: str, where: str, test: str) -> None:
     assert sentence
-    assert test in named_in(where)
+    assert test in names_in(FILES[where])
 
 
 def test_every_sentence_is_kept_or_said_to_be_kept_nowhere() -> None:
-    sentences = [line for line in PROMISES.splitlines() if line and not line.startswith(" ")]
-
-    assert len(set(sentences)) == len(sentences)
-    assert {sentence for sentence, _, _ in promises()} == set(sentences)
-    assert not set(sentences) & set(KEPT_NOWHERE)
+    check_sentences(PROMISES, KEPT_NOWHERE)
 
 
 @pytest.mark.parametrize("where", ["pings", "rsscloud", "cnws", "websub"])
 def test_every_text_is_spoken_for(where: str) -> None:
-    assert sum(named == where for _, named, _ in promises()) >= 10
+    assert sum(named == where for _, named, _ in promises(PROMISES)) >= 10

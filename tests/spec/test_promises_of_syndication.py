@@ -4,8 +4,6 @@ From the Universal Subscription Mechanism (USM) and the chapter on data feeds (F
 the end, with the reason. The tests below are those of the chapter that no other file has.
 """
 
-import ast
-from functools import cache
 from pathlib import Path
 
 import feedparser
@@ -14,6 +12,7 @@ from lxml import etree
 
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.read import read
+from tests.spec.promises import check_sentences, names_in, promises
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent
@@ -209,32 +208,11 @@ def test_cdf_is_read_as_every_other_format() -> None:
     assert b"One" in FORMATS["rss"].render(feed)
 
 
-def promises() -> list[tuple[str, str, str]]:
-    found, sentence = [], ""
-    for line in PROMISES.splitlines():
-        if line.startswith("    "):
-            where, test = line.split()
-            found.append((sentence, where, f"test_{test}"))
-        else:
-            sentence = line
-    return found
-
-
-@cache
-def named_in(where: str) -> frozenset[str]:
-    tree = ast.parse(FILES[where].read_text(encoding="utf-8"))
-    return frozenset(each.name for each in tree.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
-
-
-@pytest.mark.parametrize(("sentence", "where", "test"), promises(), ids=str)
+@pytest.mark.parametrize(("sentence", "where", "test"), promises(PROMISES), ids=str)
 def test_a_sentence_has_a_test(sentence: str, where: str, test: str) -> None:
     assert sentence
-    assert test in named_in(where)
+    assert test in names_in(FILES[where])
 
 
 def test_every_sentence_is_kept_or_said_to_be_kept_nowhere() -> None:
-    sentences = [line for line in PROMISES.splitlines() if line and not line.startswith(" ")]
-
-    assert len(set(sentences)) == len(sentences)
-    assert {sentence for sentence, _, _ in promises()} == set(sentences)
-    assert not set(sentences) & set(KEPT_NOWHERE)
+    check_sentences(PROMISES, KEPT_NOWHERE)
