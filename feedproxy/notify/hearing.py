@@ -72,7 +72,7 @@ class Hearing:
 
     async def _withdrawn(self, topic: str) -> None:
         """A feed is for everybody no longer: who is not to be asked for it any more is forgotten at once."""
-        resource = self._notices.service.store.get(topic)
+        resource = self._notices.service.store.peek(topic)
         wish = self._wish(resource) if resource is not None else None
         for each in await self._notices.subscriptions.all(role=Role.HEAR, protocol=self._protocol, topic=topic):
             if wish is None:
@@ -113,7 +113,7 @@ class Hearing:
 
     async def renew(self, subscription: Subscription) -> None:
         """Ask again, unless it is not wanted any more."""
-        resource = self._notices.service.store.get(subscription.topic)
+        resource = self._notices.service.store.peek(subscription.topic)
         wish = self._wish(resource) if resource is not None and self._notices.hears else None
         if subscription.state is State.PAUSED:
             return
@@ -154,7 +154,7 @@ class Hearing:
 
         Nobody but who was given the address can say it, so how often one address rings does not matter.
         """
-        resource = self._notices.service.store.get(subscription.topic)
+        resource = self._notices.service.store.peek(subscription.topic)
         if resource is None or self._wish(resource) is None:
             return False
         if subscription.state is not State.PAUSED:

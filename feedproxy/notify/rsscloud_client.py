@@ -21,7 +21,7 @@ from feedproxy.notify.replies import plain
 from feedproxy.notify.rsscloud import LASTS, NAME, RENEWED, SOAP_NAMESPACE, Way
 from feedproxy.notify.sinks import own_agent
 from feedproxy.notify.subscriptions import Subscription
-from feedproxy.notify.topics import is_withdrawn
+from feedproxy.notify.topics import is_private
 from feedproxy.origin.endpoints import Call
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
@@ -59,7 +59,7 @@ class Workstation:
         if found is None:
             return None
         settings = self._notices.settings_for(resource.target)
-        if not settings.rsscloud_register or is_withdrawn(self._notices, resource.target):
+        if not settings.rsscloud_register or is_private(resource, settings):
             return None
         public = settings.public_url.rstrip("/") + settings.endpoint_prefix
         return None if found.callback.startswith(public) else found

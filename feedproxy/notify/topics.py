@@ -12,6 +12,8 @@ from feedproxy.http.reverse import is_upstream
 from feedproxy.notify.notices import Notices
 from feedproxy.origin import moves
 from feedproxy.origin.public import may_be_listed
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Resource
 
 SITE_FEEDS_MAX = 10
 """Feeds that one subscription to a site stands for."""
@@ -83,16 +85,21 @@ def may_be_told(notices: Notices, target: str) -> bool:
 
 def is_withdrawn(notices: Notices, target: str) -> bool:
     """Whether this is, or what is known of it says that it is, no feed for everybody."""
-    settings, resource = notices.settings_for(target), notices.service.store.get(target)
+    settings, resource = notices.settings_for(target), notices.service.store.peek(target)
+    return is_private(resource, settings) if resource is not None else not may_be_listed(target, settings)
+
+
+def is_private(resource: Resource, settings: Settings) -> bool:
+    """Whether this feed is not for everybody, by these settings of its target."""
     # A feed of which no response is left is one whose origin lets nobody else keep it.
-    is_kept = resource is None or resource.channel is None or bool(resource.variants)
-    return not is_kept or not may_be_listed(target, settings, resource)
+    is_kept = resource.channel is None or bool(resource.variants)
+    return not is_kept or not may_be_listed(resource.target, settings, resource)
 
 
 def whereabouts(notices: Notices, target: str) -> str:
     """Where a feed is that has moved for good, if it is held there; else where it was."""
     for _ in range(MOVES_MAX):
-        resource, settings = notices.service.store.get(target), notices.settings_for(target)
+        resource, settings = notices.service.store.peek(target), notices.settings_for(target)
         sighting = resource.sighting if resource is not None else None
         match moves.standing(sighting, notices.clock.now(), settings, target=target):
             case moves.Redirect(location) if location != target and notices.service.is_feed(location):

@@ -24,15 +24,18 @@ from feedproxy.notify.notices import Notices
 from feedproxy.notify.protocol import DAY, Delivered, Delivery, Message, Order, Refused, Retry, Verdict
 from feedproxy.notify.sinks import own_agent
 from feedproxy.notify.subscriptions import Full, Role, State, Subscription
-from feedproxy.notify.topics import is_withdrawn
+from feedproxy.notify.topics import is_private, is_withdrawn
 from feedproxy.notify.websub import NAME, Mode
 from feedproxy.notify.websub_discovery import Discovered, discover, favoured
 from feedproxy.origin.announced import endpoint_address
 from feedproxy.store.resource import Resource
+from feedproxy.walk import unhurried
 
 LEASE: Seconds = 10 * DAY
 """What is asked for: "10 days is a good default"."""
 SWEEP: Seconds = 600
+SWEPT = 1000
+"""Feeds looked at in a turn: a hundred thousand take ten minutes, and no delivery waits for longer than some tenths."""
 LOOK_AGAIN: Seconds = 60
 """A feed that was just met is looked at for so long: its first reader counts only once it has been answered."""
 LOOKS_MAX = 10_000
@@ -48,8 +51,10 @@ class Subscriber:
         self._notices = notices
         self._key = key
         self._to_look: dict[str, Instant] = {}
+        self._plain: set[str] = set()
         self._began = notices.clock.now()
         self._swept: Instant | None = None
+        self._unswept: list[str] = []
         notices.watchers.append(self._watch)
         notices.on_landed.append(self._landed)
         notices.every_turn.append(self._turn)
@@ -57,8 +62,13 @@ class Subscriber:
     # -- what is wanted
 
     def _watch(self, resource: Resource) -> None:
-        if self._notices.hears and len(self._to_look) < LOOKS_MAX:
+        if not self._notices.hears or len(self._to_look) + len(self._plain) >= LOOKS_MAX:
+            return
+        # Most feeds name no hub, and never did: of those nothing needs to be read again.
+        if self._found(resource.target, resource).hubs:
             self._to_look[resource.target] = self._notices.clock.now()
+        else:
+            self._plain.add(resource.target)
 
     def _landed(self, target: str) -> None:
         """What is for everybody no longer is unsubscribed from at once: a hub is not told of what is private."""
@@ -71,36 +81,41 @@ class Subscriber:
         now = notices.clock.now()
         if not notices.hears:
             return
-        to_look = list(self._to_look.items())
-        # Most feeds name no hub, and never did.
-        plain = [target for target, _ in to_look if not self._found(target).hubs]
-        held = await notices.subscriptions.topics_among(role=Role.HEAR, protocol=NAME, among=plain)
-        for target in set(plain) - held:
-            self._to_look.pop(target, None)
-        for target, since in to_look:
-            if target not in self._to_look:
-                continue
-            if await self._look(target) or abs(now - since) >= LOOK_AGAIN:
+        # After a start these are thousands, which are asked for together.
+        unread, plain = [target for target in self._to_look if not self.is_read(target)], list(self._plain)
+        held = await notices.subscriptions.topics_among(role=Role.HEAR, protocol=NAME, among=unread + plain)
+        self._plain.difference_update(plain)
+        self._to_look.update((each, now) for each in plain if each in held)
+        needless = set(unread) - held
+        for target, since in list(self._to_look.items()):
+            done = target not in needless and await self._look(target)
+            if done or abs(now - since) >= LOOK_AGAIN:
                 self._to_look.pop(target, None)
         if notices.ledger.is_ours() and (self._swept is None or abs(now - self._swept) >= SWEEP):
             self._swept = now
             await self._sweep()
+        await self._sweep_on()
 
     async def _sweep(self) -> None:
-        """Look at every feed that is held, and at every subscription that we have."""
+        """Look at every subscription that we have, and from now on at every feed that is read, some in each turn."""
         after = 0
         while page := await self._notices.subscriptions.all(role=Role.HEAR, protocol=NAME, after=after):
             after = page[-1].id
             for each in page:
                 await self._look(each.topic)
-        for target in list(self._notices.service.counts.targets()):
-            if self._notices.service.is_feed(target):
+        self._unswept = self._notices.service.counts.targets()
+
+    async def _sweep_on(self) -> None:
+        batch = self._unswept[-SWEPT:]
+        del self._unswept[-SWEPT:]
+        async for target in unhurried(batch):
+            if self._found(target, self._notices.service.store.peek(target)).hubs:
                 await self._look(target)
 
     async def _look(self, target: str) -> bool:
         """Do what one feed needs; False where nobody reads it, which may be since its first reader is still waiting."""
         held = await self._notices.subscriptions.all(role=Role.HEAR, protocol=NAME, topic=target)
-        found = self._found(target)
+        found = self._found(target, self._notices.service.store.peek(target))
         for each in held:
             if each.callback not in found.hubs and _is_wanted(each):
                 await self._leave(each)
@@ -121,14 +136,14 @@ class Subscriber:
                     break
         return True
 
-    def _found(self, target: str) -> Discovered:
+    def _found(self, target: str, resource: Resource | None) -> Discovered:
         """The hubs to subscribe to this feed at; none where it is not to be."""
-        resource, settings = self._notices.service.store.get(target), self._notices.settings_for(target)
+        settings = self._notices.settings_for(target)
         nothing = Discovered(target)
         if resource is None or resource.channel is None or not settings.websub_subscribe:
             return nothing
         # A publisher's own front knows of changes before any hub does; and a hub is not told of what is private.
-        if is_upstream(target, settings) or is_withdrawn(self._notices, target):
+        if is_upstream(target, settings) or is_private(resource, settings):
             return nothing
         stored = next((each for each in reversed(resource.variants) if each.content.feed), None)
         if stored is None:

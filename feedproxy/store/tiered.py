@@ -111,6 +111,11 @@ class TieredStore:
     def common(self) -> Common:
         return self._shared or self._memory.common
 
+    @property
+    def hot(self) -> int:
+        """Resources in memory."""
+        return len(self._memory)
+
     def get(self, target: str) -> Resource | None:
         if self._shared is not None and self._shared.generation != self._seen:
             self._catch_up(self._shared)

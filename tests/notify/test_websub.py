@@ -13,6 +13,7 @@ from feedproxy.errors import Forbidden, Unreachable
 from feedproxy.http.message import Response
 from feedproxy.notify.protocol import DAY
 from feedproxy.notify.subscriptions import Role, State
+from feedproxy.store.tiered import TieredStore
 from tests.spec.test_websub import signed
 from tests.stages.notify import NOON, TARGET
 from tests.stages.origin import Origin, a_feed
@@ -425,3 +426,19 @@ async def test_a_verification_with_too_many_parameters_is_no_verification(stand_
 
 def _to_hubs(made: WebSubStand) -> list[tuple[str, str, bytes]]:
     return [each for each in made.calls if each[0] == "POST" and each[1].startswith(HUB)]
+
+
+async def test_after_a_start_no_feed_is_taken_into_memory_for_its_hub(stand_at: Callable[..., Any]) -> None:
+    clock = ManualClock(NOON)
+    origin = Origin(clock)
+    made = await subscribed(stand_at, folder="store", origin=origin, clock=clock)
+    origin.publish("/other.xml", a_feed(*OLD))
+    await made.stand.read(TARGET.replace("feed.xml", "other.xml"))
+    await made.stand.runtime.close()
+
+    again = await websub_at(stand_at, folder="store", origin=origin, clock=clock)
+    await again.stand.pass_time(1)
+
+    store = again.stand.runtime.service.store
+    assert isinstance(store, TieredStore)
+    assert (len(list(store.targets())), store.hot) == (2, 0)
