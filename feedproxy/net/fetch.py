@@ -12,19 +12,23 @@ from types import TracebackType
 from typing import Self
 
 import aiohttp
+from aiohttp.connector import Connection
 from yarl import URL
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import BadTarget, BrokenMessage, FeedproxyError, FetchTimeout, Unreachable
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.net.address import AddressPolicy
-from feedproxy.net.wire import CheckedResolver, ExactConnector, StaleConnection, doubt_of, interim_of
+from feedproxy.net.reading import Reading, ReadLimits
+from feedproxy.net.wire import CheckedResolver, ExactConnector, ExactProtocol, Silence, StaleConnection
 from feedproxy.settings import Settings
 
-_AUTOMATIC = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
-"""What aiohttp would add unasked."""
-
 _UNSENDABLE = re.compile(r"[^\t -~\x80-\xff]")
+_TARGET = re.compile(r"(https?://[!\"$-.0->@-~]+)([!\"$-~]*)(?:#.*)?")
+"""Scheme and authority, path and query."""
+
+HOSTS_MAX = 1024
+"""Hosts and ports remembered with the form in which the pool wants to be asked for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,19 @@ class FetchStats:
     exchanges: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Host:
+    """Scheme, host and port of targets, in the forms in which they are wanted."""
+
+    name: str
+    port: int
+    authority: str
+    line: bytes
+    """The field Host."""
+    request: aiohttp.ClientRequest
+    """What the pool is asked with; it is never sent."""
+
+
 class Fetcher:
     """A pooled HTTP/1.1 client. Use as an async context manager, or `close()` it."""
 
@@ -106,7 +123,10 @@ class Fetcher:
         self._limits = limits or FetchLimits()
         self._clock = clock
         self._ssl_context = ssl_context
-        self._sessions: dict[bool, aiohttp.ClientSession] = {}
+        self._read_limits = ReadLimits(self._limits.header_max, self._limits.buffer_max)
+        self._timeout = aiohttp.ClientTimeout(connect=min(self._limits.connect, self._limits.total))
+        self._pools: dict[bool, ExactConnector] = {}
+        self._hosts: dict[str, _Host] = {}
         self._open: set[object] = set()
         self._exchanges = 0
         self._closed = False
@@ -127,9 +147,9 @@ class Fetcher:
     async def close(self) -> None:
         """Close every connection; exchanges under way fail. Nothing can be fetched afterwards."""
         self._closed = True
-        sessions, self._sessions = self._sessions, {}
-        for session in sessions.values():
-            await session.close()
+        pools, self._pools = self._pools, {}
+        for pool in pools.values():
+            await pool.close()
 
     async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized:
         """Ask the origin of the request's target. GET and HEAD only.
@@ -137,88 +157,92 @@ class Fetcher:
         `exempt` is for what the operator himself configured: neither port nor address is checked.
         Raises Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, BrokenMessage.
         """
-        url = _url(request.target)
         if request.method not in {"GET", "HEAD"}:
             raise BadTarget(f"{request.method} is not fetched")
+        host, path = self._host(request.target)
         if not exempt:
-            self._policy.check_port(url.port or 0)
+            self._policy.check_port(host.port)
             # aiohttp asks its resolver for names only, so what spells out an address is checked here.
-            self._policy.literal(url.raw_host or "")
-        lines = _request_lines(request.fields)
+            self._policy.literal(host.name)
+        message = b"%b %b HTTP/1.1\r\n%b%b\r\n" % (request.method.encode(), path, host.line, _lines(request.fields))
+        deadline = asyncio.get_running_loop().time() + self._limits.total
         self._exchanges += 1
         try:
-            async with asyncio.timeout(self._limits.total):
-                try:
-                    return await self._exchange(request.method, url, lines, exempt=exempt)
-                except StaleConnection:
-                    return await self._exchange(request.method, url, lines, exempt=exempt)
+            try:
+                return await self._exchange(request.method, host, message, deadline, exempt=exempt)
+            except StaleConnection:
+                return await self._exchange(request.method, host, message, deadline, exempt=exempt)
         except FeedproxyError:
             raise
-        except aiohttp.ConnectionTimeoutError as error:
-            raise FetchTimeout(f"no connection to {url.authority} in {self._limits.connect:g} s") from error
-        except aiohttp.SocketTimeoutError as error:
-            raise FetchTimeout(f"{url.authority} was silent for {self._limits.first_byte:g} s") from error
+        except Silence as error:
+            raise FetchTimeout(f"{host.authority} was silent for {self._limits.first_byte:g} s") from error
         except TimeoutError as error:
-            raise FetchTimeout(f"{url.authority} took longer than {self._limits.total:g} s") from error
+            raise FetchTimeout(f"{host.authority} took longer than {self._limits.total:g} s") from error
         except (aiohttp.ClientConnectorError, aiohttp.ClientConnectorCertificateError) as error:
-            raise Unreachable(f"{url.authority} cannot be reached: {_cause(error)}") from error
-        except aiohttp.InvalidURL as error:
-            raise BadTarget(f"{request.target!r} cannot be fetched") from error
+            raise Unreachable(f"{host.authority} cannot be reached: {_cause(error)}") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise BrokenMessage(f"{url.authority}: {error}") from error
+            raise BrokenMessage(f"{host.authority}: {error}") from error
         finally:
             self._exchanges -= 1
 
     async def _exchange(
-        self, method: str, url: URL, lines: list[tuple[str, str]], *, exempt: bool
+        self, method: str, host: _Host, message: bytes, deadline: Seconds, *, exempt: bool
     ) -> Fetched | Oversized:
         request_time = self._clock.now()
-        answer = await self._session(exempt).request(method, url, headers=lines, allow_redirects=False)
-        response_time = self._clock.now()
-        interim, doubt = interim_of(answer), doubt_of(answer)
-        async with answer:
-            cap = self._limits.buffer_max
-            fields = _response_fields(answer.raw_headers)
-            length = answer.headers.get("Content-Length")
-            has_content = method != "HEAD" and answer.status not in {204, 304}
-            if method != "HEAD":
-                fields = fields.without("content-length")
-            if has_content and length is not None and int(length) > cap:
-                answer.close()
-                return Oversized(answer.status, fields)
-            body = bytearray()
-            async for chunk in answer.content.iter_any():
-                body += chunk
-                if len(body) > cap:
-                    answer.close()
-                    return Oversized(answer.status, fields)
-            reason = (answer.reason or "").encode("utf-8", "surrogateescape").decode("latin-1")
-            response = Response(answer.status, fields, bytes(body), reason)
-            minor = answer.version.minor if answer.version is not None else 1
-            return Fetched(response, request_time, response_time, interim, minor, answer.raw_headers, doubt)
+        connection = await self._connected(host, exempt)
+        protocol = connection.protocol
+        assert isinstance(protocol, ExactProtocol)
+        reading = Reading(has_content=method != "HEAD", limits=self._read_limits, now=self._clock.now)
+        try:
+            await protocol.ask(message, reading, patience=self._limits.first_byte, deadline=deadline)
+        except BaseException:
+            connection.close()
+            raise
+        connection.release()
+        head = reading.head
+        assert head is not None
+        fields, interim = Fields(head.fields()).end_to_end(), tuple(reading.interim)
+        if method != "HEAD":
+            fields = fields.without("content-length")
+        if reading.oversized:
+            return Oversized(head.status, fields, interim)
+        response = Response(head.status, fields, reading.content, head.reason.decode("latin-1"))
+        return Fetched(response, request_time, reading.at, interim, head.minor, head.lines, head.doubt)
 
-    def _session(self, exempt: bool) -> aiohttp.ClientSession:
+    async def _connected(self, host: _Host, exempt: bool) -> Connection:
+        """A connection to this host and port, of the pool or new."""
+        try:
+            return await self._pool(exempt).connect(host.request, [], self._timeout)
+        except TimeoutError as error:
+            raise FetchTimeout(f"no connection to {host.authority} in {self._timeout.connect:g} s") from error
+
+    def _pool(self, exempt: bool) -> ExactConnector:
         """One pool for what is checked and one for what is not: a connection never changes sides."""
         if self._closed:
             raise Unreachable("the client is closed")
-        if exempt not in self._sessions:
+        if exempt not in self._pools:
             limits = self._limits
-            connector = ExactConnector(
+            self._pools[exempt] = ExactConnector(
                 CheckedResolver(self._policy.addresses if exempt else self._policy.resolve),
                 ssl_context=self._ssl_context,
                 connections=limits.connections,
                 per_host=limits.per_host,
-                head_max=limits.header_max,
                 open_connections=self._open,
             )
-            self._sessions[exempt] = aiohttp.ClientSession(
-                connector=connector,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                skip_auto_headers=_AUTOMATIC,
-                auto_decompress=False,
-                timeout=aiohttp.ClientTimeout(total=None, connect=limits.connect, sock_read=limits.first_byte),
-            )
-        return self._sessions[exempt]
+        return self._pools[exempt]
+
+    def _host(self, target: str) -> tuple[_Host, bytes]:
+        """Where a target is asked for, and its path and query. Raises BadTarget."""
+        match = _TARGET.fullmatch(target)
+        if match is None:
+            raise BadTarget(f"{target!r} cannot be fetched")
+        root, path = match[1], match[2]
+        host = self._hosts.get(root)
+        if host is None:
+            if len(self._hosts) >= HOSTS_MAX:
+                self._hosts.clear()
+            host = self._hosts[root] = _host_of(root)
+        return host, (path if path.startswith("/") else f"/{path}").encode("ascii")
 
 
 def _cause(error: aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertificateError) -> str:
@@ -232,27 +256,23 @@ def _cause(error: aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertific
     return os.strerror(number) if number and number > 0 else "no connection comes about"
 
 
-def _url(target: str) -> URL:
+def _host_of(root: str) -> _Host:
     try:
-        url = URL(target, encoded=True)
-        host, port = url.raw_host, url.port  # both are read only when asked for, and may then fail
-    except ValueError as error:
-        raise BadTarget(f"{target!r} cannot be fetched: {error}") from error
-    if url.scheme not in {"http", "https"} or not host or port is None or not target.isascii():
-        raise BadTarget(f"{target!r} cannot be fetched")
-    return url
+        url = URL(root, encoded=True)
+        name, port = url.raw_host, url.port  # both are read only when asked for, and may then fail
+        if not name or port is None:
+            raise ValueError("no host")
+        request = aiohttp.ClientRequest("GET", url, loop=asyncio.get_running_loop())
+    except (ValueError, aiohttp.InvalidURL) as error:
+        raise BadTarget(f"{root!r} cannot be fetched: {error}") from error
+    line = f"Host: {request.headers['Host']}\r\n".encode("ascii")
+    return _Host(name, port, url.authority, line, request)
 
 
-def _request_lines(fields: Fields) -> list[tuple[str, str]]:
-    """What goes out: no fields of another hop, none that promise content, and Host is aiohttp's to write."""
-    lines, spelt = [], dict[str, str]()
-    for name, value in fields.end_to_end().without("host", "content-length", "expect"):
-        if not name or _UNSENDABLE.search(name + value):
+def _lines(fields: Fields) -> bytes:
+    """What goes out: no fields of another hop, none that promise content, and Host is ours to write."""
+    lines = list(fields.end_to_end().without("host", "content-length", "expect"))
+    for name, value in lines:
+        if not name or _UNSENDABLE.search(name) or _UNSENDABLE.search(value):
             raise BadTarget(f"the field {name!r} cannot be sent")
-        # aiohttp takes `X-A` and `x-a` for two names, and lets the second overwrite the first.
-        lines.append((spelt.setdefault(name.lower(), name), value))
-    return lines
-
-
-def _response_fields(raw: tuple[tuple[bytes, bytes], ...]) -> Fields:
-    return Fields((name.decode("latin-1"), value.decode("latin-1")) for name, value in raw).end_to_end()
+    return "".join([f"{name}: {value}\r\n" for name, value in lines]).encode("latin-1")

@@ -1,8 +1,6 @@
 """Reading the head of a response, strictly: status line, field lines, framing (RFC 9112, sections 2 to 6).
 
-aiohttp's parser is lenient for responses, and differs between its compiled and its plain form. What passes
-here is rewritten in canonical form before that parser sees it, so that there is one reading of every message:
-line ends are CRLF, no line is folded, there is one framing.
+What passes has one reading: no line is folded, there is one framing.
 """
 
 import re
@@ -14,8 +12,11 @@ type Line = tuple[bytes, bytes]
 
 # "A recipient MAY recognize a single LF as a line terminator" -- RFC 9112, section 2.2; old scripts send it.
 _END = re.compile(rb"\r?\n\r?\n")
+_LINE_END = re.compile(rb"\r?\n")
 _STATUS = re.compile(rb"HTTP/1\.([0-9]) +([1-9][0-9]{2})(?: (.*))?", re.DOTALL)
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_PLAIN = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t -~\x80-\xff]*+\r\n)*+")
+"""Field lines in which nothing is to be mended or refused: nearly all heads are such."""
 _CONTROLS = bytes.maketrans(bytes([*range(1, 9), *range(11, 32), 127]), b" " * 30)
 _DIGITS = re.compile(rb"[0-9]{1,18}")
 
@@ -34,7 +35,10 @@ class Head:
     reason: bytes
     lines: tuple[Line, ...]
     reusable: bool
-    """False where the framing was doubtful: the connection ends with this message."""
+    """False where the framing was doubtful, or the origin says so: the connection ends with this message."""
+    chunked: bool = False
+    length: int | None = None
+    """Of the content, in bytes; None where nothing tells it, or the chunks do."""
     doubt: str = ""
     """What was doubtful in it, in words; empty for nothing."""
 
@@ -51,11 +55,6 @@ class Head:
         """The lines as str, a character a byte (http/message.py)."""
         return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self.lines]
 
-    def wire(self) -> bytes:
-        """The head in canonical form."""
-        start = b"HTTP/1.%d %d %b\r\n" % (self.minor, self.status, self.reason)
-        return start + b"".join(b"%b: %b\r\n" % line for line in self.lines) + b"\r\n"
-
 
 def find_end(data: bytes | bytearray) -> int:
     """Where the head that begins `data` ends, its empty line included; 0 while that has not come."""
@@ -70,16 +69,28 @@ def could_be_http(data: bytes | bytearray) -> bool:
 
 def parse_head(data: bytes) -> Head:
     """Read one head. Raises BrokenMessage for what RFC 9112 does not let a proxy guess at."""
-    start, *rest = re.split(rb"\r?\n", data.rstrip(b"\r\n"))
-    match = _STATUS.fullmatch(start.rstrip(b" \t"))
+    end = data.find(b"\n") + 1
+    match = _STATUS.fullmatch(data[:end].removesuffix(b"\n").removesuffix(b"\r").rstrip(b" \t"))
     if match is None:
-        raise BrokenMessage(f"no HTTP/1 status line: {start[:60]!r}")
+        raise BrokenMessage(f"no HTTP/1 status line: {data[:60]!r}")
     # A higher minor version is understood as the highest we know (RFC 9110, section 2.5).
     minor, status = min(1, int(match[1])), int(match[2])
-    lines = tuple(_unfold(rest))
-    doubt = _doubt(lines)
-    lines, reusable = _frame(lines, minor)
-    return Head(minor, status, _clean(match[3] or b""), lines, reusable, doubt)
+    if _PLAIN.fullmatch(data, end, len(data) - 2):
+        split = [line.partition(b":") for line in data[end:-4].split(b"\r\n")] if len(data) - 2 > end else []
+        lines = tuple([(name, value.strip(b" \t")) for name, _, value in split])
+    else:
+        rest = data[end:].rstrip(b"\r\n")
+        lines = tuple(_unfold(_LINE_END.split(rest) if rest else []))
+    names = {name.lower() for name, _ in lines}
+    doubt, reusable, chunked, length = "", True, False, None
+    if b"transfer-encoding" in names or b"content-length" in names:
+        doubt = _doubt(lines)
+        lines, reusable, chunked, length = _frame(lines, minor)
+    if minor == 0 or b"connection" in names:
+        options = _members(lines, b"connection")
+        # "If the received protocol is HTTP/1.0, the "keep-alive" connection option is present ..." -- section 9.3
+        reusable = reusable and b"close" not in options and (minor > 0 or b"keep-alive" in options)
+    return Head(minor, status, _clean(match[3] or b""), lines, reusable, chunked, length, doubt)
 
 
 def _unfold(rest: list[bytes]) -> list[Line]:
@@ -109,8 +120,11 @@ def _clean(value: bytes) -> bytes:
     return value.translate(_CONTROLS).strip(b" \t")
 
 
-def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool]:
-    """One framing: Transfer-Encoding, or one Content-Length, or neither (RFC 9112, sections 6.1 to 6.3)."""
+def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool, bool, int | None]:
+    """One framing: Transfer-Encoding, or one Content-Length, or neither (RFC 9112, sections 6.1 to 6.3).
+
+    The lines that are left, whether the connection may be used again, whether there are chunks, and the length.
+    """
     codings = _members(lines, b"transfer-encoding")
     lengths = _members(lines, b"content-length")
     if codings == [b"identity"]:  # said by servers of RFC 2616's time; it means nothing
@@ -124,17 +138,20 @@ def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool]
             # "If a Transfer-Encoding header field is present in a response and the chunked transfer coding is not
             # the final encoding, the message body length is determined by reading the connection until it is
             # closed" -- section 6.3. A name that means nothing has coded nothing.
-            return (*_without(_without(lines, b"transfer-encoding"), b"content-length"), _CLOSE), False
+            lines = (*_without(_without(lines, b"transfer-encoding"), b"content-length"), _CLOSE)
+            return lines, False, False, None
         # "the Transfer-Encoding overrides the Content-Length. Such a message might indicate an attempt to
         # perform request smuggling": we take the chunks, and never use the connection again.
-        return _without(lines, b"content-length"), not lengths and minor > 0
-    if lengths:
-        if len(set(lengths)) > 1 or not _DIGITS.fullmatch(lengths[0]):
-            raise BrokenMessage(f"no one Content-Length: {b', '.join(lengths)[:60]!r}")
+        return _without(lines, b"content-length"), not lengths and minor > 0, True, None
+    if not lengths:
+        return lines, True, False, None
+    if len(set(lengths)) > 1 or not _DIGITS.fullmatch(lengths[0]):
+        raise BrokenMessage(f"no one Content-Length: {b', '.join(lengths)[:60]!r}")
+    if len(lengths) > 1:
         position = next(at for at, (name, _) in enumerate(lines) if name.lower() == b"content-length")
         one = (lines[position][0], lengths[0])
         lines = (*lines[:position], one, *_without(lines[position + 1 :], b"content-length"))
-    return lines, True
+    return lines, True, False, int(lengths[0])
 
 
 def _doubt(lines: tuple[Line, ...]) -> str:

@@ -33,9 +33,25 @@ def test_what_was_read_and_written_is_read_as_the_same(data: bytes) -> None:
         head = parse_head(b"HTTP/1.1 200 OK\r\n" + data + b"\r\n\r\n")
     except BrokenMessage:
         return
-    again = parse_head(head.wire())
+    written = b"HTTP/1.%d %d %b\r\n" % (head.minor, head.status, head.reason)
+    written += b"".join(b"%b: %b\r\n" % line for line in head.lines) + b"\r\n"
+    again = parse_head(written)
     assert (again.status, again.reason, again.lines) == (head.status, head.reason, head.lines)
-    assert find_end(head.wire()) == len(head.wire())
+    assert (again.chunked, again.length) == (head.chunked, head.length)
+    assert find_end(written) == len(written)
+
+
+@given(st.lists(NOISE, max_size=30).map(b"".join))
+def test_line_ends_do_not_change_what_is_read(data: bytes) -> None:
+    data = data.replace(b"\r", b"")
+    seen = []
+    for text in (data, data.replace(b"\n", b"\r\n")):
+        end = b"\r\n" if b"\r" in text or b"\n" not in data else b"\n"
+        try:
+            seen.append(parse_head(b"HTTP/1.1 200 OK" + end + text + 2 * end))
+        except BrokenMessage:
+            seen.append(None)
+    assert seen[0] == seen[1]
 
 
 @given(st.binary(max_size=20))
@@ -57,3 +73,17 @@ def test_a_message_with_two_framings_or_a_coding_in_http_1_0_ends_its_connection
     assert parse_head(b"HTTP/1.1 200 OK\r\n" + chunked + b"\r\n").reusable
     assert not parse_head(b"HTTP/1.0 200 OK\r\n" + chunked + b"\r\n").reusable
     assert not parse_head(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n" + chunked + b"\r\n").reusable
+
+
+@pytest.mark.parametrize(
+    ("head", "reusable"),
+    [
+        (b"HTTP/1.1 200 OK\r\n\r\n", True),
+        (b"HTTP/1.1 200 OK\r\nConnection: x, Close\r\n\r\n", False),
+        (b"HTTP/1.0 200 OK\r\n\r\n", False),
+        (b"HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\n\r\n", True),
+        (b"HTTP/1.0 200 OK\r\nConnection: keep-alive, close\r\n\r\n", False),
+    ],
+)
+def test_a_connection_lasts_as_the_version_and_the_origin_say(head: bytes, reusable: bool) -> None:
+    assert parse_head(head).reusable is reusable

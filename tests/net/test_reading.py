@@ -1,0 +1,107 @@
+"""One answer, read from its bytes in whatever pieces they come."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feedproxy.errors import BrokenMessage
+from feedproxy.net.chunks import Chunks
+from feedproxy.net.reading import Reading, ReadLimits
+
+LIMITS = ReadLimits(head=1000, content=5000)
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def a_reading(*, has_content: bool = True) -> Reading:
+    return Reading(has_content=has_content, limits=LIMITS, now=lambda: 7.0)
+
+
+def pieces(data: bytes, sizes: list[int]) -> list[bytes]:
+    found, at = [], 0
+    for size in sizes:
+        found.append(data[at : at + size])
+        at += size
+    return [*found, data[at:]]
+
+
+CUTS = st.lists(st.integers(1, 40), max_size=30)
+
+
+@given(st.lists(st.binary(min_size=1, max_size=50), max_size=8), CUTS)
+def test_chunks_are_the_same_content_in_whatever_pieces_they_come(parts: list[bytes], cuts: list[int]) -> None:
+    coded = b"".join(b"%x;a=b\r\n%b\r\n" % (len(part), part) for part in parts) + b"0\r\nTrailer: x\r\n\r\n"
+    reading = a_reading()
+    done = [reading.feed(piece) for piece in pieces(CHUNKED + coded, cuts) if piece]
+
+    assert done[-1]
+    assert not any(done[:-1])
+    assert reading.content == b"".join(parts)
+    assert reading.reusable
+    assert reading.at == 7.0
+
+
+@pytest.mark.parametrize(
+    "coded",
+    [
+        b"5\r\nhelloo\r\n0\r\n\r\n",
+        b"5\r\nhello",
+        b"5\r\nhello0\r\n\r\n",
+        b"-5\r\nhello",
+        b"0x5\r\nhello",
+        b"+5\r\nhello",
+        b" 5\r\nhello",
+        b"g\r\n",
+        b"\r\n",
+        b"5 5\r\nhello",
+        b"5\rhello",
+        b"1234567890123456\r\n",
+        b"5;" + b"x" * 9000,
+        b"0\r\n" + b"X: y\r\n" * 200,
+    ],
+)
+def test_what_is_no_chunk_is_broken_or_never_complete(coded: bytes) -> None:
+    reading = a_reading()
+    try:
+        assert not reading.feed(CHUNKED + coded)
+    except BrokenMessage:
+        return
+    with pytest.raises(BrokenMessage):
+        reading.end(reset=False)
+
+
+@given(st.binary(max_size=200), CUTS)
+def test_any_bytes_are_chunks_or_broken(data: bytes, cuts: list[int]) -> None:
+    chunks = Chunks(100)
+    try:
+        found = b"".join(b"".join(chunks.feed(piece)) for piece in pieces(data, cuts) if not chunks.done)
+    except BrokenMessage:
+        return
+    assert len(found) <= len(data)
+
+
+def test_bytes_behind_the_last_chunk_end_the_connection() -> None:
+    reading = a_reading()
+    assert reading.feed(CHUNKED + b"0\r\n\r\nHTTP/1.1 200 OK\r\n")
+    assert not reading.reusable
+
+
+def test_a_body_may_be_just_as_large_as_is_allowed() -> None:
+    reading = a_reading()
+    assert reading.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + b"x" * 5000)
+    assert not reading.oversized
+    assert len(reading.content) == 5000
+
+
+@pytest.mark.parametrize("head", [b"Content-Length: 5001", b"X: y"])
+def test_more_than_that_is_oversized_and_ends_the_connection(head: bytes) -> None:
+    reading = a_reading()
+    assert reading.feed(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n\r\n" + b"x" * 5001)
+    assert reading.oversized
+    assert not reading.reusable
+
+
+def test_a_request_without_content_in_its_answer_is_complete_with_the_head() -> None:
+    reading = a_reading(has_content=False)
+    assert reading.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 5001\r\n\r\n")
+    assert not reading.oversized
+    assert reading.reusable
