@@ -17,7 +17,7 @@ from benchmarks.aim import Aim
 from benchmarks.client import verify
 from benchmarks.feed import path
 from benchmarks.load import pinned
-from benchmarks.peers import PEERS, ROOT, Server, Stage, a_stage
+from benchmarks.peers import NGINX, ROOT, Server, Stage, a_stage
 from benchmarks.rows import ROWS
 
 EVERY = 0.001
@@ -101,7 +101,7 @@ def play(stage: Stage, seconds: int) -> list[Aim]:
     """feedproxy, and nginx to show what the machine itself adds."""
     found = []
     ours = stage.feedproxy()
-    for server in (ours, *(stage.peer(peer) for peer in PEERS[:1] if peer.path)):
+    for server in (ours, *(stage.peer(peer) for peer in (NGINX,) if peer.path)):
         for rate in (0, RATE):
             got = measure(server, rate, seconds, stage.other_cpus)
             strict = server is ours and rate > 0

@@ -28,7 +28,10 @@ GROUPS = ("nginx", "Varnish", "Squid")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a server is to stand: a folder of its own, its ports, the origin's port, a certificate and its key."""
+    """Where a server is to stand: a folder of its own, its ports, the origin's port, a certificate and its key.
+
+    `workers` is how many processes are to answer, where the server can be told.
+    """
 
     folder: Path
     port: int
@@ -36,6 +39,7 @@ class Place:
     origin: int
     certificate: Path
     key: Path
+    workers: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +130,9 @@ def _parsed(command: list[str]) -> list[str]:
     return [command[0], "-k", "parse", *command[2:]]
 
 
+NGINX = Peer("nginx", "nginx", "nginx", _nginx, _tested, tls=True)
 PEERS = (
-    Peer("nginx", "nginx", "nginx", _nginx, _tested, tls=True),
+    NGINX,
     Peer("nginx tuned", "nginx", "nginx", _nginx_tuned, _tested, tls=True),
     Peer("Varnish", "Varnish", "varnishd", _varnish, _compiled),
     Peer("Varnish, both codings", "Varnish", "varnishd", _varnish_both, _compiled),
@@ -184,10 +189,11 @@ class Stage:
         folder = self.folder / name.replace(" ", "-").replace(",", "").lower()
         return Place(folder, free_port(), free_port(), self.origin, self.certificate, self.key)
 
-    def peer(self, peer: Peer) -> Server:
-        """Start it. Raises DidNotStart."""
-        place = self.place(peer.name)
-        pid = self._start(peer.command(peer.path or peer.program, place), place.port, peer.name, self.server_cpus)
+    def peer(self, peer: Peer, *, workers: int = 1, free: bool = False) -> Server:
+        """Start it, on any CPU if `free`. Raises DidNotStart."""
+        place = replace(self.place(peer.name), workers=workers)
+        command = peer.command(peer.path or peer.program, place)
+        pid = self._start(command, place.port, peer.name, None if free else self.server_cpus)
         return Server(peer.name, peer.group, pid, place.port, place.tls_port if peer.tls else None)
 
     def feedproxy(

@@ -33,8 +33,9 @@ SHARED_MAX = 8192
 SLICE = 32
 """Entries given up at one go."""
 
-SWEPT = 256
-"""Entries looked at each second for whether they can still be used."""
+SWEPT = 1024
+"""Entries looked at each second for whether they can still be used: all within a minute, as many as there may be by
+default. Half a millisecond."""
 
 
 class Once:

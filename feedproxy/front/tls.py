@@ -102,15 +102,16 @@ class SecureReader(Reader):
             raise
         else:
             self._shaken = True
-            if self._tls.version() == "TLSv1.3":
-                return  # all that is to be sent is a ticket, and that can go with the answer
+            if self._come.pending:
+                return  # the request is there already: the ticket goes with its answer
+            # At once: a reader's system may hold his request back until his Finished is acknowledged (RFC 9293, 3.7.4).
         self._send_off()
 
     def _decrypted(self) -> bytes | None:
         """All that has come as a whole; b"" for the end. Raises OSError."""
         data = b""
         try:
-            while more := self._tls.read(RECORD):
+            while more := self._tls.read(self._come.pending or RECORD):
                 data += more
                 if not self._come.pending and not self._tls.pending():
                     return data

@@ -8,6 +8,7 @@ import pytest
 
 from feedproxy.front import contract, sockets
 from feedproxy.front.table import Once, Table
+from feedproxy.settings import Settings
 from tests.front.conftest import Opened, until
 
 
@@ -168,6 +169,23 @@ def test_the_memo_holds_no_more_than_it_may() -> None:
     for data in list(table.exact):
         table.drop_exact(data)
     assert table.size == 0
+
+
+def test_what_cannot_be_used_any_more_is_let_go_within_a_minute() -> None:
+    class Fake:
+        def weight(self) -> int:
+            return 1800  # of a head with 400 bytes
+
+    table, number = Table(Settings().memo_max), 0
+    while table.size < Settings().memo_max - 100_000:
+        number += 1
+        table.keep((b"GET", b"%d" % number), Fake())  # type: ignore[arg-type]
+        table.keep_exact(b"GET %d" % number, Fake(), b"")  # type: ignore[arg-type]
+
+    for _ in range(60):
+        table.sweep(lambda _: False)
+
+    assert (len(table.by_key), len(table.exact), table.size) == (0, 0, 0)
 
 
 def test_what_was_seen_once_costs_a_number_and_is_forgotten_in_time() -> None:

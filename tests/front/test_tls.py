@@ -17,6 +17,7 @@ from feedproxy.front.tls import Certificate
 from feedproxy.http.message import Fields, Response
 from feedproxy.serve import Plan, make_master
 from tests.front.conftest import Front, Line, Opened
+from tests.patience import PATIENCE
 
 
 def make_certificate(folder: Path, name: str = "localhost") -> tuple[str, str]:
@@ -105,6 +106,29 @@ async def test_sessions_are_taken_up_again(front: Opened, tmp_path: Path) -> Non
             await raw.say(outgoing.read())
             incoming.write(await raw.reader.read(65_536))
     assert client.session_reused
+
+
+async def test_the_end_of_a_handshake_is_answered_before_a_request_comes(front: Opened, tmp_path: Path) -> None:
+    """A reader whose system holds back small packets sends none until his last is acknowledged."""
+    certificate, key = make_certificate(tmp_path)
+    proxy = await front(tls_certificate=certificate, tls_key=key)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusting(certificate).wrap_bio(incoming, outgoing, server_hostname="localhost")
+    raw = await proxy.line()
+    while True:
+        try:
+            client.do_handshake()
+            break
+        except ssl.SSLWantReadError:
+            await raw.say(outgoing.read())
+            incoming.write(await asyncio.wait_for(raw.reader.read(65_536), PATIENCE))
+    assert client.version() == "TLSv1.3"
+
+    await raw.say(outgoing.read())
+
+    incoming.write(await asyncio.wait_for(raw.reader.read(65_536), PATIENCE))
+    with pytest.raises(ssl.SSLWantReadError):
+        client.read()  # and not the end, which a connection without a request comes to in time
 
 
 async def test_who_speaks_no_tls_is_let_go(front: Opened, tmp_path: Path) -> None:
