@@ -74,6 +74,7 @@ class Channel:
     version: str
     """`2.0`, `0.91`, `1.0`, `0.3`, `1.1`; empty where the document does not say."""
     well_formed: bool
+    """Of a feed that was met for the first time, what stands around its items is (feed/glance.py)."""
     title: str = ""
     link: str = ""
     schedule: Schedule = field(default_factory=Schedule)

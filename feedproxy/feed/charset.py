@@ -30,6 +30,9 @@ _PATTERNS = (
     (re.compile(rb"[<{[\s]\0[^\0]\0"), "utf_16_le"),
 )
 
+_PLAIN = re.compile(rb"[\x01-\x7f]{4}")
+"""No mark, and no zero bytes."""
+
 _DECLARATION = re.compile(rb"""<\?xml\s[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9._:\-]{1,40})["']""")
 
 _DECLARED_WITHIN = 1024
@@ -50,6 +53,8 @@ class Text:
 
 def marked(body: bytes) -> tuple[str, int] | None:
     """The codec that mark or zero bytes show, and the length of the mark; None where they show none."""
+    if _PLAIN.match(body):
+        return None
     for mark, name in _MARKS:
         if body.startswith(mark):
             return name, len(mark)

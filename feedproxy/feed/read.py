@@ -11,9 +11,7 @@ from feedproxy.feed.channel import Channel
 from feedproxy.feed.charset import Text, to_utf8
 from feedproxy.feed.detect import Nature, nature_of_text
 from feedproxy.feed.identity import ContentDigest, digest_of_text
-from feedproxy.http.field import parse_parameters
-
-_PLAIN = (b"<?xml ", b"<rss", b"<feed", b"<rdf:RDF")
+from feedproxy.http.field import charset_of
 
 
 def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Channel | None:
@@ -22,8 +20,7 @@ def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Chann
     Of `content_type` only the charset is used, and only where the document names no encoding. Without `digest` the
     content digest, which takes longer than all the rest, is left empty where it can be.
     """
-    charset = parse_parameters(content_type)[1].get("charset") if content_type else None
-    text = to_utf8(body, charset)
+    text = to_utf8(body, charset_of(content_type))
     match nature_of_text(text.data):
         case Nature.XML:
             return _read_whole(text, digest) or _read_xml(text)
@@ -31,18 +28,6 @@ def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Chann
             return jsonfeed.read(text.data, sound=text.sound)
         case Nature.EMPTY | Nature.HTML | Nature.OTHER:
             return None
-
-
-def read_plain(body: bytes, content_type: str | None) -> Channel | None:
-    """What `read` gives without digest of a small, plain document, in a moment; None for what takes longer.
-
-    Plain is what begins as a feed does, has no document type, and no fault. That is known before a parser sees it, so
-    that what is uncommon, and may be hostile, is left to `read`.
-    """
-    if not body.startswith(_PLAIN) or b"<!DOCTYPE" in body:
-        return None
-    charset = parse_parameters(content_type)[1].get("charset") if content_type else None
-    return _read_whole(to_utf8(body, charset), reckon=False)
 
 
 def _read_whole(text: Text, reckon: bool) -> Channel | None:
@@ -58,7 +43,7 @@ def _read_whole(text: Text, reckon: bool) -> Channel | None:
     count = len(items)
     items.clear()
     whole.strip()
-    channel = _channel(whole.document, count if local == "item" else 0)
+    channel = channel_of(whole.document, count if local == "item" else 0)
     if channel is None:
         return None
     counts = local == ("entry" if channel.kind == "atom" else "item")
@@ -77,7 +62,7 @@ def _read_xml(text: Text) -> Channel | None:
     document = xml.pass_over(text, seen)
     if document is None:
         return None
-    channel = _channel(document, counted["item"])
+    channel = channel_of(document, counted["item"])
     if channel is None:
         return None
     return dataclasses.replace(
@@ -87,7 +72,8 @@ def _read_xml(text: Text) -> Channel | None:
     )
 
 
-def _channel(document: xml.Document, items: int) -> Channel | None:
+def channel_of(document: xml.Document, items: int) -> Channel | None:
+    """What the document of a feed says; None for one that is none. `items`: how many CDF's had."""
     match xml.name(document.root)[1].lower():
         case "rss":
             return rss.read(document)

@@ -5,6 +5,7 @@ that names the feed's address, because a browser hands the reader a temporary fi
 """
 
 import re
+from functools import lru_cache
 
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.charset import marked
@@ -22,6 +23,8 @@ _TYPES = {
 }
 _CDF = "application/x-cdf"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SHORT = 256
+"""Characters of a declared type that is remembered with what becomes of it."""
 
 
 def media_type(
@@ -36,20 +39,28 @@ def media_type(
     if channel.kind is Kind.CDF:
         return declared or _CDF
     proper = rdf_media_type if channel.kind is Kind.RDF else _TYPES[channel.kind]
-    essence, parameters = parse_parameters(_CONTROL.sub(" ", declared or ""))
+    shown = marked(body)
+    mark = shown[0] if shown is not None else ""
+    declared = declared or ""
+    return (_written if len(declared) < _SHORT else _written.__wrapped__)(proper, declared, mark)
+
+
+@lru_cache(maxsize=1024)
+def _written(proper: str, declared: str, mark: str) -> str:
+    """The proper type, with what may stay of the parameters declared; `mark`: the codec that the body's start shows."""
+    essence, parameters = parse_parameters(_CONTROL.sub(" ", declared))
     written = [proper]
     for name, value in parameters.items():
         # `q` belongs into Accept; servers copy it from there.
-        stays = _can_be(value, body) if name == "charset" else essence == proper and name != "q"
+        stays = _can_be(value, mark) if name == "charset" else essence == proper and name != "q"
         if stays and value and is_token(name):
             written.append(f"{name}={value if is_token(value) else quote(value)}")
     return "; ".join(written)
 
 
-def _can_be(label: str, body: bytes) -> bool:
-    """Whether the body can be in the encoding of this label."""
-    codec, mark = codec_of(label), marked(body)
-    if codec is None or mark is None:
+def _can_be(label: str, mark: str) -> bool:
+    """Whether a body that shows this codec, if any, can be in the encoding of this label."""
+    codec = codec_of(label)
+    if codec is None or not mark:
         return codec is not None
-    shown, _ = mark
-    return codec == shown or (codec in ("utf_16", "utf_32") and shown.startswith(codec))
+    return codec == mark or (codec in ("utf_16", "utf_32") and mark.startswith(codec))

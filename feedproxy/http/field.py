@@ -5,6 +5,8 @@ Structured fields (those of targeted cache control) have a stricter grammar of t
 
 import re
 
+from feedproxy.http.memo import memoised
+
 _QUOTED_OR_COMMA = re.compile(r'"(?:[^"\\]|\\.)*+("?)|,', re.DOTALL)
 _QUOTED_OR_SEMICOLON = re.compile(r'"(?:[^"\\]|\\.)*+("?)|;', re.DOTALL)
 _QUOTED_PAIR = re.compile(r"\\(.)", re.DOTALL)
@@ -75,3 +77,13 @@ def parse_parameters(value: str) -> tuple[str, dict[str, str]]:
         name, _, text = part.partition("=")
         parameters.setdefault(name.strip(" \t").lower(), unquote(text.strip(" \t")))
     return parts[0].lower(), parameters
+
+
+def charset_of(content_type: str | None) -> str | None:
+    """The parameter `charset` of a Content-Type; None where there is none."""
+    return _charset_of(content_type) if content_type else None
+
+
+@memoised()
+def _charset_of(content_type: str) -> str | None:
+    return parse_parameters(content_type)[1].get("charset")

@@ -297,7 +297,8 @@ class Updates:
     ) -> Landed:
         """What becomes of the outcome, in one value."""
         now = self._clock.now()
-        verdict = guard.judge(before, outcome, now, errand.settings)
+        held = replace(before, channel=prepared.whole(before.channel)) if prepared.known and before.channel else before
+        verdict = guard.judge(held, outcome, now, errand.settings)
         bad = outcome.status is not None and outcome.status >= 400
         not_before = planner.retry_after(outcome.fields, now) if bad else None
         fwd_status = outcome.status

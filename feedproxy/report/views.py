@@ -18,6 +18,7 @@ from feedproxy.http.date import format_http_date
 from feedproxy.http.discretion import without_secrets
 from feedproxy.http.reverse import public_form
 from feedproxy.http.validator import own_tag
+from feedproxy.origin.prepare import read_to_its_end
 from feedproxy.origin.schedule import Plan
 from feedproxy.origin.upstream import feed_id
 from feedproxy.readers.count import CountView
@@ -90,7 +91,8 @@ def row(seen: Look, subscribers: int) -> View:
 
 def detail(seen: Look, counts: CountView) -> View:
     """Everything that is known of a resource."""
-    resource, freshness, channel = seen.resource, seen.freshness, seen.resource.channel
+    resource, freshness = seen.resource, seen.freshness
+    channel = read_to_its_end(resource.channel, resource.variants)
     newest = resource.variants[-1] if resource.variants else None
     held = freshness.held if freshness is not None else None
     return {
@@ -119,7 +121,7 @@ def detail(seen: Look, counts: CountView) -> View:
         "failures": _failures(resource.failures),
         "schedule": _schedule(channel.schedule) if channel else None,
         "private": seen.settings.private,
-        "warnings": warnings(seen),
+        "warnings": warnings(seen, channel),
     }
 
 
@@ -168,9 +170,9 @@ def validators(stored: StoredResponse | None) -> View:
     return {"origin": origin, "ours": ours}
 
 
-def warnings(seen: Look) -> list[str]:
-    """What an operator or a publisher might want to mend, each in a sentence."""
-    resource, channel, found = seen.resource, seen.resource.channel, []
+def warnings(seen: Look, channel: Channel | None) -> list[str]:
+    """What an operator or a publisher might want to mend, each in a sentence; `channel` was read to its end."""
+    resource, found = seen.resource, list[str]()
     if channel is not None and not channel.well_formed:
         found.append("The feed is not well-formed; some readers cannot read it.")
     if channel is not None:

@@ -84,7 +84,7 @@ def test_what_http_forbids_to_store_is_said_to_cost_a_request_each_time() -> Non
 
     assert _of(resource).state is State.UNSTORED
     seen = look(resource, lambda _: None, Settings(), NOW)
-    assert any("every reader costs the origin" in each for each in warnings(seen))
+    assert any("every reader costs the origin" in each for each in warnings(seen, seen.resource.channel))
 
 
 def test_an_invalidated_copy_is_stale_however_young() -> None:

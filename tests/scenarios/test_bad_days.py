@@ -209,3 +209,18 @@ async def test_a_copy_that_stands_in_for_an_address_that_may_not_be_reached_is_a
     seen = (await proxy.get("/feed.rss")).expect(200, cache="hit; detail=forbidden-address")
 
     assert "fwd" not in seen.cache
+
+
+async def test_a_feed_that_was_ill_formed_all_along_is_followed_as_any_other(stage):
+    proxy, origin, clock = await stage()
+    linked = "<atom:link xmlns:atom='http://www.w3.org/2005/Atom' rel='self' href='http://example.com/feed.rss'/>"
+    item = "<item><title>{} & ill-formed</title></item>"
+    ill = f"<rss version='2.0'><channel><title>T</title>{linked}{item}</channel></rss>"
+    origin.publish("/feed.rss", ill.format("first").encode(), cache_control="max-age=60")
+    (await proxy.get("/feed.rss")).expect(200)
+    clock.advance(minutes=10)
+    origin.publish("/feed.rss", ill.format("second").encode(), cache_control="max-age=60")
+
+    seen = (await proxy.get("/feed.rss")).expect(200)
+
+    assert b"second" in seen.body

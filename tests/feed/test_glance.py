@@ -1,0 +1,70 @@
+"""At a glance a feed says of itself what it says when it is read; what is uncommon is left to who reads."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from feedproxy.feed.glance import glance
+from feedproxy.feed.read import read
+from tests.feed.test_corpus import feeds
+
+ITEM = b"<item><title>A</title></item>"
+HEAD = b'<?xml version="1.0"?><rss version="2.0"><channel><title>T</title>'
+TAIL = b"</channel></rss>"
+
+
+def test_every_feed_of_the_corpus_says_at_a_glance_what_it_says_when_read(corpus: Path) -> None:
+    glanced = 0
+    for name, record, channel in feeds(corpus):
+        seen = glance((corpus / record["file"]).read_bytes(), None)
+        if seen is None:
+            continue
+        glanced += 1
+        read_so = dataclasses.replace(channel, content_digest="", well_formed=True)
+        assert dataclasses.replace(seen, items=0) == dataclasses.replace(read_so, items=0), name
+        if channel.well_formed:
+            assert seen.items == channel.items, name
+    assert glanced > 100
+
+
+def test_what_stands_behind_the_items_is_seen() -> None:
+    seen = glance(HEAD + 3 * ITEM + b"<ttl>90</ttl>" + TAIL, None)
+
+    assert seen is not None
+    assert (seen.title, seen.items, seen.schedule.ttl) == ("T", 3, 90)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        HEAD + ITEM + b"<ttl>90</ttl>" + ITEM + TAIL,
+        HEAD + ITEM + b"<!-- " + ITEM + b" -->" + TAIL,
+        HEAD + b"<!-- " + ITEM + b" -->" + ITEM + TAIL,
+        HEAD + b"<description><![CDATA[ <item>" + b"]]></description>" + ITEM + TAIL,
+        HEAD + b"<item><item>a</item></item>" + TAIL,
+        HEAD + ITEM + b"<item>",
+        HEAD + ITEM + b"</channel>",
+        HEAD + ITEM + TAIL + ITEM,
+        HEAD + TAIL,
+        b'<!DOCTYPE rss [<!ENTITY a "b">]>' + HEAD[21:] + ITEM + TAIL,
+        b'<?xml version="1.0"?><!DOCTYPE rss>' + HEAD[21:] + ITEM + TAIL,
+        b'<?xml version="1.0" encoding="iso-8859-1"?>' + HEAD[21:] + b"<link>\xe9</link>" + ITEM + TAIL,
+        HEAD + b"<item>\xff</item>" + TAIL,
+        b"<html><body><item>a</item></body></html>",
+        b"<rss><channel><entry>a</entry></channel></rss>",
+        b"",
+    ],
+)
+def test_what_is_uncommon_is_not_told_at_a_glance(document: bytes) -> None:
+    assert glance(document, None) is None
+
+
+def test_faults_within_the_items_are_left_to_who_reads_them() -> None:
+    document = HEAD + b"<item><title>a & b</title></item>" + ITEM + TAIL
+    seen, whole = glance(document, None), read(document, None)
+
+    assert seen is not None
+    assert whole is not None
+    assert (seen.well_formed, whole.well_formed) == (True, False)
+    assert seen.title == whole.title
