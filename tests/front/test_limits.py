@@ -134,7 +134,7 @@ async def test_without_file_descriptors_left_nobody_is_let_in_for_a_moment(
         def _accept(self) -> None:
             raise OSError(24, "Too many open files")
 
-    proxy.listener._accept(Short())  # type: ignore[arg-type]
+    proxy.listener._accept(Short(), 1)  # type: ignore[arg-type]
     assert proxy.listener._doors == {}
 
     line = await proxy.line()
