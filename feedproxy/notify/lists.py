@@ -12,8 +12,8 @@ from feedproxy.notify.changes import KEEP
 from feedproxy.notify.changesxml import HOUR, LONG, SHORT, SHOWN_MAX, Entry
 from feedproxy.notify.notices import Notices
 from feedproxy.notify.protocol import Change
+from feedproxy.notify.topics import is_withdrawn
 from feedproxy.origin.endpoints import Call
-from feedproxy.origin.public import may_be_listed
 from feedproxy.settings import Settings
 
 
@@ -50,9 +50,9 @@ class Lists:
         return await self._answer(call, changes, updated=updated, modified=min(updated, now), caching="no-cache")
 
     async def _changes(self, begin: Instant, end: Instant) -> list[Change]:
-        """The changes of feeds that may be listed now: a rule may have made one private since."""
+        """The changes of feeds that may be listed now: a rule, or its origin, may have made one private since."""
         found = await self._notices.changes.between(begin, end, SHOWN_MAX)
-        return [each for each in found if may_be_listed(each.target, self._notices.settings_for(each.target))]
+        return [each for each in found if not is_withdrawn(self._notices, each.target)]
 
     async def _answer(
         self, call: Call, changes: list[Change], *, updated: Instant, modified: Instant, caching: str

@@ -408,6 +408,16 @@ async def test_when_counts_seconds_where_the_operator_wants_the_original(stand_a
     assert b'when="120"' in (await door.lists.long(door.call("changes.xml"))).body
 
 
+async def test_what_its_origin_has_made_private_since_is_listed_no_more(door: Door) -> None:
+    await changed(door, "two")
+    assert (await door.lists.long(door.call("changes.xml"))).body.count(b"<weblog ") == 1
+
+    door.stand.origin.publish("/feed.xml", a_feed("three"), cache_control="private")
+    await door.stand.read()
+
+    assert (await door.lists.long(door.call("changes.xml"))).body.count(b"<weblog ") == 0
+
+
 async def test_the_short_list_has_five_minutes_and_the_long_one_three_hours(door: Door) -> None:
     """ "The first contains all the recent pings in the last hours and the second … in the last 5 minutes." """
 
