@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from feedproxy.front.arrival import HOST
-from feedproxy.http.message import Fields
+from feedproxy.http.message import NAME_LONGEST, Fields
 
 
 class Kind(IntEnum):
@@ -141,7 +141,7 @@ def kind_of(line: bytes) -> int:
     if lowered == "host":
         return Kind.HOST if HOST.match(value.strip(b" \t").decode("latin-1")) else Kind.ODD
     kind = _KINDS.get(lowered, Kind.IDLE)
-    if kind == Kind.IDLE and len(_NAMES) < _NAMES_MAX:
+    if kind == Kind.IDLE and len(_NAMES) < _NAMES_MAX and len(found[1]) <= NAME_LONGEST:
         _NAMES[found[1]] = _IDLE
     return kind
 

@@ -18,6 +18,10 @@ from feedproxy.readers.score.poll import Poll
 from feedproxy.report.readership import poll_of
 from feedproxy.runtime import Runtime
 
+LINES_MAX, LENGTH_MAX = 64, 4096
+"""Field lines of a request, and characters of their values, that are judged: what is remembered of a reader holds his
+last request, and readers send a tenth of that."""
+
 
 def judge(here: Runtime, flow: http.HTTPFlow, case: Case, size: int) -> None:
     """An answer that mitmproxy gave."""
@@ -27,7 +31,7 @@ def judge(here: Runtime, flow: http.HTTPFlow, case: Case, size: int) -> None:
     target, response, now = case.arrival.request.target, flow.response or case.page, here.clock.now()
     asked = fields_of(flow.request)
     channel = _channel(here, target)
-    if channel is None:
+    if channel is None or _says_too_much(asked):
         return
     panel.see(
         case.visit.address,
@@ -58,6 +62,8 @@ def judge_answer(here: Runtime, request: Request, visit: Visit, status: int, ans
     if not panel.size or (channel := _channel(here, request.target)) is None:
         return
     now, target, asked = here.clock.now(), request.target, request.fields
+    if _says_too_much(asked):
+        return
     panel.see(
         visit.address,
         asked.get("user-agent") or "",
@@ -93,6 +99,10 @@ def judge_recipe(here: Runtime, recipe: Recipe, address: str, agent: str, now: I
         )
 
     panel.see(address, agent, resource.target, now, poll)
+
+
+def _says_too_much(asked: Fields) -> bool:
+    return len(asked) > LINES_MAX or sum([len(value) for _, value in asked]) > LENGTH_MAX
 
 
 def _channel(here: Runtime, target: str) -> Channel | None:

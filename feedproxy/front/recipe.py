@@ -123,22 +123,24 @@ class Recipe:
         if moves:
             self._places = _packed(_moved(_PLACE.iter_unpack(self._places), moment))
 
-    def keep_line(self, address: str, agent: bytes, line: str) -> None:
-        """What the log says of this reader, until the next moment."""
+    def keep_line(self, address: str, agent: bytes, line: str) -> bool:
+        """What the log says of this reader, until the next moment; whether he is not the first, but one more."""
         if self.reader is NOBODY:
             # Most feeds are not asked for twice in a second: his line is kept when he comes again.
             self.reader, self.line = (address, agent), ""
-            return
+            return False
         if self.reader == (address, agent):
             self.line = line
-            return
+            return False
         if self.lines is None or len(self.lines) >= LINES_MAX:
             self.lines = {}
         self.lines[address, agent] = line
+        return True
 
     def weight(self) -> int:
-        """Bytes held by this recipe alone; the body is the store's."""
-        return OVERHEAD + 2 * len(self.head)
+        """Bytes held by this recipe alone, the same all its life; the body is the store's."""
+        moves: int = sum([length for _, _, length in _PLACE.iter_unpack(self._places)])
+        return OVERHEAD + 2 * (len(self.head) - moves) + sum(map(len, self.asked))
 
 
 def head_of(status: int, fields: Fields, reason: str = "") -> bytes:

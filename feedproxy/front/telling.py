@@ -33,6 +33,10 @@ GUESTS_MAX = 8192
 LINES_MOST = 512
 """Lines that are not let wait for more."""
 
+KEPT_MAX = 32_768
+"""Lines of second and further readers that all recipes together keep within a second: a stranger may ask for each feed
+under ever new names."""
+
 
 GONE = "the reader has gone meanwhile"
 """The reason, where there was nobody any more to be answered; the status is 0 then."""
@@ -73,6 +77,8 @@ class Teller:
         """Answers that were told of, or more: it grows with each."""
         self._is_due = False
         self._guests: dict[tuple[str, bytes], Guest] = {}
+        self._crowded: list[Recipe] = []
+        """Recipes that keep lines of several readers, one mention for each line."""
         self._since = self._until = 0.0
         runtime.metrics.settle_first(self.settle)
 
@@ -98,7 +104,10 @@ class Teller:
 
     def _kept(self, recipe: Recipe, guest: Guest, address: str, agent: bytes, now: Instant) -> str:
         line = self._written(recipe, guest, now)
-        recipe.keep_line(address, agent, line)
+        if recipe.keep_line(address, agent, line):
+            self._crowded.append(recipe)
+            if len(self._crowded) >= KEPT_MAX:
+                self._forget_lines()
         return line
 
     def _known(self, address: str, agent: bytes, now: Instant) -> Guest:
@@ -198,8 +207,14 @@ class Teller:
         if said := [line for line in lines if line]:
             write_all(logger, said)
 
+    def _forget_lines(self) -> None:
+        for each in self._crowded:
+            each.lines = None
+        self._crowded.clear()
+
     def settle(self) -> None:
-        """Give the metrics what was added up."""
+        """Give the metrics what was added up, and forget what was true for a second."""
+        self._forget_lines()
         for (entrance, detail, status), tally in self._tallies.items():
             if tally.count:
                 count, size, tally.count, tally.size = tally.count, tally.size, 0, 0

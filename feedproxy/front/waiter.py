@@ -33,6 +33,10 @@ logger = logging.getLogger(__name__)
 UNTOLD = "\0"
 """No line of the log."""
 
+LONGEST = 2048
+"""Bytes of a head that is remembered: several times what readers send. Of longer ones a stranger may make any number,
+each unlike the last; they are answered by the service, and nothing is kept of them."""
+
 
 class Connections(Protocol):
     """What the waiter wants of who holds the connections."""
@@ -113,7 +117,7 @@ class Waiter:
             self._connections.hand_over(reader, block + rest)
             return False
         table: Table = reader.table
-        recipe = table.by_key.get(head.key) if head.key is not None else None
+        recipe = table.by_key.get(head.key) if head.key is not None and len(block) <= LONGEST else None
         if recipe is None:
             return self._ask(reader, head, block)
         if not ((recipe.token == self._token and self.now <= recipe.until) or self._is_good(recipe)):
@@ -263,7 +267,7 @@ class Waiter:
     ) -> None:
         """Keep the answer as a recipe, where it may be given again, and is worth it."""
         table: Table = reader.table
-        if head.key is None or not answer.status.hit or not table.worth_keeping(head.key):
+        if head.key is None or len(block) > LONGEST or not answer.status.hit or not table.worth_keeping(head.key):
             return
         request, now = found.request, self._clock()
         settings, resource = self.runtime.settings_for(request.target), self._store.get(request.target)

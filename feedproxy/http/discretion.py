@@ -9,9 +9,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 from feedproxy.http.memo import memoised
 
-SECRET = re.compile(
-    r"(?i)((?:^|[&;])(?:[^=&;]*(?:token|secret|pass|pwd|auth|credential|signature|sig|session|jwt|api_?key|access_?key"
-    r"|key)[^=&;]*|pw|sid|code)=)([^&;]*)"
+# Addresses come from strangers, and are as long as they like: each of these goes over a text once, and never back.
+_PARAMETER = re.compile(r"((?:^|[&;])([^=&;]*+)=)([^&;]*+)")
+_SOUNDS_SECRET = re.compile(
+    r"(?i)token|secret|pass|pwd|auth|credential|signature|sig|session|jwt|key|\A(?:pw|sid|code)\Z"
 )
 LONG_SECRET = re.compile(
     # A UUID, or a run of letters and digits too long to be a word: addresses of private feeds are made of these.
@@ -24,7 +25,8 @@ LONG_SECRET = re.compile(
 _DOUBTFUL = re.compile(r"[?@\[\]]|%40")
 """Without one of these an address has no query, no user information, and no host that could be misunderstood."""
 
-USERINFO = re.compile(r"(?i)(https?(?::|%3a)(?:/|%2f){1,2})[^/?#&\s]*(?:@|%40)")
+_AUTHORITY = re.compile(r"(?i)(https?(?::|%3a)(?:/|%2f){1,2})((?:(?!https?(?::|%3a)/)[^/?#&\s])*+)")
+_USERINFO = re.compile(r"(?i)\A.*(?:@|%40)", re.DOTALL)
 """A name and password in an address within an address: a gateway's request that is refused is logged, too."""
 
 
@@ -35,8 +37,12 @@ def without_secrets(target: str, mask: Callable[[str], str] = lambda _: "…") -
     """
     split = urlsplit(target)
     host = split.netloc.rpartition("@")[2]
-    query = SECRET.sub(lambda found: found[1] + mask(found[2]), split.query)
-    shown = USERINFO.sub(r"\1", urlunsplit((split.scheme, host, split.path, query, "")))
+    query = _PARAMETER.sub(
+        lambda found: found[1] + mask(found[3]) if _SOUNDS_SECRET.search(found[2]) else found[0], split.query
+    )
+    shown = _AUTHORITY.sub(
+        lambda found: found[1] + _USERINFO.sub("", found[2]), urlunsplit((split.scheme, host, split.path, query, ""))
+    )
     return LONG_SECRET.sub(lambda found: mask(found[0]), shown)
 
 

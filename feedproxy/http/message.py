@@ -27,6 +27,8 @@ HOP_BY_HOP = frozenset(
 
 NAMES_MAX = 2048
 """Names remembered in small letters: those in use are far fewer, and each is then one object."""
+NAME_LONGEST = 64
+"""Characters of a name that is remembered: strangers may write any."""
 
 _lower = lru_cache(maxsize=NAMES_MAX)(str.lower)
 
@@ -55,7 +57,7 @@ class Fields:
         """The lines' names in small letters; kept once somebody has asked, for he will again."""
         found = self._lowered
         if found is None:
-            found = tuple([_lower(name) for name, _ in self._lines])
+            found = tuple([_lower(name) if len(name) <= NAME_LONGEST else name.lower() for name, _ in self._lines])
             if isinstance(self._held, tuple):
                 self._lowered = found
         return found

@@ -28,6 +28,9 @@ REMEMBERED: Seconds = 60
 KNOWN_MAX = 8192
 """Readers whose pseudonyms are remembered."""
 
+LONGEST = 512
+"""Characters of a User-Agent that is remembered; real ones keep below 400."""
+
 
 class Pseudonym(NamedTuple):
     """A reader, now and as he was called in the period before: two numbers of 60 bits.
@@ -69,6 +72,8 @@ class Identifier:
             self._known.clear()
             self._since = now
         name = (address, user_agent, user)
+        if len(user_agent) > LONGEST:
+            return self._hashed(*name)
         found = self._known.get(name)
         if found is None:
             found = self._known[name] = self._hashed(*name)

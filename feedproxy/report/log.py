@@ -8,13 +8,13 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.discretion import without_secrets
+from feedproxy.http.memo import memoised
 
-quoted = lru_cache(maxsize=1024)(json.dumps)
+quoted: Callable[[str], str] = memoised(entries=1024)(json.dumps)
 """A User-Agent, as the line for people has it."""
 
 

@@ -1,10 +1,10 @@
 """How a reader introduces itself, what it asks for, and what it sends that nobody needs."""
 
 import re
-from functools import lru_cache
 from urllib.parse import urlsplit, urlunsplit
 
 from feedproxy.clock import Instant
+from feedproxy.http.memo import memoised
 from feedproxy.http.negotiation import weights_in
 from feedproxy.http.user_agent import parse_claim, product
 from feedproxy.notes import Category, Level, Note
@@ -22,7 +22,8 @@ _LIBRARY = re.compile(
 _LIBRARYS_OWN = re.compile(r"kurtmckee/feedparser|feedparser\.org|simplepie\.org|rometools", re.IGNORECASE)
 """Pages about a library, which it names by itself: whoever uses it is somebody else."""
 _BROWSERS = frozenset({"Mozilla", "Chrome", "Safari", "Firefox", "Edge", "Opera"})
-_CONTACT = re.compile(r"https?://|www\.|[\w.+-]+@[\w-]+\.\w", re.IGNORECASE)
+# The look-behind keeps the search linear: a name before an `@` is looked at once, however long it is.
+_CONTACT = re.compile(r"https?://|www\.|(?<![\w.+-])[\w.+-]++@[\w-]++\.\w", re.IGNORECASE)
 _OLD = ("/0.9", "/1.0")
 _PASSED_ON = ("via", "forwarded", "x-forwarded-for")
 
@@ -42,7 +43,7 @@ def coding(poll: Poll, _: Known) -> Verdict:
     return _coding(poll.fields.combined("accept-encoding") or "")
 
 
-@lru_cache(maxsize=256)
+@memoised(entries=256)
 def _coding(accepted: str) -> Verdict:
     weights = weights_in(accepted)
     if any(weights.get(name, 0) > 0 for name in ("gzip", "x-gzip", "br", "zstd", "deflate", "*")):
@@ -60,7 +61,7 @@ def identity(poll: Poll, _: Known) -> Verdict:
     return _identity((poll.fields.get("user-agent") or "").strip())
 
 
-@lru_cache(maxsize=AGENTS_MAX)
+@memoised(entries=AGENTS_MAX)
 def _identity(agent: str) -> Verdict:
     if not agent:
         return (Said(NO_USER_AGENT, "no User-Agent"),)
@@ -79,7 +80,7 @@ def contact(poll: Poll, _: Known) -> Verdict | None:
     return KEPT if _tells_contact(agent) or poll.fields.get("from") else (Said(NO_CONTACT, f"User-Agent: {agent}"),)
 
 
-@lru_cache(maxsize=AGENTS_MAX)
+@memoised(entries=AGENTS_MAX)
 def _tells_contact(agent: str) -> bool:
     return bool(_CONTACT.search(agent)) and not _LIBRARYS_OWN.search(agent)
 
@@ -92,7 +93,7 @@ def shared(poll: Poll, _: Known) -> Said | None:
     return Said(SUBSCRIBERS_UNTOLD, f"{passed} was sent, and no count") if passed else None
 
 
-@lru_cache(maxsize=AGENTS_MAX)
+@memoised(entries=AGENTS_MAX)
 def _subscribers(agent: str) -> Said | None:
     claim = parse_claim(agent)
     return Said(TELLS_SUBSCRIBERS, f"User-Agent: {agent}", {"subscribers": claim.count}) if claim else None

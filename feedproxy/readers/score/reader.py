@@ -10,13 +10,13 @@ A feed is an address with all that it leads to: what a redirect or a redirect do
 import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.relocation import Moved
 from feedproxy.http.discretion import without_secrets
+from feedproxy.http.memo import memoised
 from feedproxy.http.user_agent import parse_claim
 from feedproxy.readers.score import manners
 from feedproxy.readers.score.conduct import Conduct
@@ -48,14 +48,14 @@ def who(address: str, user_agent: str, target: str) -> Who:
     return Who(key_in(target) or address, _told_apart(user_agent))
 
 
-@lru_cache(maxsize=4096)
+@memoised()
 def _told_apart(user_agent: str) -> str:
     """A User-Agent without the number of those it speaks for."""
     claim = parse_claim(user_agent)
     return f"{claim.fetcher}\0claim" if claim is not None else user_agent
 
 
-@lru_cache(maxsize=TARGETS_MAX)
+@memoised(entries=TARGETS_MAX, longest=2048)
 def key_in(target: str) -> str:
     """What stands for the secrets of an address; empty where there are none. It does not tell them."""
     found: list[str] = []

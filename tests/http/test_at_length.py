@@ -1,0 +1,61 @@
+"""Strangers write at any length: what is read of it is gone over once. Where it were gone over again and again, none of
+these would come to an end; nothing is timed."""
+
+from collections.abc import Callable
+
+import pytest
+
+from feedproxy.clock import ManualClock
+from feedproxy.http.discretion import without_secrets
+from feedproxy.http.message import Fields
+from feedproxy.readers.score import manners
+from feedproxy.readers.score.known import Known
+from feedproxy.readers.score.poll import Poll
+
+LENGTH = 1_000_000
+NOW = ManualClock(1_780_000_000.0).now()
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def _shown(address: str) -> str:
+    return without_secrets(f"https://example.com/{address}")
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["?" + "key" * LENGTH, "?" + "&a" * LENGTH, "?token=" + "x" * LENGTH, "http%3a%2f" * LENGTH, "https:/" * LENGTH],
+    ids=["a name", "parameters", "a value", "addresses within", "schemes"],
+)
+@pytest.mark.parametrize("end", ["", "/@"])
+def test_an_address_is_shown_without_its_secrets_however_long_it_is(piece: str, end: str) -> None:
+    assert "xxx" not in _shown(piece + end)
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("?user=1&Api_Key=2;code=3&decode=4&key", "?user=1&Api_Key=…;code=…&decode=4&key"),
+        ("http%3a%2f%2fme%3apass%40other.example/", "http%3a%2f%2fother.example/"),
+        ("https%3a%2fhttp://me:pass@other.example/", "https%3a%2fhttp://other.example/"),
+        ("?u=http%3A%2F%2Fhttp%3A%2F%2Fme@other.example", "?u=http%3A%2F%2Fother.example"),
+    ],
+)
+def test_what_is_hidden_is_the_value_alone(address: str, shown: str) -> None:
+    assert _shown(address) == f"https://example.com/{shown}"
+
+
+@pytest.mark.parametrize("agent", ["x" * LENGTH, "1" * LENGTH, "x@" * LENGTH, "www" * LENGTH])
+@pytest.mark.parametrize("rule", [manners.identity, manners.contact, manners.shared])
+def test_a_reader_may_introduce_itself_at_any_length(agent: str, rule: Callable[[Poll, Known], object]) -> None:
+    poll = Poll(1, NOW, "https://example.com/feed", Fields([("User-Agent", agent)]), 200, Fields())
+
+    rule(poll, Known())
+
+
+def test_an_address_to_write_to_is_found_behind_a_long_word() -> None:
+    poll = Poll(
+        1, NOW, "https://example.com/feed", Fields([("User-Agent", "x." * 400 + "me@example.com")]), 200, Fields()
+    )
+
+    assert manners.contact(poll, Known()) == manners.KEPT
