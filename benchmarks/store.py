@@ -18,7 +18,7 @@ from feedproxy.cache.stored import Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind, Schedule, SelfLink
 from feedproxy.http.message import Fields
 from feedproxy.store.codec import dump, load
-from feedproxy.store.memory import weight
+from feedproxy.store.entry import weight
 from feedproxy.store.resource import Resource
 from feedproxy.store.tiered import open_store
 

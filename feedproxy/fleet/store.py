@@ -59,6 +59,9 @@ class FleetStore:
     def peek(self, target: str) -> Resource | None:
         return self.local.peek(target)
 
+    def stamp(self, target: str, *, used: bool = False) -> object | None:
+        return self.local.stamp(target, used=used)
+
     async def put(self, resource: Resource, still: Still | None = None) -> None:
         """Keep it here, under a number above that of what it was made from, and tell the others."""
         target, token = resource.target, self.common.token(resource.target)

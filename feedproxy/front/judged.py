@@ -8,7 +8,7 @@ from functools import lru_cache
 from mitmproxy import http
 
 from feedproxy.clock import Instant
-from feedproxy.feed.channel import Channel
+from feedproxy.feed.channel import Schedule
 from feedproxy.front.arrival import fields_of
 from feedproxy.front.desk import Case
 from feedproxy.front.recipe import Recipe
@@ -30,8 +30,8 @@ def judge(here: Runtime, flow: http.HTTPFlow, case: Case, size: int) -> None:
         return
     target, response, now = case.arrival.request.target, flow.response or case.page, here.clock.now()
     asked = fields_of(flow.request)
-    channel = _channel(here, target)
-    if channel is None or _says_too_much(asked):
+    schedule = _schedule(here, target)
+    if schedule is None or _says_too_much(asked):
         return
     panel.see(
         case.visit.address,
@@ -45,7 +45,7 @@ def judge(here: Runtime, flow: http.HTTPFlow, case: Case, size: int) -> None:
             asked,
             response.status_code if response is not None else 0,
             fields_of(response) if response is not None else Fields(),
-            channel,
+            schedule,
             size,
             method=flow.request.method,
             version=flow.request.http_version,
@@ -59,7 +59,7 @@ def judge(here: Runtime, flow: http.HTTPFlow, case: Case, size: int) -> None:
 def judge_answer(here: Runtime, request: Request, visit: Visit, status: int, answer: Fields, size: int) -> None:
     """An answer that the listener in front gave."""
     panel = here.panel
-    if not panel.size or (channel := _channel(here, request.target)) is None:
+    if not panel.size or (schedule := _schedule(here, request.target)) is None:
         return
     now, target, asked = here.clock.now(), request.target, request.fields
     if _says_too_much(asked):
@@ -76,7 +76,7 @@ def judge_answer(here: Runtime, request: Request, visit: Visit, status: int, ans
             asked,
             status,
             answer,
-            channel,
+            schedule,
             size,
             method=request.method,
             entrance=visit.entrance,
@@ -87,27 +87,26 @@ def judge_answer(here: Runtime, request: Request, visit: Visit, status: int, ans
 
 def judge_recipe(here: Runtime, recipe: Recipe, address: str, agent: str, now: Instant) -> None:
     """An answer by recipe: whoever gets it has asked with the same fields, but for the User-Agent."""
-    panel, resource = here.panel, recipe.given.resource
-    if not panel.size or (channel := resource.channel) is None:
+    panel, target = here.panel, recipe.target
+    if not panel.size or (schedule := recipe.schedule) is None:
         return
 
     def poll(number: int) -> Poll:
         asked, answer = _fields(recipe.asked), _fields(tuple(recipe.head.split(b"\r\n")))
         own = asked.with_field("User-Agent", agent) if agent else asked.without("user-agent")
-        return poll_of(
-            number, now, resource.target, own, recipe.status, answer, channel, recipe.size, method=recipe.method
-        )
+        return poll_of(number, now, target, own, recipe.status, answer, schedule, recipe.size, method=recipe.method)
 
-    panel.see(address, agent, resource.target, now, poll)
+    panel.see(address, agent, target, now, poll)
 
 
 def _says_too_much(asked: Fields) -> bool:
     return len(asked) > LINES_MAX or sum([len(value) for _, value in asked]) > LENGTH_MAX
 
 
-def _channel(here: Runtime, target: str) -> Channel | None:
+def _schedule(here: Runtime, target: str) -> Schedule | None:
+    """What the feed says of its schedule; None for what is no feed."""
     found = here.service.store.get(target)
-    return found.channel if found is not None else None
+    return found.channel.schedule if found is not None and found.channel is not None else None
 
 
 @lru_cache(maxsize=256)

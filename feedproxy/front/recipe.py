@@ -15,6 +15,7 @@ from feedproxy.clock import Instant
 from feedproxy.http.message import Fields, Response
 from feedproxy.origin.entrance import Visit
 from feedproxy.origin.repeat import Moment, Repeat
+from feedproxy.store.resource import Resource
 
 OVERHEAD = 1024
 """Bytes of a recipe beside its head: objects, key, the readers of this moment."""
@@ -56,21 +57,25 @@ class Recipe:
         "asked",
         "body",
         "closes",
-        "given",
         "head",
         "line",
         "lines",
         "method",
         "moment",
         "reader",
+        "schedule",
         "shown",
         "since",
         "size",
+        "stamp",
         "status",
         "tally",
+        "target",
+        "terms",
         "token",
         "until",
         "upstream",
+        "variant",
         "visit",
     )
 
@@ -86,7 +91,13 @@ class Recipe:
         closes: bool,
     ) -> None:
         """Raises ValueError where `response` is not what comes of it at that moment."""
-        self.given = given
+        self.target = given.resource.target
+        self.terms = given.terms
+        self.schedule = given.resource.channel.schedule if given.resource.channel is not None else None
+        """The channel's; None for what is no feed."""
+        self.variant = [each is given.stored for each in given.resource.variants].index(True)
+        self.stamp: object = None
+        """What the store had of the resource (store/base.py). The resource itself is the store's to keep or to pack."""
         self.visit = visit
         self.method = method
         self.status = response.status
@@ -122,6 +133,10 @@ class Recipe:
         self.head = bytes(head)
         if moves:
             self._places = _packed(_moved(_PLACE.iter_unpack(self._places), moment))
+
+    def given(self, resource: Resource) -> Repeat:
+        """What it was made of, from the resource that it was made of."""
+        return Repeat(resource, resource.variants[self.variant], *self.terms)
 
     def keep_line(self, address: str, agent: bytes, line: str) -> bool:
         """What the log says of this reader, until the next moment; whether he is not the first, but one more."""

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from feedproxy.front.recipe import Recipe
+from feedproxy.origin.repeat import Terms
 
 type Key = tuple[bytes, ...]
 
@@ -77,6 +78,13 @@ class Shared:
         if len(self._known) >= SHARED_MAX:
             self._known.clear()
         found: T = self._known.setdefault(value, value)
+        return found
+
+    def terms(self, terms: Terms) -> Terms:
+        """The same for what answers depend on; settings are the same where they are one object."""
+        if len(self._known) >= SHARED_MAX:
+            self._known.clear()
+        found: Terms = self._known.setdefault((id(terms[0]), *terms[1:]), terms)
         return found
 
 

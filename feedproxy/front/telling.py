@@ -90,10 +90,9 @@ class Teller:
     def line_of(self, recipe: Recipe, address: str, agent: bytes, now: Instant) -> str:
         """The line for this reader, for the first time in this moment; he is counted."""
         guest = self._known(address, agent, now)
-        given = recipe.given
-        if given.counted:
+        if recipe.schedule is not None:
             here = self._runtime
-            here.service.counts.seen(given.resource.target, guest.pseudonym, guest.agent, now)
+            here.service.counts.seen(recipe.target, guest.pseudonym, guest.agent, now)
             if recipe.asked:
                 judge_recipe(here, recipe, address, guest.agent, now)
         return self._kept(recipe, guest, address, agent, now)
@@ -125,7 +124,7 @@ class Teller:
         return Guest(said, quoted(said), pseudonym, f"{pseudonym.current:015x}")
 
     def _written(self, recipe: Recipe, guest: Guest, now: Instant) -> str:
-        here, target = self._runtime, recipe.given.resource.target
+        here, target = self._runtime, recipe.target
         form = here.settings.log_format
         if form == "off":
             return ""

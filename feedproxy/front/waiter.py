@@ -130,17 +130,21 @@ class Waiter:
 
     def _is_good(self, recipe: Recipe) -> bool:
         """Whether a recipe that may be too old is right; if it has to be, it is made so."""
-        given = recipe.given
         if recipe.token != self._token:
-            target = given.resource.target
-            if self.runtime.settings_for(target) is not given.settings or self._store.get(target) is not given.resource:
+            target = recipe.target
+            if self.runtime.settings_for(target) is not recipe.terms[0]:
+                return False
+            if self._store.stamp(target, used=True) is not recipe.stamp:
                 return False
             recipe.token = self._token
             if self.now <= recipe.until and self.now >= recipe.since:
                 return True
-        moment = onward(given, recipe.moment, self.now)
+        moment = onward(recipe.moment, self.now)
         if moment is None:
-            return False
+            resource = self._store.get(recipe.target)
+            moment = again(recipe.given(resource), self.now) if resource is not None else None
+            if moment is None:
+                return False
         recipe.renew(moment, self.now)
         return True
 
@@ -174,7 +178,7 @@ class Waiter:
         """Once a second: what was added up goes to the metrics, and what nobody can use any more goes."""
         self.teller.settle()
         for table in tables:
-            table.sweep(lambda recipe: self._store.peek(recipe.given.resource.target) is recipe.given.resource)
+            table.sweep(lambda recipe: self._store.stamp(recipe.target) is recipe.stamp)
 
     # -- what the service is asked for
 
@@ -272,14 +276,16 @@ class Waiter:
         request, now = found.request, self._clock()
         settings, resource = self.runtime.settings_for(request.target), self._store.get(request.target)
         given = repeat(answer, request, found.visit, resource, settings, now)
-        moment = again(given, now) if given is not None else None
-        if given is None or moment is None:
+        moment, stamp = again(given, now) if given is not None else None, self._store.stamp(request.target)
+        if given is None or moment is None or stamp is None:
             return
         try:
             recipe = Recipe(given, self._shared(found.visit), request.method, response, moment, now, closes=head.closes)
         except ValueError:
             return
-        recipe.token = self._token
+        recipe.token, recipe.stamp = self._token, stamp
+        recipe.terms = self._shared.terms(recipe.terms)
+        recipe.schedule = self._shared(recipe.schedule)
         recipe.tally = self.teller.tally_of(recipe)
         if self.runtime.settings.score_readers:
             recipe.asked = tuple(map(self._shared, head.lines))

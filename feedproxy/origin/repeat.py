@@ -50,13 +50,23 @@ class Repeat:
     counted: bool
     states: bool
 
+    @property
+    def terms(self) -> "Terms":
+        """All of it but the copy."""
+        return self.settings, self.directives, self.detail, self.varies, self.counted, self.states
+
+
+type Terms = tuple[Settings, CacheControl, str | None, frozenset[str], bool, bool]
+"""Settings, the request's directives, detail, `varies`, `counted`, `states`: most feeds have the same."""
+
 
 class Moment:
     """What is said of a stored response from `since` until `until`.
 
     `lifetime` is what Cache-Control says where it is we who say it (`speaks`), and CDN-Cache-Control (`states`). Until
-    `steady` nothing but the seconds will differ; `initial` is the age that the response came with, and `freshness` what
-    it was when that was last looked at. (No dataclass: a frozen one takes longer to make than all that is in it.)
+    `steady` nothing but the seconds will differ; `initial` is the age that the response came with when it was
+    `received`, and `freshness` what it was when that was last looked at. (No dataclass: a frozen one takes longer to
+    make than all that is in it.)
     """
 
     __slots__ = (
@@ -65,6 +75,7 @@ class Moment:
         "exact",
         "freshness",
         "initial",
+        "received",
         "since",
         "speaks",
         "states",
@@ -81,6 +92,7 @@ class Moment:
         since: Instant,
         steady: Instant,
         initial: Seconds,
+        received: Instant,
         speaks: bool,
         states: bool,
     ) -> None:
@@ -93,6 +105,7 @@ class Moment:
         self.until = _until(freshness, exact, since)
         self.steady = steady
         self.initial = initial
+        self.received = received
         self.speaks = speaks
         self.states = states
 
@@ -178,29 +191,33 @@ def again(given: Repeat, now: Instant) -> Moment | None:
     steady = steady_until(given.resource, given.stored, given.settings, given.directives, freshness, now)
     speaks = freshness.source is Source.HINT or (given.states and freshness.held is not None)
     states = given.states and "cdn-cache-control" not in given.stored.fields
-    return _moment(freshness.age, freshness, decision.detail, now, steady, initial_age(given.stored), speaks, states)
+    initial, received = initial_age(given.stored), given.stored.response_time
+    return _told(Moment(freshness.age, freshness, decision.detail, now, steady, initial, received, speaks, states))
 
 
-def onward(given: Repeat, moment: Moment, now: Instant) -> Moment | None:
-    """What `again` says now, reckoned from what it said at an earlier moment of the same."""
+def onward(moment: Moment, now: Instant) -> Moment | None:
+    """What `again` says now, reckoned from what it said at an earlier moment; None where it has to be asked."""
     if not moment.since <= now <= moment.steady:
-        return again(given, now)
-    exact = moment.initial + (now - given.stored.response_time)
-    speaks, states = moment.speaks, moment.states
-    return _moment(exact, moment.freshness, given.detail, now, moment.steady, moment.initial, speaks, states)
+        return None
+    initial, received = moment.initial, moment.received
+    exact = initial + (now - received)
+    return _told(
+        Moment(
+            exact,
+            moment.freshness,
+            moment.detail,
+            now,
+            moment.steady,
+            initial,
+            received,
+            moment.speaks,
+            moment.states,
+        )
+    )
 
 
-def _moment(
-    exact: Seconds,
-    freshness: Freshness,
-    detail: str | None,
-    now: Instant,
-    steady: Instant,
-    initial: Seconds,
-    speaks: bool,
-    states: bool,
-) -> Moment | None:
-    moment = Moment(exact, freshness, detail, now, steady, initial, speaks, states)
+def _told(moment: Moment) -> Moment | None:
+    states = moment.states
     if states and moment.lifetime == f"max-age={moment.age}":
         return None  # nothing remains of it, and then nothing is said
     return moment

@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from feedproxy.clock import Clock, Instant, Seconds
-from feedproxy.feed.channel import Channel
+from feedproxy.feed.channel import Schedule
 from feedproxy.http.message import Fields
 from feedproxy.readers.score.account import together
 from feedproxy.readers.score.grade import ReaderScore, ranked, score_of
@@ -103,7 +103,7 @@ def poll_of(
     asked: Fields,
     status: int,
     answer: Fields,
-    channel: Channel | None,
+    schedule: Schedule | None,
     size: int,
     *,
     method: str = "GET",
@@ -112,8 +112,8 @@ def poll_of(
     entrance: str = "",
     public: str = "",
 ) -> Poll:
-    """An answer as the score wants it; what its content says is what is known of the resource."""
-    content = Content(is_feed=True, schedule=channel.schedule) if channel is not None else None
+    """An answer as the score wants it; `schedule` is what is known of the feed's, None where it is no feed."""
+    content = Content(is_feed=True, schedule=schedule) if schedule is not None else None
     told = content if status in (200, 226, 304) else None
     return Poll(
         number,

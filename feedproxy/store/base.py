@@ -47,6 +47,13 @@ class Store(Protocol):
         """As `get`, but the hot set stays as it is: for whoever looks through everything."""
         ...
 
+    def stamp(self, target: str, *, used: bool = False) -> object | None:
+        """The same object as long as `get` gives the same from memory; None where it would have to look elsewhere.
+
+        It is for whoever keeps what was made of a resource, and not the resource. `used`: that is used now.
+        """
+        ...
+
     async def put(self, resource: Resource, still: Still | None = None) -> None:
         """Keep this, in place of what was kept of its target. Waits only while too much is queued, or it is shared.
 

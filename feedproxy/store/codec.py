@@ -12,7 +12,8 @@ import base64
 import json
 import struct
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import StrEnum
 from types import NoneType, UnionType
@@ -39,9 +40,74 @@ def dump(resource: Resource) -> bytes:
     places: dict[int, list[int]] = {}
     end = 0
 
+    def bodies_of(content: Content) -> dict[str, object]:
+        nonlocal end
+        bodies: dict[str, object] = {}
+        for coding, body in _apart(content):
+            if isinstance(body, Unpacked):
+                bodies[coding] = [body.coding, body.length]
+                continue
+            # Variants that share a body share its place, too.
+            place = places.get(id(body))
+            if place is None:
+                place = places[id(body)] = [end, len(body)]
+                parts.append(body)
+                end += len(body)
+            bodies[coding] = place
+        return bodies
+
+    header = _header(resource, bodies_of)
+    try:
+        return envelope.close(envelope.Kind.RESOURCE, header, *parts)
+    except struct.error as error:
+        raise StoreError(f"cannot be written: {resource.target}: {error}") from error
+
+
+def header_of(resource: Resource) -> bytes:
+    """All of it but its bodies, for `restore`. Raises StoreError for a value that has no such form."""
+    return _header(resource, lambda _: {})
+
+
+def load(data: bytes) -> Resource:
+    """The resource that `dump` wrote. Raises Damaged or UnknownVersion, both StoreError, and nothing else."""
+    return load_with_header(data)[0]
+
+
+def load_with_header(data: bytes) -> tuple[Resource, bytes]:
+    """The same, and its header, for `restore`."""
+    header, area = envelope.open_(envelope.Kind.RESOURCE, data)
+    context = _Stored(area)
+    resource = _read(header, context)
+    try:
+        context.check_complete()
+    except ValueError as error:
+        raise _nonsense(error) from error
+    return resource, bytes(header)
+
+
+def restore(header: bytes, bodies: Iterable[Bodies]) -> Resource:
+    """The resource that has this header, and these bodies: its variants', then its parts'. Raises Damaged."""
+    return _read(header, _Kept(bodies))
+
+
+def _read(header: bytes | memoryview, context: "_Context") -> Resource:
+    try:
+        resource: Resource = _read_resource(json.loads(str(header, "utf-8", "surrogatepass")), context)
+    except (TypeError, ValueError, LookupError, AttributeError, RecursionError, struct.error) as error:
+        raise _nonsense(error) from error
+    return resource
+
+
+def _nonsense(error: Exception) -> Damaged:
+    return Damaged(f"a stored value has a header that makes no sense: {error}")
+
+
+# -- writing
+
+
+def _header(resource: Resource, bodies_of: Callable[[Content], dict[str, object]]) -> bytes:
     def plain(value: Any) -> object:
         """What JSON has no word for."""
-        nonlocal end
         if isinstance(value, (Fields, Compact)):
             return list(value)
         if isinstance(value, frozenset):
@@ -54,42 +120,15 @@ def dump(resource: Resource) -> bytes:
             if member is not default and member != default:
                 written[name] = member
         if isinstance(value, Content):
-            bodies: dict[str, object] = {}
-            written["bodies"] = bodies
-            for coding, body in _apart(value):
-                if isinstance(body, Unpacked):
-                    bodies[coding] = [body.coding, body.length]
-                    continue
-                # Variants that share a body share its place, too.
-                place = places.get(id(body))
-                if place is None:
-                    place = places[id(body)] = [end, len(body)]
-                    parts.append(body)
-                    end += len(body)
-                bodies[coding] = place
+            written["bodies"] = bodies_of(value)
         return written
 
     try:
         header = json.dumps(plain(resource), default=plain, ensure_ascii=False, separators=(",", ":"))
         # JSON feeds can bring lone surrogates into a title: what is written must be read back all the same.
-        return envelope.close(envelope.Kind.RESOURCE, header.encode("utf-8", "surrogatepass"), *parts)
+        return header.encode("utf-8", "surrogatepass")
     except (TypeError, ValueError, LookupError, RecursionError, struct.error) as error:
         raise StoreError(f"cannot be written: {resource.target}: {error}") from error
-
-
-def load(data: bytes) -> Resource:
-    """The resource that `dump` wrote. Raises Damaged or UnknownVersion, both StoreError, and nothing else."""
-    header, area = envelope.open_(envelope.Kind.RESOURCE, data)
-    try:
-        context = _Context(area)
-        resource: Resource = _read_resource(json.loads(str(header, "utf-8", "surrogatepass")), context)
-        context.check_complete()
-    except (TypeError, ValueError, LookupError, AttributeError, RecursionError, struct.error) as error:
-        raise Damaged(f"a stored value has a header that makes no sense: {error}") from error
-    return resource
-
-
-# -- writing
 
 
 def _apart(content: Content) -> list[tuple[str, bytes | Unpacked]]:
@@ -126,18 +165,40 @@ def _default(member: Field[Any]) -> Any:
 
 
 class _Context:
-    """What the readers of one value have in common: the bodies' bytes, and what is there to be shared."""
+    """What the readers of one value have in common: where its bodies are, and what is there to be shared."""
 
-    def __init__(self, area: memoryview) -> None:
-        self._area = area
-        self._bodies: dict[tuple[int, int], bytes] = {}
+    def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
     def text(self, text: str) -> str:
         """Equal texts of one value (the target is said by every variant) are one object."""
         return self._texts.setdefault(text, text)
 
-    def body(self, start: int, length: int) -> bytes:
+    @abstractmethod
+    def bodies(self, value: Any) -> Mapping[str, bytes | Unpacked]:
+        """The bodies of the next content, of which the header says this."""
+
+
+class _Stored(_Context):
+    """Bodies that lie in the value's bytes."""
+
+    def __init__(self, area: memoryview) -> None:
+        super().__init__()
+        self._area = area
+        self._bodies: dict[tuple[int, int], bytes] = {}
+
+    def bodies(self, value: Any) -> dict[str, bytes | Unpacked]:
+        bodies: dict[str, bytes | Unpacked] = {}
+        for coding, (start, length) in value.items():
+            if type(start) is str:
+                if start not in ("gzip",) or type(value[start][0]) is str:
+                    raise ValueError("a body is in a coding that is not kept")
+                bodies[_SHARED.text(coding)] = Unpacked("gzip", _read_integer(length, self))
+                continue
+            bodies[_SHARED.text(coding)] = self._body(_read_integer(start, self), _read_integer(length, self))
+        return bodies
+
+    def _body(self, start: int, length: int) -> bytes:
         """The body at that place; the same object for the same place."""
         body = self._bodies.get((start, length))
         if body is None:
@@ -150,6 +211,17 @@ class _Context:
         """Raises ValueError where the header does not account for every byte."""
         if sum(length for _, length in self._bodies) != len(self._area):
             raise ValueError("bodies are missing or left over")
+
+
+class _Kept(_Context):
+    """Bodies that are in memory, in their order; what the header says of where they lay is passed over."""
+
+    def __init__(self, bodies: Iterable[Bodies]) -> None:
+        super().__init__()
+        self._left = list(bodies)[::-1]
+
+    def bodies(self, value: Any) -> Bodies:
+        return self._left.pop()
 
 
 type _Read = Callable[[Any, _Context], Any]
@@ -188,16 +260,8 @@ def _read_bytes(value: Any, context: _Context) -> bytes:
     return base64.b64decode(value, validate=True)
 
 
-def _read_bodies(value: Any, context: _Context) -> dict[str, bytes | Unpacked]:
-    bodies: dict[str, bytes | Unpacked] = {}
-    for coding, (start, length) in value.items():
-        if type(start) is str:
-            if start not in ("gzip",) or type(value[start][0]) is str:
-                raise ValueError("a body is in a coding that is not kept")
-            bodies[_SHARED.text(coding)] = Unpacked("gzip", _read_integer(length, context))
-            continue
-        bodies[_SHARED.text(coding)] = context.body(_read_integer(start, context), _read_integer(length, context))
-    return bodies
+def _read_bodies(value: Any, context: _Context) -> Mapping[str, bytes | Unpacked]:
+    return context.bodies(value)
 
 
 _SIMPLE: Mapping[Any, _Read] = {

@@ -50,13 +50,18 @@ class DiskStore:
 
     def read(self, target: str) -> Resource | None:
         """What is kept of this target. Raises StoreError."""
+        found = self.read_with_header(target)
+        return found[0] if found is not None else None
+
+    def read_with_header(self, target: str) -> tuple[Resource, bytes] | None:
+        """The same, and the header that it was read from (codec.py). Raises StoreError."""
         data = self._shard(target).get(target)
         if data is None:
             return None
-        resource = codec.load(data)
+        resource, header = codec.load_with_header(data)
         if resource.target != target:
             raise envelope.Damaged(f"the store holds another target's value for {target}")
-        return resource
+        return resource, header
 
     def holds(self, target: str) -> bool:
         """Whether something is kept of this target. Raises StoreError."""

@@ -1,29 +1,18 @@
-"""The hot set: resources in memory, bounded by bytes, the least recently used going first."""
+"""The hot set: resources in memory, bounded by bytes, the least recently used going first.
+
+Those used last are awake; the others are packed (entry.py), and unpacked when somebody asks for them, in some 50 us.
+"""
 
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator
 
 from feedproxy.store.common import Own
-from feedproxy.store.compact import Compact
+from feedproxy.store.entry import Entry
 from feedproxy.store.resource import Resource
 
-RESOURCE_OVERHEAD = 1280
-"""Bytes of a resource beside its variants: objects, channel, our own entry. Measured by benchmarks/memory.py."""
-VARIANT_OVERHEAD = 640
-
-
-def weight(resource: Resource) -> int:
-    """Bytes that a resource holds in memory: an estimate, rather too high, for nothing counts as shared.
-
-    Its field lines are packed hereby, and take less from now on.
-    """
-    total = RESOURCE_OVERHEAD + sum(
-        each.size for each in (resource.versions, resource.changes) if isinstance(each, Compact)
-    )
-    for variant in (*resource.variants, *resource.parts):
-        total += VARIANT_OVERHEAD + variant.content.size() + variant.fields.pack() + variant.vary_request.pack()
-    return total
+AWAKE_MAX = 1024
+"""Resources awake at once, some 2 KB each: those that readers, updates and the schedule are busy with."""
 
 
 class MemoryStore:
@@ -35,7 +24,8 @@ class MemoryStore:
     def __init__(self, memory_max: int, entries_max: int | None = None) -> None:
         self._max = memory_max
         self._entries_max = sys.maxsize if entries_max is None else entries_max
-        self._entries: OrderedDict[str, Resource] = OrderedDict()
+        self._entries: OrderedDict[str, Entry] = OrderedDict()
+        self._awake: OrderedDict[str, Entry] = OrderedDict()
         self._state: dict[str, bytes] = {}
         self._size = 0
         self.common = Own()
@@ -53,33 +43,56 @@ class MemoryStore:
         if entry is None:
             return None
         self._entries.move_to_end(target)
-        return entry
+        if target in self._awake:
+            self._awake.move_to_end(target)
+            return entry.resource
+        resource = entry.wake()
+        self._keep_awake(target, entry)
+        return resource
 
     def peek(self, target: str) -> Resource | None:
-        return self._entries.get(target)
+        entry = self._entries.get(target)
+        return entry.resource if entry is not None else None
 
     newest = get
 
-    def keep(self, resource: Resource, size: int | None = None) -> None:
+    def stamp(self, target: str, *, used: bool = False) -> object | None:
+        """See Store."""
+        entry = self._entries.get(target)
+        if used and entry is not None:
+            self._entries.move_to_end(target)
+        return entry
+
+    def keep(self, resource: Resource, size: int | None = None, header: bytes = b"") -> None:
         """`put`, for those who cannot wait. What is larger than the whole bound is not kept.
 
-        `size` is its weight, where that is known.
+        `size` is its weight, and `header` its header (codec.py), where they are known.
         """
-        self.drop(resource.target)
-        total = weight(resource) if size is None else size
-        if total > self._max:
+        target = resource.target
+        self.drop(target)
+        entry = Entry(resource, size, header)
+        if entry.size > self._max:
             return
-        self._entries[resource.target] = resource
-        self._size += total
+        self._entries[target] = entry
+        self._size += entry.size
+        self._keep_awake(target, entry)
         while self._size > self._max or len(self._entries) > self._entries_max:
-            _, oldest = self._entries.popitem(last=False)
-            self._size -= weight(oldest)
+            self.drop(next(iter(self._entries)))
+
+    def _keep_awake(self, target: str, entry: Entry) -> None:
+        self._awake[target] = entry
+        if len(self._awake) > AWAKE_MAX:
+            _, tired = self._awake.popitem(last=False)
+            self._size -= tired.size
+            tired.sleep()
+            self._size += tired.size
 
     def drop(self, target: str) -> None:
         """`delete`, for those who cannot wait."""
         entry = self._entries.pop(target, None)
         if entry is not None:
-            self._size -= weight(entry)
+            self._size -= entry.size
+            self._awake.pop(target, None)
 
     async def put(self, resource: Resource, still: object = None) -> None:
         self.keep(resource)
@@ -92,6 +105,7 @@ class MemoryStore:
     def clear(self) -> None:
         """Forget every resource."""
         self._entries.clear()
+        self._awake.clear()
         self._size = 0
 
     def targets(self) -> Iterator[str]:

@@ -132,7 +132,7 @@ class Editions(Compact[Edition]):
         return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Resource:
     """One target URI: its stored variants, what its feed says, and what its origin has done.
 

@@ -14,8 +14,9 @@ from feedproxy.errors import StoreError, UsageError
 from feedproxy.store.base import OnFailure, Still, Store
 from feedproxy.store.common import Common
 from feedproxy.store.disk import DiskStore
+from feedproxy.store.entry import weight
 from feedproxy.store.envelope import Kind
-from feedproxy.store.memory import MemoryStore, weight
+from feedproxy.store.memory import MemoryStore
 from feedproxy.store.queue import WriteQueue
 from feedproxy.store.resource import Resource
 from feedproxy.store.shared import Shared
@@ -23,7 +24,7 @@ from feedproxy.store.shared import Shared
 type Key = tuple[Kind, str]
 
 MEMORY = "memory:"
-HOT_MAX = 16_384
+HOT_MAX = 65_536
 """Resources in memory at most, however small: the garbage collector looks at each, and readers wait meanwhile. Those
 beyond are read from the disk, that is, from the system's cache of it."""
 GATHER = 0.1
@@ -124,8 +125,13 @@ class TieredStore:
             return hot
         found = self._below(target)
         if found is not None:
-            self._memory.keep(found)
-        return found
+            self._memory.keep(*found)
+        return found[0] if found is not None else None
+
+    def stamp(self, target: str, *, used: bool = False) -> object | None:
+        if self._shared is not None and self._shared.generation != self._seen:
+            self._catch_up(self._shared)
+        return self._memory.stamp(target, used=used)
 
     def newest(self, target: str) -> Resource | None:
         entry = self._queue.waiting((Kind.RESOURCE, target))
@@ -136,19 +142,24 @@ class TieredStore:
     def peek(self, target: str) -> Resource | None:
         if self._shared is not None and self._shared.generation != self._seen:
             self._catch_up(self._shared)
-        return self._memory.peek(target) or self._below(target)
+        hot = self._memory.peek(target)
+        if hot is not None:
+            return hot
+        found = self._below(target)
+        return found[0] if found is not None else None
 
-    def _below(self, target: str) -> Resource | None:
+    def _below(self, target: str) -> tuple[Resource, int | None, bytes] | None:
+        """What waits to be written, or is on the disk: as memory keeps it."""
         key = (Kind.RESOURCE, target)
         entry = self._queue.waiting(key) if self._shared is None else None
         if entry is not None:
-            return entry.value if isinstance(entry.value, Resource) else None
+            return (entry.value, None, b"") if isinstance(entry.value, Resource) else None
         if key in self._queue.unwritten:
             return None
         if target in self._absent:
             return None
         try:
-            found = self._disk.read(target)
+            found = self._disk.read_with_header(target)
         except StoreError as error:
             self._failed(error)
             return None
@@ -156,7 +167,9 @@ class TieredStore:
             if len(self._absent) >= ABSENT_MAX:
                 self._absent.clear()
             self._absent.add(target)
-        return found
+            return None
+        resource, header = found
+        return resource, None, header
 
     async def put(self, resource: Resource, still: Still | None = None) -> None:
         self._absent.discard(resource.target)

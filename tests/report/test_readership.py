@@ -19,7 +19,7 @@ CHANNEL = Channel(Kind.RSS, "2.0", well_formed=True, schedule=Schedule(ttl=60))
 def _poll(number: int, at: float, agent: str, *lines: tuple[str, str], status: int = 200, target: str = TARGET) -> Poll:
     asked = Fields([("User-Agent", agent), *lines])
     answer = Fields([("ETag", '"1"')])
-    return poll_of(number, at, target, asked, status, answer, CHANNEL, 0 if status == 304 else 5000)
+    return poll_of(number, at, target, asked, status, answer, CHANNEL.schedule, 0 if status == 304 else 5000)
 
 
 def _seen(panel: Panel, address: str, agent: str, at: float, *lines: tuple[str, str], status: int = 200) -> None:
@@ -293,7 +293,7 @@ def test_who_follows_a_redirect_of_another_worker_has_not_adopted_it() -> None:
 
 def _redirect(number: int, at: float, location: str) -> Poll:
     asked = Fields([("User-Agent", GOOD)])
-    return poll_of(number, at, TARGET, asked, 302, Fields([("Location", location)]), CHANNEL, 0)
+    return poll_of(number, at, TARGET, asked, 302, Fields([("Location", location)]), CHANNEL.schedule, 0)
 
 
 def test_a_feed_that_is_there_again_may_have_been_so_at_another_worker_before() -> None:

@@ -144,7 +144,7 @@ def let_read(runtime: Runtime) -> None:
             "python-requests/2.31",
             NEWS,
             at,
-            lambda n, at=at, rude=rude: poll_of(n, at, NEWS, rude, 200, fields, channel, 18_000),
+            lambda n, at=at, rude=rude: poll_of(n, at, NEWS, rude, 200, fields, channel.schedule, 18_000),
         )
         if minute % 60 == 0:
             kind = Fields(
@@ -155,7 +155,9 @@ def let_read(runtime: Runtime) -> None:
                 "NetNewsWire (RSS Reader)",
                 NEWS,
                 at,
-                lambda n, at=at, kind=kind: poll_of(n, at, NEWS, kind, 304 if n > 2 else 200, fields, channel, 0),
+                lambda n, at=at, kind=kind: poll_of(
+                    n, at, NEWS, kind, 304 if n > 2 else 200, fields, channel.schedule, 0
+                ),
             )
 
 

@@ -2,9 +2,14 @@
 
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 
-from feedproxy.store.codec import dump, load
-from feedproxy.store.memory import MemoryStore, weight
+import pytest
+
+from feedproxy.store import memory
+from feedproxy.store.codec import dump, load, load_with_header
+from feedproxy.store.entry import weight
+from feedproxy.store.memory import MemoryStore
 from feedproxy.store.resource import Resource
 
 MakeFeed = Callable[..., Resource]
@@ -80,3 +85,75 @@ async def test_state_is_kept_by_name(a_feed: MakeFeed) -> None:
 
     assert store.get_state("readers") == b"\x00\x01"
     assert store.get_state("other") is None
+
+
+async def test_what_is_not_asked_for_is_packed_and_the_same_when_it_is(
+    a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "AWAKE_MAX", 2)
+    store = MemoryStore(10**9)
+    feeds = [replace(a_feed(f"https://{number}.example/", says=f"feed {number}"), heard=1.5) for number in range(5)]
+    bodies = [feed.variants[0].content.bodies["identity"] for feed in feeds]
+    expected = [dump(feed) for feed in feeds]
+    awake = 0
+    while feeds:
+        await store.put(feeds[0])
+        awake = max(awake, store.size)
+        del feeds[0]
+
+    for number, body in enumerate(bodies):
+        stamp = store.stamp(f"https://{number}.example/")
+        seen, found = store.peek(f"https://{number}.example/"), store.get(f"https://{number}.example/")
+        assert seen is not None
+        assert found is not None
+        assert (dump(seen), dump(found)) == (expected[number], expected[number])
+        assert found.variants[0].content.bodies["identity"] is body
+        assert store.stamp(f"https://{number}.example/") is stamp
+        assert store.get(f"https://{number}.example/") is found
+    for number in range(5):
+        store.drop(f"https://{number}.example/")
+    assert store.size == 0
+
+
+async def test_who_holds_a_resource_gets_the_same_again(a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "AWAKE_MAX", 1)
+    store = MemoryStore(10**9)
+    await store.put(a_feed("https://held.example/"))
+    held = store.get("https://held.example/")
+    await store.put(a_feed("https://other.example/"))
+
+    assert store.get("https://held.example/") is held
+    await store.put(a_feed("https://held.example/"))
+    assert store.get("https://held.example/") is not held
+
+
+async def test_a_stamp_is_another_once_the_resource_was_replaced_and_none_once_it_is_gone(a_feed: MakeFeed) -> None:
+    store = MemoryStore(10**9)
+    await store.put(a_feed())
+    stamp = store.stamp("https://example.com/feed")
+    assert stamp is not None
+    assert store.stamp("https://example.com/feed") is stamp
+
+    await store.put(a_feed())
+    assert store.stamp("https://example.com/feed") is not stamp
+    await store.delete("https://example.com/feed")
+    assert store.stamp("https://example.com/feed") is None
+
+
+async def test_a_feed_that_is_packed_takes_less_than_it_counts_for(
+    a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "AWAKE_MAX", 1)
+    store = MemoryStore(10**9)
+    written = [dump(a_feed(f"https://{number}.example/feed", says=f"feed {number}")) for number in range(500)]
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for each in written:
+            resource, header = load_with_header(each)
+            store.keep(resource, header=header)
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+    assert taken <= store.size < 500 * (1000 + 1000)

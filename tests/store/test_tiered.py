@@ -14,7 +14,8 @@ from feedproxy.http.message import Fields
 from feedproxy.store import rows
 from feedproxy.store.base import Store
 from feedproxy.store.disk import DiskStore
-from feedproxy.store.memory import MemoryStore, weight
+from feedproxy.store.entry import weight
+from feedproxy.store.memory import MemoryStore
 from feedproxy.store.resource import Resource
 from feedproxy.store.tiered import TieredStore, open_store
 from tests.patience import PATIENCE
