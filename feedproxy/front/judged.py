@@ -92,9 +92,11 @@ def judge_recipe(here: Runtime, recipe: Recipe, address: str, agent: str, now: I
         return
 
     def poll(number: int) -> Poll:
-        asked, answer = _fields(recipe.asked), _fields(tuple(recipe.head.split(b"\r\n")))
+        asked, answer = _fields(recipe.asked), _fields(tuple(recipe.head.split(b"\r\n")[1:]))
         own = asked.with_field("User-Agent", agent) if agent else asked.without("user-agent")
-        return poll_of(number, now, target, own, recipe.status, answer, schedule, recipe.size, method=recipe.method)
+        return poll_of(
+            number, now, target, own, recipe.status, answer, schedule, len(recipe.body), method=recipe.method
+        )
 
     panel.see(address, agent, target, now, poll)
 
@@ -110,7 +112,7 @@ def _schedule(here: Runtime, target: str) -> Schedule | None:
 
 
 @lru_cache(maxsize=256)
-def _fields(head: tuple[bytes, ...]) -> Fields:
-    """The fields in the lines of a head, the first of which is none."""
-    parted = (line.decode("latin-1").partition(":") for line in head[1:])
+def _fields(lines: tuple[bytes, ...]) -> Fields:
+    """The fields in these lines of a head."""
+    parted = (line.decode("latin-1").partition(":") for line in lines)
     return Fields((name, value.strip()) for name, found, value in parted if found)

@@ -25,6 +25,9 @@ LINES_MAX = 1024
 
 NOBODY = ("", b"")
 
+_METHODS = {"GET": "GET", "HEAD": "HEAD"}
+"""One object for each."""
+
 _AGE, _STATUS, _LIFETIME = range(3)
 
 type _Place = tuple[int, int, int]
@@ -66,7 +69,6 @@ class Recipe:
         "schedule",
         "shown",
         "since",
-        "size",
         "stamp",
         "status",
         "tally",
@@ -99,14 +101,13 @@ class Recipe:
         self.stamp: object = None
         """What the store had of the resource (store/base.py). The resource itself is the store's to keep or to pack."""
         self.visit = visit
-        self.method = method
+        self.method = _METHODS.get(method, method)
         self.status = response.status
         self.body = b"" if method == "HEAD" or response.status == 304 else response.body
-        self.size = len(self.body)
         self.closes = closes
         self.tally = Tally()
         self.asked: tuple[bytes, ...] = ()
-        """The lines of the request it was made for, where readers are judged."""
+        """The fields' lines of the request it was made for, where readers are judged."""
         self.reader = NOBODY
         self.line = ""
         self.lines: dict[tuple[str, bytes], str] | None = None
@@ -138,18 +139,18 @@ class Recipe:
         """What it was made of, from the resource that it was made of."""
         return Repeat(resource, resource.variants[self.variant], *self.terms)
 
-    def keep_line(self, address: str, agent: bytes, line: str) -> bool:
+    def keep_line(self, asker: tuple[str, bytes], line: str) -> bool:
         """What the log says of this reader, until the next moment; whether he is not the first, but one more."""
         if self.reader is NOBODY:
             # Most feeds are not asked for twice in a second: his line is kept when he comes again.
-            self.reader, self.line = (address, agent), ""
+            self.reader, self.line = asker, ""
             return False
-        if self.reader == (address, agent):
+        if self.reader == asker:
             self.line = line
             return False
         if self.lines is None or len(self.lines) >= LINES_MAX:
             self.lines = {}
-        self.lines[address, agent] = line
+        self.lines[asker] = line
         return True
 
     def weight(self) -> int:

@@ -63,6 +63,8 @@ class Guest(NamedTuple):
     quoted: str
     pseudonym: Pseudonym
     name: str
+    asker: tuple[str, bytes]
+    """Address and line of the User-Agent, as recipes remember him."""
 
 
 class Teller:
@@ -95,15 +97,15 @@ class Teller:
             here.service.counts.seen(recipe.target, guest.pseudonym, guest.agent, now)
             if recipe.asked:
                 judge_recipe(here, recipe, address, guest.agent, now)
-        return self._kept(recipe, guest, address, agent, now)
+        return self._kept(recipe, guest, now)
 
     def line_again(self, recipe: Recipe, address: str, agent: bytes, now: Instant) -> str:
         """The line for who comes a second time in this moment."""
-        return self._kept(recipe, self._known(address, agent, now), address, agent, now)
+        return self._kept(recipe, self._known(address, agent, now), now)
 
-    def _kept(self, recipe: Recipe, guest: Guest, address: str, agent: bytes, now: Instant) -> str:
+    def _kept(self, recipe: Recipe, guest: Guest, now: Instant) -> str:
         line = self._written(recipe, guest, now)
-        if recipe.keep_line(address, agent, line):
+        if recipe.keep_line(guest.asker, line):
             self._crowded.append(recipe)
             if len(self._crowded) >= KEPT_MAX:
                 self._forget_lines()
@@ -115,13 +117,14 @@ class Teller:
             self._since, self._until = now, self._runtime.service.audience.known_until(now)
         guest = self._guests.get((address, agent))
         if guest is None:
-            guest = self._guests[address, agent] = self._guest(address, agent, now)
+            guest = self._guest(address, agent, now)
+            self._guests[guest.asker] = guest
         return guest
 
     def _guest(self, address: str, agent: bytes, now: Instant) -> Guest:
         said = agent.partition(b":")[2].strip(b" \t").decode("latin-1")
         pseudonym = self._runtime.service.audience.known(address, said, now)
-        return Guest(said, quoted(said), pseudonym, f"{pseudonym.current:015x}")
+        return Guest(said, quoted(said), pseudonym, f"{pseudonym.current:015x}", (address, agent))
 
     def _written(self, recipe: Recipe, guest: Guest, now: Instant) -> str:
         here, target = self._runtime, recipe.target
@@ -132,7 +135,9 @@ class Teller:
             public = public_form(target, here.settings)
             shown = without_secrets(public)
             recipe.shown = target if shown == target else shown
-            recipe.upstream = without_secrets(target) if public != target else ""
+            if public != target:
+                upstream = without_secrets(target)
+                recipe.upstream = target if upstream == target else upstream
         moment, entrance = recipe.moment, recipe.visit.entrance
         if form == "text":
             return as_text(
@@ -141,7 +146,7 @@ class Teller:
                 recipe.method,
                 recipe.shown,
                 recipe.status,
-                recipe.size,
+                len(recipe.body),
                 "0.0ms",
                 moment.said,
                 guest.quoted,
@@ -154,7 +159,7 @@ class Teller:
             method=recipe.method,
             target=recipe.shown,
             status=recipe.status,
-            size=recipe.size,
+            size=len(recipe.body),
             cache=moment.said,
             seconds=0.0,
             agent=guest.agent,

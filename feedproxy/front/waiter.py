@@ -78,7 +78,9 @@ class Waiter:
             self._steps += 1  # a clock that was set back: nothing that was right until then is right for that
         self.now = now
         self._began = time.monotonic()
-        self._token = self._common.generation + self.runtime.changed + self._steps
+        token = self._common.generation + self.runtime.changed + self._steps
+        if token != self._token:  # else the same object: recipes hold it by the thousand
+            self._token = token
 
     def serve(self, reader: Reader, data: bytes) -> None:
         """Answer what was read, as far as it is complete."""
@@ -159,7 +161,7 @@ class Waiter:
         self._lines.append(line)
         tally = recipe.tally
         tally.count += 1
-        tally.size += recipe.size
+        tally.size += len(recipe.body)
         if recipe.closes:
             reader.closes = True
         try:
@@ -288,7 +290,7 @@ class Waiter:
         recipe.schedule = self._shared(recipe.schedule)
         recipe.tally = self.teller.tally_of(recipe)
         if self.runtime.settings.score_readers:
-            recipe.asked = tuple(map(self._shared, head.lines))
+            recipe.asked = self._shared(tuple(map(self._shared, head.lines[1:])))
         if given.varies <= KEPT:
             table.keep(tuple(map(self._shared, head.key)), recipe)
         elif table.worth_keeping_exactly(block):

@@ -70,7 +70,6 @@ class Moment:
     """
 
     __slots__ = (
-        "age",
         "detail",
         "exact",
         "freshness",
@@ -80,7 +79,6 @@ class Moment:
         "speaks",
         "states",
         "steady",
-        "ttl",
         "until",
     )
 
@@ -97,8 +95,6 @@ class Moment:
         states: bool,
     ) -> None:
         self.exact = exact
-        self.age = int(exact)
-        self.ttl = int(freshness.lifetime - exact)
         self.freshness = freshness
         self.detail = detail
         self.since = since
@@ -108,6 +104,16 @@ class Moment:
         self.received = received
         self.speaks = speaks
         self.states = states
+
+    @property
+    def age(self) -> int:
+        """As Age says it."""
+        return int(self.exact)
+
+    @property
+    def ttl(self) -> int:
+        """What remains of the lifetime."""
+        return int(self.freshness.lifetime - self.exact)
 
     @property
     def status(self) -> CacheStatus:

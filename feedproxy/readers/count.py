@@ -303,13 +303,8 @@ class SubscriberCounts:
             if len(feed.claims) >= self._claims_max and not self._make_room_for_claim(feed, now):
                 return False
             self._entries += CLAIM_WEIGHT
-        belief = feed.claims[key] = hear(
-            before,
-            min(claim.count, self._claim_max),
-            now,
-            window=self._window,
-            jump=self._claim_jump,
-        )
+        belief = hear(before, min(claim.count, self._claim_max), now, window=self._window, jump=self._claim_jump)
+        feed.claim(key, belief)
         if before is None or [count for count, _ in before.peaks] != [count for count, _ in belief.peaks]:
             return True
         return before.held != belief.held or is_due(before.last, now, CLAIM_TOLD)

@@ -6,6 +6,9 @@ CLAIM_WEIGHT = 8
 """Entries (of about 100 bytes) that a claim counts for."""
 
 
+_UNCLAIMED: dict[tuple[str, str], Belief] = {}
+
+
 class Feed:
     """One feed's readers and claims.
 
@@ -17,7 +20,14 @@ class Feed:
 
     def __init__(self) -> None:
         self.readers: dict[int, int] = {}
-        self.claims: dict[tuple[str, str], Belief] = {}
+        self.claims = _UNCLAIMED
+        """Most feeds have none, and share that."""
+
+    def claim(self, key: tuple[str, str], belief: Belief) -> None:
+        """Believe so much of this claim from now on."""
+        if self.claims is _UNCLAIMED:
+            self.claims = {}
+        self.claims[key] = belief
 
     def weight(self) -> int:
         """Entries of about 100 bytes."""
