@@ -37,6 +37,7 @@ class Origin:
             "refresh_per_poll",
             "refresh_idle_after",
             "stale_while_refreshing",
+            "learned_patience",
             "reload_interval",
             "on_bad_update",
             "stale_max",

@@ -112,6 +112,12 @@ class Settings:
         "Seconds a feed's stale copy answers while it is refreshed, where HTTP does not forbid it; 0 for not at all.",
         per_feed=True,
     )
+    learned_patience: int = option(
+        0,
+        "Seconds up to which a feed that changes seldom is left alone beyond its max-age, while its stale copy may"
+        " answer (stale_while_refreshing); 0: it is refreshed at once.",
+        per_feed=True,
+    )
     reload_interval: int = option(
         0, "Seconds within which a feed is not fetched again for a reader's no-cache; 0 for the floor.", per_feed=True
     )

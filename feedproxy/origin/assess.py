@@ -3,7 +3,7 @@
 from feedproxy.cache import freshness
 from feedproxy.cache.freshness import Allowance, Freshness
 from feedproxy.cache.stored import StoredResponse
-from feedproxy.clock import Instant
+from feedproxy.clock import Instant, Seconds
 from feedproxy.feed import schedule
 from feedproxy.origin import pushing
 from feedproxy.settings import Settings
@@ -13,18 +13,7 @@ from feedproxy.store.resource import Resource
 def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: Instant) -> Freshness:
     """One function for all who ask: the cache, the status page, the log. Its `words` are the reason."""
     channel = resource.channel if stored.content.feed else None
-    learned = None
-    if channel is not None and stored.response_time > resource.known:
-        # A publisher's dates are his word, and nobody has seen yet whether he keeps it: at first sight they count for
-        # nothing. Quiet is counted until it was asked last: a lifetime that grew while it runs would never end.
-        learned = schedule.learned_lifetime(
-            resource.changes,
-            stored.response_time,
-            hourly=settings.learned_lifetime,
-            default=settings.default_lifetime,
-            minimum=settings.lifetime_min,
-            maximum=settings.lifetime_max,
-        )
+    learned = learned_lifetime(resource, stored, settings) if channel is not None else None
 
     def hint(_: StoredResponse, base: Instant, expires: Instant | None, at: Instant) -> Allowance | None:
         if channel is None or (settings.feed_hints == "heuristic" and expires is not None):
@@ -69,3 +58,34 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         maximum=settings.lifetime_max,
         targeted=settings.is_targeted,
     )
+
+
+def learned_lifetime(resource: Resource, stored: StoredResponse, settings: Settings) -> Seconds | None:
+    """What the feed's own history has taught of how long a copy is good; None where it has taught nothing."""
+    if stored.response_time <= resource.known:
+        # A publisher's dates are his word, and nobody has seen yet whether he keeps it: at first sight they count for
+        # nothing.
+        return None
+    return schedule.learned_lifetime(
+        resource.changes,
+        # Quiet is counted until it was asked last: a lifetime that grew while it runs would never end.
+        stored.response_time,
+        hourly=settings.learned_lifetime,
+        default=settings.default_lifetime,
+        minimum=settings.lifetime_min,
+        maximum=settings.lifetime_max,
+    )
+
+
+def rests_until(resource: Resource | None, stored: StoredResponse, fresh: Freshness, settings: Settings) -> Instant:
+    """Until when a feed need not be asked though its copy is stale, since it changes seldom: `learned_patience`.
+
+    Never beyond what lets the stale copy answer meanwhile. In the past where the copy may not, or nothing is learned.
+    """
+    patience = min(settings.learned_patience, settings.stale_while_refreshing)
+    if resource is None or patience <= 0 or not stored.content.feed or not freshness.may_be_held(stored, fresh.control):
+        return 0.0
+    learned = learned_lifetime(resource, stored, settings)
+    if learned is None:
+        return 0.0
+    return min(stored.response_time + min(learned, patience), fresh.expires + settings.stale_while_refreshing)

@@ -203,6 +203,13 @@ def with_edition(resource: Resource, new: StoredResponse, now: Instant) -> Resou
     return replace(resource, editions=(*resource.editions, edition)[-EDITIONS_MAX:])
 
 
+def reign_of_others(resource: Resource | None, content: Content) -> tuple[Instant, Instant] | None:
+    """From when until when other versions of a feed were here before this one; None where that is not known."""
+    editions = resource.editions if resource is not None and content.feed and content.tag is not None else ()
+    arrived = next((each.at for each in reversed(editions) if each.tag == content.tag), None)
+    return None if arrived is None or editions[0].at >= arrived else (editions[0].at, arrived)
+
+
 def with_past(
     resource: Resource,
     before: Resource,

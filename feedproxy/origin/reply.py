@@ -59,8 +59,9 @@ def reply(
     decoded_max: int,
     state_freshness: bool = False,
     surrogate_key: str | None = None,
+    others: tuple[Instant, Instant] | None = None,
 ) -> Response:
-    """The response for this request out of this stored response.
+    """The response for this request out of this stored response; `others` is when others were in its place.
 
     `state_freshness` says the remaining lifetime over the origin's own word, `surrogate_key` adds what a CDN in
     front understands; both are reverse mode's.
@@ -74,7 +75,7 @@ def reply(
     fields = fields.with_field("Age", str(int(freshness.age)))
     fields = append(with_via(fields, via), status)
     if stored.status in (200, 206):
-        match _precondition(stored, request, selected, now):
+        match _precondition(stored, request, selected, now, others):
             case NotModified():
                 return Response(304, _only_in_304(fields))
             case PreconditionFailed():
@@ -190,7 +191,9 @@ def _remaining(freshness: Freshness, age: Seconds) -> int:
     return max(0, int(until - now))
 
 
-def _precondition(stored: StoredResponse, request: Request, selected: Selected, now: Instant) -> object:
+def _precondition(
+    stored: StoredResponse, request: Request, selected: Selected, now: Instant, others: tuple[Instant, Instant] | None
+) -> object:
     content = stored.content
     tags = tuple(_current_tags(stored, selected, everyone="if-match" in request.fields))
     last_modified = selected.fields.get("last-modified")
@@ -203,6 +206,7 @@ def _precondition(stored: StoredResponse, request: Request, selected: Selected, 
         last_modified=parse_http_date(last_modified) if last_modified else None,
         date=parse_http_date(date) if date else None,
         now=now,
+        others=others,
     )
 
 

@@ -2,7 +2,8 @@
 
 A feed that is read is refreshed shortly before its copy may no longer answer: when its freshness ends, or what holds
 it beyond (DESIGN, section 6). So the interval is whatever freshness comes from, the publisher's word or what was
-learned from the feed's history; the schedule adds nothing of its own. Three things keep it modest:
+learned from the feed's history; the schedule adds nothing of its own. (`learned_patience` is of the freshness, too:
+assess.py.) Three things keep it modest:
 
 * It asks only for what is read. How often that is, is reckoned from how many readers came within the last hour, or
   within one lifetime of the copy where that is longer. Where a refresh would serve few of them (`refresh_per_poll`),
@@ -23,6 +24,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.channel import Schedule
 from feedproxy.feed.schedule import is_skipped
 from feedproxy.origin import moves, planner
+from feedproxy.origin.assess import rests_until
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
@@ -88,7 +90,10 @@ def plan(
         return Rest("no copy of a feed is held")
     if reason := _unusable(resource, freshness, now, settings):
         return Rest(reason)
-    end = freshness.held.until if freshness.held is not None else freshness.expires
+    end = max(
+        freshness.held.until if freshness.held is not None else freshness.expires,
+        rests_until(resource, resource.variants[-1], freshness, settings),
+    )
     granted = end - (freshness.expires - freshness.lifetime)
     due = _due(resource, end, granted, now, settings, jitter)
     if due > now:
@@ -126,7 +131,11 @@ def _unusable(resource: Resource, freshness: Freshness, now: Instant, settings: 
         return "HTTP wants every use of it validated: the next reader's request"
     if newest.invalid:
         return "its copy was invalidated: the next reader's request"
-    if freshness.lifetime < GAP_MIN and freshness.held is None:
+    if (
+        freshness.lifetime < GAP_MIN
+        and freshness.held is None
+        and not rests_until(resource, newest, freshness, settings)
+    ):
         return "its copy is never good for long: the next reader's request"
     if moves.standing(resource.sighting, now, settings, target=resource.target) is not None:
         return "it has moved or ended"

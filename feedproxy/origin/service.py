@@ -20,13 +20,14 @@ from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request
 from feedproxy.origin import guard, moves, partial, planner
 from feedproxy.origin.answers import Answer, Ask, OwnAnswers, PassThrough, is_oversized
-from feedproxy.origin.assess import assess
+from feedproxy.origin.assess import assess, rests_until
 from feedproxy.origin.audience import Audience
 from feedproxy.origin.codings import Codings
 from feedproxy.origin.deltas import Deltas
 from feedproxy.origin.dispatch import Dispatch
 from feedproxy.origin.entrance import Entrance, Visit, dress, for_one_reader
 from feedproxy.origin.formats import Formats
+from feedproxy.origin.keeping import reign_of_others
 from feedproxy.origin.landed import Landed, Observer
 from feedproxy.origin.renderings import Renderings
 from feedproxy.origin.reply import reply
@@ -182,7 +183,8 @@ class Service(Upkeep):
                 return self._hit(ask, stored, how_fresh, detail)
             case ReuseAndRevalidate(stored, how_fresh, detail):
                 permission = self._dispatch.permission(resource, request.target, ask.settings)
-                if isinstance(permission, planner.Go) and not stored.authorized:
+                rests = now < rests_until(resource, stored, how_fresh, ask.settings)
+                if isinstance(permission, planner.Go) and not stored.authorized and not rests:
                     self._dispatch.begin(request.target)
                 return self._hit(ask, stored, how_fresh, detail)
             case Unsatisfiable(words):
@@ -341,6 +343,8 @@ class Service(Upkeep):
     def _made(self, ask: Ask, stored: StoredResponse, freshness: Freshness, status: CacheStatus, words: str) -> Answer:
         settings = ask.settings
         states = settings.state_freshness and ask.visit.entrance is Entrance.REVERSE
+        dated = "if-modified-since" in ask.request.fields
+        others = reign_of_others(self.store.get(ask.request.target), stored.content) if dated else None
         response = reply(
             stored,
             ask.request,
@@ -351,6 +355,7 @@ class Service(Upkeep):
             decoded_max=settings.decoded_max,
             state_freshness=states,
             surrogate_key=surrogate_key(stored.target) if states else None,
+            others=others,
         )
         return Answer(response, status, words, feed=stored.content.feed, stored=stored)
 
@@ -382,8 +387,7 @@ class Service(Upkeep):
 
     def _may_stand_in(self, ask: Ask, resource: Resource, stored: StoredResponse, freshness: Freshness) -> bool:
         """May the copy answer while the origin is left in peace? As for an origin that fails."""
-        patience = guard.patience_after(resource.failures, ask.settings)
-        if self._clock.now() >= guard.last_good(resource) + patience:
+        if self._clock.now() >= guard.last_good(resource) + guard.patience_after(resource.failures, ask.settings):
             return False
         return self._allowed(ask, stored, freshness, Occasion.ERROR)
 

@@ -5,6 +5,7 @@ import pytest
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
 from feedproxy.http.precondition import (
+    SKEW,
     NotModified,
     Outcome,
     PreconditionFailed,
@@ -25,6 +26,7 @@ def ask(
     last_modified: float | None = MODIFIED,
     date: float | None = NOW - 60,
     exists: bool = True,
+    others: tuple[float, float] | None = None,
 ) -> Outcome:
     return evaluate(
         Fields(lines),
@@ -35,6 +37,7 @@ def ask(
         date=date,
         exists=exists,
         now=NOW,
+        others=others,
     )
 
 
@@ -105,6 +108,35 @@ def test_a_date_from_the_future_is_ignored_unless_it_is_the_resource_s_own() -> 
 
     assert ask(tomorrow) == Proceed("if-modified-since")
     assert ask(tomorrow, last_modified=NOW + 86400) == NotModified("if-modified-since")
+
+
+OTHERS = (MODIFIED, MODIFIED + 3600)
+
+
+def test_a_reader_s_own_clock_says_when_he_asked_and_not_what_he_has() -> None:
+    before, after = (("If-Modified-Since", format_http_date(MODIFIED + seconds)) for seconds in (10, 7200))
+
+    assert ask(before, others=OTHERS) == Proceed("if-modified-since")
+    assert ask(after, others=OTHERS) == NotModified("if-modified-since")
+    assert ask(before, others=None) == NotModified("if-modified-since")
+
+
+def test_of_who_asked_before_anything_was_here_nobody_knows_what_he_has() -> None:
+    since = ("If-Modified-Since", format_http_date(MODIFIED + 10))
+
+    assert ask(since, others=(MODIFIED + 20, MODIFIED + 3600)) == NotModified("if-modified-since")
+
+
+def test_the_date_of_the_version_itself_is_nobodys_clock() -> None:
+    since = ("If-Modified-Since", format_http_date(MODIFIED))
+
+    assert ask(since, others=OTHERS) == NotModified("if-modified-since")
+
+
+def test_a_clock_that_is_a_little_behind_is_believed() -> None:
+    since = ("If-Modified-Since", format_http_date(MODIFIED + 3600 - SKEW))
+
+    assert ask(since, others=OTHERS) == NotModified("if-modified-since")
 
 
 def test_the_fraction_of_a_second_that_a_date_cannot_say_does_not_count() -> None:

@@ -70,6 +70,38 @@ def test_a_held_feed_is_refreshed_when_what_holds_it_ends() -> None:
     assert NOON + 2 * HOUR - 60 <= waiting.at < NOON + 2 * HOUR
 
 
+PATIENT = Settings(stale_while_refreshing=86_400, learned_patience=7200)
+WEEKLY = [NOON - days * 24 * HOUR for days in (21, 14, 7)]
+
+
+def test_where_the_operator_is_patient_a_feed_that_changes_seldom_is_left_alone_beyond_its_max_age() -> None:
+    resource = replace(a_feed(control="max-age=60"), changes=WEEKLY)
+
+    waiting = planned(resource, NOON + 60, settings=PATIENT)
+
+    assert isinstance(waiting, Later)
+    assert NOON + 2 * HOUR - 60 <= waiting.at < NOON + 2 * HOUR
+    assert isinstance(planned(resource, NOON + 60), Refresh)
+
+
+def test_patience_ends_with_what_was_learned() -> None:
+    lively = [NOON - minutes * 60 for minutes in (80, 60, 40, 20)]
+
+    waiting = planned(replace(a_feed(control="max-age=60"), changes=lively), NOON + 60, settings=PATIENT)
+
+    assert isinstance(waiting, Later)
+    assert NOON + 20 * 60 < waiting.at < NOON + 40 * 60
+
+
+@pytest.mark.parametrize("control", ["max-age=60, must-revalidate", "s-maxage=60"])
+def test_nobody_is_patient_where_http_forbids_stale_copies(control: str) -> None:
+    assert isinstance(planned(replace(a_feed(control=control), changes=WEEKLY), NOON + 60, settings=PATIENT), Refresh)
+
+
+def test_nothing_learned_gives_no_patience() -> None:
+    assert isinstance(planned(a_feed(control="max-age=60"), NOON + 60, settings=PATIENT), Refresh)
+
+
 def test_feeds_that_came_together_do_not_go_together() -> None:
     moments = {planned(a_feed(), NOON, jitter=each / 10).at for each in range(10)}  # type: ignore[union-attr]
 

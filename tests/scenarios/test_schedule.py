@@ -142,6 +142,51 @@ async def test_what_http_forbids_to_use_stale_is_not_used_while_it_is_refreshed(
     (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale")
 
 
+PATIENT = {"stale_while_refreshing": 86_400, "learned_patience": 7200}
+
+
+async def asked_within(proxy, origin, clock, minutes: int) -> int:
+    """How often the origin is asked while somebody polls every five minutes."""
+    before = origin.requests
+    for _ in range(minutes // 5):
+        clock.advance(minutes=5)
+        (await proxy.get("/feed.rss")).expect(200)
+        await proxy.settled()
+    return origin.requests - before
+
+
+async def changed_once(stage, control: str, **settings):
+    """A proxy whose feed changed some time ago, and has been quiet for days."""
+    proxy, origin, clock = await stage(**settings)
+    for title in ("one", "two"):
+        origin.publish("/feed.rss", a_feed(title), cache_control=control)
+        clock.advance(days=3)
+        await proxy.get("/feed.rss")
+        await proxy.settled()
+    clock.advance(days=3)
+    await proxy.get("/feed.rss")
+    await proxy.settled()
+    return proxy, origin, clock
+
+
+async def test_a_feed_that_changes_seldom_is_left_alone_beyond_its_max_age_where_the_operator_is_patient(stage):
+    proxy, origin, clock = await changed_once(stage, "max-age=60", **PATIENT)
+
+    assert await asked_within(proxy, origin, clock, 360) <= 4
+
+
+async def test_without_patience_its_max_age_counts(stage):
+    proxy, origin, clock = await changed_once(stage, "max-age=60", stale_while_refreshing=86_400)
+
+    assert await asked_within(proxy, origin, clock, 360) >= 60
+
+
+async def test_patience_waits_for_nothing_where_http_forbids_stale_copies(stage):
+    proxy, origin, clock = await changed_once(stage, "max-age=60, must-revalidate", **PATIENT)
+
+    assert await asked_within(proxy, origin, clock, 360) >= 60
+
+
 async def test_a_reader_that_always_says_no_cache_does_not_always_cost_a_request(stage):
     proxy, origin, clock = await stage(reload_interval=1800)
     origin.publish("/feed.rss", a_feed("one", ttl=60))

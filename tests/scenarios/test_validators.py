@@ -161,6 +161,25 @@ async def test_where_the_origins_last_modified_says_nothing_one_is_made_that_wor
     assert news.fields.get("last-modified") == format_http_date(clock.now())
 
 
+async def test_who_says_when_he_asked_last_gets_what_came_here_since(stage):
+    proxy, origin, clock, _ = await a_copy(stage, cache_control="max-age=3600", last_modified=JAN_1)
+    clock.advance(minutes=10)
+    published = format_http_date(clock.now())
+    origin.publish("/feed.rss", a_feed("news", *TITLES), cache_control="max-age=3600", last_modified=published)
+    clock.advance(minutes=20)
+    asked = format_http_date(clock.now())
+    (await proxy.get("/feed.rss", if_modified_since=JAN_1)).expect(304)  # the old copy, still fresh
+    clock.advance(minutes=40)
+    (await proxy.get("/feed.rss")).expect(200)
+
+    news = (await proxy.get("/feed.rss", if_modified_since=asked)).expect(200)  # though published before he asked
+
+    assert b"news" in news.plain
+    (await proxy.get("/feed.rss", if_modified_since=published)).expect(304)
+    clock.advance(minutes=10)
+    (await proxy.get("/feed.rss", if_modified_since=format_http_date(clock.now()))).expect(304)
+
+
 async def test_a_made_last_modified_is_never_told_to_the_origin(stage):
     proxy, origin, clock, _ = await a_copy(stage, cache_control="max-age=60")
     clock.advance(minutes=10)
