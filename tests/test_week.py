@@ -1,17 +1,22 @@
 """The polling week that is played for the figures of benchmarks/README.md: is it the world that it claims to be?"""
 
-import asyncio
 import shutil
 import subprocess
 import sys
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks.week import table
 from benchmarks.week.__main__ import START, Week
-from benchmarks.week.model import DAY, HOUR, MANNERS, PROFILES, make_feeds, make_readers, polls_of
-from benchmarks.week.origin import History, is_skipped
+from benchmarks.week.history import History
+from benchmarks.week.model import DAY, HOUR, MANNERS, PROFILES, Poll, make_feeds, make_readers, polls_of
+from benchmarks.week.origin import LIMIT, Origin, is_skipped
+from benchmarks.week.page import Page
+from benchmarks.week.play import rows
+from benchmarks.week.systems import clock_of
 from feedproxy.feed import history, read
 from feedproxy.feed.schedule import is_skipped as skipped_by_the_product
 from tests.patience import PATIENCE
@@ -85,13 +90,14 @@ def test_play_and_product_agree_on_what_skipped_hours_are() -> None:
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_the_clock_of_the_peers_goes_by_the_play(tmp_path: Path) -> None:
-    week = Week("modern", 2, 1, 0.01, tmp_path)
-    asyncio.run(week.advance(3600))
-    assert week.wall is not None
+    page = Page(tmp_path / "page")
+    clock = clock_of(page, tmp_path)
+    page.now = START + 3600
+    assert clock is not None
 
     told = subprocess.run(
         [sys.executable, "-c", "import time; print(time.time(), time.gmtime().tm_hour)"],
-        env=week.wall.environment,
+        env=clock,
         capture_output=True,
         text=True,
         check=True,
@@ -101,13 +107,33 @@ def test_the_clock_of_the_peers_goes_by_the_play(tmp_path: Path) -> None:
     assert [float(each) for each in told.stdout.split()] == [START + 3600, 1]
 
 
-async def test_an_hour_of_it_is_played_and_told(tmp_path: Path) -> None:
-    week = Week("imc2005", 6, 1, 1 / 24, tmp_path)
-    await week.origin.open()
-    try:
-        systems = [await week.perform("nothing"), await week.perform("feedproxy")]
-    finally:
-        await week.origin.close()
+def test_who_asks_within_a_step_asks_at_its_end_and_in_order() -> None:
+    polls = [Poll(at, number, 0, True) for number, at in enumerate((1.0, 14.9, 15.0, 44.0))]
+
+    assert list(rows(polls, 10)) == [(15.0, polls[:2]), (30.0, polls[2:3]), (45.0, polls[3:])]
+    assert list(rows(polls, 1)) == [(15.0, polls[:1]), (15.0, polls[1:2]), (30.0, polls[2:3]), (45.0, polls[3:])]
+
+
+def test_a_site_that_limits_counts_all_its_feeds_together(tmp_path: Path) -> None:
+    feeds = [replace(each, fate="limits") for each in make_feeds("modern", 2, 1, 1)]
+    page = Page(tmp_path / "page")
+    page.now = START
+    origin = Origin(feeds, 1, START, page)
+
+    for number in range(LIMIT):
+        assert origin.answer(feeds[number % 2].path, {})[0].startswith(b"HTTP/1.1 200")
+
+    head, _ = origin.answer(feeds[0].path, {})
+    assert head.startswith(b"HTTP/1.1 429")
+    assert b"Retry-After: 3601" in head
+    assert origin.answer(feeds[0].path, {"x-direct-from": "198.18.0.1"})[0].startswith(b"HTTP/1.1 200")
+    page.now = START + HOUR
+    assert origin.answer(feeds[0].path, {})[0].startswith(b"HTTP/1.1 200")
+
+
+def test_an_hour_of_it_is_played_and_told(tmp_path: Path) -> None:
+    with closing(Week("imc2005", 6, 1, 1 / 24, tmp_path)) as week:
+        systems = [week.perform("nothing"), week.perform("feedproxy")]
 
     nothing, ours = systems
     assert nothing["polls"] == ours["polls"] == len(week.polls) > 0
@@ -117,6 +143,15 @@ async def test_an_hour_of_it_is_played_and_told(tmp_path: Path) -> None:
     assert ours["scheduled_in_skipped_hours"] == 0
     told = table.page({"days": 1 / 24, "seed": 1, "profiles": {"imc2005": {**_shown(week), "systems": systems}}})
     assert "requests to the origin" in told
+
+
+def test_staleness_at_equal_requests_lies_between_the_settings_that_were_played() -> None:
+    points = [(1000, 300.0), (3000, 100.0), (5000, 0.0)]
+
+    assert table.staleness_at(points, 2000) == 200.0
+    assert table.staleness_at(points, 3000) == 100.0
+    assert table.staleness_at(points, 9000) == 0.0
+    assert table.staleness_at(points, 999) is None
 
 
 def _shown(week: Week) -> dict[str, object]:

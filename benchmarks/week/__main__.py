@@ -1,41 +1,43 @@
 """Play the polling week: `make bench-week`, or python -m benchmarks.week [--profile …] [--readers N] [--seed N] …"""
 
 import argparse
-import asyncio
 import calendar
 import datetime
 import json
 import logging
-import shutil
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import Any
 
 from benchmarks.__main__ import machine, versions
 from benchmarks.week import table
-from benchmarks.week.model import PROFILES, Poll, make_feeds, make_readers, polls_of
-from benchmarks.week.origin import Origin
-from benchmarks.week.play import Play, System
-from benchmarks.week.systems import PROGRAMS, Feedproxy, Nothing, WallClock, feedproxy, installed, peer
+from benchmarks.week.history import History
+from benchmarks.week.model import PROFILES, Feed, Poll, make_feeds, make_readers, polls_of
+from benchmarks.week.origin import Publishers, Tally
+from benchmarks.week.page import Page
+from benchmarks.week.play import Play, Revisions, System, said
+from benchmarks.week.systems import PROGRAMS, Feedproxy, Nothing, clock_of, feedproxy, installed, peer
 
 START = float(calendar.timegm((2026, 11, 16, 0, 0, 0)))
 """A Monday."""
 
 MINUTES = 12.0
-"""The longest that one system may play."""
+"""The longest that one system may play, if nothing else is said."""
 
 FEEDS = 200
-OPERATOR: dict[str, Any] = {"stale_while_refreshing": 86_400, "reload_interval": 3600}
-"""What feedproxy is told beside its defaults: what the peers do by theirs, or by their configuration."""
+OPERATOR: dict[str, Any] = {"stale_while_refreshing": 86_400, "reload_interval": 3600, "learned_patience": 3600}
+"""What feedproxy is told beside its defaults. The first two are what the peers do by theirs, or by their configuration;
+with the third, feeds that seldom change are asked once an hour at most, whatever their max-age."""
 
 CURVE: dict[str, dict[str, Any]] = {
+    "feedproxy, max-age to the letter": {"learned_patience": 0},
     "feedproxy, learned from 15 min": {"learned_lifetime": 900},
-    "feedproxy, learned from 90 min": {"learned_lifetime": 5400},
-    "feedproxy, by its defaults": {"stale_while_refreshing": 0, "reload_interval": 0},
+    "feedproxy, patient": {"learned_patience": 21_600, "learned_lifetime": 5400},
+    "feedproxy, without the feeds' hints": {"feed_hints": "off"},
 }
 FIXED = (300, 900, 3600)
 """Seconds for which the peers keep everything, on the curve."""
@@ -47,96 +49,110 @@ def say(line: str) -> None:
 
 
 class Week:
-    """One profile's week, and its performances."""
+    """One profile's week, and its performances. To be closed."""
 
-    def __init__(self, profile: str, readers: int, seed: int, days: float, folder: Path) -> None:
-        self.profile, self.seed, self.folder = profile, seed, folder
+    def __init__(
+        self, profile: str, readers: int, seed: int, days: float, folder: Path, minutes: float = MINUTES
+    ) -> None:
+        self.profile, self.seed, self.folder, self.minutes = profile, seed, folder, minutes
         self.feeds = make_feeds(profile, FEEDS, seed, days)
         self.readers = make_readers(profile, readers, FEEDS, seed)
-        polls = [poll for reader in self.readers for poll in polls_of(reader, seed, days)]
-        self.polls: list[Poll] = sorted(polls)
-        self.now = 0.0
-        self.wall = WallClock(folder) if shutil.which("cc") else None
-        self.origin = Origin(self.feeds, seed, START, lambda: self.now)
+        self.polls = sorted((poll for reader in self.readers for poll in polls_of(reader, seed, days)), key=_when)
+        self.histories = [History(feed, seed, START) for feed in self.feeds]
+        self.revisions: Revisions = {}
+        self.page = Page(folder / "page")
+        self.clock = clock_of(self.page, folder)
+        self.origin = Publishers(self.feeds, seed, START, self.page)
 
-    async def advance(self, at: float) -> None:
-        """It is this time now."""
-        self.now = at
-        if self.wall is not None:
-            self.wall.set(START + at)
+    def close(self) -> None:
+        """End the origin."""
+        self.origin.close()
 
-    @asynccontextmanager
-    async def system(self, name: str, fixed: int | None, options: dict[str, Any]) -> AsyncIterator[System]:
+    def system(self, name: str, fixed: int | None, options: dict[str, Any]) -> AbstractContextManager[System]:
         """What is played through."""
+        port = self.origin.port
         if name == "nothing":
-            yield Nothing(self.origin.port)
-        elif name in PROGRAMS:
-            assert self.wall is not None
-            async with peer(name, self.origin, self.wall, self.folder, fixed) as found:
-                yield found
-        else:
-            async with feedproxy(name, self.origin, self.feeds, START, self.folder, {**OPERATOR, **options}) as made:
-                yield made
+            return nullcontext(Nothing(port, self.page, START))
+        if name in PROGRAMS:
+            assert self.clock is not None
+            return peer(name, port, self.clock, self.page, START, self.folder, fixed)
+        return feedproxy(name, port, self.feeds, self.page, START, self.folder, {**OPERATOR, **options})
 
-    async def perform(
-        self, name: str, *, fixed: int | None = None, options: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def perform(self, name: str, *, fixed: int | None = None, options: dict[str, Any] | None = None) -> dict[str, Any]:
         """One performance, as figures."""
         label = name if fixed is None else f"{name}, {fixed // 60} min"
         self.origin.reset()
-        await self.advance(0.0)
-        began = time.monotonic()
+        self.page.now = START
+        began = self._told = time.monotonic()
 
         def progress(done: int) -> None:
-            if time.monotonic() - began > 60 * MINUTES:
-                raise TimeoutError(f"{label}: more than {MINUTES:.0f} minutes; take fewer readers")
-            if done % 10_000 == 0:
+            if time.monotonic() - began > 60 * self.minutes:
+                raise TimeoutError(f"{label}: more than {self.minutes:.0f} minutes; take fewer readers")
+            if time.monotonic() > self._told + 30:
+                self._told = time.monotonic()
                 say(f"{self.profile}, {label}: {done} of {len(self.polls)}, {time.monotonic() - began:.0f} s")
 
-        async with self.system(name, fixed, options or {}) as system:
-            if isinstance(system, Feedproxy):
-                # The origin lives by the clock of the one who asks ahead.
-                self.origin.now = lambda: system.clock.now() - START
-            play = Play(self.origin, self.feeds, self.readers, START)
-            try:
-                seen = await play.perform(system, self.polls, self.advance, progress)
-            finally:
-                self.origin.now = lambda: self.now
+        with self.system(name, fixed, options or {}) as system:
+            seen = Play(self.histories, self.feeds, self.readers, START, self.revisions).perform(
+                system, self.polls, progress
+            )
             figures = {"system": label, "seconds": round(time.monotonic() - began, 1), **seen.summary()}
-            tally = self.origin.tally
-            figures |= {"origin_requests": tally.requests, "origin_bytes": tally.sent}
-            figures["origin_statuses"] = dict(tally.statuses)
+            figures |= counted(self.origin.tally(), self.feeds)
             if isinstance(system, Feedproxy):
-                figures["scheduled"] = system.metrics.ahead
-                figures["scheduled_in_skipped_hours"] = system.metrics.in_skipped_hours
-            withheld = sum(count for number, count in tally.by_feed.items() if self.feeds[number].is_withheld)
-            figures["origin_requests_withheld"] = withheld
+                asked = system.host.asked()
+                figures |= {"scheduled": asked.ahead, "scheduled_in_skipped_hours": asked.in_skipped_hours}
         say(f"{self.profile}, {label}: done in {figures['seconds']} s")
         return figures
 
 
-async def play(args: argparse.Namespace, profile: str, folder: Path) -> dict[str, Any]:
-    """All performances of one profile."""
-    week = Week(profile, args.readers, args.seed, args.days, folder)
-    await week.origin.open()
-    shown: dict[str, Any] = {"polls": len(week.polls), "readers": args.readers, "systems": [], "curve": []}
-    try:
-        for name in ("nothing", *PROGRAMS, "feedproxy"):
-            if name in PROGRAMS and (week.wall is None or not installed(name)):
-                say(f"{name} is left out: it is not installed, or no C compiler is")
-                continue
-            if not args.systems or name in args.systems:
-                shown["systems"].append(await week.perform(name))
-        if args.curve:
-            for name, options in CURVE.items():
-                shown["curve"].append(await week.perform(name, options=options))
-            for name in PROGRAMS:
-                if week.wall is not None and installed(name) and (not args.systems or name in args.systems):
-                    for fixed in FIXED:
-                        shown["curve"].append(await week.perform(name, fixed=fixed))
-    finally:
-        await week.origin.close()
-    return shown
+def _when(poll: Poll) -> float:
+    return poll.at
+
+
+def counted(tally: Tally, feeds: Sequence[Feed]) -> dict[str, Any]:
+    """What the origin was asked, and of whom: by what the publisher says of how long a copy is good."""
+    of: dict[str, list[int]] = {}
+    for feed in feeds:
+        row = of.setdefault(said(feed), [0, 0, 0])
+        for index, counts in enumerate((tally.by_feed, tally.wholes_by_feed, tally.sent_by_feed)):
+            row[index] += counts[feed.number]
+    return {
+        "origin_requests": tally.requests,
+        "origin_bytes": tally.sent,
+        "origin_statuses": dict(tally.statuses),
+        "origin_429": tally.statuses[429],
+        "origin_requests_withheld": of.get("withheld", [0])[0],
+        "origin_by_kind": {
+            kind: dict(zip(("requests", "wholes", "bytes"), row, strict=True)) for kind, row in of.items()
+        },
+    }
+
+
+def play(args: argparse.Namespace, profile: str, folder: Path, results: dict[str, Any]) -> None:
+    """All performances of one profile; what there is of them is written after each."""
+    shown: dict[str, Any] = {"readers": args.readers, "systems": [], "curve": []}
+    results["profiles"][profile] = shown
+    wanted = args.systems or ("nothing", *PROGRAMS, "feedproxy")
+
+    def note(place: str, figures: dict[str, Any]) -> None:
+        shown[place].append(figures)
+        args.json.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    with closing(Week(profile, args.readers, args.seed, args.days, folder, args.minutes)) as week:
+        shown["polls"] = len(week.polls)
+        peers = [each for each in PROGRAMS if week.clock is not None and installed(each) and each in wanted]
+        for name in sorted({*PROGRAMS} & {*wanted} - {*peers}):
+            say(f"{name} is left out: it is not installed, or no C compiler is")
+        for name in ("nothing", *peers, "feedproxy"):
+            if name in wanted:
+                note("systems", week.perform(name))
+        if not args.curve:
+            return
+        for name, options in CURVE.items() if "feedproxy" in wanted else ():
+            note("curve", {**week.perform("feedproxy", options=options), "system": name})
+        for name in peers:
+            for fixed in FIXED:
+                note("curve", week.perform(name, fixed=fixed))
 
 
 def main() -> int:
@@ -148,6 +164,7 @@ def main() -> int:
     parser.add_argument("--days", type=float, default=7.0)
     parser.add_argument("--systems", nargs="+", help="nothing, nginx, Varnish, Squid, feedproxy; all if none is named")
     parser.add_argument("--curve", action="store_true", help="also feedproxy and the peers with other settings")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="the longest that one system may play (12)")
     parser.add_argument("--json", type=Path, default=Path("build/bench-week.json"), metavar="FILE")
     args = parser.parse_args()
     logging.getLogger().setLevel(logging.ERROR)
@@ -159,12 +176,11 @@ def main() -> int:
         "days": args.days,
         "profiles": {},
     }
+    args.json.parent.mkdir(parents=True, exist_ok=True)
     for profile in args.profile or list(PROFILES):
         with tempfile.TemporaryDirectory(prefix="feedproxy-week-") as folder:
             Path(folder).chmod(0o755)
-            results["profiles"][profile] = asyncio.run(play(args, profile, Path(folder)))
-    args.json.parent.mkdir(parents=True, exist_ok=True)
-    args.json.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            play(args, profile, Path(folder), results)
     print(table.page(results))
     print(f"\nwritten to {args.json}")
     return 0

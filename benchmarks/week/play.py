@@ -3,31 +3,59 @@
 import re
 from array import array
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Protocol
 
+from benchmarks.week.history import History
 from benchmarks.week.model import Feed, Poll, Reader
-from benchmarks.week.origin import Origin
 from benchmarks.week.wire import Received, Wire
 from feedproxy.http.coding import decode
 from feedproxy.http.date import format_http_date
 
 _REVISION = re.compile(rb"\[r(\d+)\]")
 
+WAITS = ("no-cache, no-store", "the reader's no-cache", "with a password", "a feed's first request", "other")
+"""Why a reader waited for the origin. But for the last, HTTP lets no cache spare him that, or nobody has a copy."""
+
+
+STEP = 15.0
+"""Seconds by which time goes on: who asks within one of these steps asks at its end."""
+
+ROW = 32
+"""Requests that are sent before the first answer is read; each is answered before the next is looked at."""
+
+type Revisions = dict[tuple[object, ...], int | None]
+"""The newest revision in each body that has been seen, by what tells bodies apart."""
+
+
+def rows(polls: Sequence[Poll], most: int) -> Iterator[tuple[float, list[Poll]]]:
+    """Polls, in their order, that are played together, and when. A reader asks for no feed twice in one of them."""
+    row: list[Poll] = []
+    step = 0.0
+    for poll in polls:
+        if row and (poll.at // STEP != step or len(row) == most):
+            yield (step + 1) * STEP, row
+            row = []
+        row.append(poll)
+        step = poll.at // STEP
+    if row:
+        yield (step + 1) * STEP, row
+
 
 class System(Protocol):
-    """What is played through. `settle` is called before each poll, `answered_from_store` says whether the reader of
-    this answer did not wait for the origin.
+    """What is played through. `settle` moves the time before each poll, `answered_from_store` says whether the reader
+    of this answer did not wait for the origin.
     """
 
     name: str
     port: int
+    row: int
+    """How many requests may be sent to it before the first answer is read."""
 
-    async def settle(self, at: float) -> None: ...
+    def settle(self, at: float) -> None: ...
 
-    def answered_from_store(self, received: Received) -> bool: ...
+    def answered_from_store(self, received: Received, feed: int) -> bool: ...
 
 
 @dataclass
@@ -39,6 +67,8 @@ class Held:
     date: str = ""
     asked: float | None = None
     revision: int | None = None
+    conditional: bytes = b""
+    """The request with these validators; written when it is asked for."""
 
 
 @dataclass
@@ -47,15 +77,15 @@ class Seen:
 
     polls: int = 0
     received: int = 0
-    waited: int = 0
-    waited_though_allowed: int = 0
-    """Of these, those that HTTP lets a cache answer without asking: a copy was there before, nobody forbade its use."""
+    waits: Counter[str] = field(default_factory=Counter)
     allowed: int = 0
+    """Polls that HTTP lets a cache answer without asking: a copy was there before, nobody forbade its use."""
     statuses: Counter[int] = field(default_factory=Counter)
     behind: array[float] = field(default_factory=lambda: array("d"))
     """For each poll with something to be had: seconds since what the reader misses was published; 0 for nothing."""
     behind_silent: array[float] = field(default_factory=lambda: array("d"))
     """The same of feeds that say nothing of how long a copy is good."""
+    behind_by_manners: Counter[str] = field(default_factory=Counter)
     delta_polls: int = 0
     delta_received: int = 0
     delta_statuses: Counter[int] = field(default_factory=Counter)
@@ -63,6 +93,7 @@ class Seen:
     def summary(self) -> dict[str, Any]:
         """The figures of this performance."""
         ordered = sorted(self.behind)
+        waited = self.waits.total()
         return {
             "polls": self.polls,
             "reader_bytes": self.received,
@@ -75,49 +106,53 @@ class Seen:
             "stale_p95": ordered[int(len(ordered) * 0.95)] if ordered else 0.0,
             "silent_stale_mean": sum(self.behind_silent) / max(1, len(self.behind_silent)),
             "stale_share": sum(1 for each in ordered if each) / max(1, len(ordered)),
-            "waited": self.waited,
-            "not_waited_share": 1 - self.waited / max(1, self.polls),
-            "not_waited_share_where_allowed": 1 - self.waited_though_allowed / max(1, self.allowed),
+            "stale_seconds": dict(self.behind_by_manners),
+            "waited": waited,
+            "waits": {why: self.waits[why] for why in WAITS},
+            "not_waited_share": 1 - waited / max(1, self.polls),
+            "not_waited_share_where_allowed": 1 - self.waits[WAITS[-1]] / max(1, self.allowed),
         }
 
 
 class Play:
     """The readers of one performance."""
 
-    def __init__(self, origin: Origin, feeds: Sequence[Feed], readers: Sequence[Reader], start: float) -> None:
-        self._origin = origin
+    def __init__(
+        self,
+        histories: Sequence[History],
+        feeds: Sequence[Feed],
+        readers: Sequence[Reader],
+        start: float,
+        revisions: Revisions,
+    ) -> None:
+        self._histories = histories
         self._feeds = feeds
         self._readers = readers
         self._start = start
         self._held: dict[tuple[int, int], Held] = {}
         self._stored: set[int] = set()
+        self._revisions = revisions
+        self._fields: list[bytes] = []
         self.seen = Seen()
 
-    async def perform(
-        self,
-        system: System,
-        polls: Sequence[Poll],
-        advance: Callable[[float], Awaitable[None]],
-        say: Callable[[int], None],
-    ) -> Seen:
+    def perform(self, system: System, polls: Sequence[Poll], say: Callable[[int], None]) -> Seen:
         """Play them all. Raises OSError, EOFError or TimeoutError where no answer comes."""
-        wire = Wire(system.port)
+        self._fields = [_fields(reader, system) for reader in self._readers]
+        wire, done = Wire(system.port), 0
         try:
-            for number, poll in enumerate(polls):
-                await system.settle(poll.at)
-                await advance(poll.at)
-                await self._poll(poll, system, wire)
-                if number % 2000 == 0:
-                    say(number)
+            for at, row in rows(polls, system.row):
+                system.settle(at)
+                asked = [self._request(poll) for poll in row]
+                for poll, received in zip(row, wire.get(asked), strict=True):
+                    self._heard(poll, at, received, system)
+                done += len(row)
+                say(done)
         finally:
             wire.close()
         return self.seen
 
-    async def _poll(self, poll: Poll, system: System, wire: Wire) -> None:
-        reader, feed = self._readers[poll.reader], self._feeds[poll.feed]
-        held = self._held.setdefault((poll.reader, poll.feed), Held(feed.path))
-        fields = self._fields(poll, reader, held, system)
-        received = await wire.get(held.path, fields)
+    def _heard(self, poll: Poll, at: float, received: Received, system: System) -> None:
+        reader, feed, held = self._readers[poll.reader], self._feeds[poll.feed], self._held[poll.reader, poll.feed]
         seen = self.seen
         seen.polls += 1
         seen.received += received.size
@@ -127,65 +162,108 @@ class Play:
             seen.delta_received += received.size
             seen.delta_statuses[received.status] += 1
         self._note_wait(reader, feed, received, system)
-        self._remember(held, received, poll.at)
+        held.asked = at
+        if received.status != 304:
+            self._remember(held, received, poll.feed)
         if received.status in (200, 226, 304) or received.status >= 400:
-            self._compare(held, feed, poll.at)
+            self._compare(held, feed, reader, at)
 
-    def _fields(self, poll: Poll, reader: Reader, held: Held, system: System) -> dict[str, str]:
-        fields = {"User-Agent": reader.agent, "X-Forwarded-For": reader.address}
-        if system.name == "nothing":
-            fields["X-Direct-From"] = reader.address
-        if reader.codings:
-            fields["Accept-Encoding"] = reader.codings
-        if poll.conditional and reader.validators == "broken" and held.asked is not None:
+    def _request(self, poll: Poll) -> bytes:
+        reader, held = self._readers[poll.reader], self._held.get((poll.reader, poll.feed))
+        if held is None:
+            held = self._held[poll.reader, poll.feed] = Held(self._feeds[poll.feed].path)
+        first = f"GET {held.path} HTTP/1.1\r\n".encode("latin-1")
+        if not poll.conditional or held.asked is None:
+            return first + self._fields[reader.number] + b"\r\n"
+        if reader.validators == "broken":
             # The reader's own clock, as if it were the document's date.
-            fields["If-Modified-Since"] = format_http_date(self._start + held.asked)
-        elif poll.conditional and reader.validators != "broken":
+            since = f"If-Modified-Since: {format_http_date(self._start + held.asked)}\r\n\r\n".encode("latin-1")
+            return first + self._fields[reader.number] + since
+        if not held.conditional:
+            lines = ""
             if held.tag and reader.kind in ("both", "tag"):
-                fields["If-None-Match"] = held.tag
+                lines += f"If-None-Match: {held.tag}\r\n"
             if held.date and reader.kind in ("both", "date"):
-                fields["If-Modified-Since"] = held.date
-        if reader.wants_deltas:
-            fields["A-IM"] = "feed"
-        if reader.no_cache:
-            fields["Cache-Control"] = "no-cache"
-        if reader.authorized:
-            fields["Authorization"] = "Basic cmVhZGVyOnNlY3JldA=="
-        return fields
+                lines += f"If-Modified-Since: {held.date}\r\n"
+            held.conditional = first + self._fields[reader.number] + lines.encode("latin-1") + b"\r\n"
+        return held.conditional
 
     def _note_wait(self, reader: Reader, feed: Feed, received: Received, system: System) -> None:
-        withheld = feed.is_withheld or reader.no_cache or reader.authorized or feed.number not in self._stored
-        self._stored.add(feed.number)
-        waited = not system.answered_from_store(received)
-        self.seen.waited += waited
-        if not withheld:
-            self.seen.allowed += 1
-            self.seen.waited_though_allowed += waited
+        first = feed.number not in self._stored
+        why = (
+            WAITS[0]
+            if feed.is_withheld
+            else WAITS[1]
+            if reader.no_cache
+            else WAITS[2]
+            if reader.authorized
+            else WAITS[3]
+            if first
+            else WAITS[4]
+        )
+        if first:
+            self._stored.add(feed.number)
+        self.seen.allowed += why == WAITS[4]
+        if not system.answered_from_store(received, feed.number):
+            self.seen.waits[why] += 1
 
-    def _remember(self, held: Held, received: Received, at: float) -> None:
-        held.asked = at
-        if received.status in (301, 308) and (location := received.fields.get("location")):
-            held.path = "/" + location.split("://", 1)[-1].split("/", 1)[-1] if "://" in location else location
+    def _remember(self, held: Held, received: Received, feed: int) -> None:
+        if received.status in (301, 308) and (where := received.fields.get(b"location", b"").decode("latin-1")):
+            held.path = "/" + where.split("://", 1)[-1].split("/", 1)[-1] if "://" in where else where
+            held.conditional = b""
         if received.status in (200, 226):
-            held.tag = received.fields.get("etag", "")
-            held.date = received.fields.get("last-modified", "")
-            found = _newest(received.body, received.fields.get("content-encoding"))
+            held.tag = received.fields.get(b"etag", b"").decode("latin-1")
+            held.date = received.fields.get(b"last-modified", b"").decode("latin-1")
+            held.conditional = b""
+            found = self._newest(received, feed)
             if found is not None:
                 held.revision = found if received.status == 200 else max(found, held.revision or 0)
 
-    def _compare(self, held: Held, feed: Feed, at: float) -> None:
+    def _newest(self, received: Received, feed: int) -> int | None:
+        """The newest revision in a body. The beginning tells the date of build, also where it is coded; the end of
+        gzip has its CRC.
+        """
+        body, coding = received.body, received.fields.get(b"content-encoding", b"").decode("latin-1")
+        key = (feed, received.status, coding, len(body), body[:1024], body[-64:])
+        if key not in self._revisions:
+            found = _REVISION.findall(decode(body, coding or None, limit=50_000_000))
+            self._revisions[key] = max(map(int, found)) if found else None
+        return self._revisions[key]
+
+    def _compare(self, held: Held, feed: Feed, reader: Reader, at: float) -> None:
         """How much later than it was published does the reader learn what is new?"""
         if held.revision is None or (feed.fate == "ends" and at >= feed.fate_at):
             return
-        history = self._origin.histories[feed.number]
+        history = self._histories[feed.number]
         newest = history.revision(at)
         behind = at - history.revised[held.revision + 1] if held.revision < newest else 0.0
         self.seen.behind.append(behind)
         if feed.is_silent:
             self.seen.behind_silent.append(behind)
+        if behind:
+            self.seen.behind_by_manners[f"{reader.validators}, {said(feed)}"] += round(behind)
 
 
-@lru_cache(maxsize=512)
-def _newest(body: bytes, coding: str | None) -> int | None:
-    found = _REVISION.findall(decode(body, coding, limit=50_000_000))
-    return max(map(int, found)) if found else None
+def said(feed: Feed) -> str:
+    """What the publisher says of how long a copy is good, in a word."""
+    if feed.is_withheld:
+        return "withheld"
+    if feed.cache_control:
+        return "max-age"
+    return "ttl" if feed.ttl else "sy" if feed.syndication else "silent"
+
+
+def _fields(reader: Reader, system: System) -> bytes:
+    """What a reader says with every request."""
+    lines = ["Host: origin.test", f"User-Agent: {reader.agent}", f"X-Forwarded-For: {reader.address}"]
+    if system.name == "nothing":
+        lines.append(f"X-Direct-From: {reader.address}")
+    if reader.codings:
+        lines.append(f"Accept-Encoding: {reader.codings}")
+    if reader.wants_deltas:
+        lines.append("A-IM: feed")
+    if reader.no_cache:
+        lines.append("Cache-Control: no-cache")
+    if reader.authorized:
+        lines.append("Authorization: Basic cmVhZGVyOnNlY3JldA==")
+    return "".join(f"{line}\r\n" for line in lines).encode("latin-1")

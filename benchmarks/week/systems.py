@@ -1,26 +1,23 @@
 """What the week is played through: nothing, the peers as a good operator has them, and feedproxy."""
 
-import asyncio
 import contextlib
-import heapq
 import os
 import shutil
 import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from string import Template
 from typing import Any
 
+from benchmarks.week.host import Host
 from benchmarks.week.model import Feed
-from benchmarks.week.origin import Origin, is_skipped
+from benchmarks.week.page import Page
+from benchmarks.week.play import ROW
 from benchmarks.week.wire import Received
-from feedproxy.clock import ManualClock
-from feedproxy.report.metrics import Metrics
-from feedproxy.serve import Plan, make_master
 
 HERE = Path(__file__).parent
 SYSTEM_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"))
@@ -28,66 +25,69 @@ DEFAULT_TTL = 600
 """Seconds that the peers keep what says nothing of its freshness."""
 
 
-class WallClock:
-    """The clock of the peers: a file that clock.c reads, moved by the play."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "clock"
-        self.path.write_bytes(bytes(8))
-        self.path.chmod(0o644)
-        self.library = folder / "clock.so"
-        command = ["cc", "-shared", "-fPIC", "-O2", "-o", str(self.library), str(HERE / "clock.c"), "-ldl"]
-        subprocess.run(command, check=True, timeout=60)
-        self._file = os.open(self.path, os.O_WRONLY)
-
-    def set(self, instant: float) -> None:
-        """Unix seconds."""
-        os.pwrite(self._file, int(instant * 1e9).to_bytes(8, "little"), 0)
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """For a program that is to live by this clock."""
-        return {"LD_PRELOAD": str(self.library), "WEEK_CLOCK": str(self.path), "TZ": "UTC"}
+def clock_of(page: Page, folder: Path) -> dict[str, str] | None:
+    """The environment in which a program lives by the page's time; None without a C compiler."""
+    if shutil.which("cc") is None:
+        return None
+    library = folder / "clock.so"
+    command = ["cc", "-shared", "-fPIC", "-O2", "-o", str(library), str(HERE / "clock.c"), "-ldl"]
+    subprocess.run(command, check=True, timeout=60)
+    return {"LD_PRELOAD": str(library), "WEEK_CLOCK": str(page.path), "TZ": "UTC"}
 
 
 class Nothing:
     """Readers ask the origin itself."""
 
     name = "nothing"
+    row = ROW
 
-    def __init__(self, port: int) -> None:
-        self.port = port
+    def __init__(self, port: int, page: Page, start: float) -> None:
+        self.port, self._page, self._start = port, page, start
 
-    async def settle(self, at: float) -> None:
+    def settle(self, at: float) -> None:
         """Nothing is done by itself."""
+        self._page.now = self._start + at
 
-    def answered_from_store(self, received: Received) -> bool:
+    def answered_from_store(self, received: Received, feed: int) -> bool:
         return False
 
 
 class Peer:
     """A cache of others, in a process of its own."""
 
-    def __init__(self, name: str, port: int, origin: Origin) -> None:
-        self.name, self.port, self._origin = name, port, origin
-        self._stale = False
+    def __init__(self, name: str, port: int, page: Page, start: float) -> None:
+        self.name, self.port, self._page, self._start = name, port, page, start
+        self.row = 1 if name == "Squid" else ROW  # of which it asks the origin for several at once
+        self._stale: set[int] = set()
+        """The feeds that the origin is to be asked for yet."""
+        self._waited = 0
         self._asked = 0
 
-    async def settle(self, at: float) -> None:
+    def settle(self, at: float) -> None:
         """Let it finish what it does in the background before time goes on."""
+        page = self._page
         if self._stale:
-            await asyncio.sleep(0.0005)
-        while self._origin.active:  # noqa: ASYNC110 -- nobody tells when
-            await asyncio.sleep(0)
-        self._asked = self._origin.tally.requests
+            # It answers first, and asks the origin then.
+            until, expected = time.monotonic() + 0.25, self._asked + self._waited + len(self._stale)
+            while (page.begun < expected or page.ended < page.begun) and time.monotonic() < until:
+                time.sleep(0.00005)
+            time.sleep(0.0002)
+            self._stale.clear()
+        self._waited = 0
+        self._asked = page.begun
+        page.now = self._start + at
 
-    def answered_from_store(self, received: Received) -> bool:
+    def answered_from_store(self, received: Received, feed: int) -> bool:
         if self.name == "Squid":
             # It says HIT of what it has just revalidated, too; and does nothing in the background.
-            return self._origin.tally.requests == self._asked
-        said = received.fields.get("x-cache", "")
-        self._stale = said in ("STALE", "UPDATING")
-        return said in ("HIT", "STALE", "UPDATING")
+            before, self._asked = self._asked, self._page.begun
+            return self._asked == before
+        said = received.fields.get(b"x-cache", b"")
+        if said == b"STALE":
+            self._stale.add(feed)
+        stored = said in (b"HIT", b"UPDATING", b"STALE")
+        self._waited += not stored
+        return stored
 
 
 PROGRAMS = {"nginx": "nginx", "Varnish": "varnishd", "Squid": "squid"}
@@ -98,18 +98,21 @@ def installed(name: str) -> str | None:
     return shutil.which(PROGRAMS[name], path=SYSTEM_PATH)
 
 
-@asynccontextmanager
-async def peer(name: str, origin: Origin, clock: WallClock, folder: Path, fixed: int | None) -> AsyncIterator[Peer]:
-    """A peer that runs. With `fixed`, everything is kept for so many seconds, whatever the origin says.
+@contextmanager
+def peer(
+    name: str, origin: int, clock: dict[str, str], page: Page, start: float, folder: Path, fixed: int | None
+) -> Iterator[Peer]:
+    """A peer that runs in front of this port. With `fixed`, everything is kept for so many seconds, whatever the
+    origin says.
 
     Raises RuntimeError where it does not start.
     """
     port = _free_port()
-    process, log = _started(name, port, origin.port, clock, folder, fixed)
+    process, log = _begun(name, port, origin, clock, folder, fixed)
     try:
-        if not await _listens(port, process):
+        if not _listens(port, process):
             raise RuntimeError(f"{name} did not start: {_end_of(log)}")
-        yield Peer(name, port, origin)
+        yield Peer(name, port, page, start)
     finally:
         process.terminate()
         try:
@@ -119,8 +122,8 @@ async def peer(name: str, origin: Origin, clock: WallClock, folder: Path, fixed:
             process.wait(10)
 
 
-def _started(
-    name: str, port: int, origin: int, clock: WallClock, folder: Path, fixed: int | None
+def _begun(
+    name: str, port: int, origin: int, clock: dict[str, str], folder: Path, fixed: int | None
 ) -> tuple[subprocess.Popen[bytes], Path]:
     place = Path(tempfile.mkdtemp(prefix=f"{name.lower()}-", dir=folder))
     place.chmod(0o777)
@@ -146,13 +149,15 @@ def _started(
         "Varnish": [
             *(program, "-F", "-j", "none", "-a", f"127.0.0.1:{port}", "-T", "none", "-n", str(place / "work")),
             *("-f", str(conf), "-s", "malloc,4G", "-p", f"default_ttl={ttl}"),
+            # By the play's clock every connection is idle for long.
+            *("-p", "timeout_idle=3600", "-p", "backend_idle_timeout=3600"),
         ],
         # A name of its own: Squid's shared memory is named after it.
         "Squid": [program, "-N", "-n", f"week{port}", "-f", str(conf)],
     }[name]
     log = place / "log"
     with log.open("wb") as out:
-        environment = {**os.environ, **clock.environment}
+        environment = {**os.environ, **clock}
         return subprocess.Popen(command, stdout=out, stderr=out, env=environment, cwd=place), log
 
 
@@ -162,14 +167,12 @@ class _Conf(Template):
     delimiter = "@"
 
 
-async def _listens(port: int, process: subprocess.Popen[bytes]) -> bool:
+def _listens(port: int, process: subprocess.Popen[bytes]) -> bool:
     until = time.monotonic() + 30
     while time.monotonic() < until and process.poll() is None:
-        with contextlib.suppress(OSError):
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.close()
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return True
-        await asyncio.sleep(0.05)
+        time.sleep(0.05)
     return False
 
 
@@ -184,64 +187,38 @@ def _free_port() -> int:
         return port
 
 
-class PlayClock(ManualClock):
-    """A clock that knows whom it has to wake next."""
-
-    def wakes_next(self, until: float) -> float | None:
-        """The next moment up to `until` at which somebody is to be woken."""
-        while self._sleepers and self._sleepers[0][2].done():
-            heapq.heappop(self._sleepers)
-        return self._sleepers[0][0] if self._sleepers and self._sleepers[0][0] <= until else None
-
-
-class Watching(Metrics):
-    """Counts what the schedule asks for, and what of it falls where the publisher wants to be left alone."""
-
-    def __init__(self, feeds: list[Feed], clock: ManualClock, start: float) -> None:
-        super().__init__()
-        self._feeds, self._clock, self._start = feeds, clock, start
-        self.ahead = 0
-        self.in_skipped_hours = 0
-
-    def scheduled(self, target: str) -> None:
-        super().scheduled(target)
-        self.ahead += 1
-        feed = self._feeds[int(target.rsplit("/", 1)[1].removesuffix(".xml"))]
-        self.in_skipped_hours += is_skipped(feed, self._clock.now() - self._start)
-
-
 class Feedproxy:
-    """feedproxy as `feedproxy serve` runs it, by the play's clock."""
+    """feedproxy, which does things by itself."""
 
-    def __init__(self, name: str, port: int, clock: PlayClock, start: float, service: Any, metrics: Watching) -> None:
-        self.name, self.port, self.clock, self.metrics = name, port, clock, metrics
-        self._start, self._service = start, service
+    row = ROW
 
-    async def settle(self, at: float) -> None:
+    def __init__(self, name: str, host: Host, page: Page, start: float) -> None:
+        self.name, self.host, self.port = name, host, host.port
+        self._page, self._start = page, start
+        self._plain = False
+
+    def settle(self, at: float) -> None:
         """What is due before this moment is done at its own."""
-        await self._quiet()
-        while (due := self.clock.wakes_next(self._start + at)) is not None:
-            self.clock.advance(max(0.0, due - self.clock.now()))
-            await self._quiet()
-        self.clock.advance(max(0.0, self._start + at - self.clock.now()))
+        moment = self._start + at
+        if self._plain and self._page.wakes > moment:
+            self._page.now = moment
+        else:
+            self.host.settle(moment)
+        self._plain = True
 
-    async def _quiet(self) -> None:
-        for _ in range(8):
-            await asyncio.sleep(0)
-        while self._service.under_way:  # noqa: ASYNC110 -- nobody tells when; its threads need the time
-            await asyncio.sleep(0.0005)
-
-    def answered_from_store(self, received: Received) -> bool:
-        said = [word.strip() for word in received.fields.get("cache-status", "").split(";")]
-        return "hit" in said or not any(word.startswith("fwd") for word in said)
+    def answered_from_store(self, received: Received, feed: int) -> bool:
+        said = received.fields.get(b"cache-status", b"").rpartition(b",")[2]
+        words = [word.strip() for word in said.split(b";")]
+        # A hit with a detail may have begun something.
+        self._plain = self._plain and b"hit" in words and b"detail" not in said
+        return b"hit" in words or not any(word.startswith(b"fwd") for word in words)
 
 
-@asynccontextmanager
-async def feedproxy(
-    name: str, origin: Origin, feeds: list[Feed], start: float, folder: Path, options: dict[str, Any]
-) -> AsyncIterator[Feedproxy]:
-    """A whole feedproxy in front of the origin, as its publisher or an office would have it."""
-    clock = PlayClock(start)
+@contextmanager
+def feedproxy(
+    name: str, origin: int, feeds: Sequence[Feed], page: Page, start: float, folder: Path, options: dict[str, Any]
+) -> Iterator[Feedproxy]:
+    """A whole feedproxy in front of this port, as its publisher or an office would have it."""
     given = {
         "listen_host": "127.0.0.1",
         "listen_port": 0,
@@ -252,19 +229,11 @@ async def feedproxy(
         "log_format": "off",
         "allow_private": True,
         "trusted_proxies": ["127.0.0.1"],
-        "upstream": f"http://127.0.0.1:{origin.port}",
+        "upstream": f"http://127.0.0.1:{origin}",
         "public_url": "http://origin.test/",
     }
-    made, here = make_master(Plan(options={**given, **options}), clock)
-    here.metrics = metrics = Watching(feeds, clock, start)
-    running = asyncio.ensure_future(made.run())
+    host = Host(feeds, start, page, {**given, **options})
     try:
-        server = made.addons.get("proxyserver")
-        while not server.listen_addrs():
-            if running.done():
-                raise RuntimeError("feedproxy did not start")
-            await asyncio.sleep(0.01)
-        yield Feedproxy(name, server.listen_addrs()[0][1], clock, start, here.service, metrics)
+        yield Feedproxy(name, host, page, start)
     finally:
-        made.shutdown()
-        await running
+        host.close()

@@ -4,6 +4,7 @@ import argparse
 import json
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,12 @@ def page(results: dict[str, Any]) -> str:
         parts.append(_table(shown["systems"]))
         if aims := _aims(shown["systems"]):
             parts.append(aims)
+        parts.append(_kinds(shown["systems"]))
+        parts.append(_waits(shown["systems"]))
         if shown["curve"]:
             parts.append("Staleness against requests to the origin:\n")
             parts.append(_curve([*shown["systems"], *shown["curve"]]))
+            parts.append(_equal([*shown["systems"], *shown["curve"]]))
     return "\n".join(parts)
 
 
@@ -42,6 +46,7 @@ ROWS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
     ("the same of feeds that leave it to the cache", lambda each: f"{each.get('silent_stale_mean', 0):,.0f} s"),
     ("waited for the origin", lambda each: _percent(1 - each["not_waited_share"])),
     ("the same where HTTP lets a copy answer", lambda each: _percent(1 - each["not_waited_share_where_allowed"])),
+    ("429 from the origin", lambda each: f"{each['origin_429']:,}"),
     ("429 passed on", lambda each: f"{each['passed_429']:,}"),
     ("scheduled requests", lambda each: f"{each['scheduled']:,}" if "scheduled" in each else "–"),
     (
@@ -99,6 +104,73 @@ def _curve(systems: Sequence[Figures]) -> str:
             f"| {each['silent_stale_mean']:,.0f} s | {waited} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def staleness_at(points: Sequence[tuple[float, float]], requests: float) -> float | None:
+    """The staleness of settings between two that were played, by straight lines between (requests, staleness); None
+    where none that was played asks so seldom, and that of the busiest where none asks so much.
+    """
+    ordered = sorted(points)
+    if not ordered or requests < ordered[0][0]:
+        return None
+    for (left, before), (right, after) in pairwise(ordered):
+        if left <= requests <= right:
+            return before + (after - before) * (requests - left) / max(1, right - left)
+    return ordered[-1][1]
+
+
+def _equal(systems: Sequence[Figures]) -> str:
+    """What the best of the peers comes to, with as many requests as each setting of feedproxy makes."""
+    lines = [
+        "| as many requests as | staleness, mean | best peer's | of feeds that leave it to the cache | best peer's |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for ours in systems:
+        if not ours["system"].startswith("feedproxy"):
+            continue
+        row = []
+        for key in ("stale_mean", "silent_stale_mean"):
+            found = []
+            for name in PEERS:
+                of_peer = [each for each in systems if each["system"].split(",")[0] == name]
+                points = [(each["origin_requests"], each[key]) for each in of_peer]
+                found.append((staleness_at(points, ours["origin_requests"]), name))
+            known = [(seconds, name) for seconds, name in found if seconds is not None]
+            best = min(known, default=None)
+            row += [f"{ours[key]:,.0f} s", f"{best[0]:,.0f} s ({best[1]})" if best else "none asks so seldom"]
+        lines.append(f"| {ours['system']}: {ours['origin_requests']:,} | " + " | ".join(row) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _waits(systems: Sequence[Figures]) -> str:
+    """Why readers waited."""
+    kinds = list(systems[0]["waits"])
+    lines = ["| waited for the origin | " + " | ".join(each["system"] for each in systems) + " |"]
+    lines.append("|---|" + "---:|" * len(systems))
+    lines += [f"| {kind} | " + " | ".join(f"{each['waits'][kind]:,}" for each in systems) + " |" for kind in kinds]
+    return "\n".join(lines) + "\n"
+
+
+def _kinds(systems: Sequence[Figures]) -> str:
+    """Of which feeds the origin was asked, and how much it sent."""
+    kinds = list(systems[0]["origin_by_kind"])
+    names = " | ".join(each["system"] for each in systems)
+    lines = [f"| requests to the origin (MB from it), by what feeds say | {names} |"]
+    lines.append("|---|" + "---:|" * len(systems))
+    for kind in kinds:
+        cells = [each["origin_by_kind"][kind] for each in systems]
+        told = " | ".join(f"{cell['requests']:,} ({cell['bytes'] / 1e6:,.1f})" for cell in cells)
+        lines.append(f"| {KINDS[kind]} | {told} |")
+    return "\n".join(lines) + "\n"
+
+
+KINDS = {
+    "silent": "nothing",
+    "max-age": "max-age",
+    "ttl": "ttl",
+    "sy": "sy:*",
+    "withheld": "no-cache, no-store",
+}
 
 
 BLOCK = re.compile(r"(?<=<!-- week: begin -->\n).*?(?=<!-- week: end -->)", re.DOTALL)

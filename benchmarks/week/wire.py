@@ -1,18 +1,34 @@
-"""HTTP as far as the play needs it, every byte counted: one connection that is kept, one request at a time."""
+"""HTTP as far as the play needs it, every byte counted: one connection that is kept, requests in a row (pipelined).
 
-import asyncio
+Without asyncio: the player does nothing but wait for answers, of which there are some hundred thousand.
+"""
+
+import re
+import socket
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 PATIENCE = 30.0
 """Seconds of the machine's time for an answer."""
 
+TRIES = 3
+"""A server may hang up between two rows of requests: by the play's clock a connection is idle for long."""
+
+_LINE = re.compile(
+    rb"\r\n(content-length|content-encoding|transfer-encoding|connection|etag|last-modified|location|cache-status|x-cache)"
+    rb":[ \t]*([^\r]*)",
+    re.IGNORECASE,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """An answer; `size` is what went over the wire for it. Names of fields are in lower case."""
+    """An answer; `size` is what went over the wire for it. Of its fields those that the play looks at, names in lower
+    case.
+    """
 
     status: int
-    fields: dict[str, str]
+    fields: dict[bytes, bytes]
     body: bytes
     size: int
 
@@ -22,61 +38,110 @@ class Wire:
 
     def __init__(self, port: int) -> None:
         self._port = port
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._socket: socket.socket | None = None
+        self._room = bytearray(1024 * 1024)
+        self._view = memoryview(self._room)
+        self._begin = self._end = 0
 
-    async def get(self, path: str, fields: dict[str, str]) -> Received:
-        """GET. Raises OSError, EOFError, TimeoutError where no answer comes."""
-        lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
-        asked = f"GET {path} HTTP/1.1\r\nHost: origin.test\r\n{lines}\r\n".encode("latin-1")
-        for last in (False, True):
-            fresh = self._streams is None
+    def get(self, asked: Sequence[bytes]) -> Iterator[Received]:
+        """Send these requests and read their answers, in order. Raises OSError, EOFError, TimeoutError where none
+        comes.
+        """
+        done, tries = 0, 0
+        while done < len(asked):
             try:
-                async with asyncio.timeout(PATIENCE):
-                    return await self._exchange(asked)
+                self._send(b"".join(asked[done:]))
+                while done < len(asked):
+                    received = self._receive()
+                    done, tries = done + 1, 0
+                    yield received
+                    if self._socket is None:
+                        break  # it said that it would close
             except (OSError, EOFError) as error:
                 self.close()
-                if last or fresh or isinstance(error, TimeoutError):
+                tries += 1
+                if tries == TRIES or isinstance(error, TimeoutError):
                     raise
-        raise AssertionError("unreachable")
 
-    async def _exchange(self, asked: bytes) -> Received:
-        if self._streams is None:
-            self._streams = await asyncio.open_connection("127.0.0.1", self._port, limit=4 * 1024 * 1024)
-        reader, writer = self._streams
-        writer.write(asked)
-        head = await reader.readuntil(b"\r\n\r\n")
-        first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
-        fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        status, size, body = int(first.split()[1]), len(head), b""
+    def _send(self, asked: bytes) -> None:
+        if self._socket is None:
+            self._socket = socket.create_connection(("127.0.0.1", self._port), timeout=PATIENCE)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.sendall(asked)
+
+    def _receive(self) -> Received:
+        at = self._begin
+        while (body_at := self._room.find(b"\r\n\r\n", at, self._end) + 4) < 4:
+            at -= self._more()
+        at = self._begin
+        head = bytes(self._view[at : body_at - 2])
+        fields = {name.lower(): value for name, value in _LINE.findall(head)}
+        status, framing, body = int(head[9:12]), body_at - at, b""
+        self._begin = body_at
         if status not in (204, 304):
-            if "chunked" in fields.get("transfer-encoding", "").lower():
-                body, framing = await _chunks(reader)
-                size += framing
-            elif "content-length" in fields:
-                body = await reader.readexactly(int(fields["content-length"]))
+            if b"chunked" in fields.get(b"transfer-encoding", b"").lower():
+                body, extra = self._chunks()
+                framing += extra
+            elif b"content-length" in fields:
+                body = self._take(int(fields[b"content-length"]))
             else:
-                body = await reader.read()
-                fields["connection"] = "close"
-            size += len(body)
-        if fields.get("connection", "").lower() == "close":
+                body = self._rest()
+                fields[b"connection"] = b"close"
+        if fields.get(b"connection", b"").lower() == b"close":
             self.close()
-        return Received(status, fields, body, size)
+        return Received(status, fields, body, framing + len(body))
+
+    def _more(self) -> int:
+        """Read on; by how much what was there has moved to the front."""
+        moved = 0
+        if self._end == len(self._room):
+            moved, held = self._begin, bytes(self._view[self._begin : self._end])
+            if len(held) > len(self._room) // 2:
+                self._room = bytearray(2 * len(self._room))
+                self._view = memoryview(self._room)
+            self._view[: len(held)] = held
+            self._begin, self._end = 0, len(held)
+        assert self._socket is not None
+        count = self._socket.recv_into(self._view[self._end :])
+        if not count:
+            raise EOFError("the connection was closed within an answer")
+        self._end += count
+        return moved
+
+    def _take(self, count: int) -> bytes:
+        while self._end - self._begin < count:
+            self._more()
+        taken = bytes(self._view[self._begin : self._begin + count])
+        self._begin += count
+        if self._begin == self._end:
+            self._begin = self._end = 0
+        return taken
+
+    def _rest(self) -> bytes:
+        try:
+            while True:
+                self._more()
+        except EOFError:
+            return self._take(self._end - self._begin)
+
+    def _chunks(self) -> tuple[bytes, int]:
+        parts: list[bytes] = []
+        framing = 0
+        while True:
+            while (end := self._room.find(b"\r\n", self._begin, self._end)) < 0:
+                self._more()
+            line = self._take(end + 2 - self._begin)
+            length = int(line.split(b";")[0], 16)
+            framing += len(line) + 2
+            if length:
+                parts.append(self._take(length))
+            self._take(2)
+            if not length:
+                return b"".join(parts), framing
 
     def close(self) -> None:
         """Hang up."""
-        if self._streams is not None:
-            self._streams[1].close()
-            self._streams = None
-
-
-async def _chunks(reader: asyncio.StreamReader) -> tuple[bytes, int]:
-    parts, framing = [], 0
-    while True:
-        line = await reader.readuntil(b"\r\n")
-        length = int(line.split(b";")[0], 16)
-        framing += len(line) + 2
-        if length:
-            parts.append(await reader.readexactly(length))
-        await reader.readexactly(2)
-        if not length:
-            return b"".join(parts), framing
+        self._begin = self._end = 0
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None

@@ -25,7 +25,11 @@ sub vcl_backend_response {
 
 sub vcl_deliver {
     if (obj.hits > 0 && !obj.uncacheable) {
-        set resp.http.X-Cache = "HIT";
+        if (obj.ttl <= 0s) {
+            set resp.http.X-Cache = "STALE";
+        } else {
+            set resp.http.X-Cache = "HIT";
+        }
     } else {
         set resp.http.X-Cache = "MISS";
     }

@@ -1,0 +1,181 @@
+"""feedproxy as `feedproxy serve` runs it, in a process of its own that lives by the play's clock."""
+
+import asyncio
+import contextlib
+import heapq
+import itertools
+import logging
+import multiprocessing
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from benchmarks.week.model import Feed
+from benchmarks.week.origin import is_skipped
+from benchmarks.week.page import NEVER, Page
+from feedproxy.clock import Instant, Seconds
+from feedproxy.report.metrics import Metrics
+from feedproxy.serve import Plan, make_master
+
+PATIENCE = 60.0
+"""Seconds of the machine's time for the process to say something."""
+
+
+class PlayClock:
+    """The page's time. Whoever sleeps is woken by `step`; the page says when that is wanted next."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._sleepers: list[tuple[Instant, int, asyncio.Future[None]]] = []
+        self._order = itertools.count()
+
+    def now(self) -> Instant:
+        return self._page.now
+
+    async def sleep(self, seconds: Seconds) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self.now() + seconds, next(self._order), waiter))
+        self._tell()
+        await waiter
+
+    def step(self, until: Instant) -> bool:
+        """Move to the next moment at which somebody wants to be woken, and wake him; to `until`, and False, if none
+        is before it.
+        """
+        at = self._tell()
+        # The page counts nanoseconds: none is to be woken before his time.
+        self._page.now = min(at + 1e-6, until) if at <= until else until
+        if at > until:
+            return False
+        while self._sleepers and self._sleepers[0][0] <= self._page.now:
+            _, _, waiter = heapq.heappop(self._sleepers)
+            if not waiter.done():
+                waiter.set_result(None)
+        return True
+
+    def _tell(self) -> Instant:
+        while self._sleepers and self._sleepers[0][2].done():
+            heapq.heappop(self._sleepers)
+        self._page.wakes = at = self._sleepers[0][0] if self._sleepers else NEVER
+        return at
+
+
+@dataclass
+class Asked:
+    """What the schedule asked for."""
+
+    ahead: int = 0
+    in_skipped_hours: int = 0
+    by_feed: dict[int, int] = field(default_factory=dict)
+
+
+class Watching(Metrics):
+    """Counts what the schedule asks for, and what of it falls where the publisher wants to be left alone."""
+
+    def __init__(self, feeds: Sequence[Feed], clock: PlayClock, start: float) -> None:
+        super().__init__()
+        self._feeds, self._clock, self._start = feeds, clock, start
+        self.asked = Asked()
+
+    def scheduled(self, target: str) -> None:
+        super().scheduled(target)
+        feed = self._feeds[int(target.rsplit("/", 1)[1].removesuffix(".xml"))]
+        self.asked.ahead += 1
+        self.asked.by_feed[feed.number] = self.asked.by_feed.get(feed.number, 0) + 1
+        self.asked.in_skipped_hours += is_skipped(feed, self._clock.now() - self._start)
+
+
+class Host:
+    """The process, from outside. Raises RuntimeError where it does not start, or says nothing."""
+
+    def __init__(self, feeds: Sequence[Feed], start: float, page: Page, options: dict[str, Any]) -> None:
+        self._pipe, theirs = multiprocessing.Pipe()
+        self._process = multiprocessing.get_context("spawn").Process(
+            target=_run, args=(feeds, start, page.path, options, theirs)
+        )
+        self._process.start()
+        theirs.close()
+        self.port: int = self._said()
+
+    def _said(self) -> Any:
+        with contextlib.suppress(EOFError):
+            if self._pipe.poll(PATIENCE):
+                return self._pipe.recv()
+        raise RuntimeError("feedproxy says nothing")
+
+    def settle(self, until: float) -> None:
+        """Let all happen that is due before this moment (Unix seconds), each at its own."""
+        self._pipe.send(until)
+        self._said()
+
+    def asked(self) -> Asked:
+        """What its schedule has asked for."""
+        self._pipe.send(None)
+        found = self._said()
+        assert isinstance(found, Asked)
+        return found
+
+    def close(self) -> None:
+        """End it."""
+        self._pipe.close()
+        self._process.join(20)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+
+def _run(feeds: Sequence[Feed], start: float, page: Path, options: dict[str, Any], pipe: Connection) -> None:
+    logging.getLogger().setLevel(logging.ERROR)
+    asyncio.run(_live(feeds, start, Page(page), options, pipe))
+
+
+async def _live(feeds: Sequence[Feed], start: float, page: Page, options: dict[str, Any], pipe: Connection) -> None:
+    clock = PlayClock(page)
+    made, here = make_master(Plan(options=options), clock)
+    here.metrics = metrics = Watching(feeds, clock, start)
+    running = asyncio.ensure_future(made.run())
+    words: asyncio.Queue[float | str | None] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    def hear() -> None:
+        try:
+            words.put_nowait(pipe.recv())
+        except EOFError:
+            loop.remove_reader(pipe.fileno())
+            words.put_nowait("end")
+
+    loop.add_reader(pipe.fileno(), hear)
+    try:
+        server = made.addons.get("proxyserver")
+        while not server.listen_addrs():
+            if running.done():
+                return
+            await asyncio.sleep(0.01)
+        pipe.send(server.listen_addrs()[0][1])
+        while not isinstance(word := await words.get(), str):
+            if word is None:
+                pipe.send(metrics.asked)
+                continue
+            await _quiet(here.service)
+            while clock.step(word):
+                await _quiet(here.service)
+            pipe.send(True)
+    finally:
+        made.shutdown()
+        page.wakes = NEVER
+        # What still waits for our clock would wait for ever.
+        await asyncio.wait([running], timeout=5)
+        running.cancel()
+
+
+async def _quiet(service: Any) -> None:
+    """Return when nothing is under way that was begun."""
+    for _ in range(8):
+        await asyncio.sleep(0)
+    while service.under_way:  # noqa: ASYNC110 -- nobody tells when; its threads need the time
+        await asyncio.sleep(0.0005)
