@@ -4,6 +4,7 @@ It runs in the proxy's own event loop, apart from what readers see. GET never ch
 our own pages, from the command line or from a program (report/door.py). Nothing of it may be stored or framed.
 """
 
+import asyncio
 import logging
 import os
 import socket
@@ -70,6 +71,8 @@ class AdminServer:
         self._listening = listening or (lambda: runtime.ready)
         self._runner: web.AppRunner | None = None
         self._door: Door | None = None
+        self._pages: asyncio.Future[None] | None = None
+        """Kept, so that what goes wrong in it is told."""
         self.url = ""
         """Where it listens, once started: `http://127.0.0.1:8081`."""
 
@@ -93,6 +96,7 @@ class AdminServer:
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
             raise UsageError(f"admin: cannot listen on {settings.admin}: {why}") from error
         self._runner = runner
+        self._pages = asyncio.get_running_loop().run_in_executor(None, pages.make_ready)
         bound = runner.addresses[0]
         self.url = f"http://{f'[{bound[0]}]' if ':' in bound[0] else bound[0]}:{bound[1]}"
 

@@ -26,6 +26,8 @@ is no slower without, for pages come from the memory map."""
 JOURNAL_MAX = 4 * 1024 * 1024
 """A journal may come to this beside the bound; SQLite works it off at that size by itself."""
 MAP_MAX = 2 * 1024 * 1024 * 1024
+PAGE = 256
+"""Keys read at one go, of all: half a millisecond."""
 BUSY_TIMEOUT = 0.25
 """Seconds. With a WAL readers wait for nobody, recovery apart; the writer tries again (shard.py)."""
 
@@ -157,8 +159,8 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
     def texts(self) -> Iterator[str]:
         """Every key of ours, by pages read from the index alone."""
         last = ""
-        page = "SELECT key FROM Cache WHERE key > ? AND raw = 1 AND typeof(key) = 'text' ORDER BY key LIMIT 1000"
-        while keys := [key for (key,) in self._sql(page, (last,)).fetchall()]:
+        page = "SELECT key FROM Cache WHERE key > ? AND raw = 1 AND typeof(key) = 'text' ORDER BY key LIMIT ?"
+        while keys := [key for (key,) in self._sql(page, (last, PAGE)).fetchall()]:
             yield from keys
             last = keys[-1]
 
