@@ -59,6 +59,9 @@ class FleetStore:
     def peek(self, target: str) -> Resource | None:
         return self.local.peek(target)
 
+    def holds(self, target: str) -> bool:
+        return self.local.holds(target)
+
     def stamp(self, target: str, *, used: bool = False) -> object | None:
         return self.local.stamp(target, used=used)
 

@@ -287,7 +287,7 @@ class Notices:
     async def _catch_up(self) -> None:
         """What the store holds and the ledger has not told: a crash may have come between the two."""
         try:
-            held, sights = set[str](), list[Sight]()
+            sights = list[Sight]()
             async for target in at_leisure(self.service.store.targets()):
                 resource = self.service.store.peek(target)
                 seen = self._sight(resource, first=False) if resource is not None else None
@@ -295,22 +295,21 @@ class Notices:
                     self._watched(resource)
                 if seen is None:
                     continue
-                held.add(target)
                 sights.append(seen)
                 if len(sights) == SLICE:
                     await self.changes.catch_up(sights, self.clock.now(), self._standing)
                     sights = []
             await self.changes.catch_up(sights, self.clock.now(), self._standing)
-            await self._forget_what_is_not(held)
+            await self._forget_what_is_not()
             self.wake()
         except StoreError as error:
             logger.warning("%s", error)
 
-    async def _forget_what_is_not(self, held: set[str]) -> None:
+    async def _forget_what_is_not(self) -> None:
         last = ""
         while page := await self.changes.all_known(last, 1000):
             last = page[-1]
-            gone = [each for each in page if each not in held and self.service.store.peek(each) is None]
+            gone = [each async for each in at_leisure(page) if not self.service.store.holds(each)]
             if gone:
                 await self.changes.forget(gone)
 

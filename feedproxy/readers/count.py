@@ -87,7 +87,7 @@ class SubscriberCounts:
         claim_jump: float = 10,
         readers_max: int = 100_000,
         claims_max: int = 128,
-        feeds_max: int = 50_000,
+        feeds_max: int = 200_000,
         entries_max: int = 1_000_000,
     ) -> None:
         self._window = window
@@ -134,12 +134,13 @@ class SubscriberCounts:
         if claim := parse_claim(user_agent):
             is_news = self._hear(feed, claim, now)
         else:
-            name, value = product(user_agent), feed.readers.get(pseudonym.current)
+            readers = feed.readers
+            name, value = product(user_agent), readers.get(pseudonym.current)
             if value is not None and self._names[value & 0xFF] == name:
                 # The same as before, which most are: only when he was seen is new, and that he is the last.
-                del feed.readers[pseudonym.current]
+                del readers[pseudonym.current]
                 before = (value >> 8) / 1000
-                feed.readers[pseudonym.current] = max(int(now * 1000), value >> 8) << 8 | value & 0xFF
+                readers[pseudonym.current] = max(int(now * 1000), value >> 8) << 8 | value & 0xFF
                 return is_due(before, max(now, before), READER_TOLD)
             is_news = self._read(feed, pseudonym, name, now)
         if self._entries > self._entries_max or len(self._feeds) > self._feeds_max:
@@ -164,7 +165,7 @@ class SubscriberCounts:
         if feed is None:
             return 0
         self._expire(feed, now)
-        direct, claimed = len(feed.readers), self._claimed(feed, now)
+        direct, claimed = feed.size, self._claimed(feed, now)
         return direct + claimed if self.sums is None else self.sums.together(target, direct, claimed, now)
 
     def believed(self, target: str, fetcher: str, feed_id: str, now: Instant) -> int:
@@ -179,7 +180,7 @@ class SubscriberCounts:
         if feed is None:
             return 0
         limit = int(since * 1000)
-        latest_first = islice(reversed(feed.readers.values()), RECENT_MAX)
+        latest_first = islice(feed.latest_first(), RECENT_MAX)
         readers = sum(1 for _ in takewhile(lambda value: value >> 8 >= limit, latest_first))
         return min(RECENT_MAX, readers + sum(belief.last >= since for belief in feed.claims.values()))
 
@@ -189,7 +190,7 @@ class SubscriberCounts:
         if feed is None:
             return None
         instants = [belief.last for belief in feed.claims.values()]
-        instants += [(value >> 8) / 1000 for value in islice(reversed(feed.readers.values()), 1)]
+        instants += [(value >> 8) / 1000 for value in islice(feed.latest_first(), 1)]
         return max(instants, default=None)
 
     def view(self, target: str, now: Instant) -> CountView:
@@ -203,7 +204,7 @@ class SubscriberCounts:
         products = Counter(self._names[value & 0xFF] for value in feed.readers.values())
         return CountView(
             total,
-            len(feed.readers),
+            feed.size,
             tuple(sorted(claims, key=lambda claim: (-claim.count, claim.fetcher, claim.feed_id))),
             tuple(sorted(products.items(), key=lambda pair: (-pair[1], pair[0]))),
         )
@@ -233,7 +234,7 @@ class SubscriberCounts:
         self._pruned, self._unswept = now, []
         for target, feed in list(self._feeds.items()):
             self._expire(feed, now)
-            if not feed.readers and not feed.claims:
+            if not feed.size and not feed.claims:
                 self._forget(target)
 
     def dump(self) -> bytes:
@@ -253,15 +254,15 @@ class SubscriberCounts:
 
     def load(self, data: bytes, now: Instant) -> None:
         """What `dump` gave, in place of what is known. Raises StoreError, and then nothing has changed."""
-        names, feeds = state.load(data, now)
+        names, uses, feeds = state.load(data, now)
         self._names, self._feeds, self._entries = Names(names), {}, 0
-        for target, readers, claims in feeds:
-            feed = Feed()
-            feed.readers, feed.claims = dict(readers), dict(claims)
-            self._feeds[target] = feed
+        for number, count in uses.items():
+            self._names.use(number, count)
+        for target, packed, claims in feeds:
+            feed = self._feeds[target] = Feed(packed)
+            for key, belief in claims.items():
+                feed.claim(key, belief)
             self._entries += feed.weight() + weight_of_name(target)
-            for value in readers.values():
-                self._names.use(value & 0xFF)
         self.prune(now)
         if self._entries > self._entries_max or len(self._feeds) > self._feeds_max:
             self._make_room()
@@ -274,7 +275,7 @@ class SubscriberCounts:
                 writing.names(names.all())
             feed = self._feeds.get(target)
             if feed is not None:
-                writing.add(target, feed.readers, feed.claims)
+                writing.add(target, feed)
             yield
 
     def _read(self, feed: Feed, pseudonym: Pseudonym, name: str, now: Instant) -> bool:
@@ -334,15 +335,17 @@ class SubscriberCounts:
             left -= 1
             if left > 0 or feed is None:
                 self._unswept.pop()
-                if feed is not None and not feed.readers and not feed.claims:
+                if feed is not None and not feed.size and not feed.claims:
                     self._forget(target)
 
     def _expire(self, feed: Feed, now: Instant, at_most: int | None = None) -> int:
         """Forget who has left the window, so many readers at most; how many it were."""
         limit = int((now - self._window) * 1000)
-        expired = takewhile(lambda item: item[1] >> 8 <= limit, feed.readers.items())
-        gone = [key for key, _ in islice(expired, at_most)]
-        self._drop(feed, gone)
+        oldest, gone = feed.oldest(), list[int]()
+        if oldest is not None and oldest >> 8 <= limit:
+            expired = takewhile(lambda item: item[1] >> 8 <= limit, feed.readers.items())
+            gone = [key for key, _ in islice(expired, at_most)]
+            self._drop(feed, gone)
         for silent in [key for key, belief in feed.claims.items() if now - belief.last >= self._window]:
             self._retract(feed, silent)
         return len(gone)
@@ -366,10 +369,10 @@ class SubscriberCounts:
             too_much = self._entries > self._entries_max
             if not too_much and len(self._feeds) <= self._feeds_max:
                 return
-            largest = max(self._feeds.values(), key=lambda feed: len(feed.readers))
+            largest = max(self._feeds.values(), key=lambda feed: feed.size)
             # Looking for the largest is dear, so it must be worth it.
-            if too_much and len(largest.readers) * 64 >= self._entries_max:
-                self._drop(largest, list(islice(largest.readers, (len(largest.readers) + 1) // 2)))
+            if too_much and largest.size * 64 >= self._entries_max:
+                self._drop(largest, list(islice(largest.readers, (largest.size + 1) // 2)))
             else:
                 for target in list(islice(self._feeds, max(1, len(self._feeds) // 16))):
                     self._forget(target)

@@ -46,9 +46,9 @@ class Names:
         self.edition += 1
         return number
 
-    def use(self, number: int) -> None:
-        """One more reader has it."""
-        self._uses[number] += 1
+    def use(self, number: int, count: int = 1) -> None:
+        """So many more readers have it."""
+        self._uses[number] += count
 
     def leave(self, number: int) -> None:
         """One reader less has it; with the last its number is free for another name."""

@@ -11,18 +11,20 @@ import struct
 import sys
 import zlib
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from feedproxy.clock import Instant
 from feedproxy.errors import StoreError
 from feedproxy.readers.claims import Belief
+from feedproxy.readers.held import Feed, unpacked
 
 MAGIC = b"fpcount1"
 
 type Claims = Mapping[tuple[str, str], Belief]
-type Known = tuple[str, Mapping[int, int], Claims]
-"""A feed: its target, its readers and its claims."""
+type Known = tuple[str, bytes, Claims]
+"""A feed: its target, its readers as they were written, and its claims."""
 
 
 class Writing:
@@ -43,13 +45,17 @@ class Writing:
         self._names += names[len(self._names) :]
         self._others = frozenset(number for number, name in enumerate(names) if name != self._names[number])
 
-    def add(self, target: str, readers: Mapping[int, int], claims: Claims) -> None:
+    def add(self, target: str, feed: Feed) -> None:
         """One more feed."""
         said = [
             [*key, belief.peaks, belief.anchor, belief.held, belief.last, belief.times]
-            for key, belief in claims.items()
+            for key, belief in feed.claims.items()
         ]
-        self._listed.append(_json([target, len(readers), said]))
+        self._listed.append(_json([target, feed.size, said]))
+        if feed.packed and not self._others:
+            self._parts.append(feed.packed)
+            return
+        readers = feed.readers
         values: Iterable[int] = readers.values()
         if self._others:
             values = (value & ~0xFF if value & 0xFF in self._others else value for value in values)
@@ -65,9 +71,10 @@ class Writing:
         return b"".join([MAGIC, struct.pack("<I", checksum), *parts])
 
 
-def load(data: bytes, now: Instant) -> tuple[list[str], list[Known]]:
-    """What was written. Readers last seen after `now` (the clock was wrong) count as seen now.
+def load(data: bytes, now: Instant) -> tuple[list[str], Counter[int], list[Known]]:
+    """What was written: names, how many readers have each, and the feeds.
 
+    Readers last seen after `now` (the clock was wrong) count as seen now.
     Raises StoreError for what is damaged or of another form.
     """
     if not data.startswith(MAGIC):
@@ -83,19 +90,29 @@ def load(data: bytes, now: Instant) -> tuple[list[str], list[Known]]:
         offset = 4 + length
         feeds: list[Known] = []
         for target, size, said in header["feeds"]:
-            keys, values = _unpack(rest, offset, size), _unpack(rest, offset + 8 * size, size)
+            feeds.append((str(target), _readers(rest[offset : offset + 16 * size], size, now), _claims(said, now)))
             offset += 16 * size
-            feeds.append((str(target), _readers(keys, values, now, len(names)), _claims(said, now)))
-        return names, feeds
+        if max(uses := products(feeds), default=0) >= len(names):
+            raise ValueError("a name's number without a name")
+        return names, uses, feeds
     except (ValueError, KeyError, TypeError, IndexError, struct.error) as error:
         raise StoreError(f"damaged subscriber counts: {error}") from error
 
 
-def _readers(keys: array[int], values: array[int], now: Instant, names: int) -> dict[int, int]:
+def products(feeds: Iterable[Known]) -> Counter[int]:
+    """The numbers of products' names, and how many readers have each."""
+    return Counter(b"".join([packed[len(packed) // 2 :: 8] for _, packed, _ in feeds]))
+
+
+def _readers(packed: bytes, size: int, now: Instant) -> bytes:
+    if len(packed) != 16 * size:
+        raise ValueError("too few readers")
     latest = int(now * 1000)
-    if any(value & 0xFF >= names for value in values):
-        raise ValueError("a name's number without a name")
-    return {key: min(value >> 8, latest) << 8 | value & 0xFF for key, value in zip(keys, values, strict=True)}
+    if not size or max(unpacked(packed[8 * size :])) >> 8 <= latest:
+        return packed
+    numbers = unpacked(packed)
+    keys, values = numbers[:size], numbers[size:]
+    return _pack(keys) + _pack(min(value >> 8, latest) << 8 | value & 0xFF for value in values)
 
 
 def _claims(said: Iterable[Any], now: Instant) -> Claims:
@@ -125,13 +142,3 @@ def _pack(numbers: Iterable[int]) -> bytes:
     if sys.byteorder == "big":
         packed.byteswap()
     return packed.tobytes()
-
-
-def _unpack(data: bytes, offset: int, size: int) -> array[int]:
-    numbers = array("Q")
-    numbers.frombytes(data[offset : offset + 8 * size])
-    if len(numbers) != size:
-        raise ValueError("too few readers")
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers

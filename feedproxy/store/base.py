@@ -54,6 +54,10 @@ class Store(Protocol):
         """
         ...
 
+    def holds(self, target: str) -> bool:
+        """Whether `peek` would find something; it is not read for that."""
+        ...
+
     async def put(self, resource: Resource, still: Still | None = None) -> None:
         """Keep this, in place of what was kept of its target. Waits only while too much is queued, or it is shared.
 

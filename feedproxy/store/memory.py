@@ -56,6 +56,9 @@ class MemoryStore:
 
     newest = get
 
+    def holds(self, target: str) -> bool:
+        return target in self._entries
+
     def stamp(self, target: str, *, used: bool = False) -> object | None:
         """See Store."""
         entry = self._entries.get(target)

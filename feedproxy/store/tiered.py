@@ -148,6 +148,21 @@ class TieredStore:
         found = self._below(target)
         return found[0] if found is not None else None
 
+    def holds(self, target: str) -> bool:
+        if self._memory.holds(target):
+            return True
+        key = (Kind.RESOURCE, target)
+        entry = self._queue.waiting(key) if self._shared is None else None
+        if entry is not None:
+            return entry.value is not None
+        if key in self._queue.unwritten or target in self._absent:
+            return False
+        try:
+            return self._disk.holds(target)
+        except StoreError as error:
+            self._failed(error)
+            return False
+
     def _below(self, target: str) -> tuple[Resource, int | None, bytes] | None:
         """What waits to be written, or is on the disk: as memory keeps it."""
         key = (Kind.RESOURCE, target)

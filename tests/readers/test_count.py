@@ -386,3 +386,20 @@ async def test_a_product_whose_number_another_gets_while_the_counts_are_written_
     assert again.total("https://example.com/b", NOW) == NAMES_MAX
     assert "alpha" not in dict(again.view("https://example.com/b", NOW).readers)
     assert "omega" in dict(counts.view("https://example.com/b", NOW).readers)
+
+
+def test_what_nobody_asked_for_since_the_start_lies_as_it_was_written_and_is_written_again_so() -> None:
+    before, after = a_busy_day(), SubscriberCounts()
+    after.load(before.dump(), NOW + 400)
+
+    assert all(feed.packed for feed in after._feeds.values())
+    assert after.dump() == before.dump()
+    for target in before.targets():
+        assert after.recent(target, NOW + 100) == before.recent(target, NOW + 100)
+        assert after.last(target) == before.last(target)
+    assert all(feed.packed for feed in after._feeds.values())
+
+    for counts in (before, after):
+        counts.seen("https://example.com/3", reader(7), "curl/8", NOW + 401)
+    assert not after._feeds["https://example.com/3"].packed
+    assert after.dump() == before.dump()

@@ -635,3 +635,17 @@ async def test_a_store_may_be_closed_twice(tmp_path: Path, location: str, a_feed
     closing: Awaitable[None] = store.close()
 
     await closing
+
+
+async def test_whether_a_feed_is_held_is_told_without_reading_it(open_tiered: Open, a_feed: MakeFeed) -> None:
+    first = open_tiered()
+    await first.put(a_feed(FEED))
+    assert (first.holds(FEED), first.holds(OTHER)) == (True, False)
+    await first.close()
+
+    again = open_tiered()
+    assert (again.holds(FEED), again.holds(OTHER), again.hot) == (True, False, 0)
+    await again.delete(FEED)
+    assert not again.holds(FEED)
+    await again.flush()
+    assert not again.holds(FEED)
