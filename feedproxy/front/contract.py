@@ -28,6 +28,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "mitmproxy.proxy.layers.http": ("HttpLayer.make_stream",),
     "mitmproxy.proxy.layers.http._http1": ("Http1Server.read_headers", "Http1Server.send"),
     "mitmproxy.net.http.status_codes": ("RESPONSES",),
+    "mitmproxy.net.http.url": ("parse_authority",),
 }
 """Modules, and the names in them that have to be there."""
 

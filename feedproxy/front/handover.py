@@ -71,7 +71,11 @@ class Handed(asyncio.StreamReaderProtocol):
         if transport is None or transport.is_closing() or data[:1] not in (b"G", b"H") or not self._is_idle(transport):
             super().data_received(data)
             return
-        descriptor = os.dup(transport.get_extra_info("socket").fileno())
+        try:
+            descriptor = os.dup(transport.get_extra_info("socket").fileno())
+        except OSError:  # none is left: he stays where he is
+            super().data_received(data)
+            return
         transport.abort()
         self._adopt(descriptor, self.peer.address, data)
 

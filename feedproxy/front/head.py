@@ -14,6 +14,8 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
+from mitmproxy.net.http import url
+
 from feedproxy.front.arrival import HOST
 from feedproxy.http.message import NAME_LONGEST, Fields
 
@@ -139,11 +141,20 @@ def kind_of(line: bytes) -> int:
     if lowered == "connection":
         return {b"keep-alive": Kind.IDLE, b"close": Kind.CLOSES}.get(value.strip(b" \t").lower(), Kind.ODD)
     if lowered == "host":
-        return Kind.HOST if HOST.match(value.strip(b" \t").decode("latin-1")) else Kind.ODD
+        return Kind.HOST if _is_host(value.strip(b" \t").decode("latin-1")) else Kind.ODD
     kind = _KINDS.get(lowered, Kind.IDLE)
     if kind == Kind.IDLE and len(_NAMES) < _NAMES_MAX and len(found[1]) <= NAME_LONGEST:
         _NAMES[found[1]] = _IDLE
     return kind
+
+
+def _is_host(value: str) -> bool:
+    """Whether this is a host for us, and for mitmproxy, which would refuse the request if it were none."""
+    try:
+        url.parse_authority(value, check=True)
+    except ValueError:
+        return False
+    return HOST.match(value) is not None
 
 
 _NAMES: dict[bytes, int] = {}

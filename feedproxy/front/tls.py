@@ -26,6 +26,10 @@ RECORD = 16_384
 TAKEN = 2 * RECORD
 """Bytes read at one go. All that is in them is decrypted at once: no epoll would tell of what were left."""
 
+PORTION = 131_072
+"""Bytes encrypted at one go. What is encrypted is this connection's alone, where the answer itself is everybody's: of a
+large one, no more is held for a slow reader."""
+
 LOOKED_AT: Seconds = 60
 """How often the files are looked at: who renews a certificate needs not start anything anew."""
 
@@ -69,7 +73,7 @@ class Certificate:
 class SecureReader(Reader):
     """A connection under TLS. Its handshake goes on with every byte that comes, until it is done."""
 
-    __slots__ = ("_come", "_ended", "_go", "_shaken", "_tls")
+    __slots__ = ("_come", "_ended", "_go", "_rest", "_shaken", "_tls")
 
     secure = True
 
@@ -78,6 +82,8 @@ class SecureReader(Reader):
         self._come, self._go = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._come, self._go, server_side=True)
         self._shaken = self._ended = False
+        self._rest = memoryview(b"")
+        """What of an answer is not encrypted yet; as long as there is any, something is `left`."""
 
     def read(self) -> bytes | None:
         try:
@@ -122,10 +128,25 @@ class SecureReader(Reader):
         return data
 
     def write(self, head: bytes, body: bytes) -> bool:
+        if len(body) > PORTION:
+            self._tls.write(head)
+            self._rest = memoryview(body)
+            return self._send_off() and self.write_on()
         self._tls.write(head + body)
         if self.closes:
             self._say_the_end()
         return self._send_off()
+
+    def write_on(self) -> bool:
+        while not self.left or super().write_on():
+            if not self._rest:
+                return True
+            portion, self._rest = self._rest[:PORTION], self._rest[PORTION:]
+            self._tls.write(portion)
+            if self.closes and not self._rest:
+                self._say_the_end()
+            self._send_off()
+        return False
 
     def _say_the_end(self) -> None:
         """Tell the other side that no more will come; it need not answer."""
@@ -162,7 +183,7 @@ class SecureReader(Reader):
         return far
 
     def close(self) -> None:
-        if not self._ended and not self.left:
+        if not self._ended and not self.left and not self._rest:
             with contextlib.suppress(OSError):
                 self.finish()
         super().close()

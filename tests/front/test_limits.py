@@ -141,6 +141,25 @@ async def test_without_file_descriptors_left_nobody_is_let_in_for_a_moment(
     assert (await line.ask(proxy.get())).status == 200
 
 
+async def test_without_file_descriptors_left_who_was_handed_over_stays_there(
+    front: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = await front()
+    line = await proxy.warm()
+    await line.ask(proxy.get("/-/nothing"))
+
+    def short(_: int) -> int:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("feedproxy.front.handover.os.dup", short)
+
+    assert (await line.ask(proxy.get())).status == 200
+    assert not proxy.listener._readers
+    monkeypatch.undo()
+    assert (await line.ask(proxy.get())).status == 200
+    assert len(proxy.listener._readers) == 1
+
+
 def test_all_addresses_are_of_one_port_and_ipv6_is_among_them() -> None:
     made = sockets.listening("", 0)
     try:

@@ -13,10 +13,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from feedproxy.errors import UsageError
-from feedproxy.front.tls import Certificate
+from feedproxy.front.tls import PORTION, Certificate
 from feedproxy.http.message import Fields, Response
 from feedproxy.serve import Plan, make_master
-from tests.front.conftest import Front, Line, Opened
+from tests.front.conftest import Front, Line, Opened, until
 from tests.patience import PATIENCE
 
 
@@ -169,3 +169,25 @@ async def test_tls_without_the_fast_path_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match=r"^tls_certificate: only the fast path"):
         make_master(Plan(options=given))
+
+
+async def test_of_a_large_answer_a_slow_reader_makes_us_hold_a_portion(front: Opened, tmp_path: Path) -> None:
+    """The answer itself is one for all; what is encrypted is for him alone."""
+    proxy, context = await secured(front, tmp_path)
+    content = os.urandom(5_000_000)
+    proxy.origin.publish("/large", content, content_type="application/octet-stream", cache_control="max-age=60")
+    request = proxy.get("/large", "Connection: close")
+    await (await line_to(proxy, context)).ask(request)
+    line = await line_to(proxy, context)
+    line.writer.transport.pause_reading()  # type: ignore[attr-defined]
+
+    await line.say(request)
+    await until(lambda: any(each.left for each in proxy.listener._readers.values()))
+    (reader,) = proxy.listener._readers.values()
+    held = sum(len(each) for each in reader.left)
+    line.writer.transport.resume_reading()  # type: ignore[attr-defined]
+    answer = await line.hear()
+
+    assert held < 2 * PORTION
+    assert answer.body == content
+    assert await line.ended()
