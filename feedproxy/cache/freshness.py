@@ -136,11 +136,14 @@ def initial_age(stored: StoredResponse) -> Seconds:
     return max(apparent_age, corrected_age_value)
 
 
-def current_age(stored: StoredResponse, now: Instant) -> Seconds:
-    """Seconds since the response was generated or validated at the origin (section 4.2.3); never negative."""
+def current_age(stored: StoredResponse, now: Instant, initial: Seconds | None = None) -> Seconds:
+    """Seconds since the response was generated or validated at the origin (section 4.2.3); never negative.
+
+    `initial` is its `initial_age`, where that is known.
+    """
     # A clock that was set back makes nothing younger than it came.
     resident_time = max(0.0, now - stored.response_time)
-    return initial_age(stored) + resident_time
+    return (initial_age(stored) if initial is None else initial) + resident_time
 
 
 def _age_value(fields: Fields) -> Seconds:
@@ -229,9 +232,10 @@ def assess(
     targeted: bool = False,
 ) -> Freshness:
     """Age, lifetime and reason of a stored response at one moment, all rules together."""
-    age = current_age(stored, now)
+    initial = initial_age(stored)
+    age = current_age(stored, now, initial)
     # Not now - age: by a rounding it would be another each time.
-    base = min(now, stored.response_time) - initial_age(stored)
+    base = min(now, stored.response_time) - initial
     directives = governing(stored.fields, targeted=targeted)
     control = directives.control
     if explicit := _explicit(stored, directives):

@@ -91,7 +91,7 @@ class Content:
     feed: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.bodies, Bodies):
+        if type(self.bodies) is not Bodies:  # to ask what else it may be takes longer
             object.__setattr__(self, "bodies", Bodies(self.bodies))
 
     def size(self) -> int:

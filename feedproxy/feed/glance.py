@@ -24,8 +24,11 @@ _OPENINGS = {
 }
 
 
-def glance(body: bytes, content_type: str | None) -> Channel | None:
-    """What `read.read` gives without digest, the items' faults apart; None where they have to be looked at."""
+def glance(body: bytes, content_type: str | None, *, digest: str = "") -> Channel | None:
+    """What `read.read` gives, the items' faults apart; None where they have to be looked at.
+
+    `digest` stands for the content digest that was not reckoned.
+    """
     first = _ITEM.search(body) if body.startswith(_BEGINNINGS) else None
     if first is None:
         return None
@@ -45,4 +48,4 @@ def glance(body: bytes, content_type: str | None) -> Channel | None:
     channel = read.channel_of(around.document, 0)
     if channel is None or _ITEM_OF[channel.kind] != name:
         return None
-    return replace(channel, items=len(others))
+    return replace(channel, items=len(others), content_digest=digest)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from feedproxy.clock import Seconds
 from feedproxy.http.field import is_token, unquote
-from feedproxy.http.memo import memoised
+from feedproxy.http.memo import lately, memoised
 from feedproxy.http.message import Fields
 from feedproxy.http.structured import Token, parse_dictionary
 
@@ -81,6 +81,8 @@ class CacheControl:
     @classmethod
     def from_fields(cls, fields: Fields, name: str = "cache-control") -> "CacheControl":
         """The directives of all lines of a field together."""
+        if name == "cache-control":
+            return _said(fields)
         combined = fields.combined(name)
         return ABSENT if combined is None else _parse(combined)
 
@@ -112,6 +114,12 @@ def parse_targeted(fields: Fields, name: str) -> CacheControl | None:
     """
     combined = fields.combined(name)
     return None if combined is None else _parse_targeted(combined)
+
+
+@lately()
+def _said(fields: Fields) -> CacheControl:
+    combined = fields.combined("cache-control")
+    return ABSENT if combined is None else _parse(combined)
 
 
 @memoised()

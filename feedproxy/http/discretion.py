@@ -25,6 +25,9 @@ LONG_SECRET = re.compile(
 _DOUBTFUL = re.compile(r"[?@\[\]]|%40")
 """Without one of these an address has no query, no user information, and no host that could be misunderstood."""
 
+_PLAIN = re.compile(r"https?://[a-z0-9.:-]+/[!$&-;=A-Z_a-z~]*")
+"""An address that nothing is left out of but for a long token: without query, name, brackets and fragment."""
+
 _AUTHORITY = re.compile(r"(?i)(https?(?::|%3a)(?:/|%2f){1,2})((?:(?!https?(?::|%3a)/)[^/?#&\s])*+)")
 _USERINFO = re.compile(r"(?i)\A.*(?:@|%40)", re.DOTALL)
 """A name and password in an address within an address: a gateway's request that is refused is logged, too."""
@@ -35,6 +38,8 @@ def without_secrets(target: str, mask: Callable[[str], str] = lambda _: "…") -
 
     `mask` gives what stands in the place of each.
     """
+    if _PLAIN.fullmatch(target) and not has_secret(target):
+        return target
     split = urlsplit(target)
     host = split.netloc.rpartition("@")[2]
     query = _PARAMETER.sub(

@@ -22,3 +22,28 @@ def memoised[T](*, entries: int = 4096, longest: int = 512) -> Callable[[Callabl
         return call
 
     return decorate
+
+
+def lately[Value, Result](*, entries: int = 64) -> Callable[[Callable[[Value], Result]], Callable[[Value], Result]]:
+    """Remember what was made of the last values: of these very objects, which must mean the same for ever.
+
+    One request asks the same of the same value many times, and never again.
+    """
+
+    def decorate(function: Callable[[Value], Result]) -> Callable[[Value], Result]:
+        seen: dict[int, tuple[Value, Result]] = {}
+
+        @wraps(function)
+        def call(value: Value) -> Result:
+            found = seen.get(id(value))  # while it is held here no other has this number
+            if found is not None:
+                return found[1]
+            result = function(value)
+            if len(seen) >= entries:
+                seen.clear()
+            seen[id(value)] = value, result
+            return result
+
+        return call
+
+    return decorate

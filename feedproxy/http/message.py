@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Self
 
@@ -47,6 +47,12 @@ class Fields:
         self._held: packing.Lines | bytes = tuple(lines)
         self._lowered: tuple[str, ...] | None = None
 
+    def _made(self, lines: packing.Lines, names: tuple[str, ...]) -> Self:
+        """Others, of which the names in small letters are known."""
+        made = object.__new__(type(self))
+        made._held, made._lowered = lines, names
+        return made
+
     @property
     def _lines(self) -> packing.Lines:
         held = self._held
@@ -76,7 +82,7 @@ class Fields:
         return len(self._lines)
 
     def __contains__(self, name: str) -> bool:
-        return _lower(name) in self._names
+        return _lower(name) in (self._lowered or self._names)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Fields) and self._lines == other._lines
@@ -93,34 +99,40 @@ class Fields:
 
     def get(self, name: str) -> str | None:
         """The first line's value, or None."""
-        wanted, names = _lower(name), self._names
+        wanted, names = _lower(name), self._lowered or self._names
         return self._lines[names.index(wanted)][1] if wanted in names else None
 
     def get_all(self, name: str) -> list[str]:
         """Every line's value, in order."""
-        wanted, names = _lower(name), self._names
+        wanted, names = _lower(name), self._lowered or self._names
         if wanted not in names:
             return []
         return [value for key, (_, value) in zip(names, self._lines, strict=True) if key == wanted]
 
     def combined(self, name: str) -> str | None:
         """All lines joined by a comma, as RFC 9110, section 5.3, allows for lists; None where absent."""
-        values = self.get_all(name)
-        return ", ".join(values) if values else None
+        wanted, names = _lower(name), self._lowered or self._names
+        if wanted not in names:
+            return None
+        if names.count(wanted) == 1:
+            return self._lines[names.index(wanted)][1]
+        return ", ".join(self.get_all(name))
 
     def with_field(self, name: str, value: str) -> Self:
         """This name said once, with this value, in the place where it stood first (else at the end)."""
         wanted, names = _lower(name), self._names
         if wanted not in names:
             return self.with_added(name, value)
-        place = names.index(wanted)
-        lines = [line for key, line in zip(names, self._lines, strict=True) if key != wanted]
-        lines.insert(place, (name, value))
-        return type(self)(lines)
+        lines, place = self._lines, names.index(wanted)
+        if names.count(wanted) == 1:
+            return self._made((*lines[:place], (name, value), *lines[place + 1 :]), names)
+        others = [line for key, line in zip(names, lines, strict=True) if key != wanted]
+        others.insert(place, (name, value))
+        return type(self)(others)
 
     def with_added(self, name: str, value: str) -> Self:
         """One more line, at the end."""
-        return type(self)((*self._lines, (name, value)))
+        return self._made((*self._lines, (name, value)), (*self._names, _lower(name)))
 
     def without(self, *names: str) -> Self:
         """All but these names."""
@@ -128,6 +140,8 @@ class Fields:
 
     def end_to_end(self) -> Self:
         """Without the fields of this hop: the fixed ones and those that Connection names."""
+        if "connection" not in (self._lowered or self._names):
+            return self._without(HOP_BY_HOP)
         named = {
             token.strip().lower() for value in self.get_all("connection") for token in value.split(",") if token.strip()
         }
@@ -139,7 +153,9 @@ class Fields:
         names = self._names
         if unwanted.isdisjoint(names):
             return self
-        return type(self)([line for key, line in zip(names, self._lines, strict=True) if key not in unwanted])
+        kept = [at for at, name in enumerate(names) if name not in unwanted]
+        lines = self._lines
+        return self._made(tuple([lines[at] for at in kept]), tuple([names[at] for at in kept]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,4 +178,4 @@ class Response:
 
     def with_fields(self, fields: Fields) -> "Response":
         """The same response with other fields."""
-        return replace(self, fields=fields)
+        return Response(self.status, fields, self.body, self.reason)

@@ -40,8 +40,10 @@ SLICE = 100
 BREATH: Seconds = 0.05
 """From one round to the next: what comes one by one is told at once, what comes by the hundred, together."""
 
+KEPT_MAX: Seconds = 5
+"""A disk that hangs for longer holds up nobody who wants to know of a change."""
 
-FIRST_SIGHTS: Seconds = 0.2
+FIRST_SIGHTS: Seconds = 0.5
 """Feeds that are met for the first time wait so long for one another: nobody is told of them."""
 
 
@@ -247,11 +249,18 @@ class Notices:
         """
         async with self._writing:
             while news := self._news[:SLICE]:
-                await asyncio.gather(*(self.service.store.written(each.target) for each in news))
+                await self._kept(news)
                 ours = {each.target for each in news if each not in self._foreign and await self.may_tell(each)}
                 await self.changes.note(news, self.clock.now(), partial(self._standing_of, ours))
                 self._foreign.difference_update(news)
                 del self._news[: len(news)]
+
+    async def _kept(self, news: list[Sight]) -> None:
+        """Return when the store has written these. One after the other: it writes many together, and is asked once."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(KEPT_MAX):
+                for each in news:
+                    await self.service.store.written(each.target)
 
     def _watched(self, resource: Resource) -> None:
         if resource.channel is not None:

@@ -16,7 +16,7 @@ from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.http import negotiation, uri
 from feedproxy.http.message import Fields
 from feedproxy.http.reverse import is_upstream, public_form
-from feedproxy.origin import elsewhere, partial, planner
+from feedproxy.origin import elsewhere, flight, partial, planner
 from feedproxy.origin.answers import Ask
 from feedproxy.origin.flight import Flights
 from feedproxy.origin.keeping import Errand
@@ -111,7 +111,7 @@ class Dispatch:
             else:
                 task, joined = self._flights.join(key, lambda: self._for_reader(ask, resource, variant))
             try:
-                landed = await asyncio.wait_for(asyncio.shield(task), deadline - loop.time())
+                landed = await flight.landed(task, deadline - loop.time())
             except TimeoutError:
                 return None, joined
             if not joined or _may_be_shared(ask, landed):

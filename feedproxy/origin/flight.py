@@ -49,5 +49,14 @@ class Flights[Key, Result]:
         await asyncio.gather(*late, return_exceptions=True)
 
 
+async def landed[Result](task: asyncio.Task[Result], timeout: float) -> Result:
+    """What a flight brings; who waits may go away without ending it. Raises TimeoutError after so many seconds."""
+    if not task.done():
+        await asyncio.wait((task,), timeout=timeout)
+    if not task.done():
+        raise TimeoutError
+    return task.result()
+
+
 async def _run[Result](start: Callable[[], Awaitable[Result]]) -> Result:
     return await start()

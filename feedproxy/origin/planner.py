@@ -58,28 +58,32 @@ def may_fetch(resource: Resource | None, now: Instant, settings: Settings, *, si
     """
     if resource is None:
         return Go()
-    waits: list[Wait] = []
-    if resource.channel is not None:
-        floor = float(settings.feed_min_interval)
-        waits.append(
-            Wait(
-                min(resource.fetched, now) + floor,
-                Detail.FLOOR,
-                f"this feed is asked once in {floor:.0f} s at most",
-            )
-        )
-        waits.append(
-            Wait(
-                min(site_free, now + WAIT_MAX),
-                Detail.SITE_INTERVAL,
-                "other feeds of the site are asked first",
-            )
-        )
-    waits.append(_failing(resource.failures, now))
-    latest = max(waits, key=lambda wait: wait.until)
-    if latest.until <= now:
+    failing = min(resource.failures.next_try, now + WAIT_MAX)
+    if resource.channel is None:
+        latest, which = failing, _FAILING
+    else:
+        floor = min(resource.fetched, now) + float(settings.feed_min_interval)
+        site = min(site_free, now + WAIT_MAX)
+        latest, which = max((floor, -_FLOOR), (site, -_SITE), (failing, -_FAILING))
+        which = -which
+    if latest <= now:
         return Go()
-    return Wait(latest.until, latest.detail, f"{latest.words}; next in {math.ceil(latest.until - now)} s")
+    detail, words = _why(which, resource.failures, settings)
+    return Wait(latest, detail, f"{words}; next in {math.ceil(latest - now)} s")
+
+
+_FLOOR, _SITE, _FAILING = range(3)
+
+
+def _why(which: int, failures: Failures, settings: Settings) -> tuple[Detail, str]:
+    if which == _FLOOR:
+        return Detail.FLOOR, f"this feed is asked once in {float(settings.feed_min_interval):.0f} s at most"
+    if which == _SITE:
+        return Detail.SITE_INTERVAL, "other feeds of the site are asked first"
+    if failures.asked:
+        return Detail.RETRY_AFTER, "the origin asked for a pause"
+    count = "1 failure" if failures.count == 1 else f"{failures.count} failures in a row"
+    return Detail.BACK_OFF, f"{count} ({failures.detail})"
 
 
 def after_failure(
@@ -136,14 +140,6 @@ def limit_reset(fields: Fields, now: Instant) -> Instant | None:
         if at > now:
             return min(at, now + WAIT_MAX)
     return None
-
-
-def _failing(failures: Failures, now: Instant) -> Wait:
-    until = min(failures.next_try, now + WAIT_MAX)
-    if failures.asked:
-        return Wait(until, Detail.RETRY_AFTER, "the origin asked for a pause")
-    count = "1 failure" if failures.count == 1 else f"{failures.count} failures in a row"
-    return Wait(until, Detail.BACK_OFF, f"{count} ({failures.detail})")
 
 
 def _longest_pause(count: int) -> Seconds:

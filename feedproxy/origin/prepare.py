@@ -28,7 +28,8 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Version
 
 STEM_BYTES = 10
-"""80 bits of BLAKE2b name a content: no two versions of one feed will ever meet in it."""
+"""80 bits of SHA-256 name a content: no two versions of one feed will ever meet in it. Processors have it built in, and
+then nothing is quicker."""
 
 PAGE_BYTES = 8192
 
@@ -233,15 +234,15 @@ def at_first_sight(
     mode, declared = _self_link_mode(settings), response.fields.get("content-type")
     if mode == "correct" and self_href.encode() not in identity:
         return None  # whatever it is, it names another address, or none
-    channel = glance(identity, declared)
+    stem = _stem(identity)
+    channel = glance(identity, declared, digest=of_bytes(stem))
     if channel is None or not usm.is_linked(identity, channel, href=self_href, mode=mode):
         return None
-    stem = _stem(identity)
     media_type = _media_type(channel, declared, identity, settings)
     last_modified = _sensible(response.fields.get("last-modified"), now)
     return Prepared(
         Content(bodies, tag=stem, media_type=media_type, last_modified=last_modified, feed=True),
-        replace(channel, content_digest=of_bytes(stem)),
+        channel,
         changes=_relabelled(declared, media_type),
     )
 
@@ -310,7 +311,7 @@ def _label(content_encoding: str | None) -> str:
 
 
 def _stem(body: bytes) -> str:
-    return hashlib.blake2b(body, digest_size=STEM_BYTES).hexdigest()
+    return hashlib.sha256(body).hexdigest()[: 2 * STEM_BYTES]
 
 
 def _sensible(value: str | None, now: Instant) -> Instant | None:

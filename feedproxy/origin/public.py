@@ -16,7 +16,8 @@ def may_be_listed(target: str, settings: Settings, resource: Resource | None = N
     """
     if settings.private or settings.readers or has_secret(target) or uri.without_fragment(target) != target:
         return False
-    return resource is None or not any(
-        each.authorized or (said := CacheControl.from_fields(each.fields)).no_store or said.private
-        for each in resource.variants
-    )
+    for each in resource.variants if resource is not None else ():
+        said = CacheControl.from_fields(each.fields)
+        if each.authorized or said.no_store or said.private:
+            return False
+    return True

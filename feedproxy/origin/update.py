@@ -75,19 +75,22 @@ class Updates:
         started = self._clock.now()
         came = await self._fetch(errand)
         # From here to the store nothing waits: what other errands have stored of the target meanwhile is not lost.
-        landed = self._made_of(came, errand)
+        landed = self._made_of(came, errand, started)
         if landed is None:
             # RFC 9111, 4.3.4: the 304 speaks of another response, so nothing here can be freshened by it.
             errand = replace(errand, validate=None)
             came = await self._fetch(errand)
-            landed = self._made_of(came, errand)
+            landed = self._made_of(came, errand, started)
             assert landed is not None
         interim = came.walked.last.interim if isinstance(came, _Came) else ()
         held = self._store.newest(target)
-        resource = replace(landed.resource, fetched=started)
+        resource = landed.resource
+        if resource.fetched != started:
+            resource = replace(resource, fetched=started)
         if errand.push is not None and held is not None:
             resource = pushing.only_content(resource, held)
-        landed = replace(landed, resource=resource, interim=interim)
+        if interim or resource is not landed.resource:
+            landed = replace(landed, resource=resource, interim=interim)
         learned = landed.resource if landed.stored else unstored(errand.request, held, landed.resource)
         if still_wanted() and worth_keeping(learned):
             await self._store.put(learned, still_wanted)
@@ -119,9 +122,9 @@ class Updates:
         before = self._store.get(errand.request.target)
         return _Came(walked, await made_ready(walked.last, errand, before, self._workshop, self._clock.now()))
 
-    def _made_of(self, came: _Came | FeedproxyError, errand: Errand) -> Landed | None:
+    def _made_of(self, came: _Came | FeedproxyError, errand: Errand, started: Instant) -> Landed | None:
         """What the fetch comes to, against what is stored now; None for a 304 that confirms nothing we hold."""
-        before = self._store.newest(errand.request.target) or Resource(errand.request.target)
+        before = self._store.newest(errand.request.target) or Resource(errand.request.target, fetched=started)
         if isinstance(came, FeedproxyError):
             return self._judged(errand, before, Outcome(error=came))
         walked, fetched = came.walked, came.walked.last
@@ -241,6 +244,8 @@ class Updates:
             landed = replace(landed, combined=True, fwd_status=206)
         kept = landed.response.fields if landed.response is not None else response.fields
         personal = Fields(line for line in response.fields.end_to_end() if line[0] not in kept)
+        if resource is landed.resource and not len(personal):
+            return landed
         return replace(landed, resource=resource, personal=personal)
 
     def _relocated(

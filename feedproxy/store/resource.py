@@ -3,7 +3,7 @@
 import math
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from feedproxy.cache.stored import StoredResponse
@@ -150,7 +150,7 @@ class Resource:
     fetched: Instant = 0.0
     """The last time the origin was asked."""
     sighting: Sighting | None = None
-    failures: Failures = field(default_factory=Failures)
+    failures: Failures = Failures()
     new_shape: NewShape | None = None
     oversized: bool = False
     versions: Sequence[Version] = ()
@@ -169,11 +169,12 @@ class Resource:
     """The later of two has the higher number, on whichever machine it was made (fleet/); 0 where there is no fleet."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.changes, Instants):
+        # By type: what descends from an abstract class is looked at for a microsecond.
+        if type(self.changes) is not Instants and self.changes != ():
             object.__setattr__(self, "changes", Instants(self.changes) if self.changes else ())
-        if not isinstance(self.versions, Versions):
+        if type(self.versions) is not Versions and self.versions != ():
             object.__setattr__(self, "versions", Versions(self.versions) if self.versions else ())
-        if not isinstance(self.editions, Editions):
+        if type(self.editions) is not Editions and self.editions != ():
             object.__setattr__(self, "editions", Editions(self.editions) if self.editions else ())
 
     def size(self) -> int:

@@ -1,0 +1,37 @@
+"""What is asked of the same value many times in a row is reckoned once."""
+
+from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.memo import lately
+from feedproxy.http.message import Fields
+
+
+def test_the_same_value_is_reckoned_once_and_an_equal_one_anew() -> None:
+    asked: list[Fields] = []
+
+    @lately()
+    def length(fields: Fields) -> int:
+        asked.append(fields)
+        return len(fields)
+
+    one, other = Fields([("A", "b")]), Fields([("A", "b")])
+    assert [length(one), length(one), length(other)] == [1, 1, 1]
+    assert asked[0] is one
+    assert asked[1:] == [other]
+
+
+def test_only_so_many_are_remembered_and_none_is_taken_for_another() -> None:
+    @lately(entries=2)
+    def first(fields: Fields) -> str | None:
+        return fields.get("x")
+
+    for number in range(1000):
+        fields = Fields([("X", str(number))])
+        assert first(fields) == first(fields) == str(number)
+
+
+def test_directives_are_the_same_when_the_lines_have_been_packed() -> None:
+    fields = Fields([("Cache-Control", "max-age=5")])
+    before = CacheControl.from_fields(fields)
+    fields.pack()
+
+    assert CacheControl.from_fields(fields) == before == CacheControl(max_age=5, present=True)
