@@ -33,6 +33,11 @@ NAME_LONGEST = 64
 _lower = lru_cache(maxsize=NAMES_MAX)(str.lower)
 
 
+@lru_cache(maxsize=64)
+def _set_of(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(map(str.lower, names))
+
+
 class Fields:
     """The field lines of a message, in order; names compare without case (RFC 9110, section 5.1).
 
@@ -136,7 +141,7 @@ class Fields:
 
     def without(self, *names: str) -> Self:
         """All but these names."""
-        return self._without({_lower(name) for name in names})
+        return self._without(_set_of(names))
 
     def end_to_end(self) -> Self:
         """Without the fields of this hop: the fixed ones and those that Connection names."""

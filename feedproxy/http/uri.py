@@ -26,6 +26,12 @@ _IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 _HOST_MAX = 253
 """RFC 1035, section 2.3.4: 255 octets on the wire."""
 
+_NORMAL = re.compile(
+    r"https?://[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){0,3}(?::(?!80/|443/)[1-9][0-9]{1,3})?"
+    r"/[!$&'()*+,\-./0-9:;=@A-Z_a-z~\[\]]*(?:\?[!$&'()*+,\-./0-9:;=?@A-Z_a-z~\[\]]*)?"
+)
+"""Most of what is normal already: short names, ports of two to four digits, and nothing encoded."""
+
 _CONTROLS_AND_SPACE = re.compile(r"[\x00-\x20\x7f]")
 _PERCENT = re.compile(r"%(?:([0-9A-Fa-f]{2}))?")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
@@ -40,6 +46,8 @@ def normalise(uri: str) -> str:
     Raises BadTarget for what no origin can be asked for: other schemes than http and https, user information,
     no host or one that cannot be, ports that are none, white space and control characters.
     """
+    if _NORMAL.fullmatch(uri) and "/." not in uri:
+        return uri
     if _CONTROLS_AND_SPACE.search(uri):
         raise BadTarget("a URI has no spaces or control characters")
     scheme, authority, path, query = _parts(_unicode(uri))

@@ -271,8 +271,11 @@ def _host_of(root: str) -> _Host:
 
 def _lines(fields: Fields) -> bytes:
     """What goes out: no fields of another hop, none that promise content, and Host is ours to write."""
-    lines = list(fields.end_to_end().without("host", "content-length", "expect"))
-    for name, value in lines:
-        if not name or _UNSENDABLE.search(name) or _UNSENDABLE.search(value):
-            raise BadTarget(f"the field {name!r} cannot be sent")
-    return "".join([f"{name}: {value}\r\n" for name, value in lines]).encode("latin-1")
+    lines = fields.end_to_end().without("host", "content-length", "expect")
+    text = "".join([f"{name}: {value}\r\n" for name, value in lines])
+    # Were an end of line in one of them, there would be more than lines: then it is looked for.
+    if text.count("\r\n") != len(lines) or _UNSENDABLE.search(text.replace("\r\n", "")) or "" in lines:
+        for name, value in lines:
+            if not name or _UNSENDABLE.search(name + value):
+                raise BadTarget(f"the field {name!r} cannot be sent")
+    return text.encode("latin-1")

@@ -14,6 +14,7 @@ from feedproxy.cache import variation
 from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.http import negotiation, uri
+from feedproxy.http.memo import memoised
 from feedproxy.http.message import Fields
 from feedproxy.http.reverse import is_upstream, public_form
 from feedproxy.origin import elsewhere, flight, partial, planner
@@ -335,9 +336,15 @@ class Dispatch:
     def _may_lead_to_a_feed(self, ask: Ask) -> bool:
         """Are the redirects of an unknown target worth following? Not for one who browses; not twice in vain."""
         accept = ask.request.fields.combined("accept")
-        browsing = negotiation.best_type(accept, (*FEED_TYPES, "text/html")) == "text/html" if accept else False
+        browsing = accept is not None and _is_a_browsers(accept)
         in_vain = self._plain.get(ask.request.target) == self._common.epoch(ask.request.target)
         return not browsing and not in_vain and "range" not in ask.upstream.fields
+
+
+@memoised()
+def _is_a_browsers(accept: str) -> bool:
+    """Whether this Accept would rather have a page than a feed."""
+    return bool(accept) and negotiation.best_type(accept, (*FEED_TYPES, "text/html")) == "text/html"
 
 
 def _is_otherwise(held: Resource | None, now: Resource) -> bool:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from feedproxy.cache import cookies, storing, variation
 from feedproxy.cache.partial import Missing
@@ -132,18 +133,18 @@ def dated(before: Resource, content: Content, now: Instant) -> Content:
     return replace(content, last_modified=made)
 
 
-def with_variant(resource: Resource, new: StoredResponse, errand: Errand) -> Resource:
-    """The resource with this variant in the place of what the same request selected before.
+def with_variant(resource: Resource, new: StoredResponse, errand: Errand, **facts: Any) -> Resource:
+    """The resource with this variant in the place of what the same request selected before, and with these facts.
 
     Two errands for one target can overtake each other: what was asked for later stays.
     """
     held = variation.choose(resource.variants, errand.request.fields, own_agent=errand.own_agent)
     if held is not None and held.request_time > new.request_time:
-        return resource
+        return replace(resource, **facts)
     variants = variation.with_variant(
         resource.variants, new, errand.request.fields, own_agent=errand.own_agent, limit=VARIANTS_MAX
     )
-    return replace(resource, variants=variants, parts=_other_parts(resource, errand))
+    return replace(resource, variants=variants, parts=_other_parts(resource, errand), **facts)
 
 
 def without_variant(resource: Resource, errand: Errand) -> Resource:
@@ -195,12 +196,10 @@ def with_versions(resource: Resource, left: Sequence[Version]) -> Resource:
     return replace(resource, versions=tuple(versions))
 
 
-def with_edition(resource: Resource, new: StoredResponse, now: Instant) -> Resource:
-    """The resource with what is to be remembered of a version that was just stored."""
+def editions_with(resource: Resource, new: StoredResponse, items: int, now: Instant) -> Sequence[Edition]:
+    """The resource's editions, with what is to be remembered of a version that is stored just now."""
     body = new.content.bodies.get("identity", b"")
-    items = resource.channel.items if resource.channel is not None else 0
-    edition = Edition(now, len(body), items, new.content.tag or "")
-    return replace(resource, editions=(*resource.editions, edition)[-EDITIONS_MAX:])
+    return (*resource.editions, Edition(now, len(body), items, new.content.tag or ""))[-EDITIONS_MAX:]
 
 
 def reign_of_others(resource: Resource | None, content: Content) -> tuple[Instant, Instant] | None:

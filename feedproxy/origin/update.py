@@ -4,6 +4,7 @@ import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from feedproxy.cache import cookies, freshness, storing, validation, variation
 from feedproxy.cache.status import Detail
@@ -21,11 +22,11 @@ from feedproxy.origin.keeping import (
     CHANGES_MAX,
     Errand,
     dated,
+    editions_with,
     received,
     sighted,
     unstored,
     untouched,
-    with_edition,
     with_past,
     with_variant,
     with_versions,
@@ -363,23 +364,28 @@ class Updates:
             unstored = "the copy of the feed is kept"  # what came passes all the same
         stores = not unstored
         changed = False
+        facts: dict[str, Any] = {}
         if outcome.channel is not None and detail is None:
-            old = resource.channel
+            old, now = resource.channel, self._clock.now()
             changed = prepared.is_change(old)
-            changes = resource.changes
+            facts["channel"] = outcome.channel
             if changed and old is not None:
-                changes = (*changes, self._clock.now())[-CHANGES_MAX:]
-            promised = pushing.promise_after(resource, self._clock.now(), changed=changed)
-            resource = replace(resource, channel=outcome.channel, changes=changes, promised=promised)
+                facts["changes"] = (*resource.changes, now)[-CHANGES_MAX:]
+            promised = pushing.promise_after(resource, now, changed=changed)
+            if promised != resource.promised:
+                facts["promised"] = promised
         if stores:
             content = dated(resource, response.content, self._clock.now())
             response = replace(response, content=content) if content is not response.content else response
-            resource = with_variant(resource, response, errand)
-            resource = with_edition(resource, response, self._clock.now()) if changed else resource
+            if changed and outcome.channel is not None:
+                facts["editions"] = editions_with(resource, response, outcome.channel.items, self._clock.now())
+            resource = with_variant(resource, response, errand, **facts)
         elif detail is None and response.status < 500:
             # The origin replaced what is stored by something that may not be: the old is nobody's any more. An error
             # of its own replaces nothing (RFC 9111, 4.3.3; RFC 5861, 4).
-            resource = without_variant(resource, errand)
+            resource = without_variant(replace(resource, **facts), errand)
+        elif facts:
+            resource = replace(resource, **facts)
         return Landed(
             resource, response, stores, outcome.status, None, detail, words, changed=changed, unstored=unstored
         )

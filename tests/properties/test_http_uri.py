@@ -3,6 +3,7 @@
 import contextlib
 import re
 
+import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
@@ -35,6 +36,25 @@ def test_normalising_again_changes_nothing(uri: str) -> None:
     once = normalised(uri)
 
     assert normalise(once) == once
+
+
+@given(uris)
+@example("http://example.com:80/")
+@example("https://example.com:080/")
+@example("http://example.com/a/./b")
+def test_what_is_taken_for_normal_at_a_glance_is(uri: str) -> None:
+    unhurried = vars(normalise)["__wrapped__"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("feedproxy.http.uri._NORMAL", re.compile("(?!)"))
+        try:
+            normal = unhurried(uri)
+        except BadTarget:
+            normal = None
+    if normal is None:
+        with pytest.raises(BadTarget):
+            unhurried(uri)
+    else:
+        assert unhurried(uri) == unhurried(normal) == normal
 
 
 @given(uris)
