@@ -29,7 +29,7 @@ HOT_MAX = 65_536
 beyond are read from the disk, that is, from the system's cache of it."""
 GATHER = 0.25
 """Seconds that a value waits for others, to be written with them in one transaction for each shard."""
-TIDY_BYTES = 16 * 1024 * 1024
+TIDY_BYTES = 4 * 1024 * 1024
 """Bytes written before all is looked through anew: each write keeps its own part within its bound."""
 ABSENT_MAX = 1024
 """Targets remembered as kept nowhere: one miss asks for its target five times before there is something to keep."""
