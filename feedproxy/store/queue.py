@@ -23,7 +23,7 @@ from feedproxy.store.base import OnFailure
 
 QUEUE_MAX = 64 * 1024 * 1024
 """Bytes that wait: about half a second of a usual disk."""
-BATCH_MAX = 256
+BATCH_MAX = 64
 """Values written together."""
 PATIENCE = 5.0
 """Seconds that a `put` waits for room. A disk that hangs for longer must not hold up readers."""
