@@ -36,6 +36,11 @@ _COMMON = frozenset({"detail", "media_type", "namespace", "protocol", "rel", "ty
 
 def dump(resource: Resource) -> bytes:
     """The bytes that `load` reads. Raises StoreError for a value that has no such form."""
+    return dump_with_header(resource)[0]
+
+
+def dump_with_header(resource: Resource) -> tuple[bytes, bytes]:
+    """The same, and its header, for `restore`."""
     parts: list[bytes] = []
     places: dict[int, list[int]] = {}
     end = 0
@@ -58,7 +63,7 @@ def dump(resource: Resource) -> bytes:
 
     header = _header(resource, bodies_of)
     try:
-        return envelope.close(envelope.Kind.RESOURCE, header, *parts)
+        return envelope.close(envelope.Kind.RESOURCE, header, *parts), header
     except struct.error as error:
         raise StoreError(f"cannot be written: {resource.target}: {error}") from error
 

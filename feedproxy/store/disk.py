@@ -8,7 +8,7 @@ Everything here is synchronous and raises StoreError. Reading happens in one thr
 import os
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from feedproxy.clock import Instant
@@ -79,11 +79,15 @@ class DiskStore:
 
     # -- writing
 
-    def write_all(self, resources: Iterable[Resource]) -> None:
-        """Keep these, in one transaction for each shard. Raises StoreError; then any of them may be written or not."""
+    def write_all(self, resources: Iterable[Resource], learn: Callable[[Resource, bytes], None]) -> None:
+        """Keep these, in one transaction for each shard. Raises StoreError; then any of them may be written or not.
+
+        `learn` is told the header (codec.py) of each.
+        """
         together: dict[int, list[tuple[str, bytes]]] = {}
         for each in resources:
-            data = codec.dump(each)
+            data, header = codec.dump_with_header(each)
+            learn(each, header)
             if len(data) < FILE_MIN:
                 together.setdefault(self._number(each.target), []).append((each.target, data))
             else:

@@ -39,13 +39,14 @@ def weight(resource: Resource) -> int:
 class Entry:
     """One resource. `size` is what it counts for: the bytes that it takes packed, as soon as that is known."""
 
-    __slots__ = ("_alive", "_bodies", "_header", "size")
+    __slots__ = ("_alive", "_bodies", "_header", "_known", "size")
 
     def __init__(self, resource: Resource, size: int | None = None, header: bytes = b"") -> None:
         """Awake. `size` is its weight, and `header` its header (codec.py), where they are known."""
         self._alive: Resource | ref[Resource] | None = resource
         self._header = shrink(header) if header else b""
         self._bodies: Bodies | tuple[Bodies, ...] = ()
+        self._known = b""
         if header:
             self._bodies = _bodies_of(resource)
             self.size = self._packed_size(resource)
@@ -69,6 +70,11 @@ class Entry:
         self._alive = found = self.resource
         return found
 
+    def learn(self, resource: Resource, header: bytes) -> None:
+        """The header of this resource, which it need not be asked for when it falls asleep."""
+        if self._alive is resource and not self._header:
+            self._known = header
+
     def sleep(self) -> None:
         """Take few bytes from now on, unless somebody else holds the resource. What has no packed form stays awake."""
         resource = self._alive
@@ -76,9 +82,10 @@ class Entry:
             return
         if not self._header:
             try:
-                self._header = shrink(header_of(resource))
+                self._header = shrink(self._known or header_of(resource))
             except StoreError:
                 return
+            self._known = b""
             self._bodies = _bodies_of(resource)
             self.size = self._packed_size(resource)
         self._alive = left = ref(resource)

@@ -82,6 +82,12 @@ class MemoryStore:
         while self._size > self._max or len(self._entries) > self._entries_max:
             self.drop(next(iter(self._entries)))
 
+    def learn(self, resource: Resource, header: bytes) -> None:
+        """The header (codec.py) of a resource, from who has just made it; in any thread."""
+        entry = self._entries.get(resource.target)
+        if entry is not None:
+            entry.learn(resource, header)
+
     def _keep_awake(self, target: str, entry: Entry) -> None:
         self._awake[target] = entry
         if len(self._awake) > AWAKE_MAX:

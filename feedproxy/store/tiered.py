@@ -297,7 +297,7 @@ class TieredStore:
     def _write_all(self, entries: Sequence[tuple[Key, Resource | bytes | None]]) -> None:
         resources = [value for _, value in entries if isinstance(value, Resource)]
         self._written += sum([each.size() for each in resources])
-        self._disk.write_all(resources)
+        self._disk.write_all(resources, self._memory.learn)
         for key, value in entries:
             if not isinstance(value, Resource):
                 self._write_down(key, value)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from feedproxy.store import memory
-from feedproxy.store.codec import dump, load, load_with_header
+from feedproxy.store import entry, memory
+from feedproxy.store.codec import dump, dump_with_header, header_of, load, load_with_header
 from feedproxy.store.entry import weight
 from feedproxy.store.memory import MemoryStore
 from feedproxy.store.resource import Resource
@@ -113,6 +113,28 @@ async def test_what_is_not_asked_for_is_packed_and_the_same_when_it_is(
     for number in range(5):
         store.drop(f"https://{number}.example/")
     assert store.size == 0
+
+
+async def test_who_was_told_the_header_does_not_make_it_again(
+    a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "AWAKE_MAX", 1)
+    made: list[Resource] = []
+
+    def noted(resource: Resource) -> bytes:
+        made.append(resource)
+        return header_of(resource)
+
+    monkeypatch.setattr(entry, "header_of", noted)
+    store = MemoryStore(10_000_000)
+    feeds = {target: a_feed(target) for target in ("https://told.example/", "https://new.example/")}
+    for target, feed in feeds.items():
+        await store.put(feed)
+        store.learn(a_feed(target) if "new" in target else feed, dump_with_header(feed)[1])
+    await store.put(a_feed("https://last.example/"))
+
+    assert [each.target for each in made] == ["https://new.example/"], "what was told was told of another version"
+    assert {target: store.peek(target) for target in feeds} == feeds
 
 
 async def test_who_holds_a_resource_gets_the_same_again(a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,11 +50,11 @@ class Gate:
         self.pass_(resource.variants[0].content.tag or "")
         self._write(resource)
 
-    def write_all(self, resources: Iterable[Resource]) -> None:
+    def write_all(self, resources: Iterable[Resource], learn: Callable[[Resource, bytes], None]) -> None:
         together = list(resources)
         for each in together:
             self.pass_(each.variants[0].content.tag or "")
-        self._write_all(together)
+        self._write_all(together, learn)
 
     def delete(self, target: str) -> None:
         self.pass_("delete")
