@@ -68,10 +68,13 @@ async def test_what_is_wrong_or_rare_comes_to_the_same_with_and_without_the_fast
     data += proxy.get("/feed.rss", "Connection: close")
 
     for quiet in (1, 5, 20):  # where the machine is busy, somebody may need longer to answer than the other
-        said = []
-        for base in (proxy.stage.base, proxy.stage.ordinary):
-            words = (await _said(base, data, quiet)).replace(base.encode(), b"*")
-            said.append(words.replace(b"Connection: close\r\n", b""))  # said in front, where mitmproxy only does it
+        bases = (proxy.stage.base, proxy.stage.ordinary)
+        both = await asyncio.gather(*(_said(base, data, quiet) for base in bases))
+        # "Connection: close" is said in front, where mitmproxy only does it.
+        said = [
+            words.replace(base.encode(), b"*").replace(b"Connection: close\r\n", b"")
+            for base, words in zip(bases, both, strict=True)
+        ]
         if said[0] == said[1]:
             break
 
