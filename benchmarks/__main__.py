@@ -88,8 +88,8 @@ def one_part(part: str, stage: Stage, quick: bool, rounds: int, seconds: int) ->
 
 def store_alone(many: int) -> str:
     """What store.py tells, listing so many targets."""
-    command = [sys.executable, str(Path(__file__).with_name("store.py")), str(many)]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+    command = [sys.executable, "-m", "benchmarks.store", str(many)]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=120).stdout
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""What the store costs: its form, memory, disk. Run: python benchmarks/store.py [number of targets to list]
+"""What the store costs: its form, memory, disk. Run: python -m benchmarks.store [number of targets to list]
 
 A feed here is 60 KB with gzip, br and zstd (100 KB together) and 20 field lines, eight of which
 no other feed has. Times are the best of several runs; memory is what tracemalloc sees.
@@ -14,6 +14,7 @@ import timeit
 import tracemalloc
 from collections.abc import Callable
 
+from benchmarks.lines import COMMON
 from feedproxy.cache.stored import Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind, Schedule, SelfLink
 from feedproxy.http.message import Fields
@@ -23,20 +24,6 @@ from feedproxy.store.resource import Resource
 from feedproxy.store.tiered import open_store
 
 SIZES = {"identity": 61_000, "gzip": 12_300, "br": 12_000, "zstd": 13_000}
-COMMON = (
-    ("Server", "nginx/1.18.0 (Ubuntu)"),
-    ("Content-Type", "application/rss+xml; charset=UTF-8"),
-    ("Vary", "Accept-Encoding, Cookie"),
-    ("Cache-Control", "max-age=300, must-revalidate"),
-    ("X-Powered-By", "PHP/8.1.2"),
-    ("Strict-Transport-Security", "max-age=31536000; includeSubDomains"),
-    ("X-Content-Type-Options", "nosniff"),
-    ("X-Frame-Options", "SAMEORIGIN"),
-    ("Referrer-Policy", "strict-origin-when-cross-origin"),
-    ("Permissions-Policy", "interest-cohort=()"),
-    ("Alt-Svc", 'h3=":443"; ma=86400'),
-    ("X-Cache", "HIT"),
-)
 
 
 def a_feed(number: int, share: float = 1.0) -> Resource:

@@ -147,7 +147,8 @@ def encode(body: bytes, coding: str, level: int) -> bytes:
         case "br":
             return bytes(brotli.compress(body, quality=level))
         case "zstd":
-            return zstandard.ZstdCompressor(level=level).compress(body)
+            # A copy: zstandard's own object keeps the room that the worst case would have taken, the whole body's.
+            return bytes(memoryview(zstandard.ZstdCompressor(level=level).compress(body)))
         case unknown:
             raise UnknownCoding(unknown)
 

@@ -61,7 +61,8 @@ _growing = zstandard.ZstdDecompressor(dict_data=_dictionary)
 
 def shrink(header: bytes) -> bytes:
     """This header in fewer bytes. One thread at a time."""
-    return _shrinking.compress(header)
+    # zstandard's own object has the room that the worst case would have taken.
+    return bytes(memoryview(_shrinking.compress(header)))
 
 
 def grow(shrunk: bytes) -> bytes:

@@ -341,3 +341,17 @@ def test_gzip_in_one_go_and_piece_by_piece_come_to_the_same(limit: int) -> None:
         decode(one[:-1], "gzip", limit=limit)
     with pytest.raises(TooLarge):
         decode(gzip.compress(b" " * (limit + 1)), "gzip", limit=limit)
+
+
+@pytest.mark.parametrize("label", ["gzip", "br", "zstd"])
+def test_what_was_encoded_takes_no_more_memory_than_it_has_bytes(label: str) -> None:
+    body = b"<item>the same again</item>" * 2000
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        encoded = encode(body, label, 5)
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+    assert taken < len(encoded) + 4096

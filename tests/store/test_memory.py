@@ -11,6 +11,7 @@ from feedproxy.store.codec import dump, dump_with_header, header_of, load, load_
 from feedproxy.store.entry import weight
 from feedproxy.store.memory import MemoryStore
 from feedproxy.store.resource import Resource
+from feedproxy.store.shrink import grow, shrink
 
 MakeFeed = Callable[..., Resource]
 
@@ -179,3 +180,17 @@ async def test_a_feed_that_is_packed_takes_less_than_it_counts_for(
         tracemalloc.stop()
 
     assert taken <= store.size < 500 * (1000 + 1000)
+
+
+async def test_packed_headers_take_no_more_room_than_they_have_bytes(a_feed: MakeFeed) -> None:
+    header = header_of(a_feed())
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        shrunk = [shrink(header) for _ in range(100)]
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+    assert grow(shrunk[0]) == header
+    assert taken < 100 * (len(shrunk[0]) + 64)
