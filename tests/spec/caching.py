@@ -1,0 +1,64 @@
+"""What the tests that follow RFC 9111 share: a response, a request, and what is decided of them."""
+
+from dataclasses import replace
+from typing import Any
+
+from feedproxy.cache import reuse, validation, variation
+from feedproxy.cache.freshness import Freshness, assess
+from feedproxy.cache.reuse import Decision
+from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.cache.storing import Storing, may_store
+from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.date import format_http_date
+from feedproxy.http.message import Fields, Request, Response
+
+NOW = 1_750_000_000.0
+TARGET = "https://example.com/feed"
+NO_FIELDS = Fields()
+
+
+def at(seconds: float) -> str:
+    """An HTTP-date so many seconds from NOW."""
+    return format_http_date(NOW + seconds)
+
+
+def fields(**lines: Any) -> Fields:
+    """`cache_control="no-store"` becomes `cache-control: no-store`."""
+    return Fields((name.replace("_", "-"), value) for name, value in lines.items())
+
+
+def storing(status: int = 200, *, method: str = "GET", asked: Fields = NO_FIELDS, **lines: Any) -> Storing:
+    """What may_store says of a response."""
+    return may_store(Request(method, TARGET, asked), Response(status, fields(**lines)), now=NOW)
+
+
+def stored(status: int = 200, *, delay: float = 0, coding: str = "identity", **lines: Any) -> StoredResponse:
+    """A response received at NOW."""
+    known = {name: lines.pop(name) for name in ("vary_request", "authorized", "invalid", "own_agent") if name in lines}
+    return StoredResponse(TARGET, status, fields(**lines), Content({coding: b"0123456789"}), NOW - delay, NOW, **known)
+
+
+def state(response: StoredResponse, after: float = 0) -> Freshness:
+    return assess(response, NOW + after)
+
+
+def deciding(response: StoredResponse | None, after: float = 0, **asked: Any) -> Decision:
+    """What becomes of a request with these fields so many seconds later."""
+    request = CacheControl.from_request(fields(**asked))
+    known = None if response is None else state(response, after)
+    return reuse.decide(response, request, known, NOW + after)
+
+
+def freshen(response: StoredResponse, **lines: Any) -> StoredResponse | None:
+    """The stored response after a 304 that came 100 seconds later."""
+    return validation.freshen(response, Response(304, fields(**lines)), NOW + 99, NOW + 100)
+
+
+def varying(vary: str, asked: Fields, **lines: Any) -> StoredResponse:
+    """A response with this Vary to a request with these fields."""
+    response = stored(vary=vary, **lines)
+    return replace(response, vary_request=variation.request_fields_for(response.fields, asked))
+
+
+def selects(response: StoredResponse, *lines: tuple[str, str]) -> bool:
+    return variation.selects(response, Fields(lines), own_agent=False)

@@ -1,0 +1,258 @@
+"""RFC 9111, HTTP caching, for a shared cache: what is stored, and what of it (section 3). A test per promise."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from feedproxy.cache import partial
+from feedproxy.cache.cookies import with_cookies
+from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.cache.storing import DoNotStore, Store, may_store, storable_fields
+from feedproxy.http.message import Fields, Request, Response
+from tests.spec.caching import (
+    NO_FIELDS,
+    NOW,
+    TARGET,
+    at,
+    fields,
+    freshen,
+    stored,
+    storing,
+)
+
+# -- 3. Storing responses in caches
+
+
+def test_the_method_has_to_be_one_the_cache_understands() -> None:
+    """Section 3."""
+    assert isinstance(storing(method="GET"), Store)
+    assert storing(method="POST", cache_control="max-age=60") == DoNotStore("responses to POST are not stored")
+
+
+def test_only_final_responses_are_stored() -> None:
+    """Section 3: the response status code is final."""
+    assert isinstance(storing(103, cache_control="max-age=60"), DoNotStore)
+
+
+@pytest.mark.parametrize("status", [206, 304])
+def test_a_206_or_304_is_not_stored_as_a_response(status: int) -> None:
+    """Section 3.3: a part is kept apart, and by a decision of its own (partial.may_keep); a 304 updates."""
+    assert isinstance(storing(status, cache_control="max-age=60"), DoNotStore)
+
+
+@pytest.mark.parametrize("control", ["no-store", "No-StOrE", "max-age=60, no-store", "no-store=x"])
+def test_no_store_is_not_stored(control: str) -> None:
+    """Sections 3 and 5.2.2.5."""
+    assert storing(cache_control=control) == DoNotStore("no-store")
+
+
+def test_private_is_not_stored_by_a_shared_cache() -> None:
+    """Sections 3 and 5.2.2.7."""
+    assert storing(cache_control="private, max-age=3600") == DoNotStore("private")
+
+
+@pytest.mark.parametrize("status", [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501])
+def test_a_heuristically_cacheable_status_is_stored_without_a_word(status: int) -> None:
+    """Section 3; RFC 9110, section 15.1."""
+    assert isinstance(storing(status), Store)
+
+
+@pytest.mark.parametrize("status", [201, 202, 299, 302, 303, 307, 400, 403, 500, 502, 503, 504, 599])
+def test_any_other_status_needs_a_word_to_be_stored(status: int) -> None:
+    """Section 3."""
+    assert isinstance(storing(status, last_modified=at(-86_400)), DoNotStore)
+    for control in ("max-age=60", "s-maxage=60", "public"):
+        assert isinstance(storing(status, cache_control=control), Store)
+    assert isinstance(storing(status, expires=at(60)), Store)
+
+
+# -- 3.1 Storing header and trailer fields
+
+
+def test_fields_are_stored_including_unrecognised_ones() -> None:
+    """Section 3.1: a cache MUST include all received response header fields."""
+    received = fields(etag='"x"', x_frame_options="deny", content_foo="bar", content_encoding="x", age="3")
+
+    assert storable_fields(received) == received
+
+
+def test_fields_of_the_connection_and_the_proxy_are_not_stored() -> None:
+    """Section 3.1."""
+    received = Fields(
+        [
+            ("Connection", "a, b"), ("a", "1"), ("b", "2"), ("c", "3"), ("Keep-Alive", "x"),
+            ("Proxy-Authenticate", "x"), ("Proxy-Authentication-Info", "x"), ("Proxy-Connection", "x"),
+            ("TE", "x"), ("Transfer-Encoding", "chunked"), ("Upgrade", "x"),
+        ]
+    )  # fmt: skip
+
+    assert storable_fields(received) == Fields([("c", "3")])
+
+
+@pytest.mark.parametrize("directive", ["private", "no-cache"])
+def test_fields_that_a_qualified_directive_names_are_not_stored(directive: str) -> None:
+    """Section 3.1; sections 5.2.2.4 and 5.2.2.7, qualified form."""
+    control = f'{directive}="a, B", max-age=60'
+    received = Fields([("Cache-Control", control), ("A", "1"), ("b", "2"), ("c", "3")])
+
+    assert may_store(Request("GET", TARGET), Response(200, received), now=NOW) == Store()
+    assert storable_fields(received) == Fields([("Cache-Control", control), ("c", "3")])
+
+
+def test_a_response_that_keeps_back_what_is_needed_to_use_it_is_not_stored() -> None:
+    """Section 5.2.2.7: without its Vary it would answer requests that it is not for."""
+    assert isinstance(storing(cache_control='private="vary", max-age=60', vary="cookie"), DoNotStore)
+
+
+def test_a_cookie_does_not_inhibit_storing_and_is_no_ordinary_field() -> None:
+    """Section 7.3."""
+    assert isinstance(storing(set_cookie="a=b", cache_control="max-age=60"), Store)
+    assert "set-cookie" not in storable_fields(fields(set_cookie="a=b"))
+
+
+def cookie_of(*, feed: bool = False, asked: Fields = NO_FIELDS, held: str | None = None, **lines: Any) -> str | None:
+    """The Set-Cookie that is kept of a response that brings `a=b`, or of one that held another and is updated."""
+    news = fields(set_cookie="a=b", **lines)
+    kept = fields(set_cookie=held) if held else NO_FIELDS
+    response = StoredResponse(TARGET, 200, Fields((*storable_fields(news), *kept)), Content({}, feed=feed), NOW, NOW)
+    return with_cookies(response, news, Request("GET", TARGET, asked)).fields.get("set-cookie")
+
+
+@pytest.mark.parametrize("control", ["public", "max-age=60", "s-maxage=60", "public, must-revalidate"])
+def test_a_cookie_is_stored_where_the_origin_says_that_everybody_may_have_it(control: str) -> None:
+    """Section 3.1: a cache MUST include all received response header fields; section 7.3."""
+    assert cookie_of(cache_control=control) == "a=b"
+    assert cookie_of(date=at(0), expires=at(60)) == "a=b"
+
+
+@pytest.mark.parametrize(
+    "control", ["", "private, max-age=60", "no-cache, max-age=60", "max-age=0", 'no-cache="set-cookie", max-age=60']
+)
+def test_a_cookie_of_which_the_origin_does_not_say_that_is_not_stored(control: str) -> None:
+    """Section 7.3: servers that wish to control caching are encouraged to emit Cache-Control; many do not."""
+    assert cookie_of(cache_control=control) is None
+    assert cookie_of(last_modified=at(-86_400)) is None
+
+
+def test_a_cookie_for_somebody_who_was_known_is_his_and_a_feed_keeps_none() -> None:
+    """Our own caution; section 3.1 would have them stored."""
+    assert cookie_of(cache_control="public", asked=fields(cookie="x=y")) is None
+    assert cookie_of(cache_control="public", asked=fields(authorization="x")) is None
+    assert cookie_of(cache_control="public", feed=True) is None
+
+
+def test_an_update_replaces_the_cookie_by_one_for_everybody_or_by_none() -> None:
+    """Section 3.2; the message that brings a cookie has to say whose it is."""
+    assert cookie_of(held="old=1", cache_control="max-age=60") == "a=b"
+    assert cookie_of(held="old=1") is None
+
+
+def test_a_request_with_a_cookie_is_stored_only_where_the_origin_speaks_of_it() -> None:
+    """Our own caution; section 3 would allow more."""
+    asked = fields(cookie="a=b")
+
+    assert isinstance(storing(asked=asked), DoNotStore)
+    assert isinstance(storing(asked=asked, cache_control="max-age=60"), Store)
+    assert isinstance(storing(asked=asked, cache_control="public"), Store)
+
+
+# -- 3.2 Updating stored header fields
+
+
+def test_an_update_replaces_the_fields_it_provides_and_keeps_the_others() -> None:
+    """Section 3.2."""
+    updated = freshen(
+        stored(etag='"x"', a="1", b="1", cache_control="max-age=1"),
+        etag='"x"',
+        a="2",
+        cache_control="max-age=9",
+    )
+
+    assert updated is not None
+    assert (updated.fields.get("a"), updated.fields.get("b")) == ("2", "1")
+    assert updated.fields.get_all("cache-control") == ["max-age=9"]
+
+
+OF_THE_CONTENT = ["content-length", "content-encoding", "content-range", "content-md5", "content-digest", "repr-digest"]
+
+
+@pytest.mark.parametrize("name", OF_THE_CONTENT)
+def test_an_update_leaves_alone_what_describes_the_stored_content(name: str) -> None:
+    """Section 3.2: Content-Length, and fields that the stored content depends on."""
+    updated = freshen(stored(etag='"x"', **dict[str, Any]({name: "36"})), etag='"x"', **{name: "10"})
+
+    assert updated is not None
+    assert updated.fields.get_all(name) == ["36"]
+
+
+def test_an_update_brings_no_fields_that_may_not_be_stored() -> None:
+    """Section 3.2: the exceptions of section 3.1 hold for updates too."""
+    updated = freshen(stored(etag='"x"'), etag='"x"', set_cookie="a=b", connection="x", x="1")
+
+    assert updated is not None
+    assert [name for name, _ in updated.fields if name in ("set-cookie", "connection", "x")] == []
+
+
+# -- 3.5 Storing responses to authenticated requests
+
+
+@pytest.mark.parametrize("control", ["must-revalidate, max-age=60", "public, max-age=60", "s-maxage=60"])
+def test_an_answer_to_credentials_is_stored_where_it_allows_sharing(control: str) -> None:
+    """Section 3.5."""
+    assert isinstance(storing(asked=fields(authorization="Basic eDp5"), cache_control=control), Store)
+
+
+@pytest.mark.parametrize("control", ["max-age=100000", "proxy-revalidate, max-age=60", 'no-cache="x"'])
+def test_an_answer_to_credentials_is_not_stored_otherwise(control: str) -> None:
+    """Section 3.5."""
+    assert isinstance(storing(asked=fields(authorization="Basic eDp5"), cache_control=control), DoNotStore)
+
+
+# -- 3.3 and 3.4 Incomplete responses, and combining them
+
+
+def part(first: int, last: int, **lines: Any) -> StoredResponse:
+    """The bytes `first` to `last` of 0123456789."""
+    said = fields(content_range=f"bytes {first}-{last}/10", **lines)
+    return replace(stored(206), fields=said, content=Content({"identity": b"0123456789"[first : last + 1]}))
+
+
+def test_an_incomplete_response_answers_only_ranges_wholly_within_it() -> None:
+    """Section 3.3: a cache MUST NOT use an incomplete response to answer requests otherwise."""
+    held = part(2, 7)
+
+    assert partial.cut(held, fields(range="bytes=2-7")) is not None
+    for asked in ({}, {"range": "bytes=2-8"}, {"range": "bytes=0-"}, {"range": "bytes=-1"}):
+        assert partial.cut(held, fields(**asked)) is None
+
+
+def test_partial_content_is_stored_as_a_part_only() -> None:
+    """Section 3.3: a cache MUST NOT send a partial response using the 200 status code."""
+    asked = Request("GET", TARGET, fields(range="bytes=0-4"))
+
+    assert partial.may_keep(asked, part(0, 4, cache_control="max-age=60")) == Store()
+    assert isinstance(may_store(asked, Response(206, fields(cache_control="max-age=60")), now=NOW), DoNotStore)
+
+
+def test_parts_are_combined_only_under_the_same_strong_validator() -> None:
+    """Section 3.4."""
+    rest = Response(206, fields(content_range="bytes 5-9/10", etag='"x"'), b"56789")
+
+    combined = partial.combine(part(0, 4, etag='"x"', a="1"), rest)
+    assert isinstance(combined, partial.Combined)
+    assert (combined.response.status, combined.response.body) == (200, b"0123456789")
+    assert combined.response.fields.get("a") == "1"
+    for lines in ({}, {"etag": '"y"'}, {"etag": 'W/"x"'}):
+        assert isinstance(partial.combine(part(0, 4, **lines), rest), partial.Apart)
+
+
+def test_a_new_response_replaces_the_fields_it_provides_aside_from_content_range() -> None:
+    """Section 3.4."""
+    rest = Response(206, fields(content_range="bytes 5-8/10", etag='"x"', a="2"), b"5678")
+
+    combined = partial.combine(part(0, 4, etag='"x"', a="1"), rest)
+
+    assert isinstance(combined, partial.Combined)
+    assert combined.response.fields.get_all("a") == ["2"]
+    assert combined.response.fields.get_all("content-range") == ["bytes 0-8/10"]
