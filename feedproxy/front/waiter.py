@@ -17,6 +17,7 @@ from feedproxy.front.arrival import Arrival, Came, arrive
 from feedproxy.front.between import PATIENCE
 from feedproxy.front.desk import finished, refused
 from feedproxy.front.head import KEPT, Head, read
+from feedproxy.front.judged import LENGTH_MAX
 from feedproxy.front.reader import Reader
 from feedproxy.front.recipe import Recipe, head_of
 from feedproxy.front.table import Shared, Table
@@ -289,7 +290,8 @@ class Waiter:
         recipe.terms = self._shared.terms(recipe.terms)
         recipe.schedule = self._shared(recipe.schedule)
         recipe.tally = self.teller.tally_of(recipe)
-        if self.runtime.settings.score_readers:
+        # Who says at length what others say in brief is not judged (judged.py), and what he says is shared with nobody.
+        if self.runtime.settings.score_readers and sum(map(len, head.lines)) <= LENGTH_MAX:
             recipe.asked = self._shared(tuple(map(self._shared, head.lines[1:])))
         if given.varies <= KEPT:
             table.keep(tuple(map(self._shared, head.key)), recipe)
