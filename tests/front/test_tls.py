@@ -1,6 +1,7 @@
 """A publisher's readers come under TLS, and notice nothing of who answers them."""
 
 import asyncio
+import contextlib
 import datetime
 import os
 import ssl
@@ -13,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from feedproxy.errors import UsageError
-from feedproxy.front.tls import PORTION, Certificate
+from feedproxy.front.tls import PORTION, PORTIONS, Certificate, SecureReader
 from feedproxy.http.message import Fields, Response
 from feedproxy.serve import Plan, make_master
 from tests.front.conftest import Front, Line, Opened, until
@@ -191,3 +192,38 @@ async def test_of_a_large_answer_a_slow_reader_makes_us_hold_a_portion(front: Op
     assert held < 2 * PORTION
     assert answer.body == content
     assert await line.ended()
+
+
+def test_however_fast_a_large_answer_is_taken_others_have_their_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = make_certificate(tmp_path)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusting(certificate).wrap_bio(incoming, outgoing, server_hostname="localhost")
+
+    def taken(_: int, data: bytes | memoryview) -> int:
+        incoming.write(data)
+        return len(data)
+
+    def given(_: int, most: int) -> bytes:
+        return outgoing.read(most)
+
+    monkeypatch.setattr(os, "write", taken)
+    monkeypatch.setattr(os, "read", given)
+    reader = SecureReader(-1, "192.0.2.1", "192.0.2.1", None, Certificate(certificate, key).context)
+    for _ in range(2):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            client.do_handshake()
+        reader.read()
+    content = os.urandom(3 * PORTIONS * PORTION + 1)
+
+    turns, got = [reader.write(b"head", content)], b""
+    while not turns[-1]:
+        assert reader.left
+        turns.append(reader.write_on())
+    with contextlib.suppress(ssl.SSLWantReadError):
+        while piece := client.read(1 << 20):
+            got += piece
+
+    assert len(turns) == 4
+    assert got == b"head" + content
