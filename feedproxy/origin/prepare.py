@@ -84,7 +84,7 @@ class Prepared:
 
 AT_ONCE_SENT = 48 * 1024
 AT_ONCE_MAX = 128 * 1024
-"""Bytes of a feed that is read where readers wait, as sent and unpacked: a fifth of a millisecond for 60 KB."""
+"""Bytes of a feed that is read where readers wait, as sent and unpacked: a quarter of a millisecond for 60 KB."""
 
 UNPREPARED = Prepared(Content({}))
 """Of what has no content, or too much of it."""

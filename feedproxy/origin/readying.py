@@ -1,6 +1,6 @@
 """Where what came is made ready: at once, or somewhere else, so that nobody waits for it who could be answered.
 
-A feed that nobody knew, and that need not be changed, takes a fifth of a millisecond when it is small: less than it
+A feed that nobody knew, and that need not be changed, takes a quarter of a millisecond when it is small: less than it
 would take to send it to the process beside and back. So that is done here. All that takes longer, or is uncommon, is
 done there. (docs/decisions/feeds-are-read-in-a-process-beside.md)
 """
