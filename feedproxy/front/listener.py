@@ -245,6 +245,8 @@ class Listener:
         elif wanted or reader.muted:  # with a task under way it is muted when he sends something, not before
             self._epoll.modify(reader.fd, wanted)
         reader.muted = wanted == 0 and reader.muted
+        if reader.held:
+            self._mind(reader)
 
     def drop(self, reader: Reader) -> None:
         """Let go of a connection, whatever is still to be said."""

@@ -39,6 +39,19 @@ async def test_a_head_that_came_in_time_is_forgiven(front: Opened) -> None:
     assert (await line.ask(proxy.get())).status == 200
 
 
+async def test_a_head_that_began_behind_a_miss_has_to_come_in_time_as_well(front: Opened) -> None:
+    proxy = await front(head_timeout=15)
+    line = await proxy.line()
+    await line.say(proxy.get() + proxy.get()[:-10])
+    assert (await line.hear()).status == 200
+    await until(lambda: bool(proxy.listener._due))
+
+    proxy.listener.tend(asyncio.get_running_loop().time() + 16)
+
+    assert (await line.hear()).status == 408
+    assert await line.ended()
+
+
 async def test_who_is_silent_for_too_long_is_let_go(front: Opened) -> None:
     proxy = await front(tcp_timeout=60)
     line = await proxy.warm()
