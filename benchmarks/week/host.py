@@ -19,7 +19,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.report.metrics import Metrics
 from feedproxy.serve import Plan, make_master
 
-PATIENCE = 60.0
+PATIENCE = 240.0
 """Seconds of the machine's time for the process to say something."""
 
 

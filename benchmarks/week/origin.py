@@ -20,7 +20,7 @@ from feedproxy.http.date import format_http_date, parse_http_date
 LIMIT = 20
 """Requests an hour that the one site which limits them grants each address, for all its feeds together."""
 
-PATIENCE = 60.0
+PATIENCE = 240.0
 """Seconds of the machine's time for the process to say something."""
 
 
@@ -183,7 +183,7 @@ class Origin:
     def _refused(
         self, feed: Feed, moved: bool, now: float, asked: dict[str, str]
     ) -> tuple[int, list[str], bytes] | None:
-        if feed.fate == "limits":
+        if feed.is_limited:
             times = self._asked.setdefault(asked.get("x-direct-from", ""), deque())
             while times and times[0] <= now - HOUR:
                 times.popleft()

@@ -94,13 +94,14 @@ def _aims(systems: Sequence[Figures]) -> str:
 
 def _curve(systems: Sequence[Figures]) -> str:
     lines = [
-        "| | requests to the origin | staleness, mean | of feeds that leave it to the cache | waited |",
-        "|---|---:|---:|---:|---:|",
+        "| | requests to the origin | MB from it | staleness, mean | of feeds that leave it to the cache | waited |",
+        "|---|---:|---:|---:|---:|---:|",
     ]
     for each in sorted(systems, key=lambda each: each["origin_requests"]):
         waited = _percent(1 - each["not_waited_share"])
         lines.append(
-            f"| {each['system']} | {each['origin_requests']:,} | {each['stale_mean']:,.0f} s "
+            f"| {each['system']} | {each['origin_requests']:,} | {each['origin_bytes'] / 1e6:,.1f} "
+            f"| {each['stale_mean']:,.0f} s "
             f"| {each['silent_stale_mean']:,.0f} s | {waited} |"
         )
     return "\n".join(lines) + "\n"

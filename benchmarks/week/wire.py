@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds of the machine's time for an answer."""
 
 TRIES = 3
