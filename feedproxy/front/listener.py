@@ -121,6 +121,8 @@ class Listener:
         if data is None:
             if reader.left:
                 self.settle(reader)
+            elif reader.shaking or reader.due:
+                self._mind(reader)
             return
         if not data:
             self.drop(reader)
@@ -133,15 +135,16 @@ class Listener:
             self._mind(reader)
 
     def _mind(self, reader: Reader) -> None:
-        """A head that has begun has to come in time."""
+        """A head that has begun has to come in time, and so has a handshake."""
         if reader.fd < 0 or reader.left or reader.task is not None:
             return
-        if reader.held and not reader.due:
+        begun = reader.held or reader.shaking
+        if begun and not reader.due:
             timeout = self._runtime.settings.head_timeout
             if timeout:
                 self._due[reader] = (self._loop.time() + timeout, False)
                 reader.due = True
-        elif reader.due and not reader.held:
+        elif reader.due and not begun:
             self._due.pop(reader, None)
             reader.due = False
 

@@ -51,6 +51,8 @@ class Reader:
         self.last = 0.0
 
     secure = False
+    shaking = False
+    """Whether a handshake has still to be done."""
 
     def read(self) -> bytes | None:
         """What has come; None for nothing yet, b"" for the end. Raises OSError."""

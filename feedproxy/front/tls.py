@@ -76,7 +76,7 @@ class Certificate:
 class SecureReader(Reader):
     """A connection under TLS. Its handshake goes on with every byte that comes, until it is done."""
 
-    __slots__ = ("_come", "_ended", "_go", "_rest", "_shaken", "_tls")
+    __slots__ = ("_come", "_ended", "_go", "_rest", "_tls", "shaking")
 
     secure = True
 
@@ -84,7 +84,7 @@ class SecureReader(Reader):
         super().__init__(fd, peer, address, table)
         self._come, self._go = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._come, self._go, server_side=True)
-        self._shaken = self._ended = False
+        self.shaking, self._ended = True, False
         self._rest = memoryview(b"")
         """What of an answer is not encrypted yet; as long as there is any, something is `left`."""
 
@@ -96,9 +96,9 @@ class SecureReader(Reader):
         if not taken:
             return b""
         self._come.write(taken)
-        if not self._shaken:
+        if self.shaking:
             self._shake()
-        return self._decrypted() if self._shaken and (self._come.pending or self._tls.pending()) else None
+        return self._decrypted() if not self.shaking and (self._come.pending or self._tls.pending()) else None
 
     def _shake(self) -> None:
         """Go on with the handshake. Raises OSError where it fails; the other side has been told why."""
@@ -110,7 +110,7 @@ class SecureReader(Reader):
             self._send_off()
             raise
         else:
-            self._shaken = True
+            self.shaking = False
             if self._come.pending:
                 return  # the request is there already: the ticket goes with its answer
             # At once: a reader's system may hold his request back until his Finished is acknowledged (RFC 9293, 3.7.4).
@@ -158,7 +158,7 @@ class SecureReader(Reader):
 
     def _say_the_end(self) -> None:
         """Tell the other side that no more will come; it need not answer."""
-        if self._shaken and not self._ended:
+        if not self.shaking and not self._ended:
             self._ended = True
             with contextlib.suppress(ssl.SSLError):  # it has not answered yet
                 self._tls.unwrap()

@@ -132,6 +132,26 @@ async def test_the_end_of_a_handshake_is_answered_before_a_request_comes(front: 
         client.read()  # and not the end, which a connection without a request comes to in time
 
 
+async def test_a_handshake_that_is_not_gone_on_with_has_its_time_and_one_that_is_done_has_more(
+    front: Opened, tmp_path: Path
+) -> None:
+    certificate, key = make_certificate(tmp_path)
+    proxy = await front(tls_certificate=certificate, tls_key=key, head_timeout=15)
+    outgoing = ssl.MemoryBIO()
+    client = trusting(certificate).wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    begun, done = await proxy.line(), await line_to(proxy, trusting(certificate))
+    await begun.say(outgoing.read())
+    await until(lambda: [each.shaking for each in proxy.listener._readers.values()].count(True) == 1)
+    await until(lambda: len(proxy.listener._readers) == 2 and len(proxy.listener._due) == 1)
+
+    proxy.listener.tend(asyncio.get_running_loop().time() + 16)
+
+    assert [each.shaking for each in proxy.listener._readers.values()] == [False]
+    assert (await done.ask(proxy.get())).status == 200
+
+
 async def test_who_speaks_no_tls_is_let_go(front: Opened, tmp_path: Path) -> None:
     proxy, context = await secured(front, tmp_path)
     plain = await proxy.line()
