@@ -92,7 +92,7 @@ def load(data: bytes, now: Instant) -> tuple[list[str], Counter[int], list[Known
         for target, size, said in header["feeds"]:
             feeds.append((str(target), _readers(rest[offset : offset + 16 * size], size, now), _claims(said, now)))
             offset += 16 * size
-        if max(uses := products(feeds), default=0) >= len(names):
+        if max(uses := products(feeds), default=-1) >= len(names):
             raise ValueError("a name's number without a name")
         return names, uses, feeds
     except (ValueError, KeyError, TypeError, IndexError, struct.error) as error:
