@@ -17,8 +17,8 @@ from feedproxy.clock import Seconds
 
 logger = logging.getLogger(__name__)
 
-PATIENCE: Seconds = 0.001
-"""How long readers may be unheard while steps are taken; a look at them costs a hundredth of that."""
+PATIENCE: Seconds = 0.0005
+"""How long readers may be unheard while steps are taken; a look at them costs a fiftieth of that."""
 
 type Serve = Callable[[], None]
 

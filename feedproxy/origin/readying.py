@@ -5,6 +5,7 @@ would take to send it to the process beside and back. So that is done here. All 
 done there. (docs/decisions/feeds-are-read-in-a-process-beside.md)
 """
 
+import asyncio
 from functools import partial
 
 from feedproxy.clock import Instant
@@ -32,6 +33,7 @@ async def made_ready(
             response, settings, self_href=errand.self_href, now=now, accept_encoding=errand.accept_encoding
         )
         if found is not None:
+            await asyncio.sleep(0)  # what becomes of it takes as long again: first it is others' turn
             return found
     work = partial(
         prepare,
