@@ -61,6 +61,17 @@ async def line_to(proxy: Front, context: ssl.SSLContext) -> Line:
     return made
 
 
+async def shake(client: ssl.SSLObject, raw: Line, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO) -> None:
+    """Do the handshake on this line, but for the client's last word: that lies in `outgoing`."""
+    while True:
+        try:
+            client.do_handshake()
+            return
+        except ssl.SSLWantReadError:
+            await raw.say(outgoing.read())
+            incoming.write(await asyncio.wait_for(raw.reader.read(65_536), PATIENCE))
+
+
 async def test_hits_and_misses_are_answered_under_tls(front: Opened, tmp_path: Path) -> None:
     proxy, context = await secured(front, tmp_path)
     line = await line_to(proxy, context)
@@ -99,13 +110,7 @@ async def test_sessions_are_taken_up_again(front: Opened, tmp_path: Path) -> Non
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = context.wrap_bio(incoming, outgoing, server_hostname="localhost", session=known)
     raw = await proxy.line()
-    while True:
-        try:
-            client.do_handshake()
-            break
-        except ssl.SSLWantReadError:
-            await raw.say(outgoing.read())
-            incoming.write(await raw.reader.read(65_536))
+    await shake(client, raw, incoming, outgoing)
     assert client.session_reused
 
 
@@ -116,13 +121,7 @@ async def test_the_end_of_a_handshake_is_answered_before_a_request_comes(front: 
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = trusting(certificate).wrap_bio(incoming, outgoing, server_hostname="localhost")
     raw = await proxy.line()
-    while True:
-        try:
-            client.do_handshake()
-            break
-        except ssl.SSLWantReadError:
-            await raw.say(outgoing.read())
-            incoming.write(await asyncio.wait_for(raw.reader.read(65_536), PATIENCE))
+    await shake(client, raw, incoming, outgoing)
     assert client.version() == "TLSv1.3"
 
     await raw.say(outgoing.read())
