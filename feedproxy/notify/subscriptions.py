@@ -95,6 +95,17 @@ class Subscriptions:
 
         return await self._ledger.run(work)
 
+    async def add(self, number: int, **data: str) -> None:
+        """Add these members to the data of the one with this id, as it is by then; nothing if there is none."""
+
+        def work(db: sqlite3.Connection) -> None:
+            row = db.execute("SELECT data FROM subscriptions WHERE id = ?", (number,)).fetchone()
+            if row is not None:
+                merged = json.dumps({**json.loads(row["data"]), **data})
+                db.execute("UPDATE subscriptions SET data = ? WHERE id = ?", (merged, number))
+
+        await self._ledger.run(work)
+
     async def check_room(self, callback: str, per_site: int) -> None:
         """Whether one more may be taken with this callback; what waits for its proof counts. Raises Full.
 

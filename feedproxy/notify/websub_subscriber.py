@@ -223,7 +223,9 @@ class Subscriber:
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer))
         if 200 <= answer.status < 300:
-            await self._noted(subscription, over=favoured(subscription.data["hub"], delivery.tries))
+            # Added, not put: meanwhile the hub may have verified already.
+            over = favoured(subscription.data["hub"], delivery.tries)
+            await self._notices.subscriptions.add(subscription.id, over=over)
             return Delivered("the hub has accepted the request")
         if answer.status in (HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.PERMANENT_REDIRECT):
             return await self._redirected(subscription, answer)
@@ -231,11 +233,6 @@ class Subscriber:
             return Retry(f"the hub answered {answer.status}")
         words = " ".join(answer.body[:200].decode("utf-8", "replace").split())
         return await self._failed(subscription, f"the hub answered {answer.status}: {words}")
-
-    async def _noted(self, known: Subscription, **more: str) -> Subscription:
-        # Meanwhile the hub may have verified already: what is written is what is there now.
-        known = await self._notices.subscriptions.get(known.id) or known
-        return await self._notices.subscriptions.put(replace(known, data={**known.data, **more}))
 
     async def _redirected(self, known: Subscription, answer: Response) -> Verdict:
         """ "The subscriber is expected to retry the subscription or unsubscription at the new hub URL." """
@@ -246,7 +243,7 @@ class Subscriber:
             return await self._failed(known, "the hub redirects to no address")
         if hops > REDIRECTS_MAX:
             return await self._failed(known, "the hub redirects too often")
-        await self._noted(known, hub=there, hops=str(hops))
+        await self._notices.subscriptions.add(known.id, hub=there, hops=str(hops))
         return Retry("the hub names another hub")
 
     async def _failed(self, known: Subscription, words: str) -> Verdict:

@@ -36,6 +36,21 @@ async def test_who_subscribed_is_told_of_a_change_and_not_of_the_first_sight(sta
     assert stand.others.calls == [("GET", ME, b"")]
 
 
+async def test_what_is_added_to_a_subscription_takes_back_nothing_that_was_put_meanwhile(stand: Stand) -> None:
+    held = stand.notices.subscriptions
+    known = await held.put(replace(await stand.subscribe(ME), state=State.PENDING, data={"key": ""}))
+
+    await asyncio.gather(
+        held.add(known.id, over="http"),
+        held.put(replace(known, state=State.ACTIVE, data={"key": "proved"})),
+        held.add(known.id, over="https"),
+        held.add(known.id + 1, over="nothing"),
+    )
+
+    (now,) = await held.all()
+    assert (now.state, now.data) == (State.ACTIVE, {"key": "proved", "over": "https"})
+
+
 async def test_what_says_nothing_new_is_told_to_nobody(stand: Stand) -> None:
     await stand.subscribe(ME)
     stand.origin.publish("/feed.xml", a_feed("one"))
