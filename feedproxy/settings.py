@@ -50,9 +50,7 @@ class Settings:
     max_connections_per_address: int = option(
         512, "Of these from one address (IPv6: /64); 0 for any number. Peers in trusted_proxies have no such limit."
     )
-    head_timeout: int = option(
-        15, "Seconds a reader may take for a TLS handshake, and for a request's head, once begun; 0 for no limit."
-    )
+    head_timeout: int = option(15, "Seconds for a TLS handshake, and for a request's head once begun; 0 for no limit.")
     fast_path: bool = option(True, "Answer plain requests in front of mitmproxy; `feedproxy serve` alone reads it.")
     tls_certificate: str = option("", "PEM file with the certificate (and its chain) to serve readers under TLS with.")
     tls_key: str = option("", "PEM file with its key; empty: the key stands in the certificate's file.")
