@@ -3,7 +3,7 @@
 What a full store holds takes Python a tenth of a second to look through, in which no reader is answered; and there is
 hardly anything in it that only such a look would find, since nearly all is let go when nobody holds it any more. So all
 of it is looked at when the readers are silent, or once a day; and what was made since then little by little, each time
-in a fraction of a millisecond.
+in a millisecond or less.
 """
 
 import gc
