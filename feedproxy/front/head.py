@@ -2,7 +2,7 @@
 
 Readers send the same lines again and again: what a line means for an answer is found out once and remembered. Lines
 that no answer depends on are left out of the *key*; two requests with one key, from peers we believe alike, differ in
-nothing but their User-Agent and in what nobody looks at.
+nothing but their User-Agent, the order of their fields, and in what nobody looks at.
 
 Only what is plain beyond doubt is read here: a GET or HEAD of HTTP/1.1 without content, lines that end in CRLF, one
 Host. Everything else, wrong or merely rare, is not refused but left to the reader that knows it all (`read` gives
@@ -24,14 +24,14 @@ class Kind(IntEnum):
     """What a line is to the answer."""
 
     IDLE = 0  # no answer depends on it, but where Vary nominates it
-    KEPT = 1  # part of the key
-    HOST = 2  # part of the key, and there once
-    AGENT = 3
-    START = 4  # the request line
-    CLOSES = 5
-    FORWARDED = 6  # part of the key where the peer is believed, else idle
-    ALONE = 7  # makes the answer this request's own: it is not repeated
-    ODD = 8  # not for us
+    HOST = 1  # part of the key, and there once
+    AGENT = 2
+    START = 3  # the request line
+    CLOSES = 4
+    FORWARDED = 5  # part of the key where the peer is believed, else idle
+    ALONE = 6  # makes the answer this request's own: it is not repeated
+    ODD = 7  # not for us
+    KEPT = 8  # part of the key; this and all above, one for each name
 
 
 KEPT = frozenset(
@@ -51,8 +51,8 @@ KEPT = frozenset(
 )
 """Names of fields that answers depend on. What Vary nominates beyond them is looked at where answers are kept."""
 
-_KINDS = {
-    **dict.fromkeys(KEPT, Kind.KEPT),
+_KINDS: dict[str, int] = {
+    **{name: Kind.KEPT + place for place, name in enumerate(sorted(KEPT))},
     "host": Kind.HOST,
     "user-agent": Kind.AGENT,
     **dict.fromkeys(["a-im", "authorization", "if-range", "range", "via"], Kind.ALONE),
@@ -64,7 +64,7 @@ _KINDS = {
     ),
 }
 
-_IDLE, _KEPT, _HOST, _AGENT = (int(kind) for kind in (Kind.IDLE, Kind.KEPT, Kind.HOST, Kind.AGENT))
+_IDLE, _KEPT, _HOST, _AGENT, _FORWARDED = map(int, (Kind.IDLE, Kind.KEPT, Kind.HOST, Kind.AGENT, Kind.FORWARDED))
 """Most lines are one of these; a member of an enumeration takes twice as long to compare."""
 
 _START = re.compile(rb"(?:GET|HEAD) (?:/|http://[0-9A-Za-z.-]+(?::[0-9]{1,5})?/)[!-\[\]-~]* HTTP/1\.1")
@@ -72,6 +72,8 @@ _START = re.compile(rb"(?:GET|HEAD) (?:/|http://[0-9A-Za-z.-]+(?::[0-9]{1,5})?/)
 _LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[\t\x20-\x7e\x80-\xff]*")
 _IN_VALUES = b"\t" + bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100))
 _ABSOLUTE = re.compile(r"http://([^/]+)(/.*)")
+
+_CLOSE = b"Connection: close"
 
 _REMEMBERED = 4096
 """Lines per generation; of two generations, the older is given up. A line is some 100 bytes."""
@@ -116,6 +118,11 @@ class Lines:
         self._old: dict[bytes, int] = {}
         self.known: Callable[[bytes], int | None] = self._young.get
 
+    def kind(self, line: bytes) -> int:
+        """What a line is."""
+        kind = self._young.get(line)
+        return self.learn(line) if kind is None else kind
+
     def learn(self, line: bytes) -> int:
         """The kind of a line that is not among the young."""
         name, _, value = line.partition(b":")
@@ -123,7 +130,7 @@ class Lines:
             return _IDLE  # often unlike any other: what is never met again is not worth its place
         kind = self._old.get(line)
         if kind is None:
-            kind = kind_of(line)
+            kind = int(kind_of(line))
         if len(line) <= _LONGEST:
             self._young[line] = kind
             if len(self._young) >= _REMEMBERED:
@@ -171,35 +178,37 @@ def read(block: bytes, *, believed: bool = False) -> Head | None:
     lines = block.split(b"\r\n")
     del lines[-2:]  # the empty line, and what is behind it
     known = _LINES.known
-    key: list[bytes] = []
-    agent = b""
-    hosts = agents = starts = 0
-    closes = alone = False
+    kept: list[bytes] = []
+    start = host = agent = b""
+    hosts = agents = starts = last = 0
+    closes = alone = mixed = False
     for line in lines:
         kind = known(line)
         if kind is None:
             kind = _LINES.learn(line)
         if kind == _IDLE:
             continue
-        if kind == _KEPT:
-            key.append(line)
+        if kind >= _KEPT or (kind == _FORWARDED and believed):
+            kept.append(line)
+            if kind < last:
+                mixed = True
+            last = kind
         elif kind == _AGENT:
             agent, agents = line, agents + 1
         elif kind == _HOST:
-            hosts += 1
-            key.append(line)
+            host, hosts = line, hosts + 1
         elif kind == Kind.START:
-            starts += 1
-            key.append(line)
+            start, starts = line, starts + 1
         elif kind == Kind.CLOSES:
             closes = True
-            key.append(line)
         elif kind == Kind.ALONE:
             alone = True
         elif kind == Kind.ODD:
             return None
-        elif believed:
-            key.append(line)
-    if hosts != 1 or starts != 1 or key[0] is not lines[0]:
+    if hosts != 1 or starts != 1 or start is not lines[0]:
         return None
-    return Head(lines, None if alone or agents > 1 else tuple(key), agent, closes)
+    if mixed:
+        # Fields of different names come in any order (RFC 9110, 5.3); those of one name stay as they came.
+        kept.sort(key=_LINES.kind)
+    key = (start, host, *kept, *((_CLOSE,) if closes else ()))
+    return Head(lines, None if alone or agents > 1 else key, agent, closes)

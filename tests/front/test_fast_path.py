@@ -1,6 +1,7 @@
 """What the listener in front answers, it answers as the service would, in order, and to the second."""
 
 import asyncio
+import itertools
 import logging
 
 import pytest
@@ -30,6 +31,34 @@ async def test_a_request_with_a_number_of_its_own_needs_no_second_thought(front:
         assert (await line.ask(proxy.get("/feed.rss", f"X-Request-Id: {number}"))).status == 200
 
     assert proxy.asked == asked
+
+
+async def test_the_same_fields_in_another_order_need_no_second_thought(front: Opened) -> None:
+    proxy = await front()
+    line = await proxy.line()
+    fields = ("Accept: */*", "Accept-Language: de", "Cache-Control: max-age=600", "Pragma: x")
+    await line.ask(proxy.get("/feed.rss", *fields))
+    await line.ask(proxy.get("/feed.rss", *fields))
+    asked = proxy.asked
+
+    for order in itertools.permutations(fields):
+        answer = await line.ask(proxy.get("/feed.rss", *order))
+        assert (answer.status, answer.fields["content-encoding"]) == (200, "gzip")
+
+    assert proxy.asked == asked
+
+
+async def test_the_order_of_fields_of_one_name_is_their_content(front: Opened) -> None:
+    proxy = await front()
+    line = await proxy.line()
+    fields = ("Accept: a/a", "Accept: b/b")
+    await line.ask(proxy.get("/feed.rss", *fields))
+    await line.ask(proxy.get("/feed.rss", *fields))
+    asked = proxy.asked
+
+    await line.ask(proxy.get("/feed.rss", *reversed(fields)))
+
+    assert proxy.asked == asked + 1
 
 
 async def test_age_and_ttl_are_right_to_the_second(front: Opened) -> None:
