@@ -125,13 +125,16 @@ class Recipe:
         self.moment = moment
         self.since, self.until = now, moment.until
         self.reader, self.line, self.lines = NOBODY, "", None
-        head, grown, moves = bytearray(self.head), 0, False
+        parts: list[bytes] = []
+        head, end, moves = self.head, 0, False
         for slot, at, length in _PLACE.iter_unpack(self._places):
-            value = moment.said if slot == _STATUS else str(moment.age) if slot == _AGE else moment.lifetime
-            head[at + grown : at + grown + length] = value.encode("ascii")
-            grown += len(value) - length
-            moves = moves or len(value) != length
-        self.head = bytes(head)
+            value = _value(slot, moment)
+            parts += head[end:at], value
+            end = at + length
+            if len(value) != length:
+                moves = True
+        parts.append(head[end:])
+        self.head = b"".join(parts)
         if moves:
             self._places = _packed(_moved(_PLACE.iter_unpack(self._places), moment))
 
@@ -170,13 +173,19 @@ def _framed(response: Response, *, closes: bool) -> Fields:
     return response.fields.with_added("Connection", "close") if closes else response.fields
 
 
+def _value(slot: int, moment: Moment) -> bytes:
+    """What stands in this place at that moment."""
+    if slot == _AGE:
+        return b"%d" % moment.age
+    return (moment.said if slot == _STATUS else moment.lifetime).encode("ascii")
+
+
 def _places(head: bytes, response: Response, moment: Moment) -> list[_Place]:
     """What changes in the head, in its order."""
-    said = {_AGE: str(moment.age), _STATUS: moment.said, _LIFETIME: moment.lifetime}
     at, places = head.index(b"\r\n") + 2, list[tuple[int, int, int]]()
     for name, value in response.fields:
         slot = _slot_of(name.lower(), moment)
-        if slot is not None and value == said[slot]:
+        if slot is not None and value.encode("latin-1") == _value(slot, moment):
             places.append((slot, at + len(name) + 2, len(value)))
         at += len(name) + len(value) + 4
     found = {slot for slot, _, _ in places}
@@ -195,11 +204,11 @@ def _packed(places: Iterable[_Place]) -> bytes:
 
 def _moved(places: Iterable[_Place], moment: Moment) -> list[_Place]:
     """The same places, where what stands in them has other lengths."""
-    lengths = {_AGE: len(str(moment.age)), _STATUS: len(moment.said), _LIFETIME: len(moment.lifetime)}
     moved, grown = [], 0
     for slot, at, length in places:
-        moved.append((slot, at + grown, lengths[slot]))
-        grown += lengths[slot] - length
+        now_long = len(_value(slot, moment))
+        moved.append((slot, at + grown, now_long))
+        grown += now_long - length
     return moved
 
 

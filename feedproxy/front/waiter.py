@@ -25,7 +25,7 @@ from feedproxy.front.telling import GONE, Teller, Told
 from feedproxy.http.message import Response
 from feedproxy.origin.answers import Answer, PassThrough
 from feedproxy.origin.entrance import Entrance
-from feedproxy.origin.repeat import again, onward, repeat
+from feedproxy.origin.repeat import Moment, again, onward, repeat
 from feedproxy.origin.upstream import passed_here_before
 from feedproxy.runtime import Runtime
 
@@ -142,12 +142,12 @@ class Waiter:
             recipe.token = self._token
             if self.now <= recipe.until and self.now >= recipe.since:
                 return True
-        moment = onward(recipe.moment, self.now)
-        if moment is None:
+        moment: Moment | None = recipe.moment
+        if not onward(recipe.moment, self.now):
             resource = self._store.get(recipe.target)
             moment = again(recipe.given(resource), self.now) if resource is not None else None
-            if moment is None:
-                return False
+        if moment is None:
+            return False
         recipe.renew(moment, self.now)
         return True
 

@@ -6,7 +6,7 @@ answer that depends on nothing else can be given again as long as these are look
 one, `again` looks. All that decides is called here as the service calls it; nothing is decided a second way.
 
 Between two instants at which a decision can change (steady.py) only seconds go by: then `onward` adds them to what
-`again` has found, in a third of its time. It matters to whoever has more feeds than requests for each in a second.
+`again` has found, in a fifth of its time. It matters to whoever has more feeds than requests for each in a second.
 """
 
 from dataclasses import dataclass
@@ -201,25 +201,13 @@ def again(given: Repeat, now: Instant) -> Moment | None:
     return _told(Moment(freshness.age, freshness, decision.detail, now, steady, initial, received, speaks, states))
 
 
-def onward(moment: Moment, now: Instant) -> Moment | None:
-    """What `again` says now, reckoned from what it said at an earlier moment; None where it has to be asked."""
+def onward(moment: Moment, now: Instant) -> bool:
+    """Make it what `again` would say now, by what it said at an earlier moment; False where that has to be asked."""
     if not moment.since <= now <= moment.steady:
-        return None
-    initial, received = moment.initial, moment.received
-    exact = initial + (now - received)
-    return _told(
-        Moment(
-            exact,
-            moment.freshness,
-            moment.detail,
-            now,
-            moment.steady,
-            initial,
-            received,
-            moment.speaks,
-            moment.states,
-        )
-    )
+        return False
+    moment.exact = exact = moment.initial + (now - moment.received)
+    moment.since, moment.until = now, _until(moment.freshness, exact, now)
+    return _told(moment) is not None
 
 
 def _told(moment: Moment) -> Moment | None:
@@ -234,10 +222,11 @@ def _until(freshness: Freshness, age: Seconds, now: Instant) -> Instant:
     ttl = freshness.lifetime - age
     until = now + 1 - age % 1.0 - EDGE
     part = now + ttl % 1.0 if ttl >= 0 else now + 1 - -ttl % 1.0 - EDGE
-    until = min(until, part)
-    if now < freshness.expires:
-        until = min(until, freshness.expires - EDGE)
+    if part < until:  # once a second for every feed: `min` takes three times as long
+        until = part
+    if now < freshness.expires < until + EDGE:
+        until = freshness.expires - EDGE
     if freshness.held is not None:
         remains = freshness.held.until - now
         until = min(until, freshness.held.until - EDGE, now + remains % 1.0)
-    return max(now, until)
+    return until if until > now else now

@@ -42,6 +42,9 @@ class Panel:
         self._names: dict[str, str] = {}
         self._strangers: set[int] = set()
         self._looked: Instant = 0.0
+        self._passed: set[int] = set()
+        """Hashes of reader and feed that it is not judged by: one look tells for a minute."""
+        self._passed_since: Instant = 0.0
         self._number = 0
         self._step = 1
 
@@ -52,6 +55,8 @@ class Panel:
     def see(self, address: str, user_agent: str, target: str, now: Instant, poll: Callable[[int], Poll]) -> None:
         """Somebody was answered; `poll` makes of it what is judged, and is called for those who are followed."""
         if self.size <= 0:
+            return
+        if now - self._passed_since < LOOKED and hash((address, user_agent, target)) in self._passed:
             return
         asking = hash((address, user_agent, key_in(target)))
         if asking in self._strangers and now - self._looked < LOOKED:
@@ -68,6 +73,7 @@ class Panel:
             )
         self._seen[name] = now
         if not _follows(reader, target, now):
+            self._pass(hash((address, user_agent, target)), now)
             return
         self._number += self._step
         reader.see(poll(self._number))
@@ -91,6 +97,13 @@ class Panel:
         for name in [each for each, seen in self._seen.items() if now - seen > SILENT]:
             del self._readers[name], self._seen[name]
         return len(self._readers) < self.size
+
+    def _pass(self, asking: int, now: Instant) -> None:
+        if now - self._passed_since >= LOOKED:
+            self._passed_since = now
+            self._passed.clear()
+        if len(self._passed) < STRANGERS_MAX:
+            self._passed.add(asking)
 
     def _pseudonym(self, address: str) -> str:
         found = self._names.get(address)
