@@ -33,15 +33,18 @@ class Steps(deque[Any]):
 
     def popleft(self) -> Any:
         """The next step; before it, readers who have waited for long enough are served."""
-        # A single step is most often the look itself.
-        if len(self) > 1 and time.monotonic() >= self._due:
+        step = super().popleft()
+        if time.monotonic() >= self._due:
+            looks = getattr(step, "_callback", None)
             for serve in self.serves:
+                if serve == looks:
+                    continue
                 try:
                     serve()
                 except Exception:
                     logger.exception("readers could not be served between two steps")
             self._due = time.monotonic() + PATIENCE
-        return super().popleft()
+        return step
 
 
 def serve_between(loop: asyncio.AbstractEventLoop, serve: Serve) -> Serve:

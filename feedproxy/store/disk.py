@@ -7,6 +7,7 @@ Everything here is synchronous and raises StoreError. Reading happens in one thr
 
 import os
 import tempfile
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -25,6 +26,24 @@ CULL_SLICE = 10
 """Values removed at a time: under a millisecond."""
 SIZE_MIN = 4 * 1024 * 1024
 """Eight empty files and their journals take up most of a megabyte by themselves."""
+
+
+TURN = 0.0005
+"""Seconds. A system lets a thread compute for some milliseconds before another has the CPU, and where there is but one
+CPU, readers wait so long; who rests after a shorter time leaves it to them."""
+
+
+class Turns:
+    """Work in turns of half a millisecond, with as long a rest in between."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+
+    def take(self) -> None:
+        """Rest, where the turn is over."""
+        if time.perf_counter() - self._began >= TURN:
+            time.sleep(TURN)
+            self._began = time.perf_counter()
 
 
 class DiskStore:
@@ -77,7 +96,7 @@ class DiskStore:
         data = self._state.get(name)
         return None if data is None else envelope.unseal(data)
 
-    # -- writing
+    # -- writing (in one thread, which lets the loop have the CPU in between)
 
     def write_all(self, resources: Iterable[Resource], learn: Callable[[Resource, bytes], None]) -> None:
         """Keep these, in one transaction for each shard. Raises StoreError; then any of them may be written or not.
@@ -85,7 +104,9 @@ class DiskStore:
         `learn` is told the header (codec.py) of each.
         """
         together: dict[int, list[tuple[str, bytes]]] = {}
+        turns = Turns()
         for each in resources:
+            turns.take()
             data, header = codec.dump_with_header(each)
             learn(each, header)
             if len(data) < FILE_MIN:
@@ -93,6 +114,7 @@ class DiskStore:
             else:
                 self.write(each)
         for number, values in together.items():
+            turns.take()
             self._shards[number].set_all(values)
             self._shards[number].cull_slice(CULL_SLICE + len(values))
 

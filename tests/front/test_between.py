@@ -41,6 +41,38 @@ async def test_readers_are_served_between_the_steps_of_one_turn(front: Opened, m
     assert seen[-1] == before + 1, "answered before the turn was over"
 
 
+async def test_readers_are_served_before_the_only_step_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(between, "PATIENCE", 0.0)
+    order = list[str]()
+    end = serve_between(asyncio.get_running_loop(), lambda: order.append("look"))
+    for _ in range(3):
+        asyncio.get_running_loop().call_soon(order.append, "step")
+        await asyncio.sleep(0)
+    end()
+
+    assert order.count("step") == 3
+    assert all(order[place - 1] == "look" for place, what in enumerate(order) if what == "step")
+
+
+async def test_the_look_itself_needs_no_look_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(between, "PATIENCE", 0.0)
+    looks = list[int]()
+
+    def look() -> None:
+        looks.append(1)
+
+    loop = asyncio.get_running_loop()
+    end = serve_between(loop, look)
+    looks.clear()
+    steps = loop._ready  # type: ignore[attr-defined]  # asyncio's own
+    loop.call_soon(look)
+    handle = steps.popleft()
+    end()
+
+    assert handle._callback is look
+    assert not looks
+
+
 async def test_what_goes_wrong_between_two_steps_harms_neither(caplog: pytest.LogCaptureFixture) -> None:
     def wrong() -> None:
         raise ValueError("wrong")

@@ -1,0 +1,44 @@
+"""Who writes lets others have the CPU every half millisecond."""
+
+import pytest
+
+from feedproxy.store import disk
+from feedproxy.store.disk import TURN, Turns
+
+
+@pytest.fixture
+def rested(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Rests, on a clock that only rests and the test itself move."""
+    rests = list[float]()
+
+    def rest(seconds: float) -> None:
+        rests.append(seconds)
+        go_on(seconds)
+
+    monkeypatch.setattr(disk.time, "perf_counter", lambda: NOW[0])
+    monkeypatch.setattr(disk.time, "sleep", rest)
+    return rests
+
+
+NOW = [0.0]
+
+
+def go_on(seconds: float) -> None:
+    NOW[0] += seconds
+
+
+def test_nobody_rests_before_the_turn_is_over(rested: list[float]) -> None:
+    turns = Turns()
+    go_on(TURN * 0.9)
+    turns.take()
+
+    assert not rested
+
+
+def test_after_each_turn_there_is_a_rest_as_long(rested: list[float]) -> None:
+    turns = Turns()
+    for _ in range(10):
+        go_on(TURN * 0.6)
+        turns.take()
+
+    assert rested == [TURN] * 5
