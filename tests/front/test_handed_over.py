@@ -1,13 +1,16 @@
 """What the listener in front does not answer itself is mitmproxy's, socket and bytes; and comes back afterwards."""
 
 import asyncio
+import ssl
+from pathlib import Path
 
 import pytest
 
 from feedproxy.http.message import Fields, Response
 from feedproxy.http.pattern import TargetPattern
 from feedproxy.rules import Rule, Rules
-from tests.front.conftest import Opened, until
+from tests.front.conftest import Front, Opened, until
+from tests.front.test_tls import make_certificate, trusting
 
 SHAPES = {
     "content-length and chunked": b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -25,9 +28,9 @@ SHAPES = {
 }
 STARTS = {
     "no path": b"GET feed.rss HTTP/1.1\r\nHost: proxy.example\r\n\r\n",
-    "HTTP/1.0 without Host": b"GET / HTTP/1.0\r\n\r\n",
-    "another version": b"GET / HTTP/2.7\r\nHost: proxy.example\r\n\r\n",
-    "a space too many": b"GET  / HTTP/1.1\r\nHost: proxy.example\r\n\r\n",
+    "HTTP/1.0 without Host": b"GET /x HTTP/1.0\r\n\r\n",
+    "another version": b"GET /x HTTP/2.7\r\nHost: proxy.example\r\n\r\n",
+    "a space too many": b"GET  /x HTTP/1.1\r\nHost: proxy.example\r\n\r\n",
     "no host": b"GET / HTTP/1.1\r\n\r\n",
     "a host that is none": b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
     "a port that is none": b"GET /http://a.example/ HTTP/1.1\r\nHost: a:99999\r\n\r\n",
@@ -40,12 +43,13 @@ STARTS = {
 }
 
 
-async def _said(base: str, data: bytes, quiet: float) -> bytes:
+async def _said(base: str, data: bytes, quiet: float, context: ssl.SSLContext | None = None) -> bytes:
     """All that comes back, and how it ends: mitmproxy leaves some connections open that can say nothing any more.
 
-    One that says nothing for `quiet` seconds is taken for such a one.
+    One that says nothing for `quiet` seconds is taken for such a one. With `context`, all is said under TLS.
     """
-    reader, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
+    port, name = int(base.rpartition(":")[2]), "localhost" if context is not None else None
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=name)
     writer.write(data)
     said = b""
     try:
@@ -63,23 +67,43 @@ async def test_what_is_wrong_or_rare_comes_to_the_same_with_and_without_the_fast
 ) -> None:
     proxy = await front()
     await proxy.warm()
+
+    await _assert_the_same(proxy, shape)
+
+    assert (await (await proxy.line()).ask(proxy.get())).status == 200
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, *STARTS])
+async def test_what_is_wrong_or_rare_comes_to_the_same_under_tls(front: Opened, tmp_path: Path, shape: str) -> None:
+    certificate, key = make_certificate(tmp_path)
+    context = trusting(certificate)
+    context.set_alpn_protocols(["http/1.1"])
+    proxy = await front(tls_certificate=certificate, tls_key=key)
+
+    await _assert_the_same(proxy, shape, context)
+
+    assert b" 200 OK\r\n" in await _said(proxy.stage.base, proxy.get("/feed.rss", "Connection: close"), 20, context)
+
+
+async def _assert_the_same(proxy: Front, shape: str, context: ssl.SSLContext | None = None) -> None:
+    """In front, and of mitmproxy's ordinary listener, which has no TLS."""
     data = STARTS.get(shape) or proxy.get()[:-2] + SHAPES[shape]
     data = data.replace(b"feedproxy-00000000", proxy.stage.service.pseudonym.encode())
     data += proxy.get("/feed.rss", "Connection: close")
+    await _said(proxy.stage.ordinary, proxy.get("/feed.rss", "Connection: close"), 20)  # fetched before it is compared
 
     for quiet in (1, 5, 20):  # where the machine is busy, somebody may need longer to answer than the other
-        bases = (proxy.stage.base, proxy.stage.ordinary)
-        both = await asyncio.gather(*(_said(base, data, quiet) for base in bases))
+        bases = {proxy.stage.base: context, proxy.stage.ordinary: None}
+        both = await asyncio.gather(*(_said(base, data, quiet, how) for base, how in bases.items()))
         # "Connection: close" is said in front, where mitmproxy only does it.
         said = [
-            words.replace(base.encode(), b"*").replace(b"Connection: close\r\n", b"")
+            words.replace(b"https://", b"http://").replace(base.encode(), b"*").replace(b"Connection: close\r\n", b"")
             for base, words in zip(bases, both, strict=True)
         ]
         if said[0] == said[1]:
             break
 
     assert said[0] == said[1]
-    assert (await (await proxy.line()).ask(proxy.get())).status == 200
 
 
 async def test_a_post_between_two_polls_goes_through_and_the_connection_comes_back(front: Opened) -> None:
