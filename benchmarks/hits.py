@@ -87,8 +87,6 @@ def measure(stage: Stage, server: Server, row: Row, seconds: int) -> Measured:
     )  # fmt: skip
     before = asked(stage.origin)
     seconds = max(seconds, row.count // FEEDS_A_SECOND)
-    if row.count > 1:
-        ask(load, seconds, stage.other_cpus)  # what was done with them since they were last asked for is behind us then
     found = run((server.tls_pid if row.tls else None) or server.pid, load, seconds, stage.other_cpus)
     why = fault(row, found, right.size, asked(stage.origin) - before)
     return Measured(row.key, server.name, round(found.us, 2), round(found.rate), found.counted.p99 / 1000, why)

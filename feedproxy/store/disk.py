@@ -7,7 +7,6 @@ Everything here is synchronous and raises StoreError. Reading happens in one thr
 
 import os
 import tempfile
-import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from feedproxy.store.base import OnFailure
 from feedproxy.store.resource import Resource
 from feedproxy.store.rows import FILE_MIN
 from feedproxy.store.shard import Shard
+from feedproxy.store.turns import Turns
 
 SHARDS = 8
 """Two processes that write wait 11 ms for one another at worst; on a single file it was 432 ms."""
@@ -26,24 +26,6 @@ CULL_SLICE = 10
 """Values removed at a time: under a millisecond."""
 SIZE_MIN = 4 * 1024 * 1024
 """Eight empty files and their journals take up most of a megabyte by themselves."""
-
-
-TURN = 0.0005
-"""Seconds. A system lets a thread compute for some milliseconds before another has the CPU, and where there is but one
-CPU, readers wait so long; who rests after a shorter time leaves it to them."""
-
-
-class Turns:
-    """Work in turns of half a millisecond, with as long a rest in between."""
-
-    def __init__(self) -> None:
-        self._began = time.perf_counter()
-
-    def take(self) -> None:
-        """Rest, where the turn is over."""
-        if time.perf_counter() - self._began >= TURN:
-            time.sleep(TURN)
-            self._began = time.perf_counter()
 
 
 class DiskStore:
@@ -96,7 +78,7 @@ class DiskStore:
         data = self._state.get(name)
         return None if data is None else envelope.unseal(data)
 
-    # -- writing (in one thread, which lets the loop have the CPU in between)
+    # -- writing
 
     def write_all(self, resources: Iterable[Resource], learn: Callable[[Resource, bytes], None]) -> None:
         """Keep these, in one transaction for each shard. Raises StoreError; then any of them may be written or not.

@@ -20,6 +20,7 @@ from typing import Any
 from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError
 from feedproxy.store.base import OnFailure
+from feedproxy.store.turns import Turns
 
 QUEUE_MAX = 64 * 1024 * 1024
 """Bytes that wait: about half a second of a usual disk."""
@@ -170,7 +171,9 @@ class WriteQueue[Key, Value]:
     # -- in the writer thread
 
     def _work(self) -> None:
+        turns = Turns()
         while True:
+            turns.take()
             with self._lock:
                 entries = list(islice(self._waiting.items(), BATCH_MAX if self._write_all else 1))
                 self._woken = False

@@ -2,8 +2,8 @@
 
 import pytest
 
-from feedproxy.store import disk
-from feedproxy.store.disk import TURN, Turns
+from feedproxy.store import turns as module
+from feedproxy.store.turns import TURN, Turns
 
 
 @pytest.fixture
@@ -15,8 +15,8 @@ def rested(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         rests.append(seconds)
         go_on(seconds)
 
-    monkeypatch.setattr(disk.time, "perf_counter", lambda: NOW[0])
-    monkeypatch.setattr(disk.time, "sleep", rest)
+    monkeypatch.setattr(module.time, "perf_counter", lambda: NOW[0])
+    monkeypatch.setattr(module.time, "sleep", rest)
     return rests
 
 
