@@ -29,17 +29,22 @@ MINUTES = 12.0
 """The longest that one system may play, if nothing else is said."""
 
 FEEDS = 200
-OPERATOR: dict[str, Any] = {"stale_while_refreshing": 86_400, "reload_interval": 3600, "learned_patience": 3600}
-"""What feedproxy is told beside its defaults. The first two are what the peers do by theirs, or by their configuration;
-with the third, feeds that seldom change are asked once an hour at most, whatever their max-age."""
+OPERATOR: dict[str, Any] = {
+    "stale_while_refreshing": 86_400,
+    "reload_interval": 3600,
+    "learned_patience": 21_600,
+    "learned_lifetime": 5400,
+}
+"""What feedproxy is told beside its defaults. The first two are what the peers do by theirs, or by their configuration.
+With the others it is patient: a feed that changes hourly is looked at every hour and a half (seldomer and oftener ones
+by the cube root), and one that changes seldom is left alone for up to six hours, whatever its max-age."""
 
 CURVE: dict[str, dict[str, Any]] = {
-    "feedproxy, max-age to the letter": {"learned_patience": 0},
-    "feedproxy, learned from 15 min": {"learned_lifetime": 900},
-    "feedproxy, patient": {"learned_patience": 21_600, "learned_lifetime": 5400},
+    "feedproxy, patience of an hour": {"learned_patience": 3600, "learned_lifetime": 2700},
+    "feedproxy, max-age to the letter": {"learned_patience": 0, "learned_lifetime": 2700},
     "feedproxy, without the feeds' hints": {"feed_hints": "off"},
 }
-FIXED = (300, 900, 3600)
+FIXED = (300, 900, 3600, 21_600)
 """Seconds for which the peers keep everything, on the curve."""
 
 
