@@ -31,7 +31,7 @@ MINUTES = 12.0
 FEEDS = 200
 OPERATOR: dict[str, Any] = {
     "stale_while_refreshing": 86_400,
-    "reload_interval": 3600,
+    "reload_interval": 86_400,
     "learned_patience": 21_600,
     "learned_lifetime": 5400,
 }
