@@ -11,7 +11,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import Protocol as Shape
 
@@ -182,8 +182,9 @@ class Courier:
             self._under_way.pop(each.delivery.id, None)
 
     async def _deliver(self, delivery: Delivery) -> None:
+        began = self._clock.now()
         try:
-            settled = await self._settled(delivery)
+            settled = replace(await self._settled(delivery), began=began)
         except StoreError as error:
             logger.warning("%s", error)
             await self._clock.sleep(1)

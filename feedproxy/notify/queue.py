@@ -4,6 +4,7 @@ A delivery leaves the queue when it was judged, never before: after a crash it i
 way is known to the one process that delivers (ledger.py: the lock), so a new one begins with all of them at once.
 """
 
+import math
 import sqlite3
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -32,6 +33,10 @@ def next_try(tries: int, since: Instant, now: Instant, *, patience: Seconds, jit
     return min(end, now + pause / 2 * (1 + jitter))
 
 
+SOON: Seconds = 60
+"""What came of a delivery is written down by then. A later note is of a clock that has been set back since."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settled:
     """What became of a delivery, and what there is to remember of it."""
@@ -42,6 +47,8 @@ class Settled:
     again: Instant | None = None
     """For a Retry: when. None ends the delivery."""
     remove: bool = False
+    began: Instant = math.inf
+    """When it was begun: what the other side has told us since is newer than what became of it."""
 
 
 class Queue:
@@ -146,9 +153,11 @@ def _settle(db: sqlite3.Connection, outcome: Settled) -> None:
     if order.subscription is not None:
         good = isinstance(outcome.verdict, Delivered)
         db.execute(
-            "UPDATE subscriptions SET last_try = ?, note = ?, failures = CASE WHEN ? THEN 0 ELSE failures + 1 END,"
+            "UPDATE subscriptions SET last_try = ?,"
+            " note = CASE WHEN last_try > ? AND last_try < ? THEN note ELSE ? END,"
+            " failures = CASE WHEN ? THEN 0 ELSE failures + 1 END,"
             " last_success = CASE WHEN ? THEN ? ELSE last_success END WHERE id = ?",
-            (outcome.at, words, good, good, outcome.at, order.subscription),
+            (outcome.at, outcome.began, outcome.at + SOON, words, good, good, outcome.at, order.subscription),
         )
     match outcome.verdict:
         case Retry() if outcome.again is not None:

@@ -194,6 +194,29 @@ async def test_content_for_a_feed_read_by_https_has_to_come_from_a_hub_by_https(
         assert len(bodies) == used
 
 
+@pytest.mark.parametrize(("later", "words"), [(1, "told, with the content"), (-1, "the hub has accepted the request")])
+async def test_what_was_heard_while_a_hub_was_asked_is_newer_than_its_answer(
+    stand_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, later: int, words: str
+) -> None:
+    """A hub may verify, and push, before it answers; what it said before it was asked counts no more."""
+    made = await websub_at(stand_at)
+    stand, call = made.stand, made.stand.others.call
+
+    async def pushes_first(method: str, url: str, *rest: Any, **more: Any) -> Response:
+        answer = await call(method, url, *rest, **more)
+        (known,) = await made.held(Role.HEAR)
+        at = stand.clock.now() + later
+        await stand.notices.subscriptions.heard(known.id, at, "told, with the content", good=True)
+        return answer
+
+    monkeypatch.setattr(stand.others, "call", pushes_first)
+    stand.origin.publish("/feed.xml", a_feed(*OLD), link=LINKS)
+    await made.read_by_somebody()
+
+    (known,) = await made.held(Role.HEAR)
+    assert known.note == words
+
+
 async def test_who_pushes_too_often_is_told_so(stand_at: Callable[..., Any]) -> None:
     made = await subscribed(stand_at, ping_source_limit=3)
 
