@@ -6,7 +6,7 @@ answer that depends on nothing else can be given again as long as these are look
 one, `again` looks. All that decides is called here as the service calls it; nothing is decided a second way.
 
 Between two instants at which a decision can change (steady.py) only seconds go by: then `onward` adds them to what
-`again` has found, in a fifth of its time. It matters to whoever has more feeds than requests for each in a second.
+`again` has found, in a thirtieth of its time. It matters to whoever has more feeds than requests for each in a second.
 """
 
 from dataclasses import dataclass
@@ -202,7 +202,10 @@ def again(given: Repeat, now: Instant) -> Moment | None:
 
 
 def onward(moment: Moment, now: Instant) -> bool:
-    """Make it what `again` would say now, by what it said at an earlier moment; False where that has to be asked."""
+    """Make it what `again` would say now, by what it said at an earlier moment.
+
+    False where that has to be asked; then the moment is of no use any more.
+    """
     if not moment.since <= now <= moment.steady:
         return False
     moment.exact = exact = moment.initial + (now - moment.received)

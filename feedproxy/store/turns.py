@@ -18,7 +18,7 @@ class Turns:
         self._began = time.perf_counter()
 
     def take(self) -> None:
-        """Rest, where the turn is over."""
+        """Rest, where the turn is over. To be called between two pieces of work that cannot be parted."""
         if time.perf_counter() - self._began >= TURN:
             time.sleep(TURN)
             self._began = time.perf_counter()

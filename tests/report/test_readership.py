@@ -113,8 +113,11 @@ def test_of_a_reader_of_many_feeds_the_first_fifty_are_followed_until_they_are_s
 
     ask(0, NOW + 60)
     assert judged[-1] == "https://example.com/0"
-    ask(55, NOW + 3 * 86_400)
-    assert judged[-1] == "https://example.com/55", "who has been silent for two days makes way"
+    silent_at = NOW + 1 + 2 * 86_400
+    ask(55, silent_at - 5)
+    assert judged[-1] == "https://example.com/0", "there is no room for it yet"
+    ask(55, silent_at + 60)
+    assert judged[-1] == "https://example.com/55", "who has been silent for two days makes way, a minute later at most"
 
 
 def test_for_whom_there_was_no_room_is_looked_at_again_in_a_minute() -> None:
