@@ -37,8 +37,6 @@ FRIENDS = frozenset({"clock", "errors", "notes", "settings", "walk", "", "comman
 
 KNOW_MITMPROXY = frozenset({"front", "addons", "serve"})
 
-LINES_AT_MOST = 400
-
 
 @cache
 def _sources() -> dict[Path, ast.Module]:
@@ -180,12 +178,6 @@ def test_every_module_says_what_it_is_for() -> None:
     # A package's __init__.py may be empty where the modules in it speak for themselves.
     wrong = [_where(path, 1) for path, tree in _sources().items() if tree.body and not ast.get_docstring(tree)]
     assert not wrong, "\n".join(["without a docstring:", *wrong])
-
-
-def test_files_are_short_enough_to_know_by_heart() -> None:
-    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in _sources()}
-    wrong = [_where(path, length) for path, length in lengths.items() if length > LINES_AT_MOST]
-    assert not wrong, "\n".join([f"above {LINES_AT_MOST} lines:", *wrong])
 
 
 def _requirements() -> list[str]:
