@@ -23,6 +23,7 @@ from platformdirs import user_cache_path
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError
+from feedproxy.store.quarantine import clear_file, file_fault, make_folder, set_aside
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +31,8 @@ BUSY: Seconds = 10
 """Another process may write for so long before ours is given up."""
 
 VERSION = 1
+
+JOURNALS = ("-wal", "-shm", "-journal")
 
 SCHEMA = """
 CREATE TABLE known (  -- every feed held: what was last told of it, and how a site's ping finds it
@@ -112,8 +115,10 @@ class Ledger:
             return True
         handle = -1
         try:
-            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle = os.open(self._file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            make_folder(self._file.parent)
+            lock = self._file.with_suffix(".lock")
+            clear_file(lock)
+            handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             if handle >= 0:
@@ -157,7 +162,10 @@ class Ledger:
     def _open(self) -> sqlite3.Connection:
         if self._file is None:
             return _prepared(sqlite3.connect(":memory:", isolation_level=None))
-        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(self._file.parent)
+        clear_file(self._file)
+        for suffix in JOURNALS:
+            clear_file(Path(f"{self._file}{suffix}"))
         # SQLite gives its journals the permissions of this file, and there are secrets in it.
         os.close(os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         try:
@@ -173,10 +181,14 @@ class Ledger:
         self._disconnect()
         if self._file is None:
             return
-        for suffix in ("", "-wal", "-shm"):
-            part = Path(f"{self._file}{suffix}")
+        for suffix in ("", *JOURNALS):
+            part, aside = Path(f"{self._file}{suffix}"), Path(f"{self._file}.corrupt{suffix}")
+            if file_fault(aside):
+                set_aside(aside, "it is in the way")
             if part.exists():
-                part.replace(f"{self._file}.corrupt{suffix}")
+                part.replace(aside)
+            else:
+                aside.unlink(missing_ok=True)  # of another ledger that was set aside
         logger.warning("the ledger %s was set aside as .corrupt and is started anew: %s", self._file, reason)
 
     def _disconnect(self) -> None:
@@ -208,4 +220,8 @@ def _prepared(connection: sqlite3.Connection) -> sqlite3.Connection:
 
 def _is_corrupt(error: Exception) -> bool:
     code = getattr(error, "sqlite_errorcode", None)
-    return isinstance(code, int) and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    if not isinstance(code, int):
+        return False
+    if code & 0xFF == sqlite3.SQLITE_ERROR:
+        return "no such table" in str(error) or "no such column" in str(error) or "has no column" in str(error)
+    return code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

@@ -5,6 +5,7 @@ are set when somebody looks (`observe`).
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -48,6 +49,11 @@ CODES = frozenset(str(int(each)) for each in HTTPStatus) | {"0"}
 COUNTERS_MAX = 1024
 """Counters of one metric that are at hand by their labels: more than there are sets of labels, which are closed."""
 
+LOGGED_AGAIN: Seconds = 60
+"""Time after which a failure of the store in the same words is logged again."""
+WORDS_MAX = 64
+"""Failures of the store that are known by their words; they name parts of it, not feeds."""
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -85,6 +91,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._watchers: list[Callable[[str], None]] = []
+        self._store_words: dict[str, Seconds] = {}
         self._settling: list[Callable[[], None]] = []
         # Memory, processor time and open files of this process, by Prometheus's own names.
         ProcessCollector(registry=self.registry)
@@ -289,9 +296,15 @@ class Metrics:
         )
 
     def store_failed(self, error: Exception) -> None:
-        """The store failed: a miss to the reader, a line and a count to the operator."""
+        """The store failed: a miss to the reader, a count to the operator, and the same line once a minute."""
         self._store_failures.inc()
-        logger.warning("store: %s", error)
+        words, now = str(error), time.monotonic()
+        if now - self._store_words.get(words, -LOGGED_AGAIN) < LOGGED_AGAIN:
+            return
+        if len(self._store_words) >= WORDS_MAX:
+            self._store_words.clear()
+        self._store_words[words] = now
+        logger.warning("store: %s", words)
 
     def exposition(self, families: Iterable[Metric] | None = None) -> bytes:
         """Everything, as Prometheus reads it: these families, or our own."""

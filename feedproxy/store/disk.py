@@ -5,6 +5,8 @@ out, culls all at once, and cannot replace one of its files (docs/decisions/stor
 Everything here is synchronous and raises StoreError. Reading happens in one thread, writing in another.
 """
 
+import errno
+import logging
 import os
 import tempfile
 import zlib
@@ -12,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from feedproxy.clock import Instant
-from feedproxy.errors import UsageError
+from feedproxy.errors import StoreError, UsageError
 from feedproxy.store import codec, envelope
 from feedproxy.store.base import OnFailure
 from feedproxy.store.resource import Resource
@@ -20,6 +22,10 @@ from feedproxy.store.rows import FILE_MIN
 from feedproxy.store.shard import Shard
 from feedproxy.store.turns import Turns
 
+logger = logging.getLogger(__name__)
+
+UNWRITABLE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS))
+"""What passes by itself, or by the operator: what is stored is read meanwhile."""
 SHARDS = 8
 """Two processes that write wait 11 ms for one another at worst; on a single file it was 432 ms."""
 CULL_SLICE = 10
@@ -32,9 +38,9 @@ class DiskStore:
     """What `TieredStore` reads from and writes to."""
 
     def __init__(self, folder: Path, *, size_max: int, on_failure: OnFailure) -> None:
-        """Open the folder, made where it is missing.
+        """Open the folder, made where it is missing. Raises UsageError where it cannot be used.
 
-        Raises UsageError where the folder cannot be used, StoreError where a file in it cannot be opened.
+        What is broken in it is set aside; a part that cannot be opened is told, and fails until it can.
         """
         if size_max < SIZE_MIN:
             raise UsageError(f"store_max: {size_max} bytes are too few, {SIZE_MIN} is the least")
@@ -120,21 +126,24 @@ class DiskStore:
 
     def cull_slice(self) -> bool:
         """A slice of every shard that is too large; False when none is any more. Raises StoreError."""
-        if sum(shard.cull_slice(CULL_SLICE) for shard in self._shards):
-            return True
-        for shard in self._shards:
-            shard.settle()
-        return False
+        culled = 0
+
+        def cull(shard: Shard) -> None:
+            nonlocal culled
+            culled += shard.cull_slice(CULL_SLICE)
+
+        _for_each(self._shards, cull)
+        if not culled:
+            _for_each(self._shards, Shard.settle)
+        return culled > 0
 
     def mend(self) -> None:
-        """Set aside what was found corrupt. Raises StoreError."""
-        for shard in (*self._shards, self._state):
-            shard.mend()
+        """Set aside what was found corrupt, and open what could not be opened. Raises StoreError."""
+        _for_each((*self._shards, self._state), Shard.mend)
 
     def sweep(self, before: Instant) -> None:
         """Remove files left over by processes that were killed, where older than that. Raises StoreError."""
-        for shard in (*self._shards, self._state):
-            shard.sweep(before)
+        _for_each((*self._shards, self._state), lambda shard: shard.sweep(before))
 
     def close(self) -> None:
         """Close this thread's connections."""
@@ -146,6 +155,18 @@ class DiskStore:
 
     def _number(self, target: str) -> int:
         return zlib.crc32(target.encode("utf-8", "surrogatepass")) % SHARDS
+
+
+def _for_each(shards: Iterable[Shard], act: Callable[[Shard], object]) -> None:
+    """Do this with every shard, also where it fails with one. Raises the last StoreError."""
+    failure: StoreError | None = None
+    for shard in shards:
+        try:
+            act(shard)
+        except StoreError as error:
+            failure = error
+    if failure is not None:
+        raise failure
 
 
 def _usable(folder: Path) -> Path:
@@ -160,5 +181,7 @@ def _usable(folder: Path) -> Path:
     except FileExistsError as error:
         raise UsageError(f"store: {folder} is no folder") from error
     except OSError as error:
-        raise UsageError(f"store: {folder} cannot be used: {error.strerror or error}") from error
+        if error.errno not in UNWRITABLE or not folder.is_dir():
+            raise UsageError(f"store: {folder} cannot be used: {error.strerror or error}") from error
+        logger.warning("store: %s cannot be written to: %s; what is new is kept in memory", folder, error.strerror)
     return folder

@@ -8,14 +8,19 @@ Both are refused here, on the way in and on the way out (tests/store/test_rows.p
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+import sqlite3
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import diskcache
 from diskcache.core import DBNAME, MODE_BINARY, MODE_RAW, UNKNOWN
 
 from feedproxy.clock import Instant
 from feedproxy.errors import StoreError
+from feedproxy.store.quarantine import make_folder
 
 FILE_MIN = 256 * 1024
 """Values of this size and more get a file of their own. With diskcache's 32 KiB a usual feed would, and
@@ -31,8 +36,14 @@ PAGE = 256
 BUSY_TIMEOUT = 0.25
 """Seconds. With a WAL readers wait for nobody, recovery apart; the writer tries again (shard.py)."""
 
+OPEN_PATIENCE = 0.5
+"""Seconds that opening a file waits for another process's lock. diskcache waits for 60."""
+
 _OLDEST = "SELECT filename FROM Cache ORDER BY store_time LIMIT ?"
 _DELETE_OLDEST = "DELETE FROM Cache WHERE rowid IN (SELECT rowid FROM Cache ORDER BY store_time LIMIT ?)"
+_OURS = re.compile("INSERT|UPDATE|CREATE|DROP")
+"""What is written whenever a file is opened, and is there already where it was opened before."""
+_UNWRITABLE = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR))
 _FILE_NAME = re.compile(r"[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{28}\.val", re.ASCII)
 
 
@@ -63,7 +74,7 @@ class BytesOnly(diskcache.Disk):  # type: ignore[misc] # diskcache has no types
             return value
         if mode == MODE_BINARY and value is None and not read and _is_ours(filename):
             try:
-                return Path(self._directory, str(filename)).read_bytes()
+                return _read_file(Path(self._directory, str(filename)))
             except FileNotFoundError:
                 # Another process has just replaced it. To diskcache, a miss.
                 raise
@@ -80,11 +91,19 @@ def _is_ours(filename: object) -> bool:
     return type(filename) is str and _FILE_NAME.fullmatch(filename) is not None
 
 
+def _read_file(path: Path) -> bytes:
+    # To open a FIFO would wait for a writer.
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError("no regular file")
+        return file.read()
+
+
 def _write_file(path: Path, value: bytes) -> None:
     for last_try in (False, False, True):
         try:
-            path.parent.parent.mkdir(mode=0o700, exist_ok=True)
-            path.parent.mkdir(mode=0o700, exist_ok=True)
+            make_folder(path.parent.parent)
+            make_folder(path.parent)
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             break
         except FileNotFoundError:
@@ -107,11 +126,14 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
     """
 
     def __init__(self, folder: Path, *, size_max: int | None) -> None:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder)
         with contextlib.suppress(FileExistsError):
             # SQLite gives its journals the permissions of this file.
             os.close(os.open(folder / DBNAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         self.size_max = size_max
+        self._until = time.monotonic() + OPEN_PATIENCE
+        self._has_settings = False
+        self._is_open = False
         super().__init__(
             str(folder),
             timeout=BUSY_TIMEOUT,
@@ -126,6 +148,29 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
             statistics=0,
             tag_index=0,
         )
+        self._is_open = True
+
+    @property
+    def _sql(self) -> Callable[..., Any]:
+        """`execute` of this thread's connection, with a bound on how long it is tried again."""
+        execute: Callable[..., Any] = self._con.execute
+
+        def bounded(statement: str, *parameters: Any) -> Any:
+            try:
+                result = execute(statement, *parameters)
+            except sqlite3.OperationalError as error:
+                code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+                if not self._is_open and self._has_settings and code in _UNWRITABLE and _OURS.match(statement):
+                    # It was set up before. While it cannot be written to it can still be read.
+                    return execute("SELECT 0 WHERE 0")
+                if code == sqlite3.SQLITE_BUSY and time.monotonic() > self._until and not statement.startswith("BEGIN"):
+                    raise diskcache.Timeout from error  # which is not tried again
+                raise
+            if statement.startswith("SELECT key, value FROM Settings"):
+                self._has_settings = True
+            return result
+
+        return bounded
 
     def set_all(self, values: Iterable[tuple[str, bytes]]) -> None:
         """`set` for several, in one transaction."""
@@ -151,7 +196,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
         """Give space back to the system: what was removed lies in the journal until that is worked off."""
         if self.size_max is None:
             return
-        taken = sum(path.stat().st_size for path in Path(self.directory).glob(f"{DBNAME}*"))
+        taken = sum(path.lstat().st_size for path in Path(self.directory).glob(f"{DBNAME}*"))
         if taken > self.size_max + JOURNAL_MAX:
             # PASSIVE waits for nobody and is done again at the next occasion.
             self._sql("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
@@ -167,7 +212,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
     def sweep(self, before: Instant) -> int:
         """Remove files that no row names and that are older: a process was killed between file and row."""
         root = Path(self.directory)
-        old = {path for path in root.glob("??/??/*.val") if path.stat().st_mtime < before}
+        old = {path for path in root.glob("??/??/*.val") if path.lstat().st_mtime < before}
         if not old:
             return 0
         named = self._sql("SELECT filename FROM Cache WHERE filename IS NOT NULL").fetchall()

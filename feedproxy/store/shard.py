@@ -5,33 +5,51 @@ is used; then its folder is renamed to `NAME.corrupt` (one is kept) and an empty
 costs one shard, not the store. Only the writer does this, for a reader must not wait. Processes do it one
 after the other under a lock, and one that finds the file replaced already takes the new one. (SQLite looks
 whether its file has moved before it removes a journal, so connections to the old one do no harm.)
+
+A shard that can neither be opened nor set aside (a full disk, no right to rename it) fails every read and write, and
+is tried again by the writer: the store works on with the others.
 """
 
 import contextlib
 import fcntl
 import logging
 import os
-import shutil
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import diskcache
 from diskcache.core import DBNAME
 
-from feedproxy.clock import Instant
+from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import StoreError
 from feedproxy.store.base import OnFailure
+from feedproxy.store.quarantine import clear_file, file_fault, make_folder, set_aside
 from feedproxy.store.rows import Rows
 
 LOCK_TRIES = 40
-"""Times BUSY_TIMEOUT: another process may hold the write lock for 10 s before a write is given up."""
+"""Times BUSY_TIMEOUT: another process may hold the write lock for 10 s before a write is given up. Until a write has
+succeeded again, later ones try once."""
+OPENING_MAX: Seconds = 5
+"""Time to wait for another process that opens, renames or makes files. A process that is stopped holds its lock on."""
+RETRY: Seconds = 1
+"""Time between two tries to open a shard that could not be opened."""
 
 _LOG = logging.getLogger(__name__)
+_JOURNALS = tuple(f"{DBNAME}-{kind}" for kind in ("wal", "shm", "journal"))
 _ERRORS = (sqlite3.Error, diskcache.Timeout, OSError, UnicodeError)
 _CORRUPT = frozenset(
     # The last two because our SQL is right: tables or indexes are not what they were.
     (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT)
+)
+_UNREADABLE = frozenset(
+    (
+        sqlite3.SQLITE_IOERR_READ,
+        sqlite3.SQLITE_IOERR_SHORT_READ,
+        sqlite3.SQLITE_IOERR_CORRUPTFS,
+        sqlite3.SQLITE_IOERR_DATA,
+    )
 )
 _MISSHAPEN = (TypeError, ValueError, LookupError, AttributeError)
 """What diskcache stumbles over when a file's tables are not what it made."""
@@ -41,13 +59,27 @@ class Shard:
     """Values by key in one folder. One thread reads, one writes; each calls `close` at its end."""
 
     def __init__(self, folder: Path, *, size_max: int | None, on_failure: OnFailure) -> None:
-        """Open it, made anew where it is missing or corrupt. Raises StoreError where that cannot be done."""
+        """Open it, made anew where it is missing or corrupt. Where that cannot be done it is told, and tried later."""
         self._folder = folder
         self._size_max = size_max
         self._on_failure = on_failure
         self._corrupt = False
-        with self._translated(), self._locked():
-            self._rows, self._inode = self._open()
+        self._locked_out = False
+        self._opened: Rows | None = None
+        self._inode: int | None = None
+        self._failure = ""
+        self._retry_at: Seconds = 0.0
+        try:
+            self._reopen()
+        except StoreError as error:
+            on_failure(error)
+
+    @property
+    def _rows(self) -> Rows:
+        """The file. Raises StoreError while it cannot be opened."""
+        if self._opened is None:
+            raise StoreError(self._failure)
+        return self._opened
 
     # -- reading
 
@@ -99,20 +131,21 @@ class Shard:
 
     def mend(self) -> None:
         """Open anew where the file was replaced, removed, or found corrupt. Raises StoreError."""
-        if not self._corrupt and _inode(self._folder) == self._inode:
-            return
-        with self._translated():
-            self._rows.close()
-            with self._locked():
-                if self._corrupt and _inode(self._folder) == self._inode:
-                    self._set_aside("it was found corrupt")
-                self._rows, self._inode = self._open()
-                self._corrupt = False
+        if self._opened is None:
+            if time.monotonic() < self._retry_at:
+                raise StoreError(self._failure)
+            self._reopen()
+            _LOG.info("store: %s is open again", self._folder)
+        elif self._corrupt or _inode(self._folder) != self._inode:
+            with contextlib.suppress(sqlite3.Error):
+                self._opened.close()
+            self._reopen()
 
     def close(self) -> None:
         """Close this thread's connection."""
-        with contextlib.suppress(sqlite3.Error):
-            self._rows.close()
+        if self._opened is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._opened.close()
 
     # -- inside
 
@@ -129,11 +162,13 @@ class Shard:
     def _try(self, act: Callable[[Rows], object]) -> None:
         try:
             with self._translated():
-                for _ in range(LOCK_TRIES - 1):
+                for _ in range(0 if self._locked_out else LOCK_TRIES - 1):
                     with contextlib.suppress(diskcache.Timeout):
                         act(self._rows)
                         return
+                self._locked_out = True
                 act(self._rows)
+                self._locked_out = False
         except StoreError:
             # A failed COMMIT leaves its transaction open, and every later BEGIN would fail.
             self.close()
@@ -150,38 +185,70 @@ class Shard:
                 self._corrupt = True
             raise StoreError(f"the store's {self._folder.name} failed: {error}") from error
 
-    def _open(self) -> tuple[Rows, int | None]:
+    def _reopen(self) -> None:
+        """Open the file, made anew where it is missing or corrupt. Raises StoreError."""
+        was, self._opened = self._opened, None
         try:
-            try:
-                rows = Rows(self._folder, size_max=self._size_max)
-            except (*_ERRORS, *_MISSHAPEN) as error:
-                if not isinstance(error, _MISSHAPEN) and not _is_corrupt(error):
-                    raise
-                self._set_aside(str(error))
-                rows = Rows(self._folder, size_max=self._size_max)
-        except _ERRORS as error:
-            raise StoreError(f"the store's {self._folder} cannot be opened: {error}") from error
-        return rows, _inode(self._folder)
+            with self._translated():
+                # `feeds` or `state`, in which every shard's lock is.
+                make_folder(self._folder.parent)
+                with self._locked():
+                    if self._corrupt and (was is None or _inode(self._folder) == self._inode):
+                        self._set_aside("it was found corrupt")
+                    self._opened = self._open()
+                    self._inode = _inode(self._folder)
+                    self._corrupt = False
+        except StoreError as error:
+            self._failure = str(error)
+            self._retry_at = time.monotonic() + RETRY
+            raise
+
+    def _open(self) -> Rows:
+        make_folder(self._folder)
+        reason = file_fault(self._folder / DBNAME)
+        if reason:
+            self._set_aside(f"{DBNAME} is {reason}")
+        for name in _JOURNALS:
+            # Without its journal the file has what it had at the last checkpoint.
+            clear_file(self._folder / name)
+        try:
+            return Rows(self._folder, size_max=self._size_max)
+        except (*_ERRORS, *_MISSHAPEN) as error:
+            if not isinstance(error, _MISSHAPEN) and not _is_corrupt(error):
+                raise
+            self._set_aside(str(error))
+        return Rows(self._folder, size_max=self._size_max)
 
     def _set_aside(self, reason: str) -> None:
-        aside = self._folder.with_name(f"{self._folder.name}.corrupt")
-        if aside.exists():
-            shutil.rmtree(aside)
-        self._folder.rename(aside)
-        message = f"the store's {self._folder.name} was set aside as {aside} and is started anew: {reason}"
-        _LOG.warning(message)
-        self._on_failure(StoreError(message))
+        aside = set_aside(self._folder, reason)
+        self._on_failure(
+            StoreError(f"the store's {self._folder.name} was set aside as {aside} and is started anew: {reason}")
+        )
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         """One process at a time opens, renames or makes files."""
-        self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(self._folder.parent / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        path = self._folder.parent / "lock"
+        clear_file(path)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            deadline = time.monotonic() + OPENING_MAX
+            while not _flocked(lock):
+                if time.monotonic() >= deadline:
+                    _LOG.warning("store: %s is locked by another process for %g s: opened without", path, OPENING_MAX)
+                    break
+                time.sleep(0.01)
             yield
         finally:
             os.close(lock)
+
+
+def _flocked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _inode(folder: Path) -> int | None:
@@ -201,4 +268,4 @@ def _is_corrupt(error: BaseException) -> bool:
     code = getattr(error, "sqlite_errorcode", None)
     if not isinstance(code, int):
         return str(error).startswith("Could not decode")
-    return code & 0xFF in _CORRUPT
+    return code & 0xFF in _CORRUPT or code in _UNREADABLE

@@ -1,10 +1,13 @@
 """A corrupt file is set aside and started anew; every failure is a StoreError."""
 
+import errno
+import fcntl
 import logging
 import os
 import shutil
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -230,13 +233,56 @@ def test_a_reader_waits_for_no_writer(open_shard: OpenShard, folder: Path) -> No
     other.close()
 
 
-@pytest.mark.parametrize("obstacle", ["feeds", "feeds/lock/x", "feeds/000", "feeds/000/cache.db/x"])
-def test_a_shard_that_cannot_be_opened_is_a_store_error(open_shard: OpenShard, tmp_path: Path, obstacle: str) -> None:
-    (tmp_path / obstacle).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / obstacle).write_text("in the way")
+def test_shard_that_can_neither_be_opened_nor_set_aside_fails_until_it_can(
+    open_shard: OpenShard, folder: Path, failures: list[StoreError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(open_shard(), folder)
+    overwrite_everything(folder / "cache.db")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", refuse)
+        shard = open_shard()
+        for _ in range(3):
+            with pytest.raises(StoreError, match="not permitted"):
+                shard.get("https://1.example/")
+            with pytest.raises(StoreError, match="not permitted"):
+                shard.set("https://1.example/", b"value")
+    assert len(failures) == 1
 
-    with pytest.raises(StoreError, match="store's"):
-        open_shard()
+    monkeypatch.setattr(shard, "_retry_at", 0.0)
+    shard.set("https://1.example/", b"value")
+
+    assert shard.get("https://1.example/") == b"value"
+
+
+def refuse(*_: object) -> Path:
+    raise PermissionError(errno.EPERM, "Operation not permitted")
+
+
+def test_locked_shard_is_opened_at_once_and_read(open_shard: OpenShard, folder: Path) -> None:
+    filled(open_shard(), folder)
+    other = sqlite3.connect(folder / "cache.db", isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+
+    began = time.monotonic()
+    shard = open_shard()
+
+    assert shard.get("https://1.example/") is not None
+    assert time.monotonic() - began < 1
+    other.execute("ROLLBACK")
+    other.close()
+    shard.set("https://1.example/", b"new")
+    assert shard.get("https://1.example/") == b"new"
+
+
+def test_shard_is_opened_while_a_stopped_process_holds_the_lock_of_opening(
+    open_shard: OpenShard, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "OPENING_MAX", 0.05)
+    filled(open_shard(), folder)
+    with (folder.parent / "lock").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+        assert open_shard().get("https://1.example/") is not None
 
 
 def test_a_key_that_sqlite_cannot_hold_is_a_store_error(open_shard: OpenShard) -> None:
