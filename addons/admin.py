@@ -9,7 +9,7 @@ from mitmproxy.master import Master
 from feedproxy import settings
 from feedproxy.errors import UsageError
 from feedproxy.report.admin import AdminServer
-from feedproxy.report.door import listen_address
+from feedproxy.report.door import admin_token, listen_address
 from feedproxy.runtime import runtime
 
 logger = logging.getLogger("feedproxy.admin")
@@ -24,14 +24,14 @@ class Admin:
         """Why the listener could not be had; the proxy does not run without it."""
 
     def load(self, loader: Loader) -> None:
-        settings.declare(loader, "admin", "admin_token", "admin_hosts")
+        settings.declare(loader, "admin", "admin_token", "admin_token_file", "admin_hosts")
 
     def configure(self, updated: set[str]) -> None:
         here = runtime(ctx.master)
         here.adopt(ctx.options)
-        if here.settings.admin and updated & {"admin", "admin_token"}:
+        if here.settings.admin and updated & {"admin", "admin_token", "admin_token_file"}:
             try:
-                listen_address(here.settings.admin, here.settings.admin_token)
+                listen_address(here.settings.admin, admin_token(here.settings))
             except UsageError as error:
                 raise exceptions.OptionsError(str(error)) from error
 

@@ -1,6 +1,6 @@
 """The command line: feedproxy COMMAND …
 
-Exit codes: 0 done, 1 findings or failure of the thing asked, 2 wrong usage or configuration, told in one line.
+Exit codes: 0 done, 1 findings or failure of the thing asked, 2 wrong usage or configuration, reported in one line.
 """
 
 import argparse
@@ -15,22 +15,53 @@ from typing import Any, NoReturn
 from feedproxy import __version__, commands
 from feedproxy.errors import FeedproxyError, UsageError
 
+SYNONYMS = {
+    "run": "serve",
+    "start": "serve",
+    "import": "opml",
+    "export": "opml",
+    "lint": "check",
+    "validate": "check",
+    "find": "discover",
+    "stats": "status",
+    "top": "status",
+    "flush": "purge",
+    "ban": "purge",
+    "reload": "refresh",
+    "update": "refresh",
+    "config": "options",
+    "grade": "score",
+    "play": "replay",
+}
+"""What other programs call a command of ours. Only for the hint after an unknown name; none of them is accepted."""
+
 
 class Parser(argparse.ArgumentParser):
-    """Tells a mistake in one line, with what was perhaps meant."""
+    """Reports a mistake in one line, with the name that was perhaps meant."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         # An abbreviation that works today may mean two things in the next version.
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
     def error(self, message: str) -> NoReturn:
+        """Print `message` with a hint to standard error and exit with 2."""
         known = [option for action in self._actions for option in action.option_strings]
         mistyped = re.findall(r"(?<!\S)--[\w-]+", message) if "unrecognized" in message else []
         near = [close[0] for word in mistyped if (close := difflib.get_close_matches(word, known, 1))]
+        if unknown := re.match(r"argument COMMAND: invalid choice: '([^']*)'", message):
+            commands_ = self._commands()
+            synonym = SYNONYMS.get(unknown[1].lower())
+            near = [synonym] if synonym else difflib.get_close_matches(unknown[1].lower(), commands_, 1)
+            message = f"unknown command '{unknown[1]}'"
         hint = f" (did you mean {', '.join(near)}?)" if near else ""
         self.exit(2, f"feedproxy: {message}{hint}; see {self.prog} --help\n")
 
+    def _commands(self) -> list[str]:
+        actions = (action for action in self._actions if isinstance(action, argparse._SubParsersAction))
+        return [name for action in actions for name in action.choices]
+
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Return the parsed arguments; an unknown flag is reported by the command that was given it."""
         parsed, rest = self.parse_known_args(args, namespace)
         if rest:
             # The command's own parser knows which flags there are.
@@ -39,14 +70,33 @@ class Parser(argparse.ArgumentParser):
         return parsed
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code."""
+def make_parser() -> Parser:
+    """Return the parser of the whole command line."""
     parser = Parser(prog="feedproxy", description="An HTTP caching proxy made for feeds.")
-    parser.add_argument("--version", action="version", version=f"feedproxy {__version__}")
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    parser.add_argument("-V", "--version", action="version", version=f"feedproxy {__version__}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
     for each in pkgutil.iter_modules(commands.__path__):
         importlib.import_module(f"feedproxy.commands.{each.name}").register(subparsers)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; return the exit code."""
+    try:
+        return _run(list(sys.argv[1:] if argv is None else argv))
+    except (KeyboardInterrupt, BrokenPipeError):
+        return 1
+
+
+def _run(argv: list[str]) -> int:
+    if argv and argv[0] in ("help", "version"):
+        # `feedproxy help serve` is `feedproxy serve --help`.
+        argv = ["--version"] if argv[0] == "version" else [*argv[1:2], "--help"]
+    parser = make_parser()
     args = parser.parse_args(argv)
+    if not hasattr(args, "run"):
+        parser.print_help(sys.stderr)
+        return 2
     try:
         code: int = args.run(args)
     except UsageError as error:
@@ -54,8 +104,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except FeedproxyError as error:
         print(f"feedproxy: {error}", file=sys.stderr)
-        return 1
-    except (KeyboardInterrupt, BrokenPipeError):
         return 1
     return code
 

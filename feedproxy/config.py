@@ -8,8 +8,9 @@
         on_bad_update: pass
 
 Every option that an addon declares, mitmproxy's own included, is a key. Later rules win over earlier ones,
-and all win over the options above. Mistakes are found at start, never later: the first is told with file and
-line and, where a name was meant that exists, with that name. A message never repeats what may be a secret.
+and all win over the options above. An environment variable `FEEDPROXY_NAME` wins over the file, `--set` over both.
+Mistakes are found at start, never later: the first is reported with file and line and, where a name was meant that
+exists, with that name. A message never repeats what may be a secret.
 """
 
 import difflib
@@ -27,11 +28,87 @@ from ruamel.yaml.reader import ReaderError
 from feedproxy.errors import BadTarget, UsageError
 from feedproxy.http import uri
 from feedproxy.http.pattern import TargetPattern
+from feedproxy.quantities import EXAMPLES, Unit, parse
 from feedproxy.rules import Rule
-from feedproxy.settings import Settings, per_feed_names
+from feedproxy.settings import Settings, option_names, per_feed_names
 
 RULES_KEY = "feeds"
 MATCH_KEY = "match"
+
+ENVIRONMENT = "FEEDPROXY_"
+"""What the name of an environment variable begins with; an option's name in capitals follows."""
+
+FILE_VARIABLE = "FEEDPROXY_CONFIG"
+"""The environment variable that names the configuration file."""
+
+CLIENT_VARIABLES = ("FEEDPROXY_ADMIN", "FEEDPROXY_ADMIN_TOKEN")
+"""What the client commands (status, refresh, …) read beside the file; for `serve` they are options like others."""
+
+SYNONYMS = {
+    "access_log": "log_format",
+    "address": "listen",
+    "admin_address": "admin",
+    "admin_listen": "admin",
+    "admin_port": "admin",
+    "auth": "readers",
+    "backend": "upstream",
+    "base_url": "public_url",
+    "bind": "listen",
+    "bind_address": "listen",
+    "cache": "store",
+    "cache_dir": "store",
+    "cache_path": "store",
+    "cache_size": "store_max",
+    "cache_ttl": "default_lifetime",
+    "cert": "tls_certificate",
+    "contact": "contact_url",
+    "data_dir": "store",
+    "default_ttl": "default_lifetime",
+    "disk_size": "store_max",
+    "external_url": "public_url",
+    "grace": "stale_max",
+    "host": "listen",
+    "htpasswd": "users_file",
+    "interval": "feed_min_interval",
+    "key": "tls_key",
+    "keep_stale": "stale_max",
+    "log": "log_format",
+    "max_age": "default_lifetime",
+    "max_size": "store_max",
+    "max_ttl": "lifetime_max",
+    "memory": "memory_max",
+    "memory_size": "memory_max",
+    "min_ttl": "lifetime_min",
+    "mitm": "intercept",
+    "origin": "upstream",
+    "passwords": "users_file",
+    "password_file": "users_file",
+    "port": "listen",
+    "ports": "allow_ports",
+    "private_networks": "allow_networks",
+    "processes": "workers",
+    "real_ip": "trusted_proxies",
+    "redis": "store",
+    "redis_url": "store",
+    "server_name": "public_url",
+    "ssl_cert": "tls_certificate",
+    "ssl_certificate": "tls_certificate",
+    "ssl_key": "tls_key",
+    "ssl_certificate_key": "tls_key",
+    "stale": "stale_max",
+    "storage": "store",
+    "threads": "workers",
+    "timeout": "fetch_timeout",
+    "tls_cert": "tls_certificate",
+    "token": "admin_token",
+    "trust_proxy": "trusted_proxies",
+    "ttl": "default_lifetime",
+    "upstream_url": "upstream",
+    "url": "public_url",
+    "user_agent": "contact_url",
+    "users": "users_file",
+}
+"""What other programs call an option of ours. Only for the hint after an unknown name; none of them is accepted."""
 
 _NOUNS = {bool: "true or false", int: "a whole number", str: "text", list: "a list of texts, such as [a, b]"}
 
@@ -44,6 +121,7 @@ class OptionSpec:
     choices: tuple[str, ...] = ()
     optional: bool = False
     minimum: int | None = None
+    unit: Unit = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +141,7 @@ def own_options() -> dict[str, OptionSpec]:
             list if isinstance(each.default, tuple) else type(each.default),
             tuple(each.metadata["choices"]),
             minimum=0,
+            unit=each.metadata["unit"],
         )
         for each in fields(Settings)
         if each.default is not MISSING
@@ -80,8 +159,11 @@ def spec_of(typespec: Any, choices: Sequence[str] | None = None) -> OptionSpec:
     return OptionSpec(typespec, tuple(choices or ()))
 
 
-def load(path: str | Path, known: Mapping[str, OptionSpec]) -> Config:
-    """Read a configuration file. Raises UsageError, `FILE:LINE: what`, at the first mistake."""
+def load(path: str | Path, known: Mapping[str, OptionSpec], *, foreign: bool = False) -> Config:
+    """Return what a configuration file says. Raises UsageError, `FILE:LINE: what`, at the first mistake.
+
+    With `foreign`, names that are not in `known` are skipped: a client command knows none of mitmproxy's options.
+    """
     document = _parse(Path(path))
     if document is None:
         return Config()
@@ -95,6 +177,8 @@ def load(path: str | Path, known: Mapping[str, OptionSpec]) -> Config:
         if name == RULES_KEY:
             rules = tuple(_rules(value, str(path), where))
         elif name not in known:
+            if foreign:
+                continue
             raise UsageError(f"{where}: unknown option {name!r}{_nearest(name, [*known, RULES_KEY])}")
         else:
             options[name] = _checked(name, value, known[name], where)
@@ -102,8 +186,39 @@ def load(path: str | Path, known: Mapping[str, OptionSpec]) -> Config:
     return Config(options, rules, places)
 
 
+def from_environment(environment: Mapping[str, str], known: Mapping[str, OptionSpec]) -> dict[str, Any]:
+    """Return the options that `FEEDPROXY_NAME` variables set. Raises UsageError for a value that does not fit.
+
+    A variable that names no option is skipped: orchestrators put variables of their own beside ours
+    (`FEEDPROXY_SERVICE_HOST`). `unknown_variables` finds those that may be slips.
+    """
+    options: dict[str, Any] = {}
+    for variable in sorted(environment):
+        name = variable.removeprefix(ENVIRONMENT).lower()
+        if variable.startswith(ENVIRONMENT) and name in known:
+            options[name] = _from_text(name, environment[variable], known[name], variable)
+    return options
+
+
+def unknown_variables(environment: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
+    """Return the `FEEDPROXY_…` variables that resemble an option and are none, each with that option's variable."""
+    own = [ENVIRONMENT + name.upper() for name in option_names()]
+    read_elsewhere = {FILE_VARIABLE, *CLIENT_VARIABLES}
+    found = {}
+    for variable in environment:
+        name = variable.removeprefix(ENVIRONMENT).lower()
+        if variable.startswith(ENVIRONMENT) and name not in known and variable not in read_elsewhere:
+            near = difflib.get_close_matches(variable, own, n=1, cutoff=0.85)
+            if near:
+                found[variable] = near[0]
+    return found
+
+
 def parse_set(text: str, known: Mapping[str, OptionSpec]) -> tuple[str, Any]:
-    """`NAME=VALUE` of --set; a NAME alone switches on what is true or false. Raises UsageError."""
+    """Return name and value of `NAME=VALUE` (--set); a NAME alone switches on what is true or false.
+
+    Raises UsageError.
+    """
     name, equals, value = text.partition("=")
     name = name.strip()
     where = "--set"
@@ -112,16 +227,31 @@ def parse_set(text: str, known: Mapping[str, OptionSpec]) -> tuple[str, Any]:
     spec = known[name]
     if not equals and spec.kind is not bool:
         raise UsageError(f"{where}: {name} needs a value: --set {name}=VALUE")
-    read: Any = value
+    if spec.kind is list:
+        return name, _checked(name, [value], spec, where)
+    return name, _from_text(name, value if equals else "true", spec, where)
+
+
+def _from_text(name: str, text: str, spec: OptionSpec, where: str) -> Any:
+    """Return the value that a text stands for. A list is a YAML list, or items between commas. Raises UsageError."""
+    read: Any = text
     if spec.kind is bool:
-        read = {"true": True, "false": False}.get(value.strip().lower(), value) if equals else True
-    elif spec.kind is int and re.fullmatch(r"\s*[+-]?\d{1,18}\s*", value):
-        read = int(value)
+        read = {"true": True, "false": False}.get(text.strip().lower(), text)
+    elif spec.kind is int and re.fullmatch(r"\s*[+-]?\d{1,18}\s*", text):
+        read = int(text)
     elif spec.kind is list:
-        read = [value]
-    elif spec.optional and not value:
+        read = _list(text, where) if text.lstrip().startswith("[") else [each.strip() for each in text.split(",")]
+        read = [each for each in read if each != ""] if isinstance(read, list) else read
+    elif spec.optional and not text:
         read = None
-    return name, _checked(name, read, spec, where)
+    return _checked(name, read, spec, where)
+
+
+def _list(text: str, where: str) -> Any:
+    try:
+        return YAML(typ="safe").load(text)
+    except (YAMLError, ValueError) as error:
+        raise UsageError(f"{where}: not a YAML list, such as [a, b]") from error
 
 
 def parse_sets(texts: Iterable[str], known: Mapping[str, OptionSpec]) -> dict[str, Any]:
@@ -216,6 +346,8 @@ def _checked(name: str, value: Any, spec: OptionSpec, where: str) -> Any:
         # Ports are texts to mitmproxy, and numbers to everybody else.
         if all(isinstance(each, str | int) and not isinstance(each, bool) for each in value):
             return [str(each) for each in value]
+    elif spec.kind is int and isinstance(value, str) and (number := parse(value, spec.unit)) is not None:
+        return number
     elif spec.kind is int and isinstance(value, int) and not isinstance(value, bool):
         if spec.minimum is not None and value < spec.minimum:
             raise UsageError(f"{where}: {name} is {spec.minimum} or more")
@@ -228,7 +360,8 @@ def _checked(name: str, value: Any, spec: OptionSpec, where: str) -> Any:
             raise UsageError(f"{where}: {name} cannot be {str(value)!r}, only {some}{_nearest(value, spec.choices)}")
         return str(value)
     hint = " (in quotes, if need be)" if spec.kind is str and value is not None else ""
-    raise UsageError(f"{where}: {name} wants {_NOUNS.get(spec.kind, spec.kind.__name__)}, not {_named(value)}{hint}")
+    wanted = EXAMPLES.get(spec.unit) or _NOUNS.get(spec.kind, spec.kind.__name__)
+    raise UsageError(f"{where}: {name} wants {wanted}, not {_named(value)}{hint}")
 
 
 def _named(value: Any) -> str:
@@ -245,7 +378,18 @@ def _named(value: Any) -> str:
 
 
 def _nearest(name: Any, names: Collection[str]) -> str:
-    near = difflib.get_close_matches(str(name), [each for each in names if each], n=1)
+    """Return `; did you mean 'x'?`, or nothing. feedproxy's own options come before mitmproxy's."""
+    word = str(name).strip().lower().replace("-", "_")
+    ours = {*option_names(), RULES_KEY, MATCH_KEY}
+    own = [each for each in names if each in ours]
+    synonym = SYNONYMS.get(word)
+    near = (
+        ([synonym] if synonym in names else [])
+        or [each for each in own if len(word) > 3 and f"_{word}_" in f"_{each}_"][:1]
+        or difflib.get_close_matches(word, own, n=1, cutoff=0.75)
+        or difflib.get_close_matches(word, [each for each in names if each], n=1, cutoff=0.8)
+        or difflib.get_close_matches(word, own or [each for each in names if each], n=1)
+    )
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

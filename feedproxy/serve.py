@@ -25,9 +25,19 @@ from mitmproxy.addons import core, disable_h2c, next_layer, proxyserver, tlsconf
 from mitmproxy.log import LegacyLogEvents
 from mitmproxy.proxy.mode_servers import AsyncioServerInstance
 
+from feedproxy.access.doorkeeper import Doorkeeper
 from feedproxy.addons import default_addons
 from feedproxy.clock import Clock, Seconds
-from feedproxy.config import Config, load, parse_sets, spec_of
+from feedproxy.config import (
+    Config,
+    OptionSpec,
+    from_environment,
+    load,
+    own_options,
+    parse_sets,
+    spec_of,
+    unknown_variables,
+)
 from feedproxy.crew.company import Crew
 from feedproxy.crew.seat import Seat
 from feedproxy.errors import BadTarget, FeedproxyError, UsageError
@@ -40,8 +50,8 @@ from feedproxy.report import door
 from feedproxy.report.log import LineHandler
 from feedproxy.rules import Rules
 from feedproxy.runtime import Runtime, runtime
-from feedproxy.settings import listen_address
-from feedproxy.store.tiered import MEMORY
+from feedproxy.settings import Settings, listen_address, option_names
+from feedproxy.store.tiered import MEMORY, store_folder
 
 logger = logging.getLogger("feedproxy")
 
@@ -79,7 +89,9 @@ class Plan:
     config: str = ""
     sets: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Options given by flags of their own: they win over --set, which wins over the file."""
+    """Options given by flags of their own: they win over --set, and that over the environment and the file."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables; those that are named after an option win over the file."""
 
 
 def make_master(plan: Plan, clock: Clock | None = None) -> tuple[master.Master, Runtime]:
@@ -91,9 +103,11 @@ def make_master(plan: Plan, clock: Clock | None = None) -> tuple[master.Master, 
         here.clock = clock
     made.addons.add(core.Core(), disable_h2c.DisableH2C(), proxyserver.Proxyserver())
     made.addons.add(*default_addons(), next_layer.NextLayer(), tlsconfig.TlsConfig())
-    known = {name: spec_of(each.typespec, each.choices) for name, each in made.options.items()}
+    known = known_options(made)
     config = load(plan.config, known) if plan.config else Config()
-    given = {**parse_sets(plan.sets, known), **plan.options}
+    given = {**from_environment(plan.environment, known), **parse_sets(plan.sets, known), **plan.options}
+    for variable, meant in unknown_variables(plan.environment, known).items():
+        logger.warning("config: environment variable %s sets no option: did you mean %s?", variable, meant)
     here.set_rules(Rules(config.rules))
     try:
         values = {**_listening(config.options), **_listening(given)}
@@ -115,6 +129,50 @@ def make_master(plan: Plan, clock: Clock | None = None) -> tuple[master.Master, 
     if here.settings.tls_certificate and not all(mode.startswith("front") for mode in made.options.mode):
         raise UsageError("tls_certificate: only the fast path speaks TLS with readers, and it is off")
     return made, here
+
+
+def known_options(made: master.Master) -> dict[str, OptionSpec]:
+    """Return what every option of this master may be: feedproxy's own, and mitmproxy's."""
+    own = own_options()
+    return {name: own.get(name) or spec_of(each.typespec, each.choices) for name, each in made.options.items()}
+
+
+async def check(plan: Plan) -> list[str]:
+    """Check everything that a start would, and start nothing; return what is in force, a line each.
+
+    Raises UsageError at the first mistake, as a start would.
+    """
+    made, here = make_master(plan)
+    _check_confdir(made.options.confdir)
+    settings = here.settings
+    if settings.admin:
+        door.listen_address(settings.admin, door.admin_token(settings))
+    Doorkeeper(settings, here.clock, b"")  # reads the files of users, tokens and credentials
+    _check_folders(settings)
+    kind = f"reverse, in front of {settings.upstream}" if settings.upstream else "gateway and explicit proxy"
+    defaults = Settings()
+    changed = [name for name in option_names() if getattr(settings, name) != getattr(defaults, name)]
+    rules = len(here.rules)
+    return [
+        f"mode:    {kind}",
+        f"listen:  {made.options.listen_host or '*'}:{made.options.listen_port}; admin: {settings.admin or 'off'}",
+        f"options: {len(changed)} not at their default{': ' if changed else ''}{', '.join(changed)}",
+        f"rules:   {rules}",
+    ]
+
+
+def _check_folders(settings: Settings) -> None:
+    """Check that store and recording can be written. Raises UsageError, which names the option."""
+    folders = {"store": None if settings.is_fleet or settings.store == MEMORY else store_folder(settings.store)}
+    folders["record"] = Path(settings.record).expanduser().absolute().parent if settings.record else None
+    for name, folder in folders.items():
+        if folder is None:
+            continue
+        nearest = next(each for each in (folder, *folder.parents) if each.exists())
+        if not nearest.is_dir():
+            raise UsageError(f"{name}: {nearest} is not a folder")
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            raise UsageError(f"{name}: cannot write to {nearest}")
 
 
 def _be_silent(made: master.Master) -> None:
@@ -301,7 +359,7 @@ def _wanted(made: master.Master, here: Runtime) -> Workers:
     settings = here.settings
     if settings.local_store == MEMORY:
         raise UsageError(f"workers: {settings.workers} workers need a store that they share, not {MEMORY}")
-    admin = door.listen_address(settings.admin, settings.admin_token) if settings.admin else None
+    admin = door.listen_address(settings.admin, door.admin_token(settings)) if settings.admin else None
     listen = (made.options.listen_host, made.options.listen_port)
     return Workers(settings.workers, listen, admin, settings.drain_timeout)
 

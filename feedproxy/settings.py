@@ -2,7 +2,8 @@
 
 An addon declares the options it uses to mitmproxy (`declare`), the library reads them as one value,
 `Settings`; a rule of the configuration's `feeds:` list overrides those marked `per_feed` for the feeds
-it matches. Durations are whole seconds, sizes bytes: mitmproxy knows no other numbers.
+it matches. Inside, durations are whole seconds (or milliseconds, where `unit` says so) and sizes bytes, since
+mitmproxy knows no other numbers; a configuration may write `30m` and `4GiB` (quantities.py).
 """
 
 import re
@@ -11,13 +12,14 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 from feedproxy.errors import UsageError
+from feedproxy.quantities import Unit, show
 
 _ADDRESS = re.compile(r"(?:(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^:\[\]/@\s]*)):)?(?P<port>[0-9]{1,5})")
 
 
-def option(default: Any, text: str, *, choices: tuple[str, ...] = (), per_feed: bool = False) -> Any:
-    """One option: its default, its sentence, its permitted values, and whether a rule may override it."""
-    metadata = {"text": text, "choices": choices, "per_feed": per_feed}
+def option(default: Any, text: str, *, choices: tuple[str, ...] = (), per_feed: bool = False, unit: Unit = "") -> Any:
+    """Describe an option: default, sentence, permitted values, unit, and whether a rule may override it."""
+    metadata = {"text": text, "choices": choices, "per_feed": per_feed, "unit": unit}
     return field(default=default, metadata=metadata)
 
 
@@ -50,21 +52,29 @@ class Settings:
     max_connections_per_address: int = option(
         512, "Of these from one address (IPv6: /64); 0 for any number. Peers in trusted_proxies have no such limit."
     )
-    head_timeout: int = option(15, "Seconds for a TLS handshake, and for a request's head once begun; 0 for no limit.")
+    head_timeout: int = option(
+        15, "Seconds for a TLS handshake, and for a request's head once begun; 0 for no limit.", unit="s"
+    )
     fast_path: bool = option(True, "Answer plain requests in front of mitmproxy; `feedproxy serve` alone reads it.")
     tls_certificate: str = option("", "PEM file with the certificate (and its chain) to serve readers under TLS with.")
     tls_key: str = option("", "PEM file with its key; empty: the key stands in the certificate's file.")
-    memo_max: int = option(134_217_728, "Bytes of answers kept ready-made for the fast path, beside the store's.")
+    memo_max: int = option(
+        134_217_728, "Bytes of answers kept ready-made for the fast path, beside the store's.", unit="B"
+    )
 
     # -- fetching
     contact_url: str = option("", "A page about this proxy for publishers, put into the User-Agent.")
-    connect_timeout: int = option(10, "Seconds to reach an origin.")
-    first_byte_timeout: int = option(30, "Seconds an origin may take to begin its answer.")
-    fetch_timeout: int = option(60, "Seconds for a whole exchange with an origin.")
-    answer_timeout: int = option(45, "Seconds a reader waits at most; then the copy, or 504.")
-    buffer_max: int = option(10_000_000, "Bytes of a response on the wire above which it streams through unstored.")
-    decoded_max: int = option(50_000_000, "Bytes of a response after decoding above which it counts as a bomb.")
-    header_max: int = option(65_536, "Bytes of the head of a message.")
+    connect_timeout: int = option(10, "Seconds to reach an origin.", unit="s")
+    first_byte_timeout: int = option(30, "Seconds an origin may take to begin its answer.", unit="s")
+    fetch_timeout: int = option(60, "Seconds for a whole exchange with an origin.", unit="s")
+    answer_timeout: int = option(45, "Seconds a reader waits at most; then the copy, or 504.", unit="s")
+    buffer_max: int = option(
+        10_000_000, "Bytes of a response on the wire above which it streams through unstored.", unit="B"
+    )
+    decoded_max: int = option(
+        50_000_000, "Bytes of a response after decoding above which it counts as a bomb.", unit="B"
+    )
+    header_max: int = option(65_536, "Bytes of the head of a message.", unit="B")
     redirects_max: int = option(5, "Redirects followed for one request.")
 
     # -- freshness
@@ -74,20 +84,27 @@ class Settings:
         choices=("enforce", "heuristic", "off"),
         per_feed=True,
     )
-    hint_max: int = option(86_400, "Seconds a single hint can hold a feed at most.", per_feed=True)
+    hint_max: int = option(86_400, "Seconds a single hint can hold a feed at most.", per_feed=True, unit="s")
     skip_max: int = option(
-        259_200, "Seconds a stretch of skipped hours and days can hold a feed at most.", per_feed=True
+        259_200, "Seconds a stretch of skipped hours and days can hold a feed at most.", per_feed=True, unit="s"
     )
-    default_lifetime: int = option(1_800, "Seconds a response is fresh when nobody says anything.", per_feed=True)
+    default_lifetime: int = option(
+        1_800, "Seconds a response is fresh when nobody says anything.", per_feed=True, unit="s"
+    )
     learned_lifetime: int = option(
         2_700,
         "Seconds a feed is fresh that changes hourly and says nothing; others by the cube root of how seldom they do.",
         per_feed=True,
+        unit="s",
     )
-    lifetime_min: int = option(300, "Least seconds of a learned or guessed lifetime.", per_feed=True)
-    lifetime_max: int = option(86_400, "Most seconds of a learned or guessed lifetime.", per_feed=True)
-    feed_min_interval: int = option(60, "Least seconds between two fetches of one feed; 0 for none.", per_feed=True)
-    site_interval: int = option(1, "Seconds between two fetches of feeds of one site; 0 for none.", per_feed=True)
+    lifetime_min: int = option(300, "Least seconds of a learned or guessed lifetime.", per_feed=True, unit="s")
+    lifetime_max: int = option(86_400, "Most seconds of a learned or guessed lifetime.", per_feed=True, unit="s")
+    feed_min_interval: int = option(
+        60, "Least seconds between two fetches of one feed; 0 for none.", per_feed=True, unit="s"
+    )
+    site_interval: int = option(
+        1, "Seconds between two fetches of feeds of one site; 0 for none.", per_feed=True, unit="s"
+    )
     refresh_ahead: bool = option(
         True, "Refresh feeds that are read before their copy's time is over, so that no reader waits.", per_feed=True
     )
@@ -100,6 +117,7 @@ class Settings:
         3_600,
         "Seconds without a reader after which a feed is no longer refreshed ahead; one lifetime of its copy at least.",
         per_feed=True,
+        unit="s",
     )
     targeted_fields: str = option(
         "reverse",
@@ -111,15 +129,20 @@ class Settings:
         0,
         "Seconds a feed's stale copy answers while it is refreshed, where HTTP does not forbid it; 0 for not at all.",
         per_feed=True,
+        unit="s",
     )
     learned_patience: int = option(
         0,
         "Seconds up to which a feed that changes seldom is left alone beyond its max-age, while its stale copy may"
         " answer (stale_while_refreshing); 0: it is refreshed at once.",
         per_feed=True,
+        unit="s",
     )
     reload_interval: int = option(
-        0, "Seconds within which a feed is not fetched again for a reader's no-cache; 0 for the floor.", per_feed=True
+        0,
+        "Seconds within which a feed is not fetched again for a reader's no-cache; 0 for the floor.",
+        per_feed=True,
+        unit="s",
     )
     state_freshness: bool = option(False, "In reverse mode: say the hint's remaining lifetime over the origin's word.")
 
@@ -130,13 +153,17 @@ class Settings:
         choices=("keep", "pass"),
         per_feed=True,
     )
-    stale_max: int = option(604_800, "Seconds a good copy may stand in for an origin that fails.", per_feed=True)
-    stale_max_refused: int = option(86_400, "The same for 403 and 404.", per_feed=True)
+    stale_max: int = option(
+        604_800, "Seconds a good copy may stand in for an origin that fails.", per_feed=True, unit="s"
+    )
+    stale_max_refused: int = option(86_400, "The same for 403 and 404.", per_feed=True, unit="s")
     relocation_confirmations: int = option(
         2, "Times a permanent move or end is seen before readers are told.", per_feed=True
     )
-    relocation_spacing: int = option(3_600, "Seconds between two sightings that count.", per_feed=True)
-    gone_recheck: int = option(604_800, "Seconds after which a feed that is gone is asked for again.", per_feed=True)
+    relocation_spacing: int = option(3_600, "Seconds between two sightings that count.", per_feed=True, unit="s")
+    gone_recheck: int = option(
+        604_800, "Seconds after which a feed that is gone is asked for again.", per_feed=True, unit="s"
+    )
     moved_to: str = option(
         "", "In a rule: the feed's new address; readers get 301 (and may ask for the XML form).", per_feed=True
     )
@@ -207,7 +234,7 @@ class Settings:
     )
 
     # -- subscribers
-    subscriber_window: int = option(86_400, "Seconds within which a reader counts as a subscriber.")
+    subscriber_window: int = option(86_400, "Seconds within which a reader counts as a subscriber.", unit="s")
     claim_max: int = option(1_000_000, "Most subscribers that one fetcher's User-Agent may claim for one feed.")
     claim_jump: int = option(
         10, "A claim more than this many times the last one is held back until it is seen again an hour later."
@@ -219,15 +246,17 @@ class Settings:
         "Folder of the store; empty: the platform's cache folder; `memory:` keeps nothing on disk; `redis://HOST/` is"
         " shared by several machines.",
     )
-    memory_max: int = option(268_435_456, "Bytes of stored responses kept in memory.")
-    store_max: int = option(4_294_967_296, "Bytes of stored responses kept on disk.")
+    memory_max: int = option(268_435_456, "Bytes of stored responses kept in memory.", unit="B")
+    store_max: int = option(4_294_967_296, "Bytes of stored responses kept on disk.", unit="B")
 
     # -- a store that several machines share
     fleet_local: str = option("", "With `redis://`: folder of this machine's own store in front, as `store` is alone.")
     fleet_prefix: str = option("feedproxy", "What all names in Redis begin with: one for each fleet.")
-    fleet_timeout: int = option(250, "Milliseconds that a request waits for Redis at most.")
-    fleet_lease: int = option(15, "Seconds after which a machine that says nothing has lost what it was fetching.")
-    fleet_expiry: int = option(691_200, "Seconds that a copy stays in Redis after it was last written.")
+    fleet_timeout: int = option(250, "Milliseconds that a request waits for Redis at most.", unit="ms")
+    fleet_lease: int = option(
+        15, "Seconds after which a machine that says nothing has lost what it was fetching.", unit="s"
+    )
+    fleet_expiry: int = option(691_200, "Seconds that a copy stays in Redis after it was last written.", unit="s")
     fleet_exact_max: int = option(
         1_000, "Readers of a feed up to which a fleet counts exactly; above, by HyperLogLog, within 0.8 %."
     )
@@ -238,7 +267,7 @@ class Settings:
         "What a ping of an unknown site does: note (the operator sees it), fetch (its feed is looked for), ignore.",
         choices=("note", "fetch", "ignore"),
     )
-    ping_interval: int = option(30, "Seconds within which all pings of one feed make us fetch it once.")
+    ping_interval: int = option(30, "Seconds within which all pings of one feed make us fetch it once.", unit="s")
     ping_source_limit: int = option(30, "Pings a minute that one address may send; 0 for any number.")
     changes_when: str = option(
         "minutes",
@@ -266,6 +295,7 @@ class Settings:
         21_600,
         "Seconds a feed's copy may be used while its changes are pushed to us, where HTTP allows; 0: polled as ever.",
         per_feed=True,
+        unit="s",
     )
     websub_subscribe: bool = option(
         True, "Subscribe at the WebSub hubs of feeds that are read here; needs public_url.", per_feed=True
@@ -275,7 +305,7 @@ class Settings:
         "Whose feeds our hub (WebSub) tells of: own (the upstream's), known (any public one), off; needs public_url.",
         choices=("own", "known", "off"),
     )
-    websub_lease: int = option(864_000, "Seconds a subscription at our hub lasts: by default, and at most.")
+    websub_lease: int = option(864_000, "Seconds a subscription at our hub lasts: by default, and at most.", unit="s")
     websub_signature: str = option("sha256", "How our hub signs.", choices=("sha1", "sha256", "sha384", "sha512"))
     rsscloud_hub: str = option(
         "known",
@@ -303,16 +333,19 @@ class Settings:
     workers: int = option(1, "Processes that serve readers on one port; `feedproxy serve` alone reads it.")
     admin: str = option("127.0.0.1:8081", "HOST:PORT of the admin listener; empty switches it off.")
     admin_token: str = option("", "Token for the admin listener; required when it is not on loopback.")
+    admin_token_file: str = option("", "File that holds the admin token, in place of admin_token.")
     admin_hosts: tuple[str, ...] = option((), "Names under which the admin listener may be called, beside its address.")
     log_format: str = option("text", "The line logged per request: text, json or off.", choices=("text", "json", "off"))
     score_readers: int = option(
         200, "Readers whose behaviour is judged, for the page /readers, by each worker; 0 judges nobody."
     )
-    drain_timeout: int = option(20, "Seconds that requests under way have after SIGTERM.")
+    drain_timeout: int = option(20, "Seconds that requests under way have after SIGTERM.", unit="s")
     record: str = option(
         "", "A HAR file in which to record what readers ask and origins say; every answer takes the ordinary way then."
     )
-    record_max: int = option(1_073_741_824, "Bytes of a recording after which a new file is begun; 0 for no limit.")
+    record_max: int = option(
+        1_073_741_824, "Bytes of a recording after which a new file is begun; 0 for no limit.", unit="B"
+    )
     record_keep: tuple[str, ...] = option(
         (), "What is recorded as it is: addresses (of readers), secrets (credentials, private feeds' contents)."
     )
@@ -352,6 +385,12 @@ def declare(loader: Loader, *names: str) -> None:
             wanted.discard(each.name)
     if wanted:
         raise LookupError(f"no such option: {', '.join(sorted(wanted))}")
+
+
+def shown(name: str, value: Any) -> Any:
+    """Return an option's value as a configuration writes it: a number that has a unit as text with that unit."""
+    unit: Unit = next((each.metadata["unit"] for each in fields(Settings) if each.name == name), "")
+    return show(value, unit) if unit and value else value
 
 
 def option_names() -> list[str]:

@@ -18,7 +18,7 @@ from feedproxy.notes import Category, Level, Note, as_markdown, notes_of
 from feedproxy.readers.score import conditions, manners, moves, pace
 from feedproxy.readers.score.rules import Rule
 from feedproxy.report.metrics import Metrics
-from feedproxy.settings import Settings, option_names
+from feedproxy.settings import Settings, option_names, shown
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "reference"
@@ -28,8 +28,9 @@ NOUNS = {bool: "true or false", int: "whole number", str: "text", tuple: "list o
 OPTIONS_HEAD = """# Options
 
 Made by `make docs` from `feedproxy/settings.py`. An option is a key of the configuration file (`--config`), and
-can be given as `--set NAME=VALUE`. Durations are seconds, sizes bytes. Those marked *rule* can also stand in a
-rule of `feeds:`, for the feeds that it matches. `conf/office.yaml` says of each why one would change it.
+can be given as `--set NAME=VALUE` or in the environment as `FEEDPROXY_NAME`
+([how](../how-to/configure-it.md)). Durations and sizes take units: `30m`, `4GiB`. Those marked *rule* can also stand
+in a rule of `feeds:`, for the feeds that it matches. `conf/office.yaml` says of each why one would change it.
 mitmproxy's own options are keys too.
 """
 
@@ -108,7 +109,8 @@ def _kind(each: Field[Any]) -> str:
     choices = [f"`{choice}`" if choice else "empty" for choice in each.metadata["choices"]]
     kind = " or ".join(choices) if choices else NOUNS[type(each.default)]
     rule = ", *rule*" if each.metadata["per_feed"] else ""
-    return f"{kind}, default {_written(each.default)}{rule}"
+    kind = {"s": "duration", "ms": "duration", "B": "size"}.get(each.metadata["unit"], kind)
+    return f"{kind}, default {_written(shown(each.name, each.default))}{rule}"
 
 
 def _written(default: Any) -> str:

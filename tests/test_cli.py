@@ -11,8 +11,12 @@ from feedproxy.cli import main
     [
         (["serve", "--lisen", "x"], "did you mean --listen?"),
         (["serve", "--list", "127.0.0.1:0"], "unrecognized arguments: --list"),
-        (["serv"], "invalid choice: 'serv'"),
-        ([], "COMMAND"),
+        (["serv"], "unknown command 'serv' (did you mean serve?)"),
+        (["run"], "unknown command 'run' (did you mean serve?)"),
+        (["zzz"], "unknown command 'zzz'; see feedproxy --help"),
+        (["refresh", "foo"], "'foo' is not a URL: it must start with http:// or https://"),
+        (["check", "nowhere.xml"], "nowhere.xml: No such file or directory"),
+        (["discover", "nowhere.xml"], "nowhere.xml: No such file or directory"),
         (["serve", "--set", "feed_hint=off"], "feed_hints"),
         (["serve", "--listen", "nowhere"], "listen: nowhere"),
     ],
@@ -28,6 +32,29 @@ def test_a_mistake_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str
     assert words in told
     assert told.count("\n") == 1
     assert told.startswith("feedproxy: ")
+
+
+def test_without_a_command_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+
+    assert "serve" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("argv", [["help"], ["help", "serve"]])
+def test_help_is_a_command_too(capsys: pytest.CaptureFixture[str], argv: list[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(argv)
+
+    assert end.value.code == 0
+    assert capsys.readouterr().out.startswith(" ".join(["usage: feedproxy", *argv[1:]]))
+
+
+@pytest.mark.parametrize("flag", ["-V", "version"])
+def test_version_has_three_spellings(capsys: pytest.CaptureFixture[str], flag: str) -> None:
+    with pytest.raises(SystemExit):
+        main([flag])
+
+    assert capsys.readouterr().out == f"feedproxy {__version__}\n"
 
 
 def test_version_says_what_is_installed(capsys: pytest.CaptureFixture[str]) -> None:

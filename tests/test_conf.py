@@ -33,7 +33,7 @@ def _known() -> dict[str, config.OptionSpec]:
 
     async def ask() -> dict[str, config.OptionSpec]:
         made, _ = serve.make_master(serve.Plan())
-        return {name: config.spec_of(each.typespec, each.choices) for name, each in made.options.items()}
+        return serve.known_options(made)
 
     return asyncio.run(ask())
 

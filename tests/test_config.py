@@ -6,7 +6,18 @@ from typing import Any, Optional
 
 import pytest
 
-from feedproxy.config import Config, OptionSpec, load, own_options, parse_set, parse_sets, spec_of
+from feedproxy.config import (
+    SYNONYMS,
+    Config,
+    OptionSpec,
+    from_environment,
+    load,
+    own_options,
+    parse_set,
+    parse_sets,
+    spec_of,
+    unknown_variables,
+)
 from feedproxy.errors import UsageError
 from feedproxy.settings import Settings, from_options
 
@@ -78,14 +89,24 @@ def test_an_empty_configuration_is_one(tmp_path: Path, text: str) -> None:
         ),
         ("feed: []\n", "feedproxy.yaml:1: unknown option 'feed'; did you mean 'feeds'?"),
         ("1: 2\n", "feedproxy.yaml:1: unknown option 1"),
-        ("\n\nsite_interval: soon\n", "feedproxy.yaml:3: site_interval wants a whole number, not text"),
+        (
+            "\n\nsite_interval: soon\n",
+            "feedproxy.yaml:3: site_interval wants a duration, such as 30m or 1800 (seconds), not text",
+        ),
         (
             "site_interval: 1.5\n",
-            "feedproxy.yaml:1: site_interval wants a whole number, not a number with a fraction",
+            "feedproxy.yaml:1: site_interval wants a duration, such as 30m or 1800 (seconds), not a number with a"
+            " fraction",
         ),
-        ("site_interval: true\n", "feedproxy.yaml:1: site_interval wants a whole number, not true or false"),
+        (
+            "site_interval: true\n",
+            "feedproxy.yaml:1: site_interval wants a duration, such as 30m or 1800 (seconds), not true or false",
+        ),
         ("site_interval: -1\n", "feedproxy.yaml:1: site_interval is 0 or more"),
-        ("site_interval:\n", "feedproxy.yaml:1: site_interval wants a whole number, not nothing"),
+        (
+            "site_interval:\n",
+            "feedproxy.yaml:1: site_interval wants a duration, such as 30m or 1800 (seconds), not nothing",
+        ),
         ("feed_usm: yes\n", "feedproxy.yaml:1: feed_usm wants true or false, not text"),
         (
             "contact_url: 5\n",
@@ -209,7 +230,7 @@ def test_set_reads_what_the_option_wants(text: str, option: tuple[str, Any]) -> 
     [
         ("feed_hint=off", "--set: unknown option 'feed_hint'; did you mean 'feed_hints'?"),
         ("feed_hints=on", "--set: feed_hints cannot be 'on', only enforce, heuristic, off"),
-        ("site_interval=soon", "--set: site_interval wants a whole number, not text"),
+        ("site_interval=soon", "--set: site_interval wants a duration, such as 30m or 1800 (seconds), not text"),
         ("site_interval", "--set: site_interval needs a value: --set site_interval=VALUE"),
         ("allow_private=maybe", "--set: allow_private wants true or false, not text"),
     ],
@@ -259,3 +280,76 @@ def test_every_default_passes_its_own_check(tmp_path: Path) -> None:
 )
 def test_mitmproxys_types_are_understood(typespec: Any, spec: OptionSpec) -> None:
     assert spec_of(typespec) == spec
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("port", "listen"),
+        ("bind", "listen"),
+        ("timeout", "fetch_timeout"),
+        ("cache_dir", "store"),
+        ("cache_size", "store_max"),
+        ("user_agent", "contact_url"),
+        ("ssl_cert", "tls_certificate"),
+        ("admin_listen", "admin"),
+        ("min_interval", "feed_min_interval"),
+        ("auth", "readers"),
+        ("backend", "upstream"),
+        ("base_url", "public_url"),
+        ("access_log", "log_format"),
+        ("feed-hints", "feed_hints"),
+    ],
+)
+def test_unknown_option_suggests_ours_before_mitmproxys(name: str, near: str) -> None:
+    known = {**KNOWN, **{each: OptionSpec(str) for each in ("certs", "tcp_timeout", "key_size", "proxy_debug")}}
+
+    with pytest.raises(UsageError, match=f"did you mean '{near}'"):
+        parse_set(f"{name}=1", known)
+
+
+def test_every_synonym_names_an_option_that_exists_and_is_none_itself() -> None:
+    assert {meant for meant in SYNONYMS.values() if meant not in KNOWN} == set()
+    assert SYNONYMS.keys() & KNOWN.keys() == set()
+
+
+def test_environment_variable_sets_an_option_in_its_own_units() -> None:
+    environment = {
+        "FEEDPROXY_HINT_MAX": "2h",
+        "FEEDPROXY_ALLOW_PORTS": "80, 8000-8010",
+        "FEEDPROXY_PURGE_FIELDS": '["Surrogate-Key: a, b"]',
+        "FEEDPROXY_ALLOW_PRIVATE": "TRUE",
+        "FEEDPROXY_SERVICE_HOST": "10.0.0.1",
+        "HINT_MAX": "1",
+    }
+
+    assert from_environment(environment, KNOWN) == {
+        "allow_ports": ["80", "8000-8010"],
+        "allow_private": True,
+        "hint_max": 7200,
+        "purge_fields": ["Surrogate-Key: a, b"],
+    }
+
+
+def test_environment_variable_with_a_wrong_value_is_reported_by_its_own_name() -> None:
+    with pytest.raises(UsageError, match=r"^FEEDPROXY_HINT_MAX: hint_max wants a duration, such as 30m"):
+        from_environment({"FEEDPROXY_HINT_MAX": "soon"}, KNOWN)
+
+
+def test_environment_variable_that_resembles_an_option_is_reported() -> None:
+    environment = {"FEEDPROXY_LISTEM": "x", "FEEDPROXY_PORT_80_TCP": "tcp://10.0.0.1", "FEEDPROXY_CONFIG": "x"}
+
+    assert unknown_variables(environment, KNOWN) == {"FEEDPROXY_LISTEM": "FEEDPROXY_LISTEN"}
+
+
+@pytest.mark.parametrize("text", ["store_max: 4GiB\n", "store_max: 4294967296\n", "store_max: '4294967296'\n"])
+def test_size_in_a_file_may_have_a_unit(tmp_path: Path, text: str) -> None:
+    (file := tmp_path / "feedproxy.yaml").write_text(text)
+
+    assert load(file, KNOWN).options == {"store_max": 2**32}
+
+
+def test_rule_takes_units_too(tmp_path: Path) -> None:
+    (file := tmp_path / "feedproxy.yaml").write_text("feeds:\n  - match: slow.example\n    feed_min_interval: 1h30m\n")
+
+    assert load(file, KNOWN).rules[0].overrides == {"feed_min_interval": 5400}

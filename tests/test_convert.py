@@ -88,7 +88,7 @@ def test_what_is_no_feed_is_told_in_a_line(
 
 
 def test_a_file_that_is_not_there_is_told_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["convert", "nowhere.xml", "--to", "rss"]) == 1
+    assert main(["convert", "nowhere.xml", "--to", "rss"]) == 2
 
     assert capsys.readouterr().err == "feedproxy: nowhere.xml: No such file or directory\n"
 

@@ -7,6 +7,7 @@ from mitmproxy import master
 
 from feedproxy import serve
 from feedproxy.errors import UsageError
+from feedproxy.report import door
 from feedproxy.runtime import Runtime
 
 
@@ -57,7 +58,7 @@ async def test_the_command_line_wins_over_the_files_address(tmp_path: Path) -> N
         ("trusted_proxies: [balancer]", "trusted_proxies: 'balancer' is no address"),
         ("allow_ports: [http]", "allow_ports: 'http' is no port"),
         ("allow_networks: [here]", "allow_networks: 'here' is no network"),
-        ("upstream: 127.0.0.1:8000", "upstream: 127.0.0.1:8000: it begins with neither http:// nor https://"),
+        ("upstream: 127.0.0.1:8000", "upstream: 127.0.0.1:8000: not a URL: it must start with http:// or https://"),
         ("mode: [socks5]", "mode: socks5 is mitmproxy's; gateway and explicit proxy"),
     ],
 )
@@ -71,3 +72,61 @@ async def test_what_is_found_wrong_later_is_told_with_its_line_as_well(tmp_path:
 async def test_what_the_command_line_says_wrong_is_not_blamed_on_the_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^gzip_level is 9 at most$"):
         configured(tmp_path, "gzip_level: 3\n", gzip_level=77)
+
+
+async def test_environment_wins_over_the_file_and_set_over_both(tmp_path: Path) -> None:
+    (path := tmp_path / "feedproxy.yaml").write_text("hint_max: 1h\nskip_max: 1h\nsite_interval: 1h\n")
+    environment = {"FEEDPROXY_SKIP_MAX": "2h", "FEEDPROXY_SITE_INTERVAL": "2h"}
+    options = {"admin": "", "store": "memory:"}
+
+    _, here = serve.make_master(serve.Plan(str(path), ("site_interval=3h",), options, environment))
+
+    assert (here.settings.hint_max, here.settings.skip_max, here.settings.site_interval) == (3600, 7200, 10_800)
+
+
+async def test_check_reports_what_is_in_force_and_starts_nothing(tmp_path: Path) -> None:
+    (path := tmp_path / "feedproxy.yaml").write_text(
+        "store_max: 1GiB\nfeeds:\n  - match: a.example\n    private: true\n"
+    )
+
+    lines = await serve.check(serve.Plan(str(path), options={"store": str(tmp_path / "store")}))
+
+    assert "options: 2 not at their default: store, store_max" in lines
+    assert "rules:   1" in lines
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"users_file": "/nowhere/users"}, "users_file: /nowhere/users: No such file"),
+        ({"tokens_file": "/nowhere/tokens"}, "tokens_file: /nowhere/tokens: No such file"),
+        ({"wallet": "/nowhere/wallet"}, "wallet: /nowhere/wallet: No such file"),
+        ({"admin_token_file": "/nowhere/token"}, "admin_token_file: cannot read /nowhere/token: No such file"),
+        ({"admin": ":8081"}, "admin: :8081 is open to other machines: set admin_token or admin_token_file"),
+        ({"store": __file__}, f"store: {__file__} is not a folder"),
+    ],
+)
+async def test_check_reports_a_mistake_with_the_options_name(
+    tmp_path: Path, options: dict[str, str], words: str
+) -> None:
+    with pytest.raises(UsageError) as found:
+        await serve.check(serve.Plan(options={"confdir": str(tmp_path), **options}))
+
+    assert str(found.value).startswith(words)
+
+
+async def test_admin_token_is_read_from_its_file(tmp_path: Path) -> None:
+    (file := tmp_path / "token").write_text("a-secret\n")
+
+    _, here = serve.make_master(serve.Plan(options={"admin": ":8081", "admin_token_file": str(file)}))
+
+    assert door.admin_token(here.settings) == "a-secret"
+
+
+async def test_admin_token_in_two_places_is_refused(tmp_path: Path) -> None:
+    (file := tmp_path / "token").write_text("a-secret\n")
+    plan = serve.Plan(options={"admin": ":8081", "admin_token_file": str(file), "admin_token": "another"})
+
+    with pytest.raises(UsageError, match="admin_token_file: admin_token is set as well"):
+        serve.make_master(plan)

@@ -1,5 +1,7 @@
 """Everything about access in one object: the operator's files, what they say of a reader, and of an origin."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from feedproxy.access.admission import FOR_US, Admission, Admitted, Challenged, Refused
@@ -9,9 +11,18 @@ from feedproxy.access.users import Users, parse_secrets
 from feedproxy.access.wallet import Wallet, apart, key
 from feedproxy.access.watched import Watched
 from feedproxy.clock import Clock
-from feedproxy.errors import FetchError, NotAdmitted
+from feedproxy.errors import FetchError, NotAdmitted, UsageError
 from feedproxy.http.message import Fields, Request
 from feedproxy.settings import Settings
+
+
+@contextmanager
+def _named(option: str) -> Iterator[None]:
+    """Put the option's name before what is wrong with its file."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{option}: {error}") from error
 
 
 class Doorkeeper:
@@ -22,15 +33,21 @@ class Doorkeeper:
 
     def __init__(self, settings: Settings, clock: Clock, seed: bytes, nonces: Path | None = None) -> None:
         self._clock = clock
+        with _named("users_file"):
+            users = Users(settings.users_file, clock) if settings.users_file else None
+        with _named("wsse_file"):
+            secrets = Watched(settings.wsse_file, parse_secrets, clock) if settings.wsse_file else None
         self.admission = Admission(
-            users=Users(settings.users_file, clock) if settings.users_file else None,
-            wsse_secrets=Watched(settings.wsse_file, parse_secrets, clock) if settings.wsse_file else None,
+            users=users,
+            wsse_secrets=secrets,
             realm=settings.realm,
             clock=clock,
             nonces=NonceFolder(nonces) if nonces is not None else None,
         )
-        self.tokens = Tokens(settings.tokens_file, clock) if settings.tokens_file else None
-        self._wallet = Wallet(settings.wallet, clock, seed) if settings.wallet else None
+        with _named("tokens_file"):
+            self.tokens = Tokens(settings.tokens_file, clock) if settings.tokens_file else None
+        with _named("wallet"):
+            self._wallet = Wallet(settings.wallet, clock, seed) if settings.wallet else None
 
     async def admit(
         self, readers: tuple[str, ...], fields: Fields, address: str, *, proxy: bool, user: str = ""

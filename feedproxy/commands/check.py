@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any
 
-from feedproxy.errors import FeedproxyError, Forbidden, TooLarge, UsageError
+from feedproxy.errors import FeedproxyError, Forbidden
 from feedproxy.settings import Settings
 
 FORMATS = ("text", "json", "html")
@@ -59,12 +59,7 @@ async def check(source: str, settings: Settings, **asking: Any) -> Any:
     now = SystemClock().now()
     address = as_address(source)
     if address is None:
-        try:
-            body = from_file(source, settings.decoded_max)
-        except TooLarge:
-            raise
-        except FeedproxyError as error:
-            raise UsageError(str(error)) from error
+        body = from_file(source, settings.decoded_max)
         return Checked(source, now, judge.of_document(body, now, source))
     progress = _Progress()
     try:

@@ -6,11 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from feedproxy.errors import FeedproxyError, NotAFeed, TooLarge
+from feedproxy.errors import NotAFeed, TooLarge
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.model import Feed
 from feedproxy.feed.convert.read import found_at, read
 from feedproxy.http.date import parse_http_date
+from feedproxy.origin.finding import as_address, from_file
 from feedproxy.origin.once import obtain
 from feedproxy.settings import Settings
 
@@ -36,8 +37,9 @@ def register(subparsers: Any) -> None:
 
 def convert(args: argparse.Namespace) -> int:
     """Write it. Raises FeedproxyError where there is no feed, or no way to it."""
-    if args.source.lower().startswith(("http://", "https://")):
-        feed = asyncio.run(_fetched(args.source, Settings(allow_private=args.allow_private)))
+    address = None if args.source == "-" else as_address(args.source)
+    if address is not None:
+        feed = asyncio.run(_fetched(address, Settings(allow_private=args.allow_private)))
     else:
         feed = _local(args.source, args.base)
     written = FORMATS[args.to].render(feed)
@@ -58,18 +60,19 @@ async def _fetched(address: str, settings: Settings) -> Feed:
 
 def _local(source: str, base: str) -> Feed:
     limit = Settings().decoded_max
-    try:
-        if source == "-":
-            body, modified = sys.stdin.buffer.read(limit + 1), None
-        else:
-            with Path(source).open("rb") as file:
-                body = file.read(limit + 1)
-            modified = Path(source).stat().st_mtime
-    except OSError as error:
-        raise FeedproxyError(f"{source}: {error.strerror or error}") from error
+    if source != "-":
+        return _model(from_file(source, limit), source, None, base=base, modified=_modified(source))
+    body = sys.stdin.buffer.read(limit + 1)
     if len(body) > limit:
-        raise TooLarge(f"{source} is larger than {limit} bytes")
-    return _model(body, source, None, base=base, modified=modified)
+        raise TooLarge(f"standard input is larger than {limit} bytes")
+    return _model(body, source, None, base=base, modified=None)
+
+
+def _modified(source: str) -> float | None:
+    try:
+        return Path(source).stat().st_mtime
+    except OSError:
+        return None
 
 
 def _model(body: bytes, source: str, content_type: str | None, *, base: str, modified: float | None) -> Feed:

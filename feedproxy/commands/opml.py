@@ -21,7 +21,7 @@ def register(subparsers: Any) -> None:
         help="import a subscription list into a running proxy, or export its own",
         description="The office's list of feeds, as OPML.",
     )
-    doings = parser.add_subparsers(metavar="DOING", required=True)
+    doings = parser.add_subparsers(metavar="ACTION", required=True)
     taking = doings.add_parser(
         "import", help="add a list to the office's: its feeds are fetched politely, and stand in /-/feeds.opml"
     )

@@ -11,8 +11,8 @@ def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
         "purge",
-        help="let a running proxy forget copies",
-        description="Let a running proxy forget the copy of a feed, or of all that match a pattern.",
+        help="remove feeds from a running proxy's cache",
+        description="Remove a feed from a running proxy's cache, or all that match a pattern.",
     )
     parser.add_argument("what", metavar="URL|PATTERN", help="an address, or a pattern with asterisks")
     client.add_options(parser)
@@ -21,14 +21,14 @@ def register(subparsers: Any) -> None:
 
 def purge(args: argparse.Namespace) -> int:
     """Ask for it; that nothing of it was held is no failure. Raises UsageError where no proxy can be reached."""
-    told = client.ask(args, "POST", "purge", {"pattern" if "*" in args.what else "url": args.what})
+    told = client.ask(args, "POST", "purge", client.address_or_pattern(args.what))
     if args.format == "json":
         print(json.dumps(told, ensure_ascii=False, indent=1))
     else:
         for target in told["targets"]:
-            print(f"{target}  forgotten")
+            print(f"{target}  purged")
         if told["purged"] != len(told["targets"]):
-            print(f"and others: {told['purged']} forgotten")
+            print(f"and others: {told['purged']} purged")
         if not told["purged"]:
-            print("nothing of that was held")
+            print("not in cache")
     return 0

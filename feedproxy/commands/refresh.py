@@ -21,13 +21,13 @@ def register(subparsers: Any) -> None:
 
 def refresh(args: argparse.Namespace) -> int:
     """Ask for it; 1 where an origin gave nothing usable. Raises UsageError where no proxy can be reached."""
-    kind = "pattern" if "*" in args.what else "url"
-    told = client.ask(args, "POST", "refresh", {kind: args.what})
+    what = client.address_or_pattern(args.what)
+    told = client.ask(args, "POST", "refresh", what)
     if args.format == "json":
         print(json.dumps(told, ensure_ascii=False, indent=1))
     else:
-        for each in told["refreshed"] if kind == "pattern" else [told]:
+        for each in told["refreshed"] if "pattern" in what else [told]:
             print(f"{each['target']}  {each['outcome']}  {each['words'] or each['sentence']}".rstrip())
-        if kind == "pattern" and not told["matched"]:
-            print("nothing held matches")
+        if "pattern" in what and not told["matched"]:
+            print("no cached feed matches that pattern")
     return 0 if told["ok"] and told.get("matched") != 0 else 1

@@ -2,7 +2,10 @@
 
 import argparse
 import asyncio
+import os
 from typing import Any
+
+from feedproxy.config import FILE_VARIABLE
 
 
 def register(subparsers: Any) -> None:
@@ -12,7 +15,7 @@ def register(subparsers: Any) -> None:
         help="run the proxy",
         description="Run the proxy: gateway and explicit proxy, or reverse with --upstream.",
     )
-    parser.add_argument("--config", metavar="FILE", default="", help="configuration file (YAML)")
+    parser.add_argument("--config", metavar="FILE", help="configuration file, YAML (default: FEEDPROXY_CONFIG)")
     parser.add_argument(
         "--set", metavar="NAME=VALUE", action="append", default=[], help="set an option; may be repeated"
     )
@@ -24,6 +27,9 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--workers", metavar="N", type=int, help="processes that serve readers (1)")
     parser.add_argument("--allow-private", action="store_true", help="let targets be at private addresses")
     parser.add_argument("--record", metavar="FILE.har", help="record what readers ask and what origins say")
+    parser.add_argument(
+        "--check", action="store_true", help="check the configuration and the files it names, print it, and exit"
+    )
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -47,7 +53,13 @@ def run(args: argparse.Namespace) -> int:
     if args.allow_private:
         given["allow_private"] = True
     serve.log_to()
-    plan = serve.Plan(args.config, tuple(args.set), given)
+    file = args.config if args.config is not None else os.environ.get(FILE_VARIABLE, "")
+    plan = serve.Plan(file, tuple(args.set), given, os.environ)
+    if args.check:
+        for line in asyncio.run(serve.check(plan)):
+            print(line)
+        print(f"configuration OK{f': {file}' if file else ''}")
+        return 0
 
     def announce(address: str) -> None:
         print(f"feedproxy listens on {address}", flush=True)

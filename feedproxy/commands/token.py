@@ -1,13 +1,15 @@
 """feedproxy token: give out secret addresses, list them, take them back."""
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 
 from feedproxy.access import tokens
-from feedproxy.config import load, own_options
+from feedproxy.config import FILE_VARIABLE, from_environment, load, own_options
 from feedproxy.errors import UsageError
 from feedproxy.http import uri
+from feedproxy.settings import Settings, listen_address
 
 
 def register(subparsers: Any) -> None:
@@ -22,11 +24,13 @@ def register(subparsers: Any) -> None:
     where.add_argument("--file", metavar="FILE", default="", help="the file of tokens (option tokens_file)")
     where.add_argument("--config", metavar="FILE", default="", help="or the configuration that names it")
     parser.set_defaults(run=show, parser=parser, file="", config="")
-    doings = parser.add_subparsers(metavar="DOING")
+    doings = parser.add_subparsers(metavar="ACTION")
     adding = doings.add_parser("add", parents=[where], help="give one out; it is shown this once")
     adding.add_argument("user", metavar="USER", help="whose it is")
     adding.add_argument("pattern", metavar="PATTERN", help="the feeds it is good for: an address, or a rule's pattern")
-    adding.add_argument("--at", metavar="URL", default="", help="the proxy's own address; default: its public_url")
+    adding.add_argument(
+        "--at", metavar="URL", default="", help="the proxy's own address (default: public_url, else listen)"
+    )
     adding.set_defaults(run=add, parser=parser)
     listing = doings.add_parser("list", parents=[where], help="who has which")
     listing.set_defaults(run=show, parser=parser)
@@ -39,7 +43,7 @@ def add(args: argparse.Namespace) -> int:
     """Make one and say the address. Raises UsageError."""
     path, options = _file(args)
     token, secret = tokens.issue(path, args.user, args.pattern)
-    base = (args.at or options.get("public_url") or "http://127.0.0.1:8080").rstrip("/")
+    base = (args.at or options.get("public_url") or _local_address(options)).rstrip("/")
     prefix = options.get("endpoint_prefix", "/-/")
     print(f"{token.id}  {base}{prefix}with/{secret}{_path(args.pattern, options)}")
     return 0
@@ -70,9 +74,19 @@ def _path(pattern: str, options: dict[str, Any]) -> str:
     return uri.gateway_path(target) if not options.get("upstream") else "/" + target.split("/", 3)[3]
 
 
+def _local_address(options: dict[str, Any]) -> str:
+    """Return the address at which a reader on this machine reaches the proxy."""
+    host, port = listen_address(options.get("listen", Settings().listen), "listen")
+    host = host if host not in ("", "0.0.0.0", "::") else "127.0.0.1"  # noqa: S104 -- compared, not bound
+    scheme = "https" if options.get("tls_certificate") else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
 def _file(args: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
-    options = dict(load(args.config, own_options()).options) if args.config else {}
+    file = args.config or os.environ.get(FILE_VARIABLE, "")
+    options = dict(load(file, own_options(), foreign=True).options) if file else {}
+    options |= from_environment(os.environ, own_options())
     name = args.file or options.get("tokens_file", "")
     if not name:
-        raise UsageError("which file? Say --file FILE, or --config FILE with tokens_file in it")
+        raise UsageError("no file of tokens: give --file FILE, or --config FILE that sets tokens_file")
     return Path(str(name)).expanduser(), options

@@ -21,7 +21,7 @@ def register(subparsers: Any) -> None:
 
 def undo(args: argparse.Namespace) -> int:
     """Ask for it; 1 where no move or end was remembered. Raises UsageError where no proxy can be reached."""
-    told = client.ask(args, "POST", "undo", {"url": args.url})
+    told = client.ask(args, "POST", "undo", client.address_or_pattern(args.url))
     if args.format == "json":
         print(json.dumps(told, ensure_ascii=False, indent=1))
     else:

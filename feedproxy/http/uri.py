@@ -53,7 +53,7 @@ def normalise(uri: str) -> str:
     scheme, authority, path, query = _parts(_unicode(uri))
     scheme = (scheme or "").lower()
     if scheme not in _PORTS:
-        raise BadTarget("it begins with neither http:// nor https://")
+        raise BadTarget("not a URL: it must start with http:// or https://")
     host, port = _authority(authority or "")
     where = host if port in (None, _PORTS[scheme]) else f"{host}:{port}"
     target = f"{scheme}://{where}{_remove_dot_segments(_normalise_text(path))}"

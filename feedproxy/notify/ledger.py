@@ -19,11 +19,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from platformdirs import user_cache_path
-
 from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError
 from feedproxy.store.quarantine import clear_file, file_fault, make_folder, set_aside
+from feedproxy.store.tiered import store_folder
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +88,7 @@ def ledger_file(store: str) -> Path | None:
     """
     if store == "memory:":
         return None
-    folder = user_cache_path("feedproxy", appauthor=False) if not store or "://" in store else Path(store).expanduser()
+    folder = store_folder("" if "://" in store else store)
     return folder.absolute() / "notify" / "ledger.sqlite3"
 
 

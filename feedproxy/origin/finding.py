@@ -5,11 +5,12 @@ A feed's own word comes first (its self link). Where it has none, the page that 
 are those that it names.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from feedproxy.errors import FeedproxyError, TooLarge
+from feedproxy.errors import FeedproxyError, TooLarge, UsageError
 from feedproxy.feed.channel import Channel
 from feedproxy.feed.discovery import (
     Found,
@@ -25,6 +26,10 @@ from feedproxy.http.link import parse_links
 from feedproxy.http.message import Fields
 from feedproxy.origin.once import Obtained, obtain
 from feedproxy.settings import Settings
+
+_FILES = r"xml|rss|atom|rdf|json|opml|html?|cdf|har|txt|gz"
+_SCHEMELESS = re.compile(rf"(?!\.)(?:[A-Za-z0-9-]+\.)+(?!(?:{_FILES})$)[A-Za-z][A-Za-z0-9-]+(?::\d+)?(?:/|$)")
+"""A host name with a dot, then a path or the end. `feed.xml` alone is a file, and so is `./feeds/a.xml`."""
 
 
 class NothingFound(FeedproxyError):
@@ -87,20 +92,31 @@ async def doubt(address: str, settings: Settings) -> str:
 
 
 def as_address(source: str) -> str | None:
-    """The address that was given, without a feed: in front of it; None for what is a file."""
+    """Return the address that was given, without a `feed:` in front of it; None for a file.
+
+    Without a scheme it is an address where no such file exists and it begins with a host name that has a dot:
+    `example.com/feed.xml` is https://example.com/feed.xml.
+    """
     text = without_feed_scheme(source)
-    return text if text.lower().startswith(("http://", "https://")) else None
+    if text.lower().startswith(("http://", "https://")):
+        return text
+    if _SCHEMELESS.match(text) and not Path(text).exists():
+        return f"https://{text}"
+    return None
 
 
 def from_file(source: str, limit: int) -> bytes:
-    """What is in a file, given by its path or as file: address. Raises FeedproxyError, and TooLarge above `limit`."""
+    """Return the content of a file, given by its path or as `file:` address.
+
+    Raises UsageError where it cannot be read, and TooLarge above `limit` bytes.
+    """
     split = urlsplit(source)
     path = unquote(split.path) if split.scheme.lower() == "file" else source
     try:
         with Path(path).open("rb") as file:
             body = file.read(limit + 1)
     except (OSError, ValueError) as error:
-        raise FeedproxyError(f"{source}: {getattr(error, 'strerror', None) or error}") from error
+        raise UsageError(f"{source}: {getattr(error, 'strerror', None) or error}") from error
     if len(body) > limit:
         raise TooLarge(f"{source} is larger than {limit} bytes")
     return body

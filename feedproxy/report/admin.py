@@ -17,7 +17,7 @@ from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.report import pages
 from feedproxy.report.answers import Answers, Watched
 from feedproxy.report.deeds import Deeds
-from feedproxy.report.door import CHALLENGE, Door, listen_address
+from feedproxy.report.door import CHALLENGE, Door, admin_token, listen_address
 from feedproxy.report.events import Events
 from feedproxy.report.moves import Moves
 from feedproxy.report.notified import Board
@@ -82,8 +82,9 @@ class AdminServer:
         Raises UsageError where the options do not allow it, or the address cannot be had.
         """
         settings = self._runtime.settings
-        host, port = listen_address(settings.admin, settings.admin_token)
-        self._door = Door(host, settings.admin_token, settings.admin_hosts)
+        token = admin_token(settings)
+        host, port = listen_address(settings.admin, token)
+        self._door = Door(host, token, settings.admin_hosts)
         runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=STOP_TIMEOUT)
         await runner.setup()
         try:

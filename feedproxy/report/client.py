@@ -1,4 +1,8 @@
-"""The other end of the admin listener: what the command line asks it, with nothing but the standard library."""
+"""The client of the admin listener, for the commands that talk to a running proxy.
+
+Where the proxy is comes from `--admin`, else from the environment (FEEDPROXY_ADMIN), else from the configuration file
+of the proxy (`--config`, FEEDPROXY_CONFIG), else it is 127.0.0.1:8081. The token likewise.
+"""
 
 import argparse
 import json
@@ -11,15 +15,18 @@ from typing import Any
 from urllib.parse import urlencode
 
 from feedproxy.clock import Seconds
+from feedproxy.config import FILE_VARIABLE, from_environment, load, own_options
 from feedproxy.errors import FeedproxyError, UsageError
+from feedproxy.origin.finding import as_address
+from feedproxy.report.door import admin_token
+from feedproxy.settings import Settings, from_options, listen_address
 
-DEFAULT = "127.0.0.1:8081"
-TOKEN = "FEEDPROXY_ADMIN_TOKEN"  # noqa: S105 -- the variable's name
+DEFAULT = Settings().admin
 
 TIMEOUT: Seconds = 330
 """A refresh follows up to five redirects, and each may take as long as a fetch may (fetch_timeout)."""
 
-_HOST_PORT = re.compile(r"(?:https?://)?(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
+_URL = re.compile(r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
 
 
 class Refused(FeedproxyError):
@@ -27,10 +34,32 @@ class Refused(FeedproxyError):
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Where the proxy is, and how to be let in."""
-    parser.add_argument("--admin", metavar="HOST:PORT", default=DEFAULT, help=f"the admin listener ({DEFAULT})")
-    parser.add_argument("--token", help=f"its token; else the environment's {TOKEN}")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="how to print the answer")
+    """Declare the options that say where the proxy is and how to be let in."""
+    parser.add_argument(
+        "--admin", metavar="HOST:PORT", help=f"the admin listener (FEEDPROXY_ADMIN, else --config's, else {DEFAULT})"
+    )
+    parser.add_argument("--token", help="the admin token (default: FEEDPROXY_ADMIN_TOKEN, else --config's)")
+    parser.add_argument("--config", metavar="FILE", help="the proxy's configuration file (default: FEEDPROXY_CONFIG)")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="output format (default: text)")
+
+
+def settings_of(args: argparse.Namespace) -> Settings:
+    """Return the running proxy's settings, as far as `--config` and the environment say them. Raises UsageError."""
+    known = own_options()
+    file = args.config if args.config is not None else os.environ.get(FILE_VARIABLE, "")
+    options = dict(load(file, known, foreign=True).options) if file else {}
+    return from_options({**options, **from_environment(os.environ, known)})
+
+
+def _place_and_token(args: argparse.Namespace) -> tuple[str, str]:
+    """Return HOST:PORT of the admin listener, and its token. Raises UsageError."""
+    if args.admin is not None and args.token is not None:
+        return args.admin, args.token
+    settings = settings_of(args)
+    if args.admin is None and not settings.admin:
+        raise UsageError("admin: the admin listener is switched off in this configuration")
+    token = args.token if args.token is not None else admin_token(settings)
+    return args.admin if args.admin is not None else settings.admin, token
 
 
 def ask(
@@ -44,13 +73,13 @@ def ask(
 
     Raises UsageError where it cannot be spoken to, and Refused.
     """
-    base = _base(args.admin)
+    place, token = _place_and_token(args)
+    base = _base(place)
     query = f"?{urlencode(parameters)}" if parameters else ""
     address = f"{base}/api/{path}{query}"
     request = urllib.request.Request(address, content, method=method)  # noqa: S310 -- http by _base
     if content is not None:
         request.add_header("Content-Type", "application/octet-stream")
-    token = args.token if args.token is not None else os.environ.get(TOKEN, "")
     if token:
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     # The environment's http_proxy may well be the very proxy that is meant.
@@ -65,17 +94,36 @@ def ask(
         raise Refused(words) from error
     except urllib.error.URLError as error:
         reason = getattr(error.reason, "strerror", None) or error.reason
-        raise UsageError(f"no feedproxy answers at {args.admin}: {reason}") from error
+        raise UsageError(f"no feedproxy answers at {place}: {reason}") from error
     except (OSError, ValueError) as error:
-        raise UsageError(f"what answers at {args.admin} is no feedproxy: {error}") from error
+        raise UsageError(f"the server at {place} is not a feedproxy: {error}") from error
+
+
+def address_or_pattern(text: str) -> dict[str, str]:
+    """Return the parameter that names what a command is about: a URL, or a pattern with asterisks.
+
+    Raises UsageError for what is neither.
+    """
+    if "*" in text:
+        return {"pattern": text}
+    address = as_address(text)
+    if address is None:
+        raise UsageError(f"{text!r} is not a URL: it must start with http:// or https://")
+    return {"url": address}
 
 
 def _base(admin: str) -> str:
+    """Return the listener's URL. An address that means every interface is reached over loopback."""
     text = admin.strip().rstrip("/")
-    text = f"127.0.0.1:{text}" if text.isdecimal() else text
-    if not _HOST_PORT.fullmatch(text):
-        raise UsageError(f"--admin {admin}: expected HOST:PORT, such as {DEFAULT}")
-    return text if "://" in text else f"http://{text}"
+    if "://" in text:
+        if not _URL.fullmatch(text):
+            raise UsageError(f"admin: {admin}: expected HOST:PORT, such as {DEFAULT}")
+        return text
+    if not re.search(r":\d+$", text) and not text.isdecimal():
+        text += f":{DEFAULT.rpartition(':')[2]}"
+    host, port = listen_address(text, "admin")
+    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 -- compared, not bound
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _words(error: urllib.error.HTTPError) -> str:

@@ -17,10 +17,12 @@ import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from feedproxy import settings
 from feedproxy.errors import UsageError
+from feedproxy.settings import Settings
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 KEPT_OPEN = frozenset({"/events"})
@@ -48,8 +50,30 @@ def listen_address(admin: str, token: str) -> tuple[str, int]:
     host, port = settings.listen_address(admin, "admin")
     host = host or "0.0.0.0"  # noqa: S104 -- `:8081` means every address
     if not is_loopback(host) and not token:
-        raise UsageError(f"admin: {admin} is open to other machines: set admin_token, or listen on 127.0.0.1")
+        raise UsageError(
+            f"admin: {admin} is open to other machines: set admin_token or admin_token_file, or listen on 127.0.0.1"
+        )
     return host, port
+
+
+def admin_token(settings: Settings) -> str:
+    """Return the admin token: `admin_token`, or the content of `admin_token_file`. Raises UsageError.
+
+    A file keeps the token out of the configuration and of the process list (Docker and systemd hand secrets over as
+    files).
+    """
+    if not settings.admin_token_file:
+        return settings.admin_token
+    if settings.admin_token:
+        raise UsageError("admin_token_file: admin_token is set as well: set one of them")
+    path = Path(settings.admin_token_file).expanduser()
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"admin_token_file: cannot read {path}: {getattr(error, 'strerror', error)}") from error
+    if not token:
+        raise UsageError(f"admin_token_file: {path} is empty")
+    return token
 
 
 def is_loopback(host: str) -> bool:

@@ -60,7 +60,7 @@ def read_address(value: str, base: str) -> str:
     if not _SCHEME.match(text):
         # `example.com/feed` is an address to people; `feed` alone is none.
         if "." not in re.split(r"[/?#]", text.lstrip("/"), maxsplit=1)[0]:
-            raise BadTarget("it begins with neither http:// nor https://")
+            raise BadTarget("not a URL: it must start with http:// or https://")
         text = "https://" + text.lstrip("/")
     return uri.normalise(text)
 

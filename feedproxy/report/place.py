@@ -6,10 +6,9 @@ import shutil
 import time
 from pathlib import Path
 
-from platformdirs import user_cache_path
-
 from feedproxy.clock import Seconds
 from feedproxy.report.health import Place
+from feedproxy.store.tiered import store_folder
 
 GOOD_FOR: Seconds = 30
 """A store has some thousand files at most; counting them takes milliseconds."""
@@ -34,7 +33,7 @@ def measured(location: str, most: int) -> Place:
     """The place of a store. What cannot be measured is left out: in memory, or on another machine."""
     if ":" in location and not Path(location).is_dir():
         return Place()
-    folder = Path(location).expanduser() if location else user_cache_path("feedproxy", appauthor=False)
+    folder = store_folder(location)
     try:
         disk = shutil.disk_usage(folder)
         used = sum(_size(each) for part in ("feeds", "state") for each in _files(folder / part))

@@ -55,13 +55,14 @@ def open_store(
     if "://" in location:
         raise UsageError(f"store: {location}: neither a folder nor `{MEMORY}`")
     tell = on_failure or _log
-    disk = DiskStore(_folder(location), size_max=disk_max, on_failure=tell)
+    disk = DiskStore(store_folder(location), size_max=disk_max, on_failure=tell)
     return TieredStore(
         MemoryStore(memory_max, HOT_MAX), disk, on_failure=tell, shared=Shared(disk.folder) if shared else None
     )
 
 
-def _folder(location: str) -> Path:
+def store_folder(location: str) -> Path:
+    """Return the folder that the option `store` names; empty stands for the platform's cache folder."""
     if location:
         return Path(location).expanduser()
     return user_cache_path("feedproxy", appauthor=False)

@@ -240,5 +240,5 @@ def test_a_site_is_what_one_owner_answers_for(target: str, site: str) -> None:
 
 @pytest.mark.parametrize("text", ["news.rss", "127.0.0.1:8000", "ftp://example.com/", ""])
 def test_an_address_without_http_is_refused_in_words_that_say_what_is_missing(text: str) -> None:
-    with pytest.raises(BadTarget, match="begins with neither http:// nor https://"):
+    with pytest.raises(BadTarget, match="must start with http:// or https://"):
         normalise(text)

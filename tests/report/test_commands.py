@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from feedproxy.cli import main
-from feedproxy.report.client import TOKEN
 from feedproxy.store.resource import Ending, Sighting
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 
@@ -56,7 +55,7 @@ async def test_purge_takes_an_address_or_a_pattern(proxy: Proxy, capsys: pytest.
     assert await _run(proxy, "purge", "https://a.example/*") == 0
 
     assert list(proxy.runtime.service.store.targets()) == []
-    assert capsys.readouterr().out.endswith("nothing of that was held\n")
+    assert capsys.readouterr().out.endswith("not in cache\n")
 
 
 async def test_a_refresh_in_vain_is_exit_code_1(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,7 +92,7 @@ async def test_the_token_comes_from_an_option_or_from_the_environment(
 
     assert await _run(proxy, "status") == 2
     assert await _run(proxy, "status", "--token", "secret") == 0
-    monkeypatch.setenv(TOKEN, "secret")
+    monkeypatch.setenv("FEEDPROXY_ADMIN_TOKEN", "secret")
     assert await _run(proxy, "status") == 0
 
 

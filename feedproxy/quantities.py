@@ -1,0 +1,84 @@
+"""Durations and sizes as an operator writes them: `90`, `30m`, `1h30m`, `250ms`, `64KiB`, `4 GB`.
+
+A number without a unit counts in the option's own unit (seconds, milliseconds or bytes). `K`, `M`, `G` and `T`
+alone are binary, as in nginx and systemd; `kB`, `MB`, `GB`, `TB` are powers of 1000 and `KiB` and so on of 1024.
+"""
+
+import re
+from typing import Literal
+
+type Unit = Literal["", "s", "ms", "B"]
+"""The unit that an option's whole number counts: none, seconds, milliseconds, bytes."""
+
+EXAMPLES: dict[Unit, str] = {
+    "s": "a duration, such as 30m or 1800 (seconds)",
+    "ms": "a duration, such as 250ms or 250 (milliseconds)",
+    "B": "a size, such as 64KiB or 65536 (bytes)",
+}
+
+_DURATIONS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+"""Milliseconds of each unit."""
+
+_PREFIXES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+_PART = re.compile(r"([0-9]{1,18})\s*([a-z]+)")
+_DURATION = re.compile(rf"(?:{_PART.pattern}\s*)+")
+_SIZE = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,6}))?\s*([kmgt]?)(i?)(b?)")
+
+
+def parse(text: str, unit: Unit) -> int | None:
+    """Return the whole number of `unit` that `text` stands for; None where it is no such quantity."""
+    words = text.strip().lower()
+    if re.fullmatch(r"[0-9]{1,18}", words):
+        return int(words)
+    if unit == "B":
+        return _size(words)
+    return _duration(words, unit) if unit else None
+
+
+def _size(words: str) -> int | None:
+    match = _SIZE.fullmatch(words)
+    if match is None or (match[4] and not match[3]):
+        return None
+    whole, fraction, prefix, binary, byte = match.groups()
+    factor = (1000 if byte and not binary else 1024) ** _PREFIXES[prefix]
+    number = int(whole) * factor + (int(fraction) * factor // 10 ** len(fraction) if fraction else 0)
+    return None if fraction and not prefix else number
+
+
+def _duration(words: str, unit: Unit) -> int | None:
+    if not _DURATION.fullmatch(words):
+        return None
+    parts = _PART.findall(words)
+    if any(name not in _DURATIONS for _, name in parts):
+        return None
+    sizes = [_DURATIONS[name] for _, name in parts]
+    if sizes != sorted(set(sizes), reverse=True):
+        return None  # `30m1h` and `1h1h` are slips
+    milliseconds = sum(int(number) * size for (number, _), size in zip(parts, sizes, strict=True))
+    whole, rest = divmod(milliseconds, _DURATIONS[unit])
+    return None if rest else whole
+
+
+def show(number: int, unit: Unit) -> str:
+    """Return `number` with the largest units that say it exactly: 5400 s is `1h30m`, 65536 B is `64KiB`."""
+    if not unit or not number:
+        return str(number)
+    if unit == "B":
+        return _shown_size(number)
+    rest, parts = number * _DURATIONS[unit], []
+    for name in ("d", "h", "m", "s", "ms"):
+        count, rest = divmod(rest, _DURATIONS[name])
+        if count:
+            parts.append(f"{count}{name}")
+    return "".join(parts)
+
+
+def _shown_size(number: int) -> str:
+    best = str(number)
+    for power, prefix in enumerate("KMGT", 1):
+        for factor, name in ((1024, f"{prefix}iB"), (1000, "kB" if prefix == "K" else f"{prefix}B")):
+            count, rest = divmod(number, factor**power)
+            if count and not rest:
+                best = f"{count}{name}"
+    return best
