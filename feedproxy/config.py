@@ -385,7 +385,7 @@ def _nearest(name: Any, names: Collection[str]) -> str:
     synonym = SYNONYMS.get(word)
     near = (
         ([synonym] if synonym in names else [])
-        or [each for each in own if len(word) > 3 and f"_{word}_" in f"_{each}_"][:1]
+        or [each for each in own if "_" in word and f"_{word}_" in f"_{each}_"][:1]
         or difflib.get_close_matches(word, own, n=1, cutoff=0.75)
         or difflib.get_close_matches(word, [each for each in names if each], n=1, cutoff=0.8)
         or difflib.get_close_matches(word, own or [each for each in names if each], n=1)
