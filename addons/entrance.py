@@ -45,6 +45,7 @@ class Entrance:
             "endpoint_prefix",
             "intercept",
             "trusted_proxies",
+            "forwarded_by",
             "connect_ports",
             "max_connections",
             "max_connections_per_address",

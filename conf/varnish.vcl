@@ -8,6 +8,7 @@ vcl 4.1;
 #   state_freshness: true
 #   purge_sinks: [http://127.0.0.1:80/]
 #   trusted_proxies: [127.0.0.1]
+#   public_url: https://www.example.com/
 #
 # Varnish answers readers with gzip or with nothing. Started with `-p http_gzip_support=off` it keeps br and zstd, too.
 
@@ -47,6 +48,11 @@ sub vcl_recv {
         }
         return (synth(200, "Purged"));
     }
+
+    # What clients say of their way here is none of a copy's key, so it may decide nothing: public_url names the address.
+    unset req.http.X-Forwarded-Proto;
+    unset req.http.X-Forwarded-Host;
+    unset req.http.Forwarded;
 
     # Readers that take only what is new to them (A-IM: feed) get that from feedproxy.
     if (req.method == "GET" && req.http.A-IM) {

@@ -36,7 +36,12 @@ class Settings:
         (), "Hosts whose TLS is decrypted in the explicit proxy (example.com, *.example.com). None by default."
     )
     trusted_proxies: tuple[str, ...] = option(
-        (), "Addresses or networks of load balancers in front, whose Forwarded and X-Forwarded-* are believed."
+        (), "Addresses or networks of load balancers in front, which say in `forwarded_by` who asks."
+    )
+    forwarded_by: str = option(
+        "x-forwarded-for",
+        "The field that trusted_proxies name the client's address in; the other is ignored.",
+        choices=("x-forwarded-for", "forwarded"),
     )
     connect_ports: tuple[str, ...] = option(
         ("443",), "Ports that CONNECT may reach; with allow_private all above 1024, too."

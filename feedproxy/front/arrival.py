@@ -1,19 +1,20 @@
 """What a flow asks for: the entrance it came by, its target URI, and who is asking.
 
-Only from `trusted_proxies` are Forwarded (RFC 7239) and X-Forwarded-* believed; from anybody else they are what
-they are in the open: hearsay.
+Only from `trusted_proxies` is the field that `forwarded_by` names believed, and of it only what they wrote
+(http/forwarded.py). From every other peer, and in every other field, it may be forged.
 """
 
 import ipaddress
 import re
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from urllib.parse import urlsplit
 
 from mitmproxy import http
 
 from feedproxy.errors import BadTarget
 from feedproxy.front.stream import ABSOLUTE_FORM
-from feedproxy.http import uri
+from feedproxy.http import forwarded, uri
 from feedproxy.http.message import Fields, Request
 from feedproxy.origin.entrance import Entrance, Visit
 from feedproxy.settings import Settings
@@ -160,7 +161,8 @@ def visit_of(head: Came, settings: Settings, entrance: Entrance) -> Visit:
     host = fields.get("host") or ""
     address = head.peer
     if trusts(settings, head.peer):
-        address, scheme, host = _forwarded(fields, settings, head.peer, scheme, host)
+        said = forwarded.origin_of(fields, settings.forwarded_by, head.peer, partial(trusts, settings))
+        address, scheme, host = said.address, said.scheme or scheme, said.host if HOST.match(said.host) else host
     if settings.public_url:
         base = settings.public_url.rstrip("/")
     elif HOST.match(host):
@@ -172,38 +174,13 @@ def visit_of(head: Came, settings: Settings, entrance: Entrance) -> Visit:
 
 def trusts(settings: Settings, peer: str) -> bool:
     """Whether this peer is a load balancer of ours."""
-    if not settings.trusted_proxies:
-        return False
-    try:
-        address = ipaddress.ip_address(peer.partition("%")[0])
-    except ValueError:
-        return False
-    return any(address in ipaddress.ip_network(each, strict=False) for each in settings.trusted_proxies)
+    return bool(settings.trusted_proxies) and _is_in(settings.trusted_proxies, peer)
 
 
-def _forwarded(fields: Fields, settings: Settings, peer: str, scheme: str, host: str) -> tuple[str, str, str]:
-    hops, said_scheme, said_host = [], fields.get("x-forwarded-proto"), fields.get("x-forwarded-host")
-    forwarded = fields.combined("forwarded")
-    if forwarded is not None:
-        for element in forwarded.split(","):
-            pairs = dict(pair.strip().lower().split("=", 1) for pair in element.split(";") if "=" in pair)
-            hops.append(pairs.get("for", "").strip('"'))
-            said_scheme = pairs.get("proto", said_scheme or "") or said_scheme
-            said_host = pairs.get("host", "").strip('"') or said_host
-    else:
-        hops = [hop.strip() for hop in (fields.combined("x-forwarded-for") or "").split(",") if hop.strip()]
-    address = peer
-    for hop in reversed(hops):  # from the nearest on, as far as the chain is ours
-        bare = re.sub(r"^\[([^\]]+)\](?::\d+)?$|^([0-9.]+):\d+$", lambda found: found[1] or found[2], hop)
-        try:
-            ipaddress.ip_address(bare)
-        except ValueError:
-            break
-        address = bare
-        if not trusts(settings, bare):
-            break
-    if said_scheme and said_scheme.strip().lower() in ("http", "https"):
-        scheme = said_scheme.strip().lower()
-    if said_host and HOST.match(said_host.strip()):
-        host = said_host.strip()
-    return address, scheme, host
+@lru_cache(maxsize=4096)
+def _is_in(networks: tuple[str, ...], peer: str) -> bool:
+    canonical = forwarded.canonical(peer)
+    if not canonical:
+        return False
+    address = ipaddress.ip_address(canonical)
+    return any(address in ipaddress.ip_network(each, strict=False) for each in networks)

@@ -56,7 +56,7 @@ _KINDS: dict[str, int] = {
     "host": Kind.HOST,
     "user-agent": Kind.AGENT,
     **dict.fromkeys(["a-im", "authorization", "if-range", "range", "via"], Kind.ALONE),
-    **dict.fromkeys(["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"], Kind.FORWARDED),
+    **dict.fromkeys(["forwarded", "x-forwarded-for", "x-forwarded-proto"], Kind.FORWARDED),
     **dict.fromkeys(
         # They frame content, or change the protocol; these are mitmproxy's to understand.
         ["content-length", "expect", "http2-settings", "transfer-encoding", "upgrade"],

@@ -389,17 +389,23 @@ async def test_x_forwarded_for_is_believed_from_trusted_proxies_only(door, trust
     assert proxy.service.counts.view(origin.url("/feed.rss"), clock.now()).direct == readers
 
 
-@pytest.mark.parametrize("how", ["x-forwarded", "forwarded"])
-async def test_the_public_address_is_taken_from_trusted_proxies_only(door, how):
-    proxy, origin, _ = await door(trusted_proxies=(LOOPBACK,))
+@pytest.mark.parametrize(
+    ("named", "said", "base"),
+    [
+        ("x-forwarded-for", {"x_forwarded_proto": "https"}, "https://feeds.example"),
+        ("x-forwarded-for", {"x_forwarded_host": "cdn.example"}, "http://feeds.example"),
+        ("x-forwarded-for", {"forwarded": "for=203.0.113.1;proto=https;host=cdn.example"}, "http://feeds.example"),
+        ("forwarded", {"forwarded": "for=203.0.113.1;proto=https;host=cdn.example"}, "https://cdn.example"),
+        ("forwarded", {"x_forwarded_proto": "https"}, "http://feeds.example"),
+    ],
+)
+async def test_the_public_address_is_taken_from_the_named_field_of_trusted_proxies(door, named, said, base):
+    proxy, origin, _ = await door(trusted_proxies=(LOOPBACK,), forwarded_by=named)
     proxy.rule("/old.rss", moved_to=origin.url("/new.rss"))
-    said = {"x_forwarded_proto": "https", "x_forwarded_host": "cdn.example"}
-    if how == "forwarded":
-        said = {"forwarded": "for=203.0.113.1;proto=https;host=cdn.example"}
 
-    told = await proxy.send("GET", "/old.rss", address=LOOPBACK, **said)
+    told = await proxy.send("GET", "/old.rss", address=LOOPBACK, host="feeds.example", **said)
 
-    assert told.expect(301).location == f"https://cdn.example/{origin.url('/new.rss')}"
+    assert told.expect(301).location == f"{base}/{origin.url('/new.rss')}"
 
 
 async def test_a_stranger_cannot_choose_where_our_redirects_lead(door):
