@@ -15,11 +15,16 @@ from feedproxy.access.users import Users
 from feedproxy.access.watched import Watched
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.http.message import Fields
+from feedproxy.net.networks import client_network
 
 ANY_USER = "*"
 TRIES = 20
+
 TRIES_WITHIN: Seconds = 300
-ADDRESSES_MAX = 10_000
+NETWORKS_MAX = 10_000
+"""Clients whose wrong passwords are counted; an IPv6 client counts by its /64."""
+
+_TOO_MANY = "Too many wrong passwords came from that address."
 
 FOR_US = ("authorization", "proxy-authorization", "x-wsse")
 """The fields that hold what a reader proves himself with."""
@@ -83,7 +88,7 @@ class Admission:
             return Admitted(user)
         if not user:
             if (wait := self._wait(address)) > 0:
-                return Refused("Too many wrong passwords came from that address.", 429, wait)
+                return Refused(_TOO_MANY, 429, wait)
             proved = await self._proved(fields, proxy=proxy)
             if proved is None:
                 return Refused("Too many readers are signing in at once.", 503, 5)
@@ -91,6 +96,9 @@ class Admission:
                 if self._tried(fields, proxy=proxy):
                     self._count(address)
                 return self._challenged(proxy=proxy)
+            # Guesses that were checked side by side: those above the limit learn nothing, the right one included.
+            if (wait := self._wait(address)) > 0:
+                return Refused(_TOO_MANY, 429, wait)
             user = proved
         if ANY_USER in readers or user in readers:
             return Admitted(user)
@@ -126,14 +134,17 @@ class Admission:
         return any(name in fields for name in (("proxy-authorization",) if proxy else ("authorization", "x-wsse")))
 
     def _count(self, address: str) -> None:
-        tries = self._tries.setdefault(address, [])
+        network = client_network(address)
+        tries = self._tries.setdefault(network, [])
         tries.append(self._clock.now())
         del tries[:-TRIES]
-        self._tries.move_to_end(address)
-        if len(self._tries) > ADDRESSES_MAX:
+        self._tries.move_to_end(network)
+        if len(self._tries) > NETWORKS_MAX:
             self._tries.popitem(last=False)
 
     def _wait(self, address: str) -> Seconds:
         """Seconds until passwords from that address are looked at again."""
-        tries = self._tries.get(address, [])
-        return tries[0] + TRIES_WITHIN - self._clock.now() if len(tries) >= TRIES else 0
+        now = self._clock.now()
+        # After a clock that ran ahead is set back, what was counted in the future counts no more.
+        tries = [at for at in self._tries.get(client_network(address), []) if now - TRIES_WITHIN < at <= now]
+        return tries[0] + TRIES_WITHIN - now if len(tries) >= TRIES else 0

@@ -1,4 +1,4 @@
-"""Nonces that were used, in a folder: all workers see them, and so does the next process after a restart.
+"""WSSE proofs that were used, in a folder: all workers see them, and so does the next process after a restart.
 
 "We need to make sure that the nonce being passed has not recently been used" (seed 003, 11.1.8): recently is as long as
 its digest would be good, and a proxy is more than one process.
@@ -20,16 +20,16 @@ TIDY: Seconds = 60
 
 
 class NonceFolder:
-    """One file for a nonce, named by its hash; its time is when it may be forgotten."""
+    """One file for a proof, named by the hash of its sum; its time is when it may be forgotten."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._tidied: Instant = 0.0
         self._failed = False
 
-    def claim(self, user: str, nonce: str, until: Instant, now: Instant) -> bool:
-        """Take this nonce, until then; False where somebody has it. Where the folder fails, nobody is known to."""
-        name = hashlib.sha256(f"{user}\0{nonce}".encode()).hexdigest()
+    def claim(self, proof: bytes, until: Instant, now: Instant) -> bool:
+        """Take this proof until then; False where it was taken before. A folder that fails takes every proof."""
+        name = hashlib.sha256(proof).hexdigest()
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self._locked():
@@ -44,7 +44,7 @@ class NonceFolder:
         except OSError as error:
             if not self._failed:
                 self._failed = True
-                logger.warning("%s: %s; nonces are remembered by each worker alone", self._folder, error)
+                logger.warning("%s: %s; WSSE proofs are remembered by each worker alone", self._folder, error)
         return True
 
     @contextlib.contextmanager

@@ -27,6 +27,9 @@ BCRYPT_BYTES = 72
 WAITING_MAX = 32
 """Passwords that wait to be checked at once; who comes when there are more is sent away."""
 
+_NO_USERS = bcrypt.hashpw(secrets.token_bytes(16), bcrypt.gensalt(5)).decode("ascii")
+"""Checked against where the file has no users; cost 5 is what `htpasswd -B` writes."""
+
 
 def parse_users(text: str, name: str) -> dict[str, str]:
     """Names and hashes of a password file. Raises UsageError, which says the line."""
@@ -65,7 +68,6 @@ class Users:
         self._right: OrderedDict[bytes, Instant] = OrderedDict()
         self._version = 0
         self._waiting = 0
-        self._nobody = bcrypt.hashpw(secrets.token_bytes(16), bcrypt.gensalt(10)).decode("ascii")
 
     async def verify(self, given: Password) -> bool | None:
         """Whether the password is this user's; None where too many wait to be told."""
@@ -81,8 +83,7 @@ class Users:
             return None
         self._waiting += 1
         try:
-            # A user that does not exist takes as long as one that does.
-            against, loop = hashed or self._nobody, asyncio.get_running_loop()
+            against, loop = hashed or self._another_hash(given.user), asyncio.get_running_loop()
             right = await loop.run_in_executor(self._workers, matches, against, given.password)
         finally:
             self._waiting -= 1
@@ -93,6 +94,15 @@ class Users:
         if len(self._right) > REMEMBERED_MAX:
             self._right.popitem(last=False)
         return True
+
+    def _another_hash(self, user: str) -> str:
+        """The hash that a name is checked against which the file does not have: another user's, always the same.
+
+        The file's hashes may have several kinds and costs; a dummy of one cost would tell unknown names apart.
+        """
+        hashes = list(self._file.value.values()) or [_NO_USERS]
+        chosen = hashlib.blake2b(user.encode(), key=self._key, digest_size=8).digest()
+        return hashes[int.from_bytes(chosen) % len(hashes)]
 
 
 def matches(hashed: str, password: str) -> bool:

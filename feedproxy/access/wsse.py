@@ -2,9 +2,11 @@
 
 `digest = base64(sha1(nonce + created + password))`. "The specification was cloudy as to whether a binary or ASCII
 hexadecimal representation of the SHA1 sum was to be used", and readers differ as well in whether the nonce goes into
-the sum as it was sent or decoded. All four are taken. What a digest proves, it proves once, and only near the
-moment it was made: whoever overhears it has nothing. The server must know the plain password; it is one of its own,
-never the one that Basic asks for.
+the sum as it was sent or decoded. All four are taken. A proof is good once, and only near the moment it was made. It is
+remembered by its sum: one sum can be sent in many spellings (raw or hexadecimal, the nonce encoded once more or in
+non-canonical base64, characters moved between nonce and Created, the name of another user with the same password), and
+only the holder of the password can make another sum. The server must know the plain password; it is a password for
+WSSE alone, never the one that Basic asks for.
 """
 
 import base64
@@ -27,8 +29,8 @@ from feedproxy.http.field import quote
 WINDOW: Seconds = 300
 """How far a digest's moment may lie from now, both ways: "the server must check that the date is recent"."""
 
-NONCES_MAX = 100_000
-"""Nonces remembered at once. Where more are in use, new digests are refused until old ones have run out."""
+PROOFS_MAX = 100_000
+"""Proofs remembered at once. Where more are in use, new ones are refused until old ones have run out."""
 
 FIELD_MAX = 2_048
 
@@ -78,14 +80,22 @@ def created_at(token: UsernameToken) -> Instant | None:
 
 def digests(nonce: str, created: str, password: str) -> list[str]:
     """Every digest that readers in the wild make of this: raw or hexadecimal, nonce as sent or decoded."""
+    return [text for _, text in _sums(nonce, created, password)]
+
+
+def _sums(nonce: str, created: str, password: str) -> list[tuple[bytes, str]]:
+    """Every digest, each with the sum it spells."""
     nonces = [nonce.encode()]
     with contextlib.suppress(binascii.Error, ValueError):
-        nonces.append(base64.b64decode(nonce, validate=True))
+        decoded = base64.b64decode(nonce, validate=True)
+        # RFC 4648, section 3.5: of several spellings that decode to the same bytes only the canonical one is taken.
+        if base64.b64encode(decoded).decode("ascii") == nonce:
+            nonces.append(decoded)
     made = []
     for each in nonces:
         summed = hashlib.sha1(each + created.encode() + password.encode(), usedforsecurity=False)
-        made.append(base64.b64encode(summed.digest()).decode("ascii"))
-        made.append(base64.b64encode(summed.hexdigest().encode("ascii")).decode("ascii"))
+        made.append((summed.digest(), base64.b64encode(summed.digest()).decode("ascii")))
+        made.append((summed.digest(), base64.b64encode(summed.hexdigest().encode("ascii")).decode("ascii")))
     return made
 
 
@@ -93,43 +103,45 @@ class Gate:
     """Proves tokens, each of them once."""
 
     def __init__(
-        self, *, window: Seconds = WINDOW, nonces_max: int = NONCES_MAX, shared: NonceFolder | None = None
+        self, *, window: Seconds = WINDOW, proofs_max: int = PROOFS_MAX, shared: NonceFolder | None = None
     ) -> None:
         """`shared` is where other processes look, too."""
         self._window = window
         self._shared = shared
-        self._nonces_max = nonces_max
-        self._seen: OrderedDict[tuple[str, str], Instant] = OrderedDict()
+        self._proofs_max = proofs_max
+        self._seen: OrderedDict[bytes, Instant] = OrderedDict()
 
     def prove(self, token: UsernameToken, passwords: Mapping[str, str], now: Instant) -> Verdict:
         """Whether this token proves its user; if so, it will not do so again."""
         password = passwords.get(token.user)
         # A user that does not exist takes as long as one that does.
-        made = digests(token.nonce, token.created, password if password is not None else secrets.token_hex(8))
-        matches = [hmac.compare_digest(each.encode(), token.digest.encode()) for each in made]
-        if password is None or not any(matches):
+        made = _sums(token.nonce, token.created, password if password is not None else secrets.token_hex(8))
+        matches = [summed for summed, text in made if hmac.compare_digest(text.encode(), token.digest.encode())]
+        if password is None or not matches:
             return Verdict.UNKNOWN
         created = created_at(token)
         if created is None or abs(now - created) > self._window:
             return Verdict.OLD
-        self._forget(now)
-        key = (token.user, token.nonce)
-        if key in self._seen:
+        summed = matches[0]
+        if summed in self._seen:
             return Verdict.REPLAYED
-        if len(self._seen) >= self._nonces_max:
+        # Only for want of room: after a clock that ran ahead is set back, old proofs are near again.
+        if len(self._seen) >= self._proofs_max:
+            self._forget(now)
+        if len(self._seen) >= self._proofs_max:
             return Verdict.BUSY
         # Its moment may lie ahead by as much as the window: it is good until the window has passed after that.
-        self._seen[key] = until = now + 2 * self._window
-        if self._shared is not None and not self._shared.claim(*key, until, now):
+        self._seen[summed] = until = now + 2 * self._window
+        if self._shared is not None and not self._shared.claim(summed, until, now):
             return Verdict.REPLAYED
         return Verdict.PROVED
 
     def _forget(self, now: Instant) -> None:
         while self._seen:
-            key, until = next(iter(self._seen.items()))
+            summed, until = next(iter(self._seen.items()))
             if until >= now:
                 return
-            del self._seen[key]
+            del self._seen[summed]
 
 
 def challenge(realm: str) -> str:

@@ -17,8 +17,8 @@ from feedproxy.http.message import Fields, Request
 from feedproxy.lab import har
 from feedproxy.lab.exchange import Exchange, Recording, Side
 from feedproxy.lab.recorder import settled
+from feedproxy.net.networks import client_network
 from feedproxy.origin.entrance import told as told_as
-from feedproxy.readers.identify import network
 
 type Noted = tuple[Exchange, bytes | None]
 """An exchange, and its body on the wire; None where that has passed and was not kept."""
@@ -151,7 +151,7 @@ def _imported(path: Path) -> Recording:
                     ended = flow.response.timestamp_end if flow.response is not None else None
                     for noted in both_sides(flow, began, max(0.0, (ended or began) - began), connections):
                         exchange, content = settled(*noted)
-                        exchanges.append(replace(exchange, reader=readers.of(network(exchange.reader))))
+                        exchanges.append(replace(exchange, reader=readers.of(client_network(exchange.reader))))
                         contents[exchange.digest] = content
     except (FlowReadException, ValueError, OSError) as error:
         raise UsageError(f"{path}: no flow file: {error}") from error

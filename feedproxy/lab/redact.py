@@ -16,7 +16,7 @@ from dataclasses import replace
 from feedproxy.http.discretion import has_secret, without_secrets
 from feedproxy.http.message import Fields, Request
 from feedproxy.lab.exchange import Exchange
-from feedproxy.readers.identify import network
+from feedproxy.net.networks import client_network
 
 ADDRESSES = "addresses"
 SECRETS = "secrets"
@@ -61,7 +61,7 @@ class Redactor:
 
     def address(self, address: str) -> str:
         """What the recording calls a reader's address; an empty one stays empty."""
-        return f"reader-{self._hash(network(address), 6)}" if self._addresses and address else address
+        return f"reader-{self._hash(client_network(address), 6)}" if self._addresses and address else address
 
     def exchange(self, exchange: Exchange) -> Exchange:
         """The exchange as it may be recorded. Its `reader` is an address until then."""

@@ -7,6 +7,7 @@ where no table speaks.
 
 import ipaddress
 from dataclasses import dataclass
+from functools import lru_cache
 
 type Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 type Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -105,3 +106,21 @@ def translated(address: Address) -> tuple[str, ipaddress.IPv4Address] | None:
     if int(address) >> 32 & 0xFCFF_FFFF == 0x0000_5EFE:
         return "ISATAP", ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
     return None
+
+
+@lru_cache(maxsize=4096)
+def client_network(address: str) -> str:
+    """The network that limits and counts take for one client: the whole IPv4 address, or the /64 of an IPv6 address.
+
+    An end site is given a /64 at least (RFC 6177, section 2), so one client has 2^64 addresses.
+    An IPv4 address that IPv6 carries is that IPv4 address. What is no address stands for itself.
+    """
+    try:
+        parsed = ipaddress.ip_address(address[:64].partition("%")[0])
+    except ValueError:
+        return address[:64]
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if parsed.ipv4_mapped is None:
+            return str(ipaddress.ip_network((int(parsed) >> 64 << 64, 64)))
+        parsed = parsed.ipv4_mapped
+    return str(parsed)

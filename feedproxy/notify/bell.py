@@ -11,11 +11,11 @@ import sqlite3
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_address
 from typing import Protocol as Shape
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError
+from feedproxy.net.networks import client_network
 from feedproxy.notify.changes import ChangeLog
 from feedproxy.notify.ledger import Ledger
 from feedproxy.origin.upkeep import Refreshed
@@ -80,7 +80,7 @@ class Sources:
         """Whether this address may ring once more; 0 per minute is any number."""
         if per_minute <= 0:
             return True
-        source = _network(address)
+        source = client_network(address)
         left, since = self._left.pop(source, (float(per_minute), now))
         left = min(float(per_minute), left + max(0.0, now - since) * per_minute / 60)
         allowed = left >= 1
@@ -281,14 +281,3 @@ def _finish(db: sqlite3.Connection, target: str, pings: int, began: Instant, int
         "UPDATE errands SET due = ?, tries = 0, pings = pings - ? WHERE target = ?", (began + interval, pings, target)
     )
     db.execute("INSERT OR REPLACE INTO rung (target, at) VALUES (?, ?)", (target, began))
-
-
-def _network(address: str) -> str:
-    """Who counts as one: an IPv4 address, or an IPv6 network of 64 bits, which is what one household has."""
-    try:
-        parsed = ip_address(address)
-    except ValueError:
-        return address
-    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is None:
-        return str(int(parsed) >> 64)
-    return str(parsed)

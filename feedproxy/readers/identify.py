@@ -15,11 +15,10 @@ the other: so a pseudonym is remembered for a minute, in memory alone.
 """
 
 import hashlib
-import ipaddress
-from functools import lru_cache
 from typing import NamedTuple
 
 from feedproxy.clock import Instant, Seconds
+from feedproxy.net.networks import client_network
 
 SECRET_MIN = 16
 """Bytes of a secret: 128 bits cannot be tried through."""
@@ -85,7 +84,7 @@ class Identifier:
 
     def _hashed(self, address: str, user_agent: str, user: str) -> Pseudonym:
         # NUL stands in none of the three, so no two readers run together.
-        origin = f"user\0{user}" if user else f"address\0{network(address)}"
+        origin = f"user\0{user}" if user else f"address\0{client_network(address)}"
         text = f"{origin}\0{user_agent}".encode("utf-8", "surrogatepass")
         current, previous = self._keys
         return Pseudonym(_digest(text, current), _digest(text, previous))
@@ -96,17 +95,3 @@ class Identifier:
 
 def _digest(text: bytes, key: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(text, key=key, digest_size=8).digest(), "big") >> 4
-
-
-@lru_cache(maxsize=4096)
-def network(address: str) -> str:
-    """What of an address counts: all of IPv4, also where IPv6 carries it, and IPv6's first 64 bits."""
-    try:
-        parsed = ipaddress.ip_address(address[:64].partition("%")[0])
-    except ValueError:
-        return address[:64]
-    if isinstance(parsed, ipaddress.IPv6Address):
-        if parsed.ipv4_mapped is None:
-            return str(ipaddress.ip_network((int(parsed) >> 64 << 64, 64)))
-        parsed = parsed.ipv4_mapped
-    return str(parsed)

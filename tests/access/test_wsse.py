@@ -88,19 +88,19 @@ def test_what_proved_at_one_worker_proves_at_no_other_nor_after_a_restart(tmp_pa
 def test_of_many_who_try_at_once_one_is_let_in(tmp_path: Path) -> None:
     folders = [NonceFolder(tmp_path / "nonces") for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
-        for nonce in ("a", "b", "c"):
-            assert sum(pool.map(lambda each, n=nonce: each.claim("bob", n, NOW + 600, NOW), folders)) == 1  # type: ignore[misc]
+        for nonce in (b"a", b"b", b"c"):
+            assert sum(pool.map(lambda each, n=nonce: each.claim(n, NOW + 600, NOW), folders)) == 1  # type: ignore[misc]
 
 
 def test_the_folder_forgets_what_can_prove_nothing_any_more_and_names_nobody(tmp_path: Path) -> None:
     folder = NonceFolder(tmp_path)
-    for nonce in ("a", "b"):
-        assert folder.claim("bob", nonce, NOW + 600, NOW)
+    for nonce in (b"a", b"b"):
+        assert folder.claim(nonce, NOW + 600, NOW)
 
     names = [each.name for each in tmp_path.iterdir()]
     assert len(names) == 3
     assert not any("bob" in each for each in names)
-    assert folder.claim("bob", "a", NOW + 1200, NOW + 601)
+    assert folder.claim(b"a", NOW + 1200, NOW + 601)
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -119,7 +119,7 @@ def test_a_wrong_digest_uses_up_no_nonce() -> None:
 
 
 def test_nonces_are_forgotten_once_they_can_prove_nothing_and_never_before() -> None:
-    gate = Gate(nonces_max=2)
+    gate = Gate(proofs_max=2)
 
     assert proved(token(nonce=b"1"), gate) is Verdict.PROVED
     assert proved(token(nonce=b"2"), gate) is Verdict.PROVED

@@ -2,7 +2,8 @@
 
 import pytest
 
-from feedproxy.readers.identify import Identifier, network
+from feedproxy.net.networks import client_network
+from feedproxy.readers.identify import Identifier
 
 SECRET = b"sixteen bytes or more"
 NOW = 1_795_176_000.0
@@ -72,7 +73,7 @@ def test_a_period_must_last() -> None:
     ],
 )
 def test_what_of_an_address_counts(address: str, counted: str) -> None:
-    assert network(address) == counted
+    assert client_network(address) == counted
 
 
 def test_any_characters_may_stand_in_a_user_agent() -> None:

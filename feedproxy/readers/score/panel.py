@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Iterator
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.readers.identify import network
+from feedproxy.net.networks import client_network
 from feedproxy.readers.score.account import EVIDENCE, ReaderAccount, account_of
 from feedproxy.readers.score.grade import ReaderScore, ranked, score_of
 from feedproxy.readers.score.poll import Poll
@@ -110,7 +110,7 @@ class Panel:
         if found is None:
             if len(self._names) >= ADDRESSES_MAX:
                 self._names.clear()
-            digest = hashlib.blake2b(network(address).encode(), key=self._key, digest_size=4).hexdigest()
+            digest = hashlib.blake2b(client_network(address).encode(), key=self._key, digest_size=4).hexdigest()
             found = self._names[address] = f"reader-{digest}"
         return found
 

@@ -1,0 +1,142 @@
+"""Guessing passwords: how long an answer takes tells no name, and every client is slowed, whatever address it takes."""
+
+import asyncio
+import base64
+from collections import Counter
+from pathlib import Path
+
+import argon2
+import bcrypt
+import pytest
+
+from feedproxy.access import users as users_module
+from feedproxy.access.admission import TRIES, Admission, Admitted, Challenged, Refused
+from feedproxy.access.basic import Password
+from feedproxy.access.users import Users
+from feedproxy.clock import ManualClock
+from feedproxy.http.message import Fields
+from feedproxy.notify.bell import Sources
+
+NOW = 1_800_000_000.0
+CHEAP = bcrypt.hashpw(b"open sesame", bcrypt.gensalt(4)).decode()
+DEARER = bcrypt.hashpw(b"open sesame", bcrypt.gensalt(6)).decode()
+ARGON = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("open sesame")
+
+
+def basic(user: str, password: str) -> Fields:
+    return Fields([("Authorization", "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode())])
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOW)
+
+
+def file_of(folder: Path, *hashes: str) -> str:
+    path = folder / "users"
+    path.write_text("".join(f"user{number}:{hashed}\n" for number, hashed in enumerate(hashes)))
+    return str(path)
+
+
+def admission(path: str, clock: ManualClock) -> Admission:
+    return Admission(users=Users(path, clock), wsse_secrets=None, realm="feeds", clock=clock)
+
+
+def kind_of(hashed: str) -> str:
+    """What the time of a check depends on: algorithm and cost."""
+    return hashed[:7] if hashed.startswith("$2") else hashed.rpartition("$")[0].rpartition("$")[0]
+
+
+@pytest.mark.parametrize(
+    "hashes", [(CHEAP,), (DEARER,), (ARGON,), (CHEAP, DEARER, ARGON), (CHEAP, CHEAP, CHEAP, ARGON)]
+)
+async def test_unknown_user_is_checked_at_the_costs_of_the_file(
+    hashes: tuple[str, ...], clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[str] = []
+    monkeypatch.setattr(users_module, "matches", lambda hashed, password: checked.append(hashed) or True)
+    users = Users(file_of(tmp_path, *hashes), clock)
+
+    answers = [await users.verify(Password(f"nobody{number}", "open sesame")) for number in range(200)]
+
+    assert not any(answers)
+    # As unknown names are spread over the hashes like known ones, one answer's time tells nothing of a name.
+    found, expected = Counter(map(kind_of, checked)), Counter(map(kind_of, hashes))
+    assert found.keys() == expected.keys()
+    for kind, number in expected.items():
+        assert abs(found[kind] / 200 - number / len(hashes)) < 0.2
+
+
+async def test_unknown_user_is_checked_against_the_same_hash_each_time(
+    clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[str] = []
+    monkeypatch.setattr(users_module, "matches", lambda hashed, password: bool(checked.append(hashed)))
+    users = Users(file_of(tmp_path, CHEAP, DEARER, ARGON), clock)
+
+    for number in range(20):
+        await users.verify(Password("nobody", f"guess {number}"))
+
+    assert len(set(checked)) == 1
+
+
+async def test_unknown_user_with_the_right_password_of_another_is_let_in_neither_at_once_nor_later(
+    clock: ManualClock, tmp_path: Path
+) -> None:
+    users = Users(file_of(tmp_path, CHEAP), clock)
+
+    assert [await users.verify(Password("nobody", "open sesame")) for _ in range(2)] == [False, False]
+    assert await Users(file_of(tmp_path), clock).verify(Password("nobody", "open sesame")) is False
+
+
+async def test_guesses_from_one_ipv6_network_count_as_one_client(clock: ManualClock, tmp_path: Path) -> None:
+    asked = admission(file_of(tmp_path, CHEAP), clock)
+    for number in range(TRIES):
+        guess = await asked.decide(("*",), basic("user0", str(number)), f"2001:db8:0:1::{number:x}")
+        assert isinstance(guess, Challenged)
+
+    refused = await asked.decide(("*",), basic("user0", "open sesame"), "2001:db8:0:1:ffff:ffff:ffff:ffff")
+
+    assert isinstance(refused, Refused)
+    assert refused.status == 429
+    assert await asked.decide(("*",), basic("user0", "open sesame"), "2001:db8:0:2::1") == Admitted("user0")
+
+
+async def test_ipv4_address_and_its_ipv6_form_count_as_one_client(clock: ManualClock, tmp_path: Path) -> None:
+    asked = admission(file_of(tmp_path, CHEAP), clock)
+    for number in range(TRIES):
+        address = ("192.0.2.1", "::ffff:192.0.2.1", "::ffff:c000:201")[number % 3]
+        await asked.decide(("*",), basic("user0", str(number)), address)
+
+    assert isinstance(await asked.decide(("*",), basic("user0", "open sesame"), "192.0.2.1"), Refused)
+    assert await asked.decide(("*",), basic("user0", "open sesame"), "192.0.2.2") == Admitted("user0")
+
+
+async def test_guesses_sent_side_by_side_are_answered_no_further_than_the_limit(
+    clock: ManualClock, tmp_path: Path
+) -> None:
+    asked = admission(file_of(tmp_path, CHEAP), clock)
+    passwords = [*(str(number) for number in range(TRIES + 10)), "open sesame"]
+
+    answers = await asyncio.gather(
+        *(asked.decide(("*",), basic("user0", each), "192.0.2.1") for each in passwords[: users_module.WAITING_MAX])
+    )
+
+    assert not any(isinstance(each, Admitted) for each in answers)
+
+
+async def test_guesses_counted_by_a_clock_that_ran_ahead_keep_no_reader_out(clock: ManualClock, tmp_path: Path) -> None:
+    asked = admission(file_of(tmp_path, CHEAP), clock)
+    clock.advance(365 * 86_400)
+    for number in range(TRIES):
+        await asked.decide(("*",), basic("user0", str(number)), "192.0.2.1")
+    clock.advance(-365 * 86_400)
+
+    assert await asked.decide(("*",), basic("user0", "open sesame"), "192.0.2.1") == Admitted("user0")
+
+
+def test_pings_from_one_ipv6_network_count_as_one_source() -> None:
+    sources = Sources()
+
+    assert [sources.let(f"2001:db8::{number:x}", NOW, 2) for number in range(3)] == [True, True, False]
+    assert sources.let("2001:db8:0:1::1", NOW, 2)

@@ -1,0 +1,129 @@
+"""CSV and TSV of strangers' feeds hold no formula, whatever a spreadsheet takes for the separator."""
+
+import csv
+import io
+import time
+import unicodedata
+from itertools import product
+
+import pytest
+
+from feedproxy.feed.convert.formats import FORMATS
+from feedproxy.feed.convert.model import Category, Feed, Item, Link, Person, Text
+from feedproxy.feed.convert.to_table import FORMULA_SIGNS, plain_cell
+
+SIGNS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\u2212", "\ufe66")
+FORMULA = "HYPERLINK(1)|' /C calc'!A0"
+BEFORE = (
+    *("", " ", "\t", "\r", "\n", "\r\n", "\x0b", "\x00", "\ufeff", "\u200b", "\xa0", "\u2028", '"', '""', "'\n"),
+    *(
+        "foo;",
+        "foo; ",
+        "foo;;",
+        'foo";"',
+        'foo;"',
+        "foo\n",
+        "foo\r",
+        "foo\t",
+        "foo\n\n ",
+        "foo;\ufeff",
+        "foo;\t",
+        '";',
+        ";",
+    ),
+    *("foo,", 'foo,"', "foo, ", "foo,;", "foo\u2028", "foo\x85", "foo\n;,\t"),
+)
+
+
+def a_feed(word: str) -> Feed:
+    """This word in every cell."""
+    item = Item(
+        id=word,
+        title=Text(word, "text"),
+        summary=Text(word, "text"),
+        content=Text(word, "text"),
+        links=(Link(word),),
+        authors=(Person(word), Person("x"), Person(word)),
+        categories=(Category(word), Category(word)),
+        language=word,
+        image=word,
+        comments=word,
+        rights=Text(word, "text"),
+    )
+    return Feed(title=Text(word, "text"), links=(Link(word),), items=(item, item))
+
+
+def is_formula(cell: str) -> bool:
+    """A formula's sign, behind what spreadsheets drop."""
+    for sign in cell:
+        if sign in FORMULA_SIGNS:
+            return True
+        if not (sign.isspace() or unicodedata.category(sign) in ("Cc", "Cf", "Zs", "Zl", "Zp")):
+            return False
+    return False
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize(
+    ("name", "separators"), [("csv", ","), ("csv", ";"), ("csv", "\t"), ("tsv", "\t"), ("tsv", ";"), ("tsv", ",;\t")]
+)
+def test_table_holds_no_formula(name: str, separators: str, before: str) -> None:
+    for sign in SIGNS:
+        word = f"{before}{sign}{FORMULA}"
+        table = FORMATS[name].render(a_feed(word)).decode()
+        # A reader of commas that knows no quotation marks is no reader of this CSV.
+        readings = (csv.QUOTE_MINIMAL,) if (name, separators) == ("csv", ",") else (csv.QUOTE_MINIMAL, csv.QUOTE_NONE)
+        found = [
+            cell
+            for quoting in readings
+            for row in csv.reader(
+                io.StringIO(table.translate({ord(each): separators[0] for each in separators}), newline=""),
+                delimiter=separators[0],
+                quoting=quoting,
+            )
+            for cell in row
+        ]
+        assert [cell for cell in found if is_formula(cell)] == []
+
+
+def test_every_cell_of_csv_is_quoted() -> None:
+    table = FORMATS["csv"].render(a_feed("x")).decode()
+
+    lines = table.split("\r\n")
+    assert lines.pop() == ""
+    assert all(line.startswith('"') and line.endswith('"') for line in lines)
+    assert all(cell.startswith('"') and cell.endswith('"') for line in lines for cell in line.split(","))
+
+
+def test_signs_are_all_whose_plain_form_begins_a_formula() -> None:
+    folding = {
+        sign for sign in map(chr, range(0x110000)) if unicodedata.normalize("NFKC", sign)[:1] in set("=+-@\u2212")
+    }
+
+    assert set(FORMULA_SIGNS) >= folding
+
+
+@pytest.mark.parametrize("tsv", [False, True])
+def test_apostrophes_are_taken_off_again(tsv: bool) -> None:
+    pieces = ("", "'", "''", "=", "-", ";", ",", "\n", "\t", '"', " ", "a", "\ufeff")
+    for word in map("".join, product(pieces, repeat=4)):
+        item = Item(id=word)
+        if tsv:
+            line = FORMATS["tsv"].render(Feed(items=(item,))).decode().splitlines()[1]
+            cell = line.split("\t")[2].replace("\\n", "\n").replace("\\t", "\t")
+        else:
+            (_, row) = csv.reader(io.StringIO(FORMATS["csv"].render(Feed(items=(item,))).decode(), newline=""))
+            cell = row[2]
+        assert plain_cell(cell, tsv=tsv) == word
+
+
+@pytest.mark.parametrize("piece", ["\n", "; ", "=", ";=", "'", ";'", '"', "\t\u200b", ";'\n", ",\ufeff'"])
+@pytest.mark.parametrize("name", ["csv", "tsv"])
+def test_making_cells_harmless_takes_time_that_grows_with_their_length_only(name: str, piece: str) -> None:
+    def seconds(length: int) -> float:
+        feed = Feed(items=(Item(id=piece * (length // len(piece))),))
+        started = time.process_time()
+        FORMATS[name].render(feed)
+        return time.process_time() - started
+
+    assert seconds(200_000) < 1

@@ -1,0 +1,133 @@
+"""WSSE proofs that were overheard: in no spelling, as no user and at no worker do they prove a second time."""
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from feedproxy.access.nonces import NonceFolder
+from feedproxy.access.wsse import Gate, UsernameToken, Verdict
+
+CREATED = "2027-01-15T08:00:00Z"
+NOW = 1_800_000_000.0
+"""The same moment."""
+
+PASSWORDS = {"bob": "feed me", "carol": "feed me", "dave": "other"}
+ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+
+
+def encoded(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()
+
+
+def made(nonce: bytes, *, decoded: bool, hexadecimal: bool, created: str = CREATED) -> UsernameToken:
+    """A token as a reader sends it, with the nonce in base64."""
+    sent = encoded(nonce)
+    summed = hashlib.sha1((nonce if decoded else sent.encode()) + created.encode() + b"feed me")
+    digest = summed.hexdigest().encode() if hexadecimal else summed.digest()
+    return UsernameToken("bob", encoded(digest), sent, created)
+
+
+def _sums(token: UsernameToken) -> Iterator[str]:
+    """Both spellings of the sum that a digest holds."""
+    raw = base64.b64decode(token.digest)
+    summed = raw if len(raw) == 20 else bytes.fromhex(raw.decode())
+    yield encoded(summed)
+    yield encoded(summed.hex().encode())
+
+
+def _noncanonical(text: str) -> Iterator[str]:
+    """The other base64 texts that lenient decoders take for the same bytes."""
+    bare = text.rstrip("=")
+    unused = {0: 0, 1: 2, 2: 4}[len(text) - len(bare)]
+    last = ALPHABET.index(bare[-1]) & ~((1 << unused) - 1)
+    yield from (bare[:-1] + ALPHABET[last | spare] + text[len(bare) :] for spare in range(1 << unused))
+    yield from (bare, text + "=", text + "==", text + "\n", " " + text, text + " ", text[:2] + "\r\n" + text[2:])
+
+
+def _nonces(text: str) -> Iterator[str]:
+    """Spellings of a nonce, of which some give the same sum."""
+    yield text
+    yield encoded(text.encode())
+    yield encoded(encoded(text.encode()).encode())
+    yield from _noncanonical(text)
+    yield from _noncanonical(encoded(text.encode()))
+    yield text.swapcase()
+
+
+def _shifted(token: UsernameToken) -> Iterator[UsernameToken]:
+    """The characters of nonce and Created, cut in another place: their concatenation, and so the sum, stays."""
+    for nonce in {token.nonce, base64.b64decode(token.nonce).decode("latin-1")}:
+        whole = nonce + token.created
+        for cut in range(len(whole) + 1):
+            yield replace(token, nonce=whole[:cut], created=whole[cut:])
+            yield replace(token, nonce=encoded(whole[:cut].encode("latin-1")), created=whole[cut:])
+    yield replace(token, nonce=token.nonce[:-1], created=token.nonce[-1] + token.created)
+    yield replace(token, created=" " + token.created)
+    yield replace(token, created=token.created + " ")
+
+
+def spellings(token: UsernameToken) -> list[UsernameToken]:
+    """Everything that can be made of an overheard token without its password."""
+    found = [*_shifted(token)]
+    found += [replace(token, nonce=nonce) for nonce in _nonces(token.nonce)]
+    found += [
+        replace(each, digest=digest, user=user)
+        for each, digest, user in product(found, _sums(token), ("bob", "carol", "dave", "BOB", "bob "))
+    ]
+    return found
+
+
+@pytest.mark.parametrize("hexadecimal", [False, True])
+@pytest.mark.parametrize("decoded", [False, True])
+@pytest.mark.parametrize(
+    "nonce",
+    [b"0123456789abcdef", b"0123456789abcde", b"0123456789abcd", b"nonce with blank ", b"1", bytes(range(200, 216))],
+)
+def test_overheard_proof_proves_in_no_other_spelling(nonce: bytes, decoded: bool, hexadecimal: bool) -> None:
+    overheard, gate = made(nonce, decoded=decoded, hexadecimal=hexadecimal), Gate()
+    assert gate.prove(overheard, PASSWORDS, NOW) is Verdict.PROVED
+
+    again = [each for each in spellings(overheard) if gate.prove(each, PASSWORDS, NOW + 1) is Verdict.PROVED]
+
+    assert again == []
+
+
+@pytest.mark.parametrize(
+    "respell", [lambda token: token, lambda token: replace(token, nonce=encoded(token.nonce.encode()))]
+)
+def test_overheard_proof_proves_at_no_other_worker_and_after_no_restart(
+    respell: Callable[[UsernameToken], UsernameToken], tmp_path: Path
+) -> None:
+    first, second = (Gate(shared=NonceFolder(tmp_path / "nonces")) for _ in range(2))
+    overheard = made(b"0123456789abcdef", decoded=False, hexadecimal=False)
+    assert first.prove(overheard, PASSWORDS, NOW) is Verdict.PROVED
+
+    assert second.prove(respell(overheard), PASSWORDS, NOW + 1) is Verdict.REPLAYED
+    assert second.prove(replace(respell(overheard), user="carol"), PASSWORDS, NOW + 1) is Verdict.REPLAYED
+
+
+def test_proof_stays_used_while_a_clock_runs_ahead_and_is_set_back() -> None:
+    gate = Gate()
+    overheard = made(b"0123456789abcdef", decoded=True, hexadecimal=False)
+    assert gate.prove(overheard, PASSWORDS, NOW) is Verdict.PROVED
+
+    ahead = made(b"another", decoded=True, hexadecimal=False, created="2027-02-15T08:00:00Z")
+    assert gate.prove(ahead, PASSWORDS, NOW + 31 * 86_400) is Verdict.PROVED
+
+    assert gate.prove(overheard, PASSWORDS, NOW + 1) is Verdict.REPLAYED
+
+
+@pytest.mark.parametrize("number", range(1, 16))
+def test_nonce_in_noncanonical_base64_is_not_decoded(number: int) -> None:
+    nonce = b"0123456789abcdef"
+    other = encoded(nonce)[:-3] + ALPHABET[(ALPHABET.index(encoded(nonce)[-3]) & ~15) | number] + "=="
+    assert base64.b64decode(other) == nonce
+
+    sent = replace(made(nonce, decoded=True, hexadecimal=False), nonce=other)
+
+    assert Gate().prove(sent, PASSWORDS, NOW) is Verdict.UNKNOWN
