@@ -258,7 +258,7 @@ class _Opened:
             memory_max=settings.memory_max,
             disk_max=settings.store_max,
             on_failure=runtime.metrics.store_failed,
-            shared=runtime.seat is not None,
+            shared=runtime.seat.common_file if runtime.seat is not None else False,
         )
         self.fleet = Fleet(settings, self.store, runtime.clock) if settings.is_fleet else None
         name = partial(_new_pseudonym, runtime.random_bytes)

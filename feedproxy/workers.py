@@ -74,6 +74,7 @@ class Supervisor:
     _workers: list[_Worker] = field(default_factory=list)
     _ending: bool = False
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(32))
+    _common: int = -1
 
     def run(self) -> int:
         """Run until SIGTERM or SIGINT; the exit code. Raises UsageError where it cannot listen."""
@@ -86,6 +87,7 @@ class Supervisor:
         _close(held)
         self._workers = [_Worker(index, _again(places)) for index in range(wanted.size)]
         self._folder = Path(tempfile.mkdtemp(prefix="feedproxy-"))
+        self._common = os.memfd_create("feedproxy-common", os.MFD_CLOEXEC)
         # What was made until now is never collected, and so stays common to all workers.
         gc.collect()
         gc.freeze()
@@ -96,6 +98,7 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             _close((*self._admin, *(each for worker in self._workers for each in worker.sockets)))
             shutil.rmtree(self._folder, ignore_errors=True)
+            os.close(self._common)
 
     def _supervise(self, places: "list[Place]") -> int:
         for worker in self._workers:
@@ -148,7 +151,9 @@ class Supervisor:
             admin = self._admin if worker.index == 0 else ()
             if not admin:
                 _close(self._admin)
-            seat = Seat(worker.index, self.wanted.size, self._folder, worker.sockets, admin, theirs, self._key)
+            seat = Seat(
+                worker.index, self.wanted.size, self._folder, worker.sockets, admin, theirs, self._key, self._common
+            )
             _work(self.plan, seat)
         theirs.close()
         worker.pid, worker.lifeline, worker.started, worker.due = pid, ours, time.monotonic(), None

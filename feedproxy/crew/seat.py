@@ -13,7 +13,8 @@ class Seat:
     `sockets` are bound to the address where readers connect, one for each address family, with SO_REUSEPORT: the
     system spreads connections over the workers that listen. `admin` are those of the admin listener, which the first
     worker has. `folder` is where workers find one another. `lifeline` leads to the supervisor. `key`
-    is the same for all, and new at each start: readers are hashed under it where they are judged.
+    is the same for all, and new at each start: readers are hashed under it where they are judged. `common` is the
+    descriptor of the memory in which workers agree on what is stored (store/shared.py).
     """
 
     index: int
@@ -23,6 +24,12 @@ class Seat:
     admin: tuple[socket.socket, ...]
     lifeline: socket.socket
     key: bytes
+    common: int
+
+    @property
+    def common_file(self) -> Path:
+        """That memory as a file: opened anew, so that its locks are this worker's own."""
+        return Path(f"/proc/self/fd/{self.common}")
 
     @property
     def is_first(self) -> bool:

@@ -26,8 +26,11 @@ QUEUE_MAX = 64 * 1024 * 1024
 """Bytes that wait: about half a second of a usual disk."""
 BATCH_MAX = 64
 """Values written together."""
-PATIENCE = 5.0
-"""Seconds that a `put` waits for room. A disk that hangs for longer must not hold up readers."""
+PATIENCE = 1.0
+"""Seconds that a `put` waits for room. A disk that hangs for longer must not hold up readers; later ones do not wait
+until it has taken something again."""
+CLOSING_MAX = 5.0
+"""Seconds that are left to the disk at the end, for all that still waits."""
 
 
 @dataclass(slots=True, eq=False)
@@ -71,6 +74,7 @@ class WriteQueue[Key, Value]:
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="feedproxy-store")
         self._run: Future[None] | None = None
         self._woken = False
+        self._stuck = False
         self.unwritten: set[Key] = set()
 
     def waiting(self, key: Key) -> Waiting[Value] | None:
@@ -90,21 +94,36 @@ class WriteQueue[Key, Value]:
         elif self._gathering is None:
             self._gathering = asyncio.get_running_loop().call_later(self._gather, self.wake)
         while self._size > self._max and self._waiting.get(key) is entry:
-            if not await self._writer_done(self._patience):
+            if not await self._writer_done(0.0 if self._stuck else self._patience):
+                self._stuck = True
                 # Not asked whether the disk has an older one: it does not answer.
                 if self._remove(key, entry, stale=True):
                     self._tell(StoreError("the store's disk is too slow: a value was not written"))
                 return
 
-    async def write(self, key: Key, value: Value | None, size: int) -> None:
-        """Queue it, and return when it, or what was put in its place meanwhile, is written or has failed."""
+    async def write(self, key: Key, value: Value | None, size: int, patience: Seconds | None = None) -> bool:
+        """Queue it, and return when it, or what was put in its place meanwhile, is written or has failed.
+
+        False where that takes longer than `patience` seconds; then it waits on.
+        """
         over: Future[None] = Future()
-        entry = self._put(key, Waiting(value, size, [over]))
+        self._put(key, Waiting(value, size, [over]))
         self.wake()
         # `wait` takes it for nobody's when the one who waits is cancelled: others may wait for the same.
-        done, _ = await asyncio.wait([asyncio.wrap_future(over)], timeout=self._patience)
-        if not done and self._remove(key, entry, stale=True):
+        waited = self._patience if patience is None else patience
+        done, _ = await asyncio.wait([asyncio.wrap_future(over)], timeout=waited)
+        return bool(done)
+
+    def give_up(self, key: Key, value: Value | None) -> None:
+        """Do not write this value, where it still waits."""
+        entry = self._waiting.get(key)
+        if entry is not None and entry.value is value and self._remove(key, entry, stale=True):
             self._tell(StoreError("the store's disk is too slow: a value was not written"))
+
+    @property
+    def size(self) -> int:
+        """Bytes that wait."""
+        return self._size
 
     async def written(self, key: Key) -> None:
         """Return when what waits under this key, or what takes its place meanwhile, is written or has failed."""
@@ -151,9 +170,21 @@ class WriteQueue[Key, Value]:
             await self._writer_done(None)
         await self._writer_done(None)
 
-    async def close(self, last: Callable[[], Any]) -> None:
-        """Flush, call `last` in the writer thread, and end the thread."""
-        await self.flush()
+    async def close(self, last: Callable[[], Any], hurry: Callable[[], Any] = lambda: None) -> None:
+        """Flush, call `last` in the writer thread, and end the thread.
+
+        What is not written in time is given up; `hurry` is called then, to end a write that waits.
+        """
+        try:
+            await asyncio.wait_for(self.flush(), CLOSING_MAX)
+        except TimeoutError:
+            hurry()
+            with self._lock:
+                lost = list(self._waiting.values())
+                self._waiting.clear()
+                self._size = 0
+            _settle(lost)
+            self._tell(StoreError(f"the store's disk is too slow: {len(lost)} values were not written at the end"))
         try:
             await asyncio.wrap_future(self._writer.submit(last))
         except RuntimeError:
@@ -196,7 +227,7 @@ class WriteQueue[Key, Value]:
             with contextlib.suppress(Exception):  # whatever it is: each by itself tells whose it is
                 self._write_all([(key, entry.value) for key, entry in entries])
                 for key, entry in entries:
-                    self._remove(key, entry, stale=False)
+                    self._is_written(key, entry)
                 return
         for key, entry in entries:
             if self._waiting.get(key) is entry:  # else a later value has taken its place while others were written
@@ -209,7 +240,7 @@ class WriteQueue[Key, Value]:
             self._tell(error)  # before those who wait for it go on
             self._remove(key, entry, stale=self._may_hold(key))
         else:
-            self._remove(key, entry, stale=False)
+            self._is_written(key, entry)
 
     # -- in both
 
@@ -233,6 +264,10 @@ class WriteQueue[Key, Value]:
             self._size -= entry.size
         _settle([entry])
         return True
+
+    def _is_written(self, key: Key, entry: Waiting[Value]) -> None:
+        self._stuck = False
+        self._remove(key, entry, stale=False)
 
     def _may_hold(self, key: Key) -> bool:
         try:

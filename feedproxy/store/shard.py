@@ -141,6 +141,10 @@ class Shard:
                 self._opened.close()
             self._reopen()
 
+    def hurry(self) -> None:
+        """Wait for no lock any more: the end is near. From any thread."""
+        self._locked_out = True
+
     def close(self) -> None:
         """Close this thread's connection."""
         if self._opened is not None:
@@ -162,7 +166,9 @@ class Shard:
     def _try(self, act: Callable[[Rows], object]) -> None:
         try:
             with self._translated():
-                for _ in range(0 if self._locked_out else LOCK_TRIES - 1):
+                tries = 1
+                while not self._locked_out and tries < LOCK_TRIES:
+                    tries += 1
                     with contextlib.suppress(diskcache.Timeout):
                         act(self._rows)
                         return

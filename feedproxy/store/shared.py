@@ -1,6 +1,6 @@
-"""The Common of several processes on one folder: one mapped file, and locks that end with their holder.
+"""The Common of several processes on one store: one mapped file, and locks that end with their holder.
 
-The file `common` beside the shards has, after its head,
+The file has, after its head,
 
 * a ring of the names of targets that changed. A writer appends a name once the disk has the new value, and moves the
   position; who reads compares the position with the one he knows (30 ns), drops what has been named since from his
@@ -9,10 +9,14 @@ The file `common` beside the shards has, after its head,
 * counters by hash: how often a target was outdated, and how often a fetch of it has landed. Two targets may share
   one; then one fetch too many is made, or one answer not stored.
 * the sites' last turns, in buckets of eight; in a full bucket the site asked longest ago is forgotten.
+* what the disk does not have (overflow.py).
 
-A lease is a record lock (POSIX) on the byte that a target's hash names, in a file `leases` with no bytes at all: the
+It lies in memory (memfd_create), made by the supervisor: so it needs no room on a disk, and nothing that happens to
+the store's folder can harm it. Processes without a supervisor use a file `common` beside the shards.
+
+A lease is a record lock (POSIX) on the byte that a target's hash names, far behind all bytes of the file: the
 system gives it up when its holder ends, however it ends. POSIX locks belong to a process, and go when it closes *any*
-handle of the file: one Shared per folder and process. Ring and tables are guarded by flock, for microseconds.
+handle of the file: one Shared per file and process. Ring and tables are guarded by flock, for microseconds.
 """
 
 import contextlib
@@ -29,8 +33,10 @@ from pathlib import Path
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import StoreError
+from feedproxy.store.overflow import TABLE_SIZE, Overflow
+from feedproxy.store.quarantine import clear_file
 
-MAGIC = b"FPXYcmn1"
+MAGIC = b"FPXYcmn2"
 RING = 1 << 20
 """Bytes of the ring: names of about ten thousand changes."""
 NAME_MAX = 8192
@@ -49,30 +55,47 @@ _HEAD = 4096
 _EPOCHS = _HEAD
 _LANDINGS = _EPOCHS + 8 * SLOTS
 _SITES = _LANDINGS + 8 * SLOTS
-_RING = _SITES + _SITE.size * SLOTS
+_OVERFLOW = _SITES + _SITE.size * SLOTS
+_RING = _OVERFLOW + TABLE_SIZE
 _SIZE = _RING + RING
 
 
 class Shared:
-    """What the processes on one folder have in common. One for a folder and process."""
+    """What the processes on one store have in common. One for a file and process."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, file: Path) -> None:
         """Open it, made where it is missing. Raises StoreError."""
         self._thread_lock = threading.Lock()
         try:
-            self._leases = _opened(folder / "leases")
-            # Not a lock on a byte: while one thread waits for that and another holds one, a process can seem to be in
-            # a deadlock with another that is in none.
-            self._guard = _opened(folder / "guard")
-            with self._mutex():
-                self._map = _mapped(folder / "common")
+            self._leases, self._guard, self._map = self._prepared(file)
         except OSError as error:
-            raise StoreError(f"the store's {folder} cannot be shared: {error}") from error
+            raise StoreError(f"the store's {file} cannot be shared: {error}") from error
         view = memoryview(self._map)
         self._words = view[8:32].cast("Q")  # position in the ring, epoch of everything
         self._epochs = view[_EPOCHS:_LANDINGS].cast("Q")
         self._landings = view[_LANDINGS:_SITES].cast("Q")
         self.sites = SharedSites(self._map, self._mutex)
+        self.overflow = Overflow(self._map, _OVERFLOW, self._leases, _SIZE, self._mutex)
+
+    def _prepared(self, file: Path) -> tuple[int, int, mmap.mmap]:
+        clear_file(file)
+        for _ in range(3):
+            leases = _opened(file)
+            # Not a lock on a byte: while one thread waits for that and another holds one, a process can seem to be in
+            # a deadlock with another that is in none. Not the same handle: flock belongs to that, and a fork shares it.
+            self._guard = guard = _opened(file)
+            with self._mutex():
+                if os.fstat(leases).st_size == 0:
+                    # All of it is had now: a page that a full disk cannot give later would end the process.
+                    os.posix_fallocate(leases, 0, _SIZE)
+                    os.pwrite(leases, MAGIC, 0)
+                if os.fstat(leases).st_size >= _SIZE and os.pread(leases, len(MAGIC), 0) == MAGIC:
+                    return leases, guard, mmap.mmap(leases, _SIZE)
+                # Of another form, or not made to its end. Not truncated: that would kill a process that has it mapped.
+                file.unlink(missing_ok=True)
+            os.close(leases)
+            os.close(guard)
+        raise StoreError(f"the store's {file} cannot be shared: another process keeps replacing it")
 
     # -- changes
 
@@ -168,6 +191,7 @@ class Shared:
         if self._leases < 0:
             return
         self.sites.close()
+        self.overflow.close()
         for view in (self._words, self._epochs, self._landings):
             view.release()
         with contextlib.suppress(BufferError):
@@ -233,21 +257,6 @@ class SharedSites:
                 return place, last, held
             oldest = min(oldest, (max(last, held) if there else 0.0, place))
         return oldest[1], 0.0, 0.0
-
-
-def _mapped(path: Path) -> mmap.mmap:
-    handle = _opened(path)
-    try:
-        if os.fstat(handle).st_size != _SIZE or os.pread(handle, len(MAGIC), 0) != MAGIC:
-            # Of another form, or not made to its end. Who has it mapped keeps it: a file that shrinks would kill him.
-            os.unlink(path)
-            os.close(handle)
-            handle = _opened(path)
-            os.ftruncate(handle, _SIZE)
-            os.pwrite(handle, MAGIC, 0)
-        return mmap.mmap(handle, _SIZE)
-    finally:
-        os.close(handle)
 
 
 def _opened(path: Path) -> int:

@@ -3,20 +3,25 @@
 A read looks into memory, then at what waits to be written, then on the disk; what it finds is hot again.
 """
 
+import asyncio
 import logging
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from platformdirs import user_cache_path
 
+from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError, UsageError
+from feedproxy.store import codec, envelope
 from feedproxy.store.base import OnFailure, Still, Store
 from feedproxy.store.common import Common
 from feedproxy.store.disk import DiskStore
 from feedproxy.store.entry import weight
 from feedproxy.store.envelope import Kind
 from feedproxy.store.memory import MemoryStore
+from feedproxy.store.overflow import LOST
 from feedproxy.store.queue import WriteQueue
 from feedproxy.store.resource import Resource
 from feedproxy.store.shared import Shared
@@ -33,6 +38,11 @@ TIDY_BYTES = 4 * 1024 * 1024
 """Bytes written before all is looked through anew: each write keeps its own part within its bound."""
 ABSENT_MAX = 1024
 """Targets remembered as kept nowhere: one miss asks for its target five times before there is something to keep."""
+SOON: Seconds = 0.1
+"""Time that a shared `put` waits for the disk. Then other workers are given the value in memory (overflow.py), and as
+long as writes are late, at once."""
+WAITING_MAX = 64 * 1024 * 1024
+"""Bytes that wait to be written while the disk is late; beyond, values stay in memory alone."""
 ORPHAN_AGE = 3600
 """Seconds after which a file that no row names is taken for left over: no write takes so long."""
 
@@ -40,13 +50,18 @@ _LOG = logging.getLogger(__name__)
 
 
 def open_store(
-    location: str, *, memory_max: int, disk_max: int, on_failure: OnFailure | None = None, shared: bool = False
+    location: str,
+    *,
+    memory_max: int,
+    disk_max: int,
+    on_failure: OnFailure | None = None,
+    shared: bool | Path = False,
 ) -> Store:
     """The store at this location: `memory:`, a folder, or nothing for the platform's cache folder.
 
     Sizes are bytes. `shared`: other processes work on the same folder, and none may answer with what another has
-    replaced. Raises UsageError where the location cannot be used (the operator's word is wrong), and
-    StoreError where the store there cannot be opened. A corrupt one is set aside with a warning.
+    replaced; a path is that of the file that they have in common (shared.py). A broken part is set aside with a
+    warning. Raises UsageError where the location cannot be used: the operator's word is wrong.
     """
     if location == MEMORY:
         if shared:
@@ -56,8 +71,9 @@ def open_store(
         raise UsageError(f"store: {location}: neither a folder nor `{MEMORY}`")
     tell = on_failure or _log
     disk = DiskStore(store_folder(location), size_max=disk_max, on_failure=tell)
+    common = disk.folder / "common" if shared is True else shared
     return TieredStore(
-        MemoryStore(memory_max, HOT_MAX), disk, on_failure=tell, shared=Shared(disk.folder) if shared else None
+        MemoryStore(memory_max, HOT_MAX), disk, on_failure=tell, shared=Shared(common) if common else None
     )
 
 
@@ -93,6 +109,9 @@ class TieredStore:
         self._seen = shared.generation if shared else 0
         self._told: dict[str, int] = {}
         self._still: dict[str, Still] = {}
+        self._published: dict[Key, tuple[Resource | bytes | None, int]] = {}
+        self._publishing = threading.Lock()
+        self._late = False
         self._swept = False
         self._untidy = True
         self._written = 0
@@ -156,7 +175,13 @@ class TieredStore:
         entry = self._queue.waiting(key) if self._shared is None else None
         if entry is not None:
             return entry.value is not None
-        if key in self._queue.unwritten or target in self._absent:
+        if self._shared is not None:
+            unwritten = self._shared.overflow.get(_name(key))
+            if unwritten is not None:
+                return unwritten != LOST
+        elif key in self._queue.unwritten:
+            return False
+        if target in self._absent:
             return False
         try:
             return self._disk.holds(target)
@@ -170,11 +195,17 @@ class TieredStore:
         entry = self._queue.waiting(key) if self._shared is None else None
         if entry is not None:
             return (entry.value, None, b"") if isinstance(entry.value, Resource) else None
-        if key in self._queue.unwritten:
-            return None
-        if target in self._absent:
+        if self._shared is None and key in self._queue.unwritten:
             return None
         try:
+            unwritten = self._shared.overflow.get(_name(key)) if self._shared is not None else None
+            if unwritten is not None:
+                if unwritten == LOST:
+                    return None
+                resource, header = codec.load_with_header(unwritten)
+                return resource, None, header
+            if target in self._absent:
+                return None
             found = self._disk.read_with_header(target)
         except StoreError as error:
             self._failed(error)
@@ -191,7 +222,7 @@ class TieredStore:
         self._absent.discard(resource.target)
         if self._shared is not None:
             self._still[resource.target] = still or _always
-            await self._for_all(self._shared, resource.target, resource)
+            await self._for_all(self._shared, resource.target, resource, still)
             return
         size = weight(resource)
         self._memory.keep(resource, size)
@@ -209,18 +240,43 @@ class TieredStore:
         self._memory.common.tell()
         await self._queue.add((Kind.RESOURCE, target), None, len(target))
 
-    async def _for_all(self, shared: Shared, target: str, resource: Resource | None) -> None:
+    async def _for_all(
+        self, shared: Shared, target: str, resource: Resource | None, still: Still | None = None
+    ) -> None:
         """Write, and return when every process answers with it."""
+        key = (Kind.RESOURCE, target)
         size = weight(resource) if resource is not None else len(target)
-        await self._queue.write((Kind.RESOURCE, target), resource, size)
+        if not await self._queue.write(key, resource, size, patience=0.0 if self._late else SOON):
+            self._late = True
+            try:
+                await asyncio.to_thread(self._publish, key, resource, still or _always)
+            except StoreError as error:
+                self._on_failure(error)
+            if self._queue.size > WAITING_MAX:
+                self._queue.give_up(key, resource)
+                self._published.pop(key, None)
         told = self._told.pop(target, None)
         self._absent.discard(target)
         self._catch_up(shared)
-        if resource is None or self._queue.waiting((Kind.RESOURCE, target)) is not None:
+        waiting = self._queue.waiting((Kind.RESOURCE, target))
+        if resource is None or (waiting is not None and waiting.value is not resource):
             return
         later = shared.since(told)[1] if told is not None else None
         if later is not None and target not in later:  # else another process has changed it once more
             self._memory.keep(resource)
+
+    def _publish(self, key: Key, value: Resource | bytes | None, still: Still) -> None:
+        """Give the others in memory what the disk does not have. Raises StoreError."""
+        shared = self._shared
+        if shared is None:
+            return
+        with self._publishing:
+            if key in self._published and self._published[key][0] is value:
+                return
+            position = shared.overflow.put(_name(key), _dumped(value), _always if value is None else still)
+            self._published[key] = (value, position)
+            if key[0] is Kind.RESOURCE:
+                self._told[key[1]] = shared.tell(key[1])
 
     def _catch_up(self, shared: Shared) -> None:
         """Forget what has changed since the last look."""
@@ -234,6 +290,13 @@ class TieredStore:
 
     def targets(self) -> Iterator[str]:
         waiting = {name: is_value for (kind, name), is_value in self._queue.names() if kind is Kind.RESOURCE}
+        if self._shared is not None:
+            own = Kind.RESOURCE.name + ":"
+            waiting |= {
+                name.removeprefix(own): is_value
+                for name, is_value in self._shared.overflow.names()
+                if name.startswith(own)
+            }
         above = {*self._memory.targets(), *(name for name, is_value in waiting.items() if is_value)}
         yield from above
         try:
@@ -244,16 +307,19 @@ class TieredStore:
             self._failed(error)
 
     def _is_unwritten(self, target: str) -> bool:
-        return (Kind.RESOURCE, target) in self._queue.unwritten
+        return self._shared is None and (Kind.RESOURCE, target) in self._queue.unwritten
 
     def get_state(self, name: str) -> bytes | None:
         key = (Kind.STATE, name)
         entry = self._queue.waiting(key)
         if entry is not None:
             return entry.value if isinstance(entry.value, bytes) else None
-        if key in self._queue.unwritten:
+        if self._shared is None and key in self._queue.unwritten:
             return None
         try:
+            unwritten = self._shared.overflow.get(_name(key)) if self._shared is not None else None
+            if unwritten is not None:
+                return envelope.unseal(unwritten) if unwritten != LOST else None
             return self._disk.read_state(name)
         except StoreError as error:
             self._failed(error)
@@ -266,7 +332,7 @@ class TieredStore:
         await self._queue.flush()
 
     async def close(self) -> None:
-        await self._queue.close(self._disk.close)
+        await self._queue.close(self._disk.close, self._disk.hurry)
         self._disk.close()
         if self._shared is not None:
             self._shared.close()
@@ -281,19 +347,42 @@ class TieredStore:
 
     def _write(self, key: Key, value: Resource | bytes | None) -> None:
         kind, target = key
-        if self._shared is None or kind is not Kind.RESOURCE:
+        shared, name = self._shared, _name(key)
+        if shared is None:
             self._write_down(key, value)
             return
         # Whoever purges has outdated it before he gets this lock: what is older comes before his delete, or not at all.
-        with self._shared.writing(target):
-            still = self._still.pop(target, _always)
+        with shared.writing(target if kind is Kind.RESOURCE else name):
+            still = self._still.pop(target, _always) if kind is Kind.RESOURCE else _always
+            waiting = self._queue.waiting(key)
+            if waiting is not None and waiting.value is not value:
+                return  # a later value has taken its place while this one waited for the lock
+            before = shared.overflow.position(name)
+            published = self._published.get(key)
+            if published is not None and published[0] is value and published[1] != before:
+                self._published.pop(key, None)
+                return  # the others had it in memory, and another process has replaced it since
             if value is not None and not still():
                 return
             try:
                 self._write_down(key, value)
+            except Exception:
+                self._publish(key, value, still)
+                raise
+            else:
+                self._late = False
+                shared.overflow.clear(name, before)
             finally:
-                # Told also where it failed: what the others hold in memory is old in any case.
-                self._told[target] = self._shared.tell(target)
+                with self._publishing:
+                    published = self._published.pop(key, None)
+                    if published is not None and published[0] is not value:
+                        self._published[key] = published
+                        published = None
+                if kind is Kind.RESOURCE:
+                    # Told also where it failed: what the others hold in memory is old in any case.
+                    self._told[target] = shared.tell(target)
+            if published is not None:
+                shared.overflow.clear(name, published[1])
 
     def _write_all(self, entries: Sequence[tuple[Key, Resource | bytes | None]]) -> None:
         resources = [value for _, value in entries if isinstance(value, Resource)]
@@ -326,3 +415,14 @@ class TieredStore:
             self._disk.sweep(time.time() - ORPHAN_AGE)
         self._untidy = self._disk.cull_slice() or self._untidy
         return self._untidy
+
+
+def _name(key: Key) -> str:
+    """What a value is called in the memory that the workers share."""
+    return f"{key[0].name}:{key[1]}"
+
+
+def _dumped(value: Resource | bytes | None) -> bytes:
+    if value is None:
+        return LOST
+    return codec.dump(value) if isinstance(value, Resource) else envelope.seal(value)

@@ -1,8 +1,10 @@
 """Several processes on one folder: what one has replaced no other answers with, and leases end with their holder."""
 
 import random
+import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,8 +12,12 @@ from pathlib import Path
 import pytest
 
 from feedproxy.errors import StoreError, UsageError
+from feedproxy.store import queue as queue_module
+from feedproxy.store import shared as shared_module
 from feedproxy.store.base import Store
 from feedproxy.store.common import SiteTimes
+from feedproxy.store.overflow import LOST, Overflow
+from feedproxy.store.shard import Shard
 from feedproxy.store.shared import RING, Shared
 from feedproxy.store.tiered import open_store
 from tests.store.conftest import MakeFeed
@@ -22,12 +28,14 @@ FEED = "https://example.com/feed"
 OTHER = r"""
 import asyncio, os, sys
 from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.errors import StoreError
 from feedproxy.http.message import Fields
 from feedproxy.store.resource import Resource
+from feedproxy.store.shard import Shard
 from feedproxy.store.tiered import open_store
 
 async def main():
-    store = open_store(sys.argv[1], memory_max=10**8, disk_max=10**8, on_failure=print, shared=True)
+    store = open_store(sys.argv[1], memory_max=10**8, disk_max=10**8, on_failure=lambda error: None, shared=True)
     print("ready", flush=True)
     loop = asyncio.get_running_loop()
     while True:
@@ -44,6 +52,18 @@ async def main():
             answer = found.variants[0].content.tag if found else "nothing"
         elif verb == "delete":
             await store.delete(target)
+        elif verb == "break":
+            def full(*_):
+                raise StoreError("disk is full")
+            Shard.kept = Shard._write
+            Shard._write = full
+        elif verb == "repair":
+            Shard._write = Shard.kept
+        elif verb == "state":
+            answer = (store.get_state(target) or b"nothing").decode()
+        elif verb == "put_state":
+            await store.put_state(target, says.encode())
+            await store.flush()
         elif verb == "take":
             answer = str(await store.common.take(target))
         elif verb == "release":
@@ -241,3 +261,154 @@ async def test_shared_turns_are_those_of_one_process(opened: Store) -> None:
 def test_memory_is_shared_with_nobody() -> None:
     with pytest.raises(UsageError, match="several workers need a folder"):
         open_store("memory:", memory_max=1, disk_max=10**8, shared=True)
+
+
+# -- while the disk cannot be written to
+
+
+def refuse(*_: object) -> None:
+    raise StoreError("disk is full")
+
+
+async def test_processes_stay_coherent_while_the_disk_is_full(
+    tmp_path: Path, opened: Store, a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choose = random.Random(3)
+    targets = [f"https://example.com/{number}" for number in range(6)]
+    with other(tmp_path) as there:
+        for target in targets:
+            await opened.put(a_feed(target, says="before"))
+        there.ask("break")
+        monkeypatch.setattr(Shard, "_write", refuse)
+        expected: dict[str, str | None] = dict.fromkeys(targets, "before")
+        for round_ in range(150):
+            target = choose.choice(targets)
+            match choose.randrange(6):
+                case 0 | 1:
+                    await opened.put(a_feed(target, says=f"here-{round_}"))
+                    expected[target] = f"here-{round_}"
+                case 2 | 3:
+                    there.ask("put", target, f"there-{round_}")
+                    expected[target] = f"there-{round_}"
+                case 4:
+                    await opened.delete(target)
+                    expected[target] = None
+                case _:
+                    there.ask("delete", target)
+                    expected[target] = None
+            for each in targets:
+                assert says(opened, each) == expected[each]
+                assert there.ask("get", each) == (expected[each] or "nothing")
+        assert set(opened.targets()) == {target for target, said in expected.items() if said}
+
+        # A process that is started meanwhile has what the others have.
+        with other(tmp_path) as third:
+            for each in targets:
+                assert third.ask("get", each) == (expected[each] or "nothing")
+
+        there.ask("repair")
+        for each in targets:
+            there.ask("put", each, "after")
+            assert says(opened, each) == "after"
+        assert opened.common.overflow.position(f"RESOURCE:{targets[0]}") == 0  # type: ignore[attr-defined]
+    await opened.close()
+
+
+async def test_state_that_cannot_be_written_is_known_to_the_others(tmp_path: Path, opened: Store) -> None:
+    with other(tmp_path) as there:
+        there.ask("break")
+        there.ask("put_state", "name", "feedproxy-1")
+
+        assert opened.get_state("name") == b"feedproxy-1"
+    await opened.close()
+
+
+async def test_locked_database_delays_no_put_and_loses_none(tmp_path: Path, opened: Store, a_feed: MakeFeed) -> None:
+    with other(tmp_path) as there:
+        for number in range(5):
+            await opened.put(a_feed(FEED, says=f"before-{number}"))
+        locks = [
+            sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            for path in (tmp_path / "feeds").glob("*/cache.db")
+        ]
+        for lock in locks:
+            lock.execute("BEGIN IMMEDIATE")
+        began = time.monotonic()
+        for number in range(5):
+            await opened.put(a_feed(FEED, says=f"locked-{number}"))
+            assert there.ask("get", FEED) == f"locked-{number}"
+            there.ask("put", FEED, f"there-{number}")
+            assert says(opened) == f"there-{number}"
+        await opened.delete("https://example.com/never")
+        assert time.monotonic() - began < 2
+        for lock in locks:
+            lock.execute("ROLLBACK")
+            lock.close()
+        await opened.flush()
+
+        assert says(opened) == "there-4"
+        there.ask("put", FEED, "after")
+        assert says(opened) == "after"
+    await opened.close()
+
+
+async def test_store_closes_in_time_while_its_database_is_locked(
+    tmp_path: Path, opened: Store, a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_module, "CLOSING_MAX", 0.2)
+    await opened.put(a_feed())
+    locks = [sqlite3.connect(path, isolation_level=None) for path in (tmp_path / "feeds").glob("*/cache.db")]
+    for lock in locks:
+        lock.execute("BEGIN IMMEDIATE")
+    for number in range(40):
+        await opened.put(a_feed(f"https://example.com/{number}"))
+
+    began = time.monotonic()
+    await opened.close()
+
+    assert time.monotonic() - began < 3
+    for lock in locks:
+        lock.close()
+
+
+def test_overflow_that_has_come_round_counts_as_lost_and_never_as_another_value(tmp_path: Path) -> None:
+    file = tmp_path / "common"
+    shared = Shared(file)
+    small = Overflow(shared._map, shared_module._OVERFLOW, shared._leases, shared_module._SIZE, shared._mutex, 10_000)
+    choose, expected = random.Random(4), {}
+    for round_ in range(300):
+        name = f"name-{choose.randrange(30)}"
+        if choose.random() < 0.2:
+            small.clear(name, small.position(name))
+            expected[name] = None
+        else:
+            expected[name] = bytes([round_ % 256]) * choose.randrange(1, 1200)
+            small.put(name, expected[name], lambda: True)
+            assert small.get(name) == expected[name]
+        for each, value in expected.items():
+            assert small.get(each) in ((None,) if value is None else (value, LOST))
+    assert len(small) == sum(value is not None for value in expected.values())
+    small.close()
+    shared.close()
+
+
+def test_value_that_is_not_wanted_any_more_is_not_shared(tmp_path: Path) -> None:
+    shared = Shared(tmp_path / "common")
+
+    assert shared.overflow.put("name", b"value", lambda: False) == 0
+
+    assert shared.overflow.get("name") is None
+    shared.close()
+
+
+def test_common_file_of_another_form_is_made_anew(tmp_path: Path) -> None:
+    for number, content in enumerate((b"", b"FPXYcmn1", bytes(10_000_000), None)):
+        file = tmp_path / str(number)
+        if content is None:
+            file.mkdir()
+        else:
+            file.write_bytes(content)
+        shared = Shared(file)
+        shared.tell(FEED)
+        assert shared.since(0)[1] == {FEED}
+        shared.close()
