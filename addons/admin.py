@@ -1,6 +1,7 @@
 """The operator's view: status page, metrics, probes, refresh and purge, on a listener of their own."""
 
 import logging
+from urllib.parse import urlsplit
 
 from mitmproxy import ctx, exceptions
 from mitmproxy.addonmanager import Loader
@@ -49,6 +50,7 @@ class Admin:
             master.shutdown()
             return
         self.server = server
+        here.listeners.add(urlsplit(server.url).port or 0, for_readers=False)
         logger.info("the admin listener is at %s", server.url)
 
     async def done(self) -> None:

@@ -64,6 +64,11 @@ class Entrance:
         here.adopt(ctx.options)
         here.whole = True
 
+    def running(self) -> None:
+        here, proxy = runtime(ctx.master), ctx.master.addons.get("proxyserver")
+        for _, port, *_ in proxy.listen_addrs() if proxy is not None else ():
+            here.listeners.add(port, for_readers=True)
+
     def client_connected(self, client: connection.Client) -> None:
         here = runtime(ctx.master)
         here.connections += 1

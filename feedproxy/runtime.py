@@ -26,6 +26,7 @@ from feedproxy.http.message import Response
 from feedproxy.lab.recorder import Recorder, RecordingClient
 from feedproxy.net.address import AddressPolicy
 from feedproxy.net.fetch import Fetcher, FetchLimits
+from feedproxy.net.listeners import Listeners
 from feedproxy.net.post import Caller
 from feedproxy.net.trust import upstream_context
 from feedproxy.notify.ledger import ledger_file
@@ -90,6 +91,8 @@ class Runtime:
         """The other workers."""
         self.whole = False
         """The desk decides what goes upstream: whatever it did not let pass is refused (front/passing.py)."""
+        self.listeners = Listeners()
+        """What listens here, and in the other workers: no target may lead there."""
         self.connections = 0
         """Connections from readers held now."""
         self.trusted_ca: str | None = None
@@ -266,12 +269,9 @@ class _Opened:
         if self.fleet is not None:
             self.fleet.agree(makers)
             self.store = self.fleet.store
-        self.policy = AddressPolicy(
-            settings.allow_private, settings.allow_networks, ports(settings, settings.allow_ports)
-        )
-        self.connect_policy = AddressPolicy(
-            settings.allow_private, settings.allow_networks, ports(settings, settings.connect_ports)
-        )
+        permitted, own = (settings.allow_private, settings.allow_networks), runtime.listeners
+        self.policy = AddressPolicy(*permitted, ports(settings, settings.allow_ports), listeners=own)
+        self.connect_policy = AddressPolicy(*permitted, ports(settings, settings.connect_ports), listeners=own)
         pseudonym, secret = (self.remembered(*each) for each in makers.items())
         self.doorkeeper = Doorkeeper(settings, runtime.clock, secret, _nonces(settings.local_store, runtime.seat))
         client = (runtime.make_fetcher or partial(_fetcher, runtime, self.policy))()

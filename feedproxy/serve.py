@@ -316,6 +316,8 @@ async def serve(
     if here.settings.workers > 1 and seat is None:
         return _wanted(made, here)
     here.seat = seat
+    for port in seat.admin_ports if seat is not None else ():
+        here.listeners.add(port, for_readers=False)
     if here.settings.log_format == "json":
         for handler in logging.getLogger().handlers:
             handler.setFormatter(JsonLines())

@@ -71,6 +71,7 @@ class Supervisor:
     announce: Announce
     _folder: Path = field(init=False)
     _admin: tuple[socket.socket, ...] = ()
+    _admin_ports: tuple[int, ...] = ()
     _workers: list[_Worker] = field(default_factory=list)
     _ending: bool = False
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(32))
@@ -81,6 +82,7 @@ class Supervisor:
         wanted = self.wanted
         if wanted.admin is not None:
             self._admin = _bound(*wanted.admin, "admin: cannot listen on", exclusive=True)
+            self._admin_ports = tuple({each.getsockname()[1] for each in self._admin})
         host, port = wanted.listen
         held = _bound(host, port, "cannot listen on", exclusive=True)
         places = [(each.family, each.getsockname()) for each in held]
@@ -151,9 +153,8 @@ class Supervisor:
             admin = self._admin if worker.index == 0 else ()
             if not admin:
                 _close(self._admin)
-            seat = Seat(
-                worker.index, self.wanted.size, self._folder, worker.sockets, admin, theirs, self._key, self._common
-            )
+            given = (self._folder, worker.sockets, admin, theirs)
+            seat = Seat(worker.index, self.wanted.size, *given, self._key, self._common, self._admin_ports)
             _work(self.plan, seat)
         theirs.close()
         worker.pid, worker.lifeline, worker.started, worker.due = pid, ours, time.monotonic(), None

@@ -5,26 +5,21 @@ a reader proves by Basic (RFC 7617), by WSSE (seed 003), or by a secret address.
 upstream (DESIGN, section 2).
 """
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from feedproxy.access import basic, wsse
+from feedproxy.access.guesses import Guesses
 from feedproxy.access.nonces import NonceFolder
 from feedproxy.access.users import Users
 from feedproxy.access.watched import Watched
-from feedproxy.clock import Clock, Instant, Seconds
+from feedproxy.clock import Clock, Seconds
 from feedproxy.http.message import Fields
-from feedproxy.net.networks import client_network
 
 ANY_USER = "*"
-TRIES = 20
-
-TRIES_WITHIN: Seconds = 300
-NETWORKS_MAX = 10_000
-"""Clients whose wrong passwords are counted; an IPv6 client counts by its /64."""
 
 _TOO_MANY = "Too many wrong passwords came from that address."
+
 
 FOR_US = ("authorization", "proxy-authorization", "x-wsse")
 """The fields that hold what a reader proves himself with."""
@@ -75,7 +70,7 @@ class Admission:
         self._gate = wsse.Gate(shared=nonces)
         self._realm = realm
         self._clock = clock
-        self._tries: OrderedDict[str, list[Instant]] = OrderedDict()
+        self._guesses = Guesses(clock)
 
     async def decide(
         self, readers: tuple[str, ...], fields: Fields, address: str, *, proxy: bool = False, user: str = ""
@@ -87,17 +82,17 @@ class Admission:
         if not readers:
             return Admitted(user)
         if not user:
-            if (wait := self._wait(address)) > 0:
+            if (wait := self._guesses.wait(address)) > 0:
                 return Refused(_TOO_MANY, 429, wait)
             proved = await self._proved(fields, proxy=proxy)
             if proved is None:
                 return Refused("Too many readers are signing in at once.", 503, 5)
             if not proved:
                 if self._tried(fields, proxy=proxy):
-                    self._count(address)
+                    self._guesses.count(address)
                 return self._challenged(proxy=proxy)
             # Guesses that were checked side by side: those above the limit learn nothing, the right one included.
-            if (wait := self._wait(address)) > 0:
+            if (wait := self._guesses.wait(address)) > 0:
                 return Refused(_TOO_MANY, 429, wait)
             user = proved
         if ANY_USER in readers or user in readers:
@@ -132,19 +127,3 @@ class Admission:
 
     def _tried(self, fields: Fields, *, proxy: bool) -> bool:
         return any(name in fields for name in (("proxy-authorization",) if proxy else ("authorization", "x-wsse")))
-
-    def _count(self, address: str) -> None:
-        network = client_network(address)
-        tries = self._tries.setdefault(network, [])
-        tries.append(self._clock.now())
-        del tries[:-TRIES]
-        self._tries.move_to_end(network)
-        if len(self._tries) > NETWORKS_MAX:
-            self._tries.popitem(last=False)
-
-    def _wait(self, address: str) -> Seconds:
-        """Seconds until passwords from that address are looked at again."""
-        now = self._clock.now()
-        # After a clock that ran ahead is set back, what was counted in the future counts no more.
-        tries = [at for at in self._tries.get(client_network(address), []) if now - TRIES_WITHIN < at <= now]
-        return tries[0] + TRIES_WITHIN - now if len(tries) >= TRIES else 0

@@ -14,7 +14,8 @@ class Seat:
     system spreads connections over the workers that listen. `admin` are those of the admin listener, which the first
     worker has. `folder` is where workers find one another. `lifeline` leads to the supervisor. `key`
     is the same for all, and new at each start: readers are hashed under it where they are judged. `common` is the
-    descriptor of the memory in which workers agree on what is stored (store/shared.py).
+    descriptor of the memory in which workers agree on what is stored (store/shared.py). `admin_ports`
+    are those of the admin listener, which every worker knows.
     """
 
     index: int
@@ -25,6 +26,7 @@ class Seat:
     lifeline: socket.socket
     key: bytes
     common: int
+    admin_ports: tuple[int, ...] = ()
 
     @property
     def common_file(self) -> Path:

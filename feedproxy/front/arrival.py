@@ -6,21 +6,26 @@ Only from `trusted_proxies` is the field that `forwarded_by` names believed, and
 
 import ipaddress
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from urllib.parse import urlsplit
 
 from mitmproxy import http
 
-from feedproxy.errors import BadTarget
+from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.front.stream import ABSOLUTE_FORM
 from feedproxy.http import forwarded, uri
 from feedproxy.http.message import Fields, Request
+from feedproxy.net.address import AddressPolicy
+from feedproxy.net.listeners import Listeners
 from feedproxy.origin.entrance import Entrance, Visit
 from feedproxy.settings import Settings
 
 TUNNEL = "feedproxy.tunnel"
 """Key in the client connection's metadata: `host:port` that CONNECT named."""
+
+OWN_AUTHORITY = "feedproxy.own-authority"
+"""Key in `flow.metadata`: the absolute-form names this proxy, so that the request is the gateway's."""
 
 LANDING = ("/", "/robots.txt", "/favicon.ico")
 """Paths of the gateway that are pages of ours."""
@@ -77,16 +82,20 @@ def came(flow: http.HTTPFlow) -> Came:
     """A flow's head."""
     request = flow.request
     address, port, *_ = flow.client_conn.sockname
+    # In HTTP/2, :authority is what Host was.
+    authority = "" if request.is_http2 else request.data.authority.decode("latin-1")
+    absolute, path = bool(flow.metadata.get(ABSOLUTE_FORM)), request.data.path.decode("latin-1")
+    # mitmproxy's own `url` has lost the brackets of an IPv6 address.
+    url = f"{request.scheme}://{uri.hostport(request.host, request.port)}{path}" if absolute else request.url
     return Came(
         request.method,
-        request.data.path.decode("latin-1"),
+        path,
         fields_of(request),
         peer=flow.client_conn.peername[0],
         own=(address, port),
-        url=request.url,
-        # In HTTP/2, :authority is what Host was.
-        authority="" if request.is_http2 else request.data.authority.decode("latin-1"),
-        absolute=bool(flow.metadata.get(ABSOLUTE_FORM)),
+        url=url,
+        authority=authority,
+        absolute=absolute,
         tls=flow.client_conn.tls,
     )
 
@@ -118,11 +127,55 @@ def entrance_of(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int]
         return Entrance.PROXY
     if settings.upstream:
         return Entrance.REVERSE
+    if flow.metadata.get(OWN_AUTHORITY):
+        return Entrance.GATEWAY
     absolute = flow.metadata.get(ABSOLUTE_FORM)
     if absolute is None:  # mitmproxy's own layer does not tell; what is not addressed to us came for somebody else
         own, port, *_ = flow.client_conn.sockname
         absolute = flow.request.port != port or flow.request.host not in (own, "localhost")
     return Entrance.PROXY if absolute else Entrance.GATEWAY
+
+
+def may_be_own(url: str, settings: Settings, listeners: Listeners) -> bool:
+    """Whether an absolute-form may name this proxy itself: by its public address, or by a port that listens here."""
+    try:
+        target = uri.normalise(url)
+        return _is_public(target, settings) or listeners.are_for_readers(uri.host_port(target)[1])
+    except BadTarget:
+        return False
+
+
+async def is_own(url: str, settings: Settings, policy: AddressPolicy, listeners: Listeners) -> bool:
+    """Whether an absolute-form names this proxy itself. A name is looked up, where its port listens here."""
+    if not may_be_own(url, settings, listeners):
+        return False
+    target = uri.normalise(url)
+    if _is_public(target, settings):
+        return True
+    host, port = uri.host_port(target)
+    try:
+        found = [str(ipaddress.ip_address(host))]
+    except ValueError:
+        try:
+            found = await policy.addresses(host, port)
+        except FeedproxyError:
+            return False  # what cannot be resolved is told by whoever fetches it
+    return any(listeners.include(each, port) for each in found)
+
+
+def _is_public(target: str, settings: Settings) -> bool:
+    """Whether a target is below `public_url`, where that is a whole web origin."""
+    public = settings.public_url and uri.normalise(settings.public_url)
+    return bool(public) and urlsplit(public).path == "/" and uri.origin_of(public) == uri.origin_of(target)
+
+
+def addressed_to_us(head: Came) -> Came:
+    """A request whose absolute-form names this proxy, as its gateway gets it.
+
+    "When an origin server receives a request with an absolute-form of request-target, the origin server MUST ignore the
+    received Host header field (if any) and instead use the host information of the request-target." -- RFC 9112, 3.2.2
+    """
+    return replace(head, fields=head.fields.with_field("Host", urlsplit(uri.normalise(head.url)).netloc))
 
 
 def _reverse(head: Came, visit: Visit, settings: Settings) -> Arrival | Ours:

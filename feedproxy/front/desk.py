@@ -16,7 +16,19 @@ from feedproxy.cache.status import CacheStatus, Detail, Fwd, append
 from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError, Forbidden, Loop, NotAdmitted, Unreachable
 from feedproxy.front import passing
-from feedproxy.front.arrival import Arrival, Ours, arrive, came, entrance_of, fields_of, visit_of
+from feedproxy.front.arrival import (
+    OWN_AUTHORITY,
+    Arrival,
+    Came,
+    Ours,
+    addressed_to_us,
+    arrive,
+    came,
+    entrance_of,
+    fields_of,
+    is_own,
+    visit_of,
+)
 from feedproxy.front.crowd import Crowd
 from feedproxy.front.pace import Pace
 from feedproxy.front.passing import Passes, Streamed
@@ -115,7 +127,12 @@ class Desk:
         flow.request.stream = False  # stream_large_bodies may have decided otherwise before
         settings = self.runtime.settings
         tunnel = self.passes.tunnels.get(flow.client_conn.id)
-        found = arrive(came(flow), entrance_of(flow, settings, tunnel), settings, tunnel)
+        head = came(flow)
+        entrance = entrance_of(flow, settings, tunnel)
+        if entrance is Entrance.PROXY and tunnel is None and await self._names_us(head):
+            flow.metadata[OWN_AUTHORITY] = True
+            head, entrance = addressed_to_us(head), Entrance.GATEWAY
+        found = arrive(head, entrance, settings, tunnel)
         if isinstance(found, Ours):
             self._own(flow, found)
             return
@@ -131,6 +148,10 @@ class Desk:
             fwd = Fwd.METHOD if found.request.method not in CACHED else Fwd.BYPASS
             await self._forward(flow, case, CacheStatus(fwd=fwd, detail=Detail.PASS_THROUGH))
             flow.request.stream = True
+
+    async def _names_us(self, head: Came) -> bool:
+        here = self.runtime
+        return await is_own(head.url, here.settings, here.policy, here.listeners)
 
     async def serve(self, flow: http.HTTPFlow) -> None:
         """A GET or HEAD is whole: answer it, or let it stream."""

@@ -49,6 +49,8 @@ class _InFront[M: mode_specs.ProxyMode](mode_servers.AsyncioServerInstance[M]):
                 ready(each)
         else:
             sockets = listening(host, port, reuse_port=here.seat is not None)
+        for each in sockets:
+            here.listeners.add(each.getsockname()[1], for_readers=True)
         settings = here.settings
         certificate = Certificate(settings.tls_certificate, settings.tls_key) if settings.tls_certificate else None
         crowd, timeout = desk(here).crowd, ctx.options.tcp_timeout

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError
-from feedproxy.front.arrival import Arrival, Came, arrive
+from feedproxy.front.arrival import Arrival, Came, arrive, may_be_own
 from feedproxy.front.between import PATIENCE
 from feedproxy.front.desk import finished, refused
 from feedproxy.front.head import KEPT, Head, read
@@ -211,6 +211,8 @@ class Waiter:
         entrance = Entrance.REVERSE if settings.upstream else Entrance.PROXY if absolute else Entrance.GATEWAY
         authority, path = absolute or ("", head.target)
         url = head.target if absolute else ""
+        if absolute is not None and may_be_own(url, settings, self.runtime.listeners):
+            return None  # the desk knows whether it is
         came = Came(head.method, path, head.fields, reader.peer, ("", 0), url, authority, tls=reader.secure)
         try:
             found = arrive(came, entrance, settings, None)

@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 
 from feedproxy.errors import BadTarget, Forbidden, Unreachable, UsageError
+from feedproxy.net.listeners import Listeners
 from feedproxy.net.lookup import PATIENCE, Lookup, system_lookup
 from feedproxy.net.networks import Address, Network, special, translated
 
@@ -29,7 +30,8 @@ class AddressPolicy:
 
     `allow_private` lifts private, shared, loopback and link-local networks; never multicast, reserved or a
     cloud's metadata service. `networks` are reachable all the same, whatever they are: the operator's word.
-    `ports` are numbers or ranges (`1025-65535`). Raises UsageError for what is neither.
+    `ports` are numbers or ranges (`1025-65535`). Raises UsageError for what is neither. `listeners` are this proxy's
+    own, which nothing lifts.
     """
 
     def __init__(
@@ -39,11 +41,13 @@ class AddressPolicy:
         ports: Sequence[str] = DEFAULT_PORTS,
         *,
         lookup: Lookup = system_lookup,
+        listeners: Listeners | None = None,
     ) -> None:
         self._allow_private = allow_private
         self._networks = tuple(_network(each) for each in networks)
         self._ports = tuple(_port_range(each) for each in ports)
         self._lookup = lookup
+        self._listeners = listeners or Listeners()
 
     def check_port(self, port: int) -> None:
         """Raises Forbidden for a port that no target may have."""
@@ -71,11 +75,11 @@ class AddressPolicy:
         elif not listed and (row := special(address)) is not None and not (row.private and self._allow_private):
             raise Forbidden(f"{subject} is not a public address: {row.words}")
 
-    def literal(self, host: str) -> str | None:
-        """The address a host spells out, checked; None for a name.
+    def literal(self, host: str, port: int) -> str | None:
+        """The address a host spells out, checked together with the port; None for a name.
 
-        Raises Forbidden for addresses that may not be reached and for odd spellings of IPv4 (0x7f.1,
-        2130706433, 127.1, 010.0.0.1), which resolvers read in different ways; BadTarget for what is no host.
+        Raises Forbidden for addresses that may not be reached, for listeners of our own, and for odd spellings of IPv4
+        (0x7f.1, 2130706433, 127.1, 010.0.0.1), which resolvers read in different ways; BadTarget for what is no host.
         """
         host = _plain(host)
         if host.startswith("[") or ":" in host:
@@ -87,16 +91,22 @@ class AddressPolicy:
         else:
             return None
         self.check_address(ip)
+        self._check_listeners(host, ip, port)
         return str(ipaddress.ip_address(ip))
+
+    def _check_listeners(self, host: str, ip: str, port: int) -> None:
+        if self._listeners.include(ip, port):
+            raise Forbidden(f"{host}:{port} is a listener of this proxy")
 
     async def resolve(self, host: str, port: int) -> list[str]:
         """The addresses that may be connected to for this host, at least one.
 
-        Of a name's addresses those that may not be reached are left out. Raises Forbidden where none remains,
-        Unreachable where the name has none, BadTarget for what is no host.
+        Of a name's addresses those that may not be reached are left out. Raises Forbidden for an address that may not
+        be reached and for a listener of our own, Unreachable for a name that has no address, or none that may be
+        reached, BadTarget for what is no host.
         """
         self.check_port(port)
-        if (ip := self.literal(host)) is not None:
+        if (ip := self.literal(host, port)) is not None:
             return [ip]
         return await self._permitted(host, port)
 
@@ -106,7 +116,7 @@ class AddressPolicy:
         `localhost` says where it leads, as an address that is written out does: that is the operator's word. Any other
         name is somebody else's to answer for, and leads where a target's may. Raises as `resolve` does.
         """
-        if (name := _plain(host)) == "localhost" or name.endswith(".localhost"):
+        if _is_localhost(_plain(host)):
             found = await self.addresses(host, port)
             if not (here := [each for each in found if ipaddress.ip_address(each).is_loopback]):
                 raise Forbidden(f"{host} does not lead to this machine")
@@ -124,9 +134,12 @@ class AddressPolicy:
             else:
                 permitted.append(found)
         if refusal is not None and not permitted:
-            # What a name of the inside resolves to is nothing for strangers to know.
             logger.info("%s: %s", host, refusal)
-            raise Forbidden(f"{host} is at no address that is allowed")
+            if _is_localhost(_plain(host)):
+                raise refusal
+            raise _unresolved(host)
+        for found in permitted:
+            self._check_listeners(host, found, port)
         return permitted
 
     async def addresses(self, host: str, port: int) -> list[str]:
@@ -138,11 +151,24 @@ class AddressPolicy:
         except TimeoutError as error:
             raise Unreachable(f"{host} cannot be resolved: no answer in time") from error
         except (OSError, UnicodeError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise Unreachable(f"{host} cannot be resolved: {why}") from error
+            logger.info("%s: %s", host, getattr(error, "strerror", None) or error)
+            raise _unresolved(host) from error
         if not found:
-            raise Unreachable(f"{host} has no address")
+            raise _unresolved(host)
         return found
+
+
+def _unresolved(host: str) -> Unreachable:
+    """A name without an address, and one whose addresses may not be reached, in the same words.
+
+    Told apart, they would let a stranger find out which names this machine's network has.
+    """
+    return Unreachable(f"{host} cannot be resolved")
+
+
+def _is_localhost(name: str) -> bool:
+    """Whether this name leads to the machine that asks, wherever that is (RFC 6761, section 6.3)."""
+    return name == "localhost" or name.endswith(".localhost")
 
 
 def _plain(host: str) -> str:

@@ -163,7 +163,7 @@ class Fetcher:
         if not exempt:
             self._policy.check_port(host.port)
             # aiohttp asks its resolver for names only, so what spells out an address is checked here.
-            self._policy.literal(host.name)
+            self._policy.literal(host.name, host.port)
         message = b"%b %b HTTP/1.1\r\n%b%b\r\n" % (request.method.encode(), path, host.line, _lines(request.fields))
         deadline = asyncio.get_running_loop().time() + self._limits.total
         self._exchanges += 1

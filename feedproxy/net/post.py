@@ -63,7 +63,7 @@ class Caller:
         where = _url(url)
         if named is Named.BY_ANYBODY:
             self._policy.check_port(where.port or 0)
-            self._policy.literal(where.raw_host or "")
+            self._policy.literal(where.raw_host or "", where.port or 0)
         try:
             async with self._session(named).request(
                 method, where, headers=list(fields or ()), data=body or None, allow_redirects=False

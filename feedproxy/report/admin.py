@@ -84,7 +84,7 @@ class AdminServer:
         settings = self._runtime.settings
         token = admin_token(settings)
         host, port = listen_address(settings.admin, token)
-        self._door = Door(host, token, settings.admin_hosts)
+        self._door = Door(host, token, settings.admin_hosts, clock=self._runtime.clock)
         runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=STOP_TIMEOUT)
         await runner.setup()
         try:
@@ -158,8 +158,10 @@ class AdminServer:
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Every request passes the door, and every failure is told in the form that was asked for."""
         assert self._door is not None
-        if refusal := self._door.refuse(request.method, request.path, request.headers):
+        if refusal := self._door.refuse(request.method, request.path, request.headers, request.remote or ""):
             extra = {"WWW-Authenticate": CHALLENGE} if refusal.status == 401 else {}
+            if refusal.retry_after:
+                extra["Retry-After"] = str(refusal.retry_after)
             return Answers.failure(request, refusal.status, refusal.detail, refusal.words, extra)
         try:
             return await handler(request)

@@ -1,13 +1,15 @@
 """Who may speak to the admin listener.
 
 It changes things, and it stands where a browser of the operator's can reach it: so a page from anywhere must
-not be able to use that browser. Three doors, each a pure look at a request's head:
+not be able to use that browser. Four doors, each a look at a request's head:
 
+via     a request that has passed a feedproxy is a reader's, who must not have this machine's rights: 403
 host    a name that is none of ours is one that somebody else's DNS leads here (rebinding): 421
-token   whoever does not come from this very machine has to know it: 401
+token   whoever does not come from this very machine has to know it: 401; after twenty wrong ones: 429
 site    what changes something must come from our own pages, or from no page at all: 403
 
-The probes /healthz and /readyz are open: they tell and change nothing, and orchestrators call them by address.
+To all others the probes /healthz and /readyz are open: they tell and change nothing, and orchestrators call them by
+address.
 """
 
 import base64
@@ -21,6 +23,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from feedproxy import settings
+from feedproxy.access.guesses import Guesses
+from feedproxy.clock import Clock, SystemClock
 from feedproxy.errors import UsageError
 from feedproxy.settings import Settings
 
@@ -33,6 +37,9 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 CHALLENGE = 'Bearer realm="feedproxy", Basic realm="feedproxy (any name, the token as password)", charset="UTF-8"'
 """Basic beside Bearer, since it is the one that browsers can ask people for."""
 
+PSEUDONYM = "feedproxy-"
+"""What the name of every feedproxy in Via begins with."""
+
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]/@\s]+))(?::\d{1,5})?")
 
 
@@ -43,6 +50,8 @@ class Refusal:
     status: int
     detail: str
     words: str
+    retry_after: int = 0
+    """Seconds."""
 
 
 def listen_address(admin: str, token: str) -> tuple[str, int]:
@@ -85,21 +94,24 @@ def is_loopback(host: str) -> bool:
 class Door:
     """The doors of one listener: the host it listens on, its token (empty: none), the names it goes by."""
 
-    def __init__(self, host: str, token: str = "", names: Iterable[str] = ()) -> None:
+    def __init__(self, host: str, token: str = "", names: Iterable[str] = (), *, clock: Clock | None = None) -> None:
         self._token = token.encode()
+        self._guesses = Guesses(clock or SystemClock())
         address = _address(host)
         self._everywhere = address is not None and address.is_unspecified
         self._names = {_bare(host), "localhost", *(_bare(name) for name in names)}
 
-    def refuse(self, method: str, path: str, headers: Mapping[str, str]) -> Refusal | None:
-        """Why this request is turned away; None lets it in."""
+    def refuse(self, method: str, path: str, headers: Mapping[str, str], peer: str = "") -> Refusal | None:
+        """Why this request, which comes from the address `peer`, is turned away; None lets it in."""
+        if any(PSEUDONYM in value.lower() for name, value in headers.items() if name.lower() == "via"):
+            return Refusal(403, "via", "This came through a feedproxy. Ask this listener directly.")
         if path in OPEN_PATHS:
             return None
         host = headers.get("Host", "")
         if not self._is_ours(host):
             return Refusal(421, "wrong-host", "This listener does not go by that name (option admin_hosts).")
-        if self._token and not self._knows_token(headers.get("Authorization", "")):
-            return Refusal(401, "token", "The admin token is missing or wrong.")
+        if self._token and (refusal := self._without_token(headers.get("Authorization", ""), peer)):
+            return refusal
         if (method not in SAFE_METHODS or path in KEPT_OPEN) and _from_elsewhere(headers, host):
             return Refusal(403, "cross-site", "Another site's page asked for this; only our own pages may.")
         return None
@@ -113,6 +125,15 @@ class Door:
         # Nobody's DNS can make an address out of a name, so an address is what it says.
         address = _address(name)
         return address is not None and (self._everywhere or address.is_loopback)
+
+    def _without_token(self, authorization: str, peer: str) -> Refusal | None:
+        if (wait := self._guesses.wait(peer)) > 0:
+            return Refusal(429, "token", "Too many wrong tokens came from that address.", int(wait) + 1)
+        if self._knows_token(authorization):
+            return None
+        if authorization:
+            self._guesses.count(peer)
+        return Refusal(401, "token", "The admin token is missing or wrong.")
 
     def _knows_token(self, authorization: str) -> bool:
         scheme, _, credentials = authorization.strip().partition(" ")

@@ -8,8 +8,9 @@ import bcrypt
 import pytest
 
 from feedproxy.access import wsse
-from feedproxy.access.admission import TRIES, Admission, Admitted, Challenged, Refused
+from feedproxy.access.admission import Admission, Admitted, Challenged, Refused
 from feedproxy.access.basic import parse
+from feedproxy.access.guesses import TRIES
 from feedproxy.access.users import Users, matches, parse_secrets, parse_users
 from feedproxy.access.watched import Watched
 from feedproxy.clock import ManualClock

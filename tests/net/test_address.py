@@ -190,7 +190,7 @@ async def test_a_name_is_looked_up_in_one_spelling_and_its_address_checked(host:
 
     assert await AddressPolicy(lookup=lookup).resolve(host, 443) == ["8.8.8.8"]
     assert names == [asked]
-    with pytest.raises(Forbidden):
+    with pytest.raises(Unreachable):
         await AddressPolicy(lookup=answering("127.0.0.1")).resolve(host, 443)
 
 
@@ -223,13 +223,21 @@ async def test_of_a_names_addresses_only_those_that_may_be_reached_are_left() ->
 
 
 async def test_what_a_name_resolves_to_is_told_to_the_operator_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """A name of the inside and a name that does not exist look alike from outside, in kind and in words."""
     caplog.set_level("INFO", "feedproxy")
 
-    with pytest.raises(Forbidden) as caught:
-        await AddressPolicy(lookup=answering("10.1.2.3")).resolve("intranet.corp", 80)
+    async def nothing(host: str, port: int) -> list[str]:
+        raise OSError(-2, "Name or service not known")
 
-    assert str(caught.value) == "intranet.corp is at no address that is allowed"
+    said = []
+    for lookup in (answering("10.1.2.3"), answering("127.0.0.1", "::1"), nothing, answering()):
+        with pytest.raises(Unreachable) as caught:
+            await AddressPolicy(lookup=lookup).resolve("intranet.corp", 80)
+        said.append((type(caught.value), str(caught.value)))
+
+    assert set(said) == {(Unreachable, "intranet.corp cannot be resolved")}
     assert "intranet.corp: 10.1.2.3 is not a public address" in caplog.text
+    assert "intranet.corp: Name or service not known" in caplog.text
 
 
 async def test_an_address_in_brackets_is_checked_and_needs_no_lookup() -> None:

@@ -147,7 +147,7 @@ async def test_what_a_name_of_the_inside_resolves_to_is_nothing_for_readers(door
 
     monkeypatch.setattr(proxy.stage.runtime.policy, "_lookup", inside)
 
-    seen = (await proxy.ask("/http://intranet.corp/feed", method="POST")).expect(403, cache="detail=forbidden-address")
+    seen = (await proxy.ask("/http://intranet.corp/feed", method="POST")).expect(502, cache="detail=unreachable")
 
     assert b"10.1.2.3" not in seen.body
     assert b"intranet.corp" in seen.body

@@ -10,8 +10,9 @@ import bcrypt
 import pytest
 
 from feedproxy.access import users as users_module
-from feedproxy.access.admission import TRIES, Admission, Admitted, Challenged, Refused
+from feedproxy.access.admission import Admission, Admitted, Challenged, Refused
 from feedproxy.access.basic import Password
+from feedproxy.access.guesses import TRIES
 from feedproxy.access.users import Users
 from feedproxy.clock import ManualClock
 from feedproxy.http.message import Fields
