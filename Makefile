@@ -90,8 +90,9 @@ format: $(stamp) ## write code as ruff has it
 	$(py) -m ruff check --fix .
 	$(py) -m ruff format .
 
-docs: $(stamp) ## write the reference pages that are made from the code
+docs: $(stamp) ## write the reference pages and conf/*.yaml that are made from the code
 	$(py) scripts/reference.py
+	$(py) scripts/examples.py
 
 bench: $(stamp) ## what a request costs, beside nginx, Varnish and Squid (QUICK=1: two minutes instead of ten)
 	@$(py) -m benchmarks $(if $(QUICK),--quick) $(BENCH_ARGS)

@@ -17,7 +17,7 @@ from feedproxy.notify.notices import Notices
 from feedproxy.origin.endpoints import Call
 from feedproxy.runtime import runtime
 
-SHARED = ("subscriptions_per_site", "subscription_source_limit", "push_interval")
+SHARED = ("subscriptions_max", "source_limit", "push_interval")
 
 logger = logging.getLogger("feedproxy.cnws")
 

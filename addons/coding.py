@@ -9,6 +9,7 @@ from feedproxy.front.desk import desk
 from feedproxy.http import coding, negotiation
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields
+from feedproxy.origin.codings import level_of
 from feedproxy.runtime import runtime
 from feedproxy.settings import Settings
 
@@ -21,7 +22,7 @@ class Coding:
     """In the product the service codes once, at store time; alone, it is done to every response that passes."""
 
     def load(self, loader: Loader) -> None:
-        settings.declare(loader, "gzip_level", "brotli_level", "zstd_level", "feed_process")
+        settings.declare(loader, "codings", "feed_process")
 
     def configure(self, _: set[str]) -> None:
         runtime(ctx.master).adopt(ctx.options)
@@ -49,7 +50,7 @@ class Coding:
 
 
 def _levels(options: Settings) -> dict[str, int]:
-    return {"gzip": options.gzip_level, "br": options.brotli_level, "zstd": options.zstd_level}
+    return {name: level_of(name, options) for name in coding.CODINGS}
 
 
 def _worth_coding(fields: Fields, body: bytes, options: Settings) -> bool:

@@ -51,7 +51,6 @@ class Entrance:
             "max_connections_per_address",
             "head_timeout",
             "fast_path",
-            "memo_max",
             "tls_certificate",
             "tls_key",
         )

@@ -23,14 +23,14 @@ class Hub:
     def load(self, loader: Loader) -> None:
         settings.declare(
             loader,
-            "announce_hub",
+            "announce",
             "push_interval",
-            "subscriptions_per_site",
-            "subscription_source_limit",
+            "push_subscribe",
+            "source_limit",
+            "subscriptions_max",
             "websub_hub",
             "websub_lease",
             "websub_signature",
-            "websub_subscribe",
         )
 
     def configure(self, _: set[str]) -> None:

@@ -24,11 +24,9 @@ class Origin:
             "allow_networks",
             "allow_ports",
             "connect_timeout",
-            "first_byte_timeout",
             "fetch_timeout",
             "answer_timeout",
             "buffer_max",
-            "decoded_max",
             "header_max",
             "redirects_max",
             "feed_min_interval",
@@ -41,7 +39,6 @@ class Origin:
             "reload_interval",
             "on_bad_update",
             "stale_max",
-            "stale_max_refused",
         )
         ctx.options.update_defer(connection_strategy="lazy")
 

@@ -25,7 +25,7 @@ class Pings:
         self._ear: Ear | None = None
 
     def load(self, loader: Loader) -> None:
-        settings.declare(loader, "ping_unknown", "ping_interval", "ping_source_limit", "ping_sinks")
+        settings.declare(loader, "ping_unknown", "ping_interval", "source_limit", "ping_sinks")
 
     def configure(self, updated: set[str]) -> None:
         here = runtime(ctx.master)

@@ -14,7 +14,7 @@ from feedproxy.notify.rsscloud_hub import CloudHub
 from feedproxy.origin.endpoints import Call
 from feedproxy.runtime import runtime
 
-SHARED = ("subscriptions_per_site", "subscription_source_limit", "push_interval")
+SHARED = ("subscriptions_max", "source_limit", "push_interval")
 
 
 class RssClouds:
@@ -24,7 +24,7 @@ class RssClouds:
         self._made: Both[CloudHub, Workstation] | None = None
 
     def load(self, loader: Loader) -> None:
-        settings.declare(loader, "rsscloud_hub", "rsscloud_register", "announce_cloud", *SHARED)
+        settings.declare(loader, "rsscloud_hub", "push_subscribe", "announce", *SHARED)
 
     def configure(self, updated: set[str]) -> None:
         here = runtime(ctx.master)

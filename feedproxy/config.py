@@ -14,6 +14,7 @@ exists, with that name. A message never repeats what may be a secret.
 """
 
 import difflib
+import logging
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
@@ -30,7 +31,9 @@ from feedproxy.http import uri
 from feedproxy.http.pattern import TargetPattern
 from feedproxy.quantities import EXAMPLES, Unit, parse
 from feedproxy.rules import Rule
-from feedproxy.settings import Settings, option_names, per_feed_names
+from feedproxy.settings import DERIVED, RENAMED, Settings, deprecated_names, option_names, per_feed_names, shown
+
+logger = logging.getLogger(__name__)
 
 RULES_KEY = "feeds"
 MATCH_KEY = "match"
@@ -174,7 +177,11 @@ def load(path: str | Path, known: Mapping[str, OptionSpec], *, foreign: bool = F
     rules: tuple[Rule, ...] = ()
     for name, value in document.items():
         where = f"{path}:{_line(document, name)}"
-        if name == RULES_KEY:
+        if name in RENAMED or name in DERIVED or name in deprecated_names():
+            _warn(name, where)
+        if name in RENAMED or name in DERIVED:
+            options |= _translated(name, value, where, options)
+        elif name == RULES_KEY:
             rules = tuple(_rules(value, str(path), where))
         elif name not in known:
             if foreign:
@@ -195,7 +202,13 @@ def from_environment(environment: Mapping[str, str], known: Mapping[str, OptionS
     options: dict[str, Any] = {}
     for variable in sorted(environment):
         name = variable.removeprefix(ENVIRONMENT).lower()
-        if variable.startswith(ENVIRONMENT) and name in known:
+        if not variable.startswith(ENVIRONMENT):
+            continue
+        if name in RENAMED or name in DERIVED or name in deprecated_names():
+            _warn(name, variable)
+        if name in RENAMED or name in DERIVED:
+            options |= _translated(name, _scalar(environment[variable]), variable, options)
+        elif name in known:
             options[name] = _from_text(name, environment[variable], known[name], variable)
     return options
 
@@ -232,6 +245,37 @@ def parse_set(text: str, known: Mapping[str, OptionSpec]) -> tuple[str, Any]:
     return name, _from_text(name, value if equals else "true", spec, where)
 
 
+def _warn(name: str, where: str) -> None:
+    """Log that an option will not be there in the next release, and what to do."""
+    if name in DERIVED:
+        advice = f"it is now {DERIVED[name]}"
+    elif name in RENAMED:
+        new, item = RENAMED[name]
+        advice = f"use {new}: [{item}]" if item in ("hub", "cloud") else f"use {new}"
+    else:
+        advice = f"from the next release on it is {shown(name, getattr(Settings(), name))!r} always"
+    logger.warning("config: %s: %s is deprecated: %s", where, name, advice)
+
+
+def _scalar(text: str) -> Any:
+    """Return what the text of a former option's value stands for: true, false, a number, or the text."""
+    words = text.strip().lower()
+    return {"true": True, "false": False}.get(words, int(words) if words.isdecimal() else text)
+
+
+def _translated(name: str, value: Any, where: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a former option as today's. Raises UsageError where the value is neither a number nor true or false."""
+    if name in DERIVED:
+        return {}
+    if not isinstance(value, int):
+        raise UsageError(f"{where}: {name} wants a number, or true or false, not {_named(value)}")
+    new, item = RENAMED[name]
+    if not item:
+        return {new: value}
+    items = [*options.get(new, getattr(Settings(), new))]
+    return {new: [*(each for each in items if each != item), *([item] if value else [])]}
+
+
 def _from_text(name: str, text: str, spec: OptionSpec, where: str) -> Any:
     """Return the value that a text stands for. A list is a YAML list, or items between commas. Raises UsageError."""
     read: Any = text
@@ -258,6 +302,12 @@ def parse_sets(texts: Iterable[str], known: Mapping[str, OptionSpec]) -> dict[st
     """All of --set together: a list grows with each, of anything else the last counts. Raises UsageError."""
     options: dict[str, Any] = {}
     for text in texts:
+        name, _, value = text.partition("=")
+        if name in RENAMED or name in DERIVED or name in deprecated_names():
+            _warn(name, "--set")
+        if name in RENAMED or name in DERIVED:
+            options |= _translated(name, _scalar(value or "true"), "--set", options)
+            continue
         name, value = parse_set(text, known)
         options[name] = [*options.get(name, []), *value] if known[name].kind is list else value
     return options
@@ -305,6 +355,12 @@ def _rules(value: Any, path: str, where: str) -> Iterable[Rule]:
         for name, said in entry.items():
             here = f"{path}:{_line(entry, name)}"
             if name == MATCH_KEY:
+                continue
+            if name in RENAMED or name in DERIVED or name in deprecated_names():
+                _warn(name, here)
+            if name in RENAMED or name in DERIVED:
+                translated = _translated(name, said, here, overrides)
+                overrides |= {new: tuple(each) if isinstance(each, list) else each for new, each in translated.items()}
                 continue
             if name in specs and name not in allowed:
                 raise UsageError(f"{here}: {name} holds for all feeds, not for some: it stands outside of {RULES_KEY}")

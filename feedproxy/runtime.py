@@ -44,7 +44,7 @@ from feedproxy.report.daybook import Diary
 from feedproxy.report.metrics import Metrics
 from feedproxy.report.summed import Nobody, Others
 from feedproxy.rules import Rules
-from feedproxy.settings import Settings, from_options, option_names, ports
+from feedproxy.settings import Settings, deprecated_names, from_options, option_names, ports
 from feedproxy.store.base import Store
 from feedproxy.store.tiered import open_store
 
@@ -122,7 +122,9 @@ class Runtime:
         if self._adopted is not None:
             options, self._adopted = self._adopted, None
             names = set(options.keys())
-            self._settings = from_options({name: getattr(options, name) for name in option_names() if name in names})
+            self._settings = from_options(
+                {name: getattr(options, name) for name in (*option_names(), *deprecated_names()) if name in names}
+            )
             if "ssl_verify_upstream_trusted_ca" in names:
                 self.trusted_ca = options.ssl_verify_upstream_trusted_ca
                 self.insecure = options.ssl_insecure

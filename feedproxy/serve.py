@@ -45,6 +45,7 @@ from feedproxy.front.contract import in_front
 from feedproxy.front.garbage import look_seldom
 from feedproxy.front.tls import Certificate
 from feedproxy.http import uri
+from feedproxy.http.coding import CODINGS
 from feedproxy.net.address import AddressPolicy
 from feedproxy.report import door
 from feedproxy.report.log import LineHandler
@@ -213,9 +214,10 @@ def _check(here: Runtime) -> None:
             raise UsageError(f"{name}: {error}") from error
     if here.settings.tls_certificate:
         Certificate(here.settings.tls_certificate, here.settings.tls_key)
-    for name, most in (("gzip_level", 9), ("brotli_level", 11), ("zstd_level", 19)):
-        if getattr(here.settings, name) > most:
-            raise UsageError(f"{name} is {most} at most")
+    for name, permitted in (("codings", CODINGS), ("announce", ("hub", "cloud"))):
+        for each in getattr(here.settings, name):
+            if each not in permitted:
+                raise UsageError(f"{name}: {each!r} is none of {', '.join(permitted)}")
     if here.settings.workers < 1:
         raise UsageError("workers is 1 at least")
     if not re.fullmatch(r"/([^/?#]+/)+", here.settings.endpoint_prefix):

@@ -1,9 +1,10 @@
-"""Every option of feedproxy: name, type, default, and a sentence for the operator.
+"""Every option of feedproxy: name, type, default, unit, and what the operator has to know of it.
 
-An addon declares the options it uses to mitmproxy (`declare`), the library reads them as one value,
-`Settings`; a rule of the configuration's `feeds:` list overrides those marked `per_feed` for the feeds
-it matches. Inside, durations are whole seconds (or milliseconds, where `unit` says so) and sizes bytes, since
-mitmproxy knows no other numbers; a configuration may write `30m` and `4GiB` (quantities.py).
+This is the one place that describes an option. `feedproxy options`, docs/reference/options.md and the examples in
+conf/ are made from it (`make docs`). An addon declares the options it uses to mitmproxy (`declare`), the library reads
+them as one value, `Settings`; a rule of the configuration's `feeds:` list overrides those marked `per_feed` for the
+feeds it matches. Durations are whole seconds and sizes bytes, since mitmproxy knows no other numbers; a
+configuration may write `30m` and `4GiB` (quantities.py).
 """
 
 import re
@@ -16,344 +17,632 @@ from feedproxy.quantities import Unit, show
 
 _ADDRESS = re.compile(r"(?:(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^:\[\]/@\s]*)):)?(?P<port>[0-9]{1,5})")
 
+RENAMED: Mapping[str, tuple[str, str]] = {
+    "announce_cloud": ("announce", "cloud"),
+    "announce_hub": ("announce", "hub"),
+    "brotli_level": ("codings", "br"),
+    "gzip_level": ("codings", "gzip"),
+    "ping_source_limit": ("source_limit", ""),
+    "rsscloud_register": ("push_subscribe", ""),
+    "subscription_source_limit": ("source_limit", ""),
+    "websub_subscribe": ("push_subscribe", ""),
+    "zstd_level": ("codings", "zstd"),
+}
+"""Former names: today's option, and the item of its list that a true (or non-zero) value stood for."""
 
-def option(default: Any, text: str, *, choices: tuple[str, ...] = (), per_feed: bool = False, unit: Unit = "") -> Any:
-    """Describe an option: default, sentence, permitted values, unit, and whether a rule may override it."""
-    metadata = {"text": text, "choices": choices, "per_feed": per_feed, "unit": unit}
-    return field(default=default, metadata=metadata)
+DERIVED: Mapping[str, str] = {
+    "decoded_max": "five times buffer_max",
+    "first_byte_timeout": "half of fetch_timeout",
+    "memo_max": "half of memory_max",
+    "stale_max_refused": "stale_max, and a day at most",
+    "subscriptions_per_site": "a fiftieth of subscriptions_max",
+}
+"""Former options whose value now follows from another one; setting them has no effect."""
+
+
+def option(
+    default: Any,
+    text: str,
+    why: str = "",
+    *,
+    choices: tuple[str, ...] = (),
+    per_feed: bool = False,
+    unit: Unit = "",
+    deprecated: bool = False,
+) -> Any:
+    """Describe an option: its default, what it does in a sentence, why an operator would change it.
+
+    `choices` are the permitted values, `per_feed` says whether a rule may override it, `unit` what its number counts.
+    A deprecated one still works, stands in no list, and is reported at start where it is set.
+    """
+    metadata = {"text": text, "why": why, "choices": choices, "per_feed": per_feed, "unit": unit}
+    return field(default=default, metadata={**metadata, "deprecated": deprecated})
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What the operator decided. Built from mitmproxy's options; valid once built."""
 
-    # -- entrances
-    listen: str = option("127.0.0.1:8080", "HOST:PORT where readers connect; `feedproxy serve` alone reads it.")
-    upstream: str = option("", "The origin that feedproxy stands in front of (reverse). Empty: gateway and proxy.")
-    public_url: str = option("", "The address under which readers reach this proxy, such as https://feeds.example/.")
-    endpoint_prefix: str = option("/-/", "The path under which feedproxy's own endpoints stand.")
-    intercept: tuple[str, ...] = option(
-        (), "Hosts whose TLS is decrypted in the explicit proxy (example.com, *.example.com). None by default."
+    # -- who reaches this proxy
+    listen: str = option(
+        "127.0.0.1:8080",
+        "HOST:PORT on which readers are served: gateway and explicit proxy alike.",
+        "The default admits this machine only. An office sets its network's address, or 0.0.0.0 and a firewall. PORT"
+        " alone is loopback, :PORT every address.",
+    )
+    upstream: str = option(
+        "",
+        "The origin that feedproxy stands in front of (reverse mode); empty: gateway and explicit proxy.",
+        "Set by publishers, see conf/publisher.yaml. The address is trusted: it may be private, and on any port.",
+    )
+    public_url: str = option(
+        "",
+        "The URL under which readers, hubs and clouds reach this proxy, such as https://feeds.example/.",
+        "Set it where TLS or another name in front makes it differ from what a request shows. Pages, lists, self links"
+        " and redirects are written with it, and push updates (WebSub, rssCloud, CNWS) need it.",
     )
     trusted_proxies: tuple[str, ...] = option(
-        (), "Addresses or networks of load balancers in front, which say in `forwarded_by` who asks."
+        (),
+        "Addresses or networks of the load balancers, CDNs and TLS terminators in front.",
+        "Only their forwarding field is believed. Without this all readers behind a balancer count as one. Name no"
+        " network that readers are in.",
     )
     forwarded_by: str = option(
         "x-forwarded-for",
-        "The field that trusted_proxies name the client's address in; the other is ignored.",
+        "The field in which trusted_proxies name the client's address: x-forwarded-for or forwarded (RFC 7239).",
+        "The other field is ignored, as X-Forwarded-Host always is; X-Forwarded-Proto goes with the first. Every"
+        " trusted proxy has to write the named field itself: docs/how-to/behind-a-load-balancer.md.",
         choices=("x-forwarded-for", "forwarded"),
     )
-    connect_ports: tuple[str, ...] = option(
-        ("443",), "Ports that CONNECT may reach; with allow_private all above 1024, too."
+    endpoint_prefix: str = option(
+        "/-/",
+        "The path of feedproxy's own endpoints.",
+        "Change it only where the origin you serve has such a path itself.",
     )
-    allow_private: bool = option(
-        False, "Let targets be at private, loopback and link-local addresses, and on any port above 1024."
+    max_connections: int = option(
+        10_000,
+        "Maximum number of client connections; more are refused.",
+        "Each takes a few kilobytes and a file descriptor: keep it below `ulimit -n`.",
     )
-    allow_networks: tuple[str, ...] = option((), "Private networks that targets may be in all the same.")
-    allow_ports: tuple[str, ...] = option(
-        ("80", "443", "8080", "8443"), "Ports a target may have; `1025-65535` adds a range."
-    )
-    max_connections: int = option(10_000, "Connections from readers held at once; more are refused.")
     max_connections_per_address: int = option(
-        512, "Of these from one address (IPv6: /64); 0 for any number. Peers in trusted_proxies have no such limit."
+        512,
+        "Maximum number of connections per client address (IPv6: per /64); 0 = unlimited.",
+        "Raise it for readers behind one NAT. Peers in trusted_proxies are exempt.",
     )
-    head_timeout: int = option(
-        15, "Seconds for a TLS handshake, and for a request's head once begun; 0 for no limit.", unit="s"
+    fast_path: bool = option(
+        True,
+        "Answer plain requests in front of mitmproxy.",
+        "A hit then costs microseconds instead of a millisecond; the answers are the same"
+        " (docs/explanation/fast-path.md). Switch it off to run every request through mitmproxy's hooks.",
     )
-    fast_path: bool = option(True, "Answer plain requests in front of mitmproxy; `feedproxy serve` alone reads it.")
-    tls_certificate: str = option("", "PEM file with the certificate (and its chain) to serve readers under TLS with.")
-    tls_key: str = option("", "PEM file with its key; empty: the key stands in the certificate's file.")
-    memo_max: int = option(
-        134_217_728, "Bytes of answers kept ready-made for the fast path, beside the store's.", unit="B"
+    tls_certificate: str = option(
+        "",
+        "PEM file with the certificate and its chain, to serve readers under TLS.",
+        "For proxies with nothing in front that does it. Renewed files are read within a minute. Needs fast_path.",
+    )
+    tls_key: str = option("", "PEM file with the certificate's key; empty: the key is in the certificate's file.")
+
+    # -- what may be reached through it
+    allow_private: bool = option(
+        False,
+        "Let targets be at private, loopback and link-local addresses, and on any port above 1024.",
+        "Every client of this proxy then reaches them too: prefer allow_networks.",
+    )
+    allow_networks: tuple[str, ...] = option(
+        (), "Private networks in which targets may be.", "For an intranet's feeds: [10.20.0.0/16]."
+    )
+    allow_ports: tuple[str, ...] = option(
+        ("80", "443", "8080", "8443"),
+        "Ports that a target may have; `1025-65535` adds a range.",
+        "A short list keeps clients from probing other services through this proxy.",
+    )
+    intercept: tuple[str, ...] = option(
+        (),
+        "Hosts whose TLS is decrypted in the explicit proxy, such as example.com or *.example.com.",
+        "Their feeds are cached then; readers must trust mitmproxy's CA (~/.mitmproxy). All other hosts are tunnelled."
+        " The gateway needs none of this.",
     )
 
-    # -- fetching
-    contact_url: str = option("", "A page about this proxy for publishers, put into the User-Agent.")
-    connect_timeout: int = option(10, "Seconds to reach an origin.", unit="s")
-    first_byte_timeout: int = option(30, "Seconds an origin may take to begin its answer.", unit="s")
-    fetch_timeout: int = option(60, "Seconds for a whole exchange with an origin.", unit="s")
-    answer_timeout: int = option(45, "Seconds a reader waits at most; then the copy, or 504.", unit="s")
-    buffer_max: int = option(
-        10_000_000, "Bytes of a response on the wire above which it streams through unstored.", unit="B"
+    # -- how origins are asked
+    contact_url: str = option(
+        "",
+        "A page about this proxy, named in the User-Agent.",
+        "Please set it: publishers look there before they block. A name and a way to write to you is enough.",
     )
-    decoded_max: int = option(
-        50_000_000, "Bytes of a response after decoding above which it counts as a bomb.", unit="B"
-    )
-    header_max: int = option(65_536, "Bytes of the head of a message.", unit="B")
-    redirects_max: int = option(5, "Redirects followed for one request.")
-
-    # -- freshness
-    feed_hints: str = option(
-        "enforce",
-        "How ttl, skipHours, skipDays and sy:* count: enforce, heuristic (only where HTTP is silent), off.",
-        choices=("enforce", "heuristic", "off"),
-        per_feed=True,
-    )
-    hint_max: int = option(86_400, "Seconds a single hint can hold a feed at most.", per_feed=True, unit="s")
-    skip_max: int = option(
-        259_200, "Seconds a stretch of skipped hours and days can hold a feed at most.", per_feed=True, unit="s"
-    )
-    default_lifetime: int = option(
-        1_800, "Seconds a response is fresh when nobody says anything.", per_feed=True, unit="s"
-    )
-    learned_lifetime: int = option(
-        2_700,
-        "Seconds a feed is fresh that changes hourly and says nothing; others by the cube root of how seldom they do.",
+    feed_min_interval: int = option(
+        60,
+        "Minimum time between two fetches of one feed; 0 = none.",
+        "It binds readers' reloads, pings and refreshes too. Raise it for feeds that change daily.",
         per_feed=True,
         unit="s",
-    )
-    lifetime_min: int = option(300, "Least seconds of a learned or guessed lifetime.", per_feed=True, unit="s")
-    lifetime_max: int = option(86_400, "Most seconds of a learned or guessed lifetime.", per_feed=True, unit="s")
-    feed_min_interval: int = option(
-        60, "Least seconds between two fetches of one feed; 0 for none.", per_feed=True, unit="s"
     )
     site_interval: int = option(
-        1, "Seconds between two fetches of feeds of one site; 0 for none.", per_feed=True, unit="s"
-    )
-    refresh_ahead: bool = option(
-        True, "Refresh feeds that are read before their copy's time is over, so that no reader waits.", per_feed=True
-    )
-    refresh_per_poll: int = option(
         1,
-        "Requests to the origin that refreshing ahead may cost for each request of the feed's readers, at most.",
-        per_feed=True,
-    )
-    refresh_idle_after: int = option(
-        3_600,
-        "Seconds without a reader after which a feed is no longer refreshed ahead; one lifetime of its copy at least.",
-        per_feed=True,
-        unit="s",
-    )
-    targeted_fields: str = option(
-        "reverse",
-        "Where CDN-Cache-Control counts before Cache-Control: reverse, always, off.",
-        choices=("reverse", "always", "off"),
-        per_feed=True,
-    )
-    stale_while_refreshing: int = option(
-        0,
-        "Seconds a feed's stale copy answers while it is refreshed, where HTTP does not forbid it; 0 for not at all.",
-        per_feed=True,
-        unit="s",
-    )
-    learned_patience: int = option(
-        0,
-        "Seconds up to which a feed that changes seldom is left alone beyond its max-age, while its stale copy may"
-        " answer (stale_while_refreshing); 0: it is refreshed at once.",
+        "Minimum time between two fetches from one site (registrable domain); 0 = none.",
+        "Raise it in a rule for sites that ask for more.",
         per_feed=True,
         unit="s",
     )
     reload_interval: int = option(
         0,
-        "Seconds within which a feed is not fetched again for a reader's no-cache; 0 for the floor.",
+        "Time within which a reader's no-cache is answered from the copy; 0 = feed_min_interval alone.",
+        "Some readers send no-cache with every poll.",
         per_feed=True,
         unit="s",
     )
-    state_freshness: bool = option(False, "In reverse mode: say the hint's remaining lifetime over the origin's word.")
+    fetch_timeout: int = option(
+        60, "Maximum time of one exchange with an origin.", "Half of it may pass before the first byte.", unit="s"
+    )
+    answer_timeout: int = option(
+        45,
+        "Maximum time a reader waits; then the copy is served, or 504.",
+        "Keep it below what readers wait (a minute is common). The fetch goes on, and the next reader has it.",
+        unit="s",
+    )
+    buffer_max: int = option(
+        10_000_000,
+        "Maximum size of a stored response as transferred; larger ones are streamed through.",
+        "The largest feeds met are a few megabytes; this keeps podcasts' audio files out. After decoding a response may"
+        " be five times as large.",
+        unit="B",
+    )
 
-    # -- bad updates, moves and endings
+    # -- refreshing ahead of readers
+    refresh_ahead: bool = option(
+        True,
+        "Refresh feeds that are read shortly before their copy expires, so that no reader waits.",
+        "Without it origins are asked a little less, and the first reader after each lifetime waits.",
+        per_feed=True,
+    )
+    refresh_per_poll: int = option(
+        1,
+        "Maximum number of requests that refreshing ahead may cost per poll of the feed's readers.",
+        "1 refreshes only feeds that are read about once a lifetime; more lets fewer readers wait.",
+        per_feed=True,
+    )
+    refresh_idle_after: int = option(
+        3_600,
+        "Time without a reader after which a feed is no longer refreshed ahead; at least one lifetime.",
+        per_feed=True,
+        unit="s",
+    )
+    stale_while_refreshing: int = option(
+        0,
+        "Time for which a stale copy still answers while it is refreshed, where HTTP does not forbid it.",
+        "Readers who come after a long pause do not wait then; they get what is new with their next poll. An origin's"
+        " own stale-while-revalidate counts without it.",
+        per_feed=True,
+        unit="s",
+    )
+    learned_patience: int = option(
+        0,
+        "Time for which a feed that changes seldom is not refreshed after its max-age has ended.",
+        "It needs stale_while_refreshing. An hour halves the requests to origins; news arrives up to so much later.",
+        per_feed=True,
+        unit="s",
+    )
+
+    # -- how long a copy is fresh
+    feed_hints: str = option(
+        "enforce",
+        "How a feed's ttl, skipHours, skipDays and sy:* count: enforce, heuristic (only where HTTP is silent), off.",
+        "`enforce` also holds the copy where HTTP's lifetime has ended. Choose less where readers need news before the"
+        " publisher's schedule says so.",
+        choices=("enforce", "heuristic", "off"),
+        per_feed=True,
+    )
+    hint_max: int = option(
+        86_400,
+        "Maximum time that a single hint holds a feed.",
+        "A ttl of a month is usually a mistake. A stretch of skipped hours and days counts up to three days.",
+        per_feed=True,
+        unit="s",
+    )
+    default_lifetime: int = option(
+        1_800,
+        "Freshness lifetime of a response when nothing is stated and nothing is known of the feed yet.",
+        per_feed=True,
+        unit="s",
+    )
+    learned_lifetime: int = option(
+        2_700,
+        "Freshness lifetime of a feed that changes hourly and states none; scaled for others.",
+        "The lifetime follows the cube root of the usual gap: every 15 minutes gives 28 min, daily 2 h 10 min, weekly"
+        " 4 h. Less shows news earlier and asks origins more.",
+        per_feed=True,
+        unit="s",
+    )
+    lifetime_max: int = option(
+        86_400,
+        "Maximum lifetime that is learned from a feed's history or estimated from Last-Modified.",
+        per_feed=True,
+        unit="s",
+    )
+    targeted_fields: str = option(
+        "reverse",
+        "Where CDN-Cache-Control takes precedence over Cache-Control (RFC 9213): reverse, always, off.",
+        "The field is for caches that act for the origin. `always` in a rule says that this proxy does so for these"
+        " sites.",
+        choices=("reverse", "always", "off"),
+        per_feed=True,
+    )
+    state_freshness: bool = option(
+        False,
+        "In reverse mode, state what remains of a hint's lifetime in place of the origin's Cache-Control.",
+        "CDNs and readers then keep to the feed's own schedule, too.",
+    )
+
+    # -- when origins fail, move or end
     on_bad_update: str = option(
         "keep",
-        "What a bad update does to a good copy: keep (the copy is served) or pass.",
+        "What an error page, a challenge, an empty, broken or ill-formed update does to a good copy: keep or pass.",
+        "`keep` serves the good copy, marked as such; `pass` sends readers what came.",
         choices=("keep", "pass"),
         per_feed=True,
     )
     stale_max: int = option(
-        604_800, "Seconds a good copy may stand in for an origin that fails.", per_feed=True, unit="s"
+        604_800,
+        "Maximum time that a good copy is served while its origin fails.",
+        "For 403 and 404 it is a day at most.",
+        per_feed=True,
+        unit="s",
     )
-    stale_max_refused: int = option(86_400, "The same for 403 and 404.", per_feed=True, unit="s")
     relocation_confirmations: int = option(
-        2, "Times a permanent move or end is seen before readers are told.", per_feed=True
-    )
-    relocation_spacing: int = option(3_600, "Seconds between two sightings that count.", per_feed=True, unit="s")
-    gone_recheck: int = option(
-        604_800, "Seconds after which a feed that is gone is asked for again.", per_feed=True, unit="s"
+        2,
+        "How often a permanent redirect or a 410 is seen, an hour apart, before readers are told.",
+        'Many "permanent" redirects are a misconfiguration of an hour, and a reader that follows one never comes back.',
+        per_feed=True,
     )
     moved_to: str = option(
-        "", "In a rule: the feed's new address; readers get 301 (and may ask for the XML form).", per_feed=True
+        "",
+        "In a rule: the feed's new address; readers get 301.",
+        per_feed=True,
     )
-    gone: bool = option(False, "In a rule: the feed has ended; readers get 410.", per_feed=True)
+    gone: bool = option(False, "In a rule: the feed has ended; readers get 410 and stop asking.", per_feed=True)
     announce_as: str = option(
         "http",
-        "How moved_to and gone are told: http (301, 410) or xml (a redirect document).",
+        "In a rule: how moved_to and gone are sent: http (301, 410) or xml (a redirect document).",
+        "The document is for readers that cannot see a status.",
         choices=("http", "xml"),
         per_feed=True,
     )
-    private: bool = option(False, "In a rule: never name this feed in a public list.", per_feed=True)
+    private: bool = option(False, "In a rule: never name this feed in a list that others can read.", per_feed=True)
 
     # -- access
     readers: tuple[str, ...] = option(
-        (), "Who may read: names of users, or `*` for whoever has signed in. Empty: everybody.", per_feed=True
+        (), "Users who may read, or `*` for all who signed in; empty: everyone.", "Mostly in a rule.", per_feed=True
     )
-    users_file: str = option("", "Readers' passwords, as `htpasswd -B` writes them (bcrypt, Argon2).")
-    wsse_file: str = option(
-        "", "Lines of NAME:PASSWORD for readers that sign in by WSSE; to be read by this user alone."
+    users_file: str = option(
+        "",
+        "File of readers' passwords, as `htpasswd -B` writes it (bcrypt, Argon2).",
+        "Changes take effect at once. See docs/how-to/ask-readers-who-they-are.md for this and the next three.",
     )
-    tokens_file: str = option("", "Secret addresses that `feedproxy token` gives out and takes back.")
-    wallet: str = option("", "A YAML file of credentials for origins, and for whose requests they are used.")
-    realm: str = option("feedproxy", "What readers are told they sign in to.")
+    wsse_file: str = option("", "File of NAME:PASSWORD lines for readers that sign in by WSSE; mode 0600.")
+    tokens_file: str = option("", "File of secret addresses, which `feedproxy token` gives out and revokes.")
+    wallet: str = option("", "YAML file of credentials for origins, and for whose requests they are used; mode 0600.")
 
     # -- what is done to a feed
-    feed_usm: bool = option(True, "Serve feeds with the media type that lets a click subscribe.", per_feed=True)
+    feed_usm: bool = option(
+        True, "Serve feeds with the media type that lets a click subscribe (application/rss+xml …).", per_feed=True
+    )
     rdf_media_type: str = option(
         "application/rss+xml",
-        "The media type of RSS 1.0 and 0.90.",
+        "Media type of RSS 1.0 and 0.90.",
+        "Desktop programs register for application/rss+xml; RDF tools want application/rdf+xml.",
         choices=("application/rss+xml", "application/rdf+xml"),
         per_feed=True,
     )
     self_link: str = option(
         "",
-        "add (a missing self link), correct (also mend a wrong one), off; empty: correct in reverse, add else.",
+        "The feed's link to itself: add (where missing), correct (also repair a wrong one), off.",
+        "Readers that are handed a file find by it where to subscribe. Empty: correct in reverse mode, else add. All"
+        " other bytes stay as they came.",
         choices=("", "add", "correct", "off"),
         per_feed=True,
     )
     self_link_text: bool = option(
-        False, "Repeat the channel's link as text of the self link, for readers that confuse the two.", per_feed=True
+        False,
+        "Repeat the channel's link as text of the self link.",
+        "For readers that take the first link they meet for the channel's.",
+        per_feed=True,
     )
     deltas: bool = option(
-        True, "Send readers that ask for it (A-IM: feed) only the entries that are new to them.", per_feed=True
+        True,
+        "Send readers that ask for it (A-IM: feed) only the entries that are new to them (226).",
+        "Other readers do not notice. Switch it off in a rule for a feed whose readers lose entries.",
+        per_feed=True,
     )
-    deltas_not_for: tuple[str, ...] = option(
-        ("feedparser/", "UniversalFeedParser/", "rss2email/"),
-        "Beginnings of User-Agents that get the whole all the same: programs that ask for deltas without knowing it.",
-    )
-    announce_hub: bool = option(
-        False, "In reverse mode, with public_url: name our WebSub hub in the publisher's feeds.", per_feed=True
-    )
-    keep_unchanged: bool = option(
-        True, "Keep the copy, and its tags, where nothing changed but dates of build and the like.", per_feed=True
-    )
-    gzip_level: int = option(6, "Effort of gzip, 1 to 9; 0 switches it off.")
-    brotli_level: int = option(5, "Effort of br, 1 to 11; 0 switches it off.")
-    zstd_level: int = option(6, "Effort of zstd, 1 to 19; 0 switches it off.")
-    feed_process: bool = option(
-        True, "Read and compress feeds in a process beside the proxy, so that no reader waits meanwhile."
-    )
-
     negotiate: bool = option(
-        False, "Answer with another format of the feed where the reader's Accept prefers it.", per_feed=True
+        False,
+        "Answer in another format of the feed where the request's Accept prefers it.",
+        "Mostly in a rule, since browsers get a page then. Every format is at /-/as/FORMAT/ADDRESS without it.",
+        per_feed=True,
     )
-
     lead_to_feeds: bool = option(
-        True, "In the gateway: lead readers whose Accept prefers feeds from a page to the feed it names.", per_feed=True
+        True,
+        "In the gateway, redirect readers whose Accept prefers feeds from a page to the feed it names.",
+        "Readers can subscribe to a page's address then. Browsers get the page.",
+        per_feed=True,
+    )
+    codings: tuple[str, ...] = option(
+        ("br", "zstd", "gzip"),
+        "Content codings that readers are offered: br, zstd, gzip.",
+        "Each is made once per version of a feed, when it is first asked for.",
     )
 
     # -- subscribers
-    subscriber_window: int = option(86_400, "Seconds within which a reader counts as a subscriber.", unit="s")
-    claim_max: int = option(1_000_000, "Most subscribers that one fetcher's User-Agent may claim for one feed.")
+    subscriber_window: int = option(
+        86_400,
+        "Time for which a reader counts as a subscriber.",
+        "Publishers get the count in the User-Agent.",
+        unit="s",
+    )
+    claim_max: int = option(1_000_000, "Maximum number of subscribers that one fetcher may claim for one feed.")
     claim_jump: int = option(
-        10, "A claim more than this many times the last one is held back until it is seen again an hour later."
+        10, "Factor by which a claim may grow at once; a larger one counts when it is repeated an hour later."
     )
 
-    # -- store
+    # -- the store
     store: str = option(
         "",
-        "Folder of the store; empty: the platform's cache folder; `memory:` keeps nothing on disk; `redis://HOST/` is"
-        " shared by several machines.",
+        "Folder of the store; empty: the platform's cache folder. `memory:` keeps nothing; `redis://HOST/` is shared.",
+        "After a restart with `memory:` every origin is asked anew. `redis://` and `rediss://` are for several"
+        " machines: docs/how-to/run-a-fleet.md.",
     )
-    memory_max: int = option(268_435_456, "Bytes of stored responses kept in memory.", unit="B")
-    store_max: int = option(4_294_967_296, "Bytes of stored responses kept on disk.", unit="B")
+    memory_max: int = option(
+        268_435_456,
+        "Maximum size of the stored responses kept in memory.",
+        "A feed with its codings takes about 1.5 times its size: the default holds several thousand. Half as much again"
+        " is used for answers kept ready.",
+        unit="B",
+    )
+    store_max: int = option(4_294_967_296, "Maximum size of the stored responses on disk.", unit="B")
+    fleet_local: str = option("", "With `redis://`: folder of this machine's own store in front of it.")
+    fleet_prefix: str = option(
+        "feedproxy", "With `redis://`: what every name in Redis begins with.", "Two fleets on one Redis need two."
+    )
 
-    # -- a store that several machines share
-    fleet_local: str = option("", "With `redis://`: folder of this machine's own store in front, as `store` is alone.")
-    fleet_prefix: str = option("feedproxy", "What all names in Redis begin with: one for each fleet.")
-    fleet_timeout: int = option(250, "Milliseconds that a request waits for Redis at most.", unit="ms")
-    fleet_lease: int = option(
-        15, "Seconds after which a machine that says nothing has lost what it was fetching.", unit="s"
-    )
-    fleet_expiry: int = option(691_200, "Seconds that a copy stays in Redis after it was last written.", unit="s")
-    fleet_exact_max: int = option(
-        1_000, "Readers of a feed up to which a fleet counts exactly; above, by HyperLogLog, within 0.8 %."
-    )
-
-    # -- hearing and telling of changes
-    ping_unknown: str = option(
-        "note",
-        "What a ping of an unknown site does: note (the operator sees it), fetch (its feed is looked for), ignore.",
-        choices=("note", "fetch", "ignore"),
-    )
-    ping_interval: int = option(30, "Seconds within which all pings of one feed make us fetch it once.", unit="s")
-    ping_source_limit: int = option(30, "Pings a minute that one address may send; 0 for any number.")
-    changes_when: str = option(
-        "minutes",
-        "What `when` counts in changes.xml: minutes (RSS Feed State) or seconds (weblogs.com's original).",
-        choices=("minutes", "seconds"),
-    )
-    ping_sinks: tuple[str, ...] = option(
-        (), "Who is told when one of the upstream's feeds changes: URLs, see docs/how-to/tell-others.md."
-    )
-    purge_sinks: tuple[str, ...] = option(
-        (),
-        "Caches in front (a CDN, Varnish) that are told to forget feeds that changed: see docs/how-to/behind-a-cdn.md.",
-    )
-    purge_fields: tuple[str, ...] = option(
-        (), "Fields, each NAME: VALUE, that are sent with every purge: what a CDN wants as its key, for example."
-    )
-    subscriptions_max: int = option(50_000, "Subscriptions held, all protocols together; more are refused.")
-    subscriptions_per_site: int = option(
-        1_000, "Of these with callbacks at one site (registrable domain); 0 for any number."
-    )
-    subscription_source_limit: int = option(
-        60, "Subscriptions that one address may ask for in a minute; 0: any number."
-    )
+    # -- notifications
     push_interval: int = option(
         21_600,
-        "Seconds a feed's copy may be used while its changes are pushed to us, where HTTP allows; 0: polled as ever.",
+        "Time for which a copy is used while its changes are pushed to this proxy, where HTTP allows; 0 = as polled.",
         per_feed=True,
         unit="s",
     )
-    websub_subscribe: bool = option(
-        True, "Subscribe at the WebSub hubs of feeds that are read here; needs public_url.", per_feed=True
-    )
-    websub_hub: str = option(
-        "own",
-        "Whose feeds our hub (WebSub) tells of: own (the upstream's), known (any public one), off; needs public_url.",
-        choices=("own", "known", "off"),
-    )
-    websub_lease: int = option(864_000, "Seconds a subscription at our hub lasts: by default, and at most.", unit="s")
-    websub_signature: str = option("sha256", "How our hub signs.", choices=("sha1", "sha256", "sha384", "sha512"))
-    rsscloud_hub: str = option(
-        "known",
-        "Whose feeds rssCloud tells of: own (the upstream's), known (any public one held), off.",
-        choices=("own", "known", "off"),
-    )
-    rsscloud_register: bool = option(
-        True, "Register with the rssCloud of feeds that have a <cloud>; needs public_url.", per_feed=True
-    )
-    announce_cloud: bool = option(
-        False, "In reverse mode, with public_url: name our rssCloud in the publisher's RSS 2.0 feeds.", per_feed=True
-    )
-    cnws_publisher: str = option(
-        "known",
-        "Whose feeds the change notification service tells of: own (the upstream's), known (any public one held), off.",
-        choices=("own", "known", "off"),
+    push_subscribe: bool = option(
+        True, "Subscribe to the hubs and clouds of feeds that are read here; needs public_url.", per_feed=True
     )
     cnws_subscribe: str = option(
         "",
-        "In a rule: the change notification service that tells of this feed's changes; needs public_url.",
+        "In a rule: URL of the change notification service that reports this feed's changes; needs public_url.",
         per_feed=True,
+    )
+    ping_unknown: str = option(
+        "note",
+        "What a ping of a site without readers here does: note (shown to the operator), fetch (find its feed), ignore.",
+        "With `fetch` anyone can make this proxy fetch.",
+        choices=("note", "fetch", "ignore"),
+    )
+    source_limit: int = option(
+        60,
+        "Maximum number of pings, and of subscriptions, per minute and client address (IPv6: per /64); 0 = unlimited.",
+    )
+    subscriptions_max: int = option(
+        50_000,
+        "Maximum number of subscriptions, all protocols together.",
+        "Callbacks at one site (registrable domain) get a fiftieth of it.",
+    )
+    websub_hub: str = option(
+        "own",
+        "Feeds that the WebSub hub at /-/hub serves: own (the upstream's), known (any public one stored), off.",
+        "Needs public_url. With `known` a subscriber learns which feeds are stored here.",
+        choices=("own", "known", "off"),
+    )
+    rsscloud_hub: str = option(
+        "known",
+        "Feeds that the rssCloud hub serves: own (the upstream's), known (any public one stored), off.",
+        choices=("own", "known", "off"),
+    )
+    cnws_publisher: str = option(
+        "known",
+        "Feeds that the change notification service at /-/cnws serves: own (the upstream's), known, off.",
+        choices=("own", "known", "off"),
+    )
+    announce: tuple[str, ...] = option(
+        (),
+        "In reverse mode: what the publisher's feeds name: hub (WebSub, all feeds), cloud (rssCloud, RSS 2.0).",
+        "Readers then subscribe by push. Needs public_url.",
+        per_feed=True,
+    )
+    ping_sinks: tuple[str, ...] = option(
+        (),
+        "URLs that are pinged when one of the upstream's feeds changes.",
+        "For publishers, see docs/how-to/tell-others.md.",
+    )
+    purge_sinks: tuple[str, ...] = option(
+        (),
+        "Caches in front (a CDN, Varnish) that are purged when one of the upstream's feeds changes, moves or ends.",
+        "For publishers, see docs/how-to/behind-a-cdn.md.",
+    )
+    purge_fields: tuple[str, ...] = option(
+        (),
+        "Fields, each NAME: VALUE, that are sent with every purge.",
+        "A CDN's key, for example: then keep this file readable by feedproxy's user only.",
+    )
+    changes_when: str = option(
+        "minutes",
+        "Unit of `when` in changes.xml: minutes (RSS Feed State) or seconds (weblogs.com).",
+        choices=("minutes", "seconds"),
     )
 
     # -- operating
-    workers: int = option(1, "Processes that serve readers on one port; `feedproxy serve` alone reads it.")
-    admin: str = option("127.0.0.1:8081", "HOST:PORT of the admin listener; empty switches it off.")
-    admin_token: str = option("", "Token for the admin listener; required when it is not on loopback.")
-    admin_token_file: str = option("", "File that holds the admin token, in place of admin_token.")
-    admin_hosts: tuple[str, ...] = option((), "Names under which the admin listener may be called, beside its address.")
-    log_format: str = option("text", "The line logged per request: text, json or off.", choices=("text", "json", "off"))
-    score_readers: int = option(
-        200, "Readers whose behaviour is judged, for the page /readers, by each worker; 0 judges nobody."
+    workers: int = option(
+        1,
+        "Number of processes that serve readers, on one port with one store.",
+        "One uses one processor and answers thousands of requests a second. Several need a store on disk:"
+        " docs/how-to/run-more-workers.md.",
     )
-    drain_timeout: int = option(20, "Seconds that requests under way have after SIGTERM.", unit="s")
+    admin: str = option(
+        "127.0.0.1:8081",
+        "HOST:PORT of the admin listener: status page, metrics, refresh, purge; empty: off.",
+        "Beyond loopback it needs a token.",
+    )
+    admin_token: str = option("", "Token for the admin listener.", "Keep this file readable by feedproxy's user only.")
+    admin_token_file: str = option(
+        "",
+        "File that holds the admin token, in place of admin_token.",
+        "For secrets that Docker, Kubernetes or systemd hand over.",
+    )
+    admin_hosts: tuple[str, ...] = option(
+        (),
+        "Extra host names that the admin listener accepts.",
+        "Other names are refused: a web page could have made one that leads here.",
+    )
+    log_format: str = option(
+        "text",
+        "Format of the line per request: text, json or off.",
+        "It names no reader.",
+        choices=("text", "json", "off"),
+    )
+    drain_timeout: int = option(20, "Time that open requests have after SIGTERM.", unit="s")
     record: str = option(
-        "", "A HAR file in which to record what readers ask and origins say; every answer takes the ordinary way then."
-    )
-    record_max: int = option(
-        1_073_741_824, "Bytes of a recording after which a new file is begun; 0 for no limit.", unit="B"
+        "",
+        "HAR file in which requests and responses are recorded.",
+        "For replay and grading (docs/how-to/record-traffic.md). Secrets are left out, addresses become pseudonyms."
+        " Hits cost more meanwhile.",
     )
     record_keep: tuple[str, ...] = option(
-        (), "What is recorded as it is: addresses (of readers), secrets (credentials, private feeds' contents)."
+        (),
+        "What is recorded unchanged: addresses (of readers), secrets (credentials, private feeds' contents).",
+        "Think of where the file will go before you add one.",
     )
+
+    # -- deprecated: limits that no installation has had a reason to change; fixed from the next release on
+
+    connect_timeout: int = option(10, "Time to reach an origin: name, connection, TLS.", unit="s", deprecated=True)
+    head_timeout: int = option(
+        15,
+        "Seconds for a TLS handshake with a reader, and for the head of a request once it has begun; 0 = unlimited.",
+        unit="s",
+        deprecated=True,
+    )
+    header_max: int = option(
+        65_536, "Bytes of the head of a message: more than common servers accept.", unit="B", deprecated=True
+    )
+    redirects_max: int = option(
+        5,
+        "Redirects that are followed for one request, as in the Fetch specification's early editions and most readers.",
+        deprecated=True,
+    )
+    skip_max: int = option(
+        259_200,
+        "Seconds that a stretch of skipped hours and days holds a feed: a long weekend.",
+        per_feed=True,
+        unit="s",
+        deprecated=True,
+    )
+    lifetime_min: int = option(
+        300, "Seconds of the shortest lifetime that is learned or estimated.", per_feed=True, unit="s", deprecated=True
+    )
+    relocation_spacing: int = option(
+        3_600,
+        "Seconds between two sightings of a move or an end that count as two.",
+        per_feed=True,
+        unit="s",
+        deprecated=True,
+    )
+    gone_recheck: int = option(
+        604_800, "Seconds after which a feed that is gone is asked for again.", per_feed=True, unit="s", deprecated=True
+    )
+    realm: str = option(
+        "feedproxy", "The protection space that readers sign in to (RFC 9110, section 11.5).", deprecated=True
+    )
+    deltas_not_for: tuple[str, ...] = option(
+        ("feedparser/", "UniversalFeedParser/", "rss2email/"),
+        "User-Agent prefixes that never get a 226: programs that ask for one and take it for an error.",
+        deprecated=True,
+    )
+    feed_process: bool = option(True, "Feeds are read and compressed in a process beside the proxy.", deprecated=True)
+    fleet_timeout: int = option(
+        250,
+        "Milliseconds that a request waits for Redis; one in the same building answers within five.",
+        unit="ms",
+        deprecated=True,
+    )
+    fleet_lease: int = option(
+        15,
+        "Seconds after which a silent machine has lost what it was fetching; it renews three times in that time.",
+        unit="s",
+        deprecated=True,
+    )
+    fleet_expiry: int = option(
+        691_200,
+        "Seconds that a copy, or a purge, stays in Redis after it was last written: longer than stale_max.",
+        unit="s",
+        deprecated=True,
+    )
+    fleet_exact_max: int = option(
+        1_000,
+        "Readers of a feed that a fleet counts one by one, at some 200 bytes each; above by HyperLogLog, within 0.8 %.",
+        deprecated=True,
+    )
+    ping_interval: int = option(
+        30, "Seconds within which all pings of one feed cause one fetch.", unit="s", deprecated=True
+    )
+    websub_lease: int = option(
+        864_000,
+        "Seconds that a subscription at the hub lasts: ten days, as WebSub recommends.",
+        unit="s",
+        deprecated=True,
+    )
+    websub_signature: str = option(
+        "sha256",
+        "How the hub signs (WebSub, section 7.1): sha1 is broken, and subscribers know this one.",
+        choices=("sha1", "sha256", "sha384", "sha512"),
+        deprecated=True,
+    )
+    record_max: int = option(
+        1_073_741_824, "Bytes of a recording after which a new file is begun.", unit="B", deprecated=True
+    )
+    score_readers: int = option(
+        200, "Readers whose behaviour is graded by each worker, at some 20 KB each.", deprecated=True
+    )
+    connect_ports: tuple[str, ...] = option(
+        ("443",),
+        "Ports that CONNECT may reach: anything can be said through a tunnel (RFC 9110, section 9.3.6).",
+        deprecated=True,
+    )
+    keep_unchanged: bool = option(
+        True,
+        "Keep the copy, and its tags, where nothing changed but dates of build and the like.",
+        per_feed=True,
+        deprecated=True,
+    )
+
+    @property
+    def first_byte_timeout(self) -> int:
+        """Seconds that an origin may take to begin its answer: half of the whole exchange."""
+        return max(1, self.fetch_timeout // 2)
+
+    @property
+    def decoded_max(self) -> int:
+        """Bytes of a response after decoding, above which it counts as a bomb."""
+        return 5 * self.buffer_max
+
+    @property
+    def memo_max(self) -> int:
+        """Bytes of answers kept ready for the fast path, beside the stored responses."""
+        return self.memory_max // 2
+
+    @property
+    def stale_max_refused(self) -> int:
+        """Seconds that a good copy is served while its origin answers 403 or 404: the origin may mean it."""
+        return min(self.stale_max, 86_400)
+
+    @property
+    def subscriptions_per_site(self) -> int:
+        """Subscriptions with callbacks at one site (registrable domain)."""
+        return max(2, self.subscriptions_max // 50)
 
     @property
     def is_fleet(self) -> bool:
@@ -399,12 +688,17 @@ def shown(name: str, value: Any) -> Any:
 
 
 def option_names() -> list[str]:
-    """Every option's name, in the order of this file."""
-    return [each.name for each in fields(Settings)]
+    """Return every option's name, in the order of this file, without the deprecated ones."""
+    return [each.name for each in fields(Settings) if not each.metadata["deprecated"]]
+
+
+def deprecated_names() -> list[str]:
+    """Return the options that still work and will be fixed limits in the next release."""
+    return [each.name for each in fields(Settings) if each.metadata["deprecated"]]
 
 
 def per_feed_names() -> list[str]:
-    """The options that a rule may override."""
+    """Return the options that a rule may override."""
     return [each.name for each in fields(Settings) if each.metadata["per_feed"]]
 
 

@@ -30,7 +30,7 @@ OPTIONS_HEAD = """# Options
 Made by `make docs` from `feedproxy/settings.py`. An option is a key of the configuration file (`--config`), and
 can be given as `--set NAME=VALUE` or in the environment as `FEEDPROXY_NAME`
 ([how](../how-to/configure-it.md)). Durations and sizes take units: `30m`, `4GiB`. Those marked *rule* can also stand
-in a rule of `feeds:`, for the feeds that it matches. `conf/office.yaml` says of each why one would change it.
+in a rule of `feeds:`, for the feeds that it matches.
 mitmproxy's own options are keys too.
 """
 
@@ -91,9 +91,11 @@ def options() -> str:
     lines = [OPTIONS_HEAD]
     headings = _headings()
     for each in fields(Settings):
+        if each.metadata["deprecated"]:
+            continue
         if heading := headings.get(each.name):
             lines += [f"## {heading[0].upper()}{heading[1:]}", ""]
-        text = each.metadata["text"].replace("*", r"\*")
+        text = f"{each.metadata['text']} {each.metadata['why']}".strip().replace("*", r"\*")
         lines += [f"- `{each.name}` ({_kind(each)})  ", f"  {text}"]
         lines += [""] if _is_last_of_section(each.name, headings) else []
     return "\n".join(lines)

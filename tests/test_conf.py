@@ -13,7 +13,7 @@ import pytest
 from mitmproxy.options import Options
 from ruamel.yaml import YAML
 
-from feedproxy import config, serve
+from feedproxy import config, quantities, serve
 from feedproxy.commands import serve as serving
 from feedproxy.report.metrics import Metrics
 from feedproxy.settings import Settings, option_names
@@ -45,11 +45,18 @@ def _default(name: str) -> Any:
     return serve.MITMPROXY_DEFAULTS.get(name, Options().default(name))
 
 
+def _read(name: str, value: str) -> Any:
+    """The value of an option that a YAML text stands for, in the option's own unit."""
+    loaded = YAML(typ="safe").load(value)
+    unit = config.own_options()[name].unit if name in config.own_options() else ""
+    return quantities.parse(str(loaded), unit) if unit else loaded
+
+
 def _stated(text: str) -> Iterator[tuple[str, Any]]:
     for value, name in STATED.findall(text):
-        yield name, YAML(typ="safe").load(value)
+        yield name, _read(name, value)
     for name, value in STATED_IN_RULES.findall(text):
-        yield name, YAML(typ="safe").load(value)
+        yield name, _read(name, value)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -80,11 +87,7 @@ def test_an_option_that_is_switched_off_stands_at_its_default(name: str) -> None
     text = (CONF / name).read_text(encoding="utf-8")
     off = re.findall(r"^#(\w+): ?(.*)$", text, re.MULTILINE)
 
-    wrong = [
-        (option, value)
-        for option, value in off
-        if option != "feeds" and YAML(typ="safe").load(value) != _default(option)
-    ]
+    wrong = [(option, value) for option, value in off if option != "feeds" and _read(option, value) != _default(option)]
 
     assert wrong == []
 

@@ -19,7 +19,7 @@ from feedproxy.config import (
     unknown_variables,
 )
 from feedproxy.errors import UsageError
-from feedproxy.settings import Settings, from_options
+from feedproxy.settings import Settings, deprecated_names, from_options, option_names
 
 KNOWN = {**own_options(), "listen_port": OptionSpec(int, optional=True), "mode": OptionSpec(list)}
 
@@ -347,6 +347,42 @@ def test_size_in_a_file_may_have_a_unit(tmp_path: Path, text: str) -> None:
     (file := tmp_path / "feedproxy.yaml").write_text(text)
 
     assert load(file, KNOWN).options == {"store_max": 2**32}
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("announce_hub: true\nannounce_cloud: true\n", {"announce": ["hub", "cloud"]}),
+        ("announce_hub: false\n", {"announce": []}),
+        ("websub_subscribe: false\n", {"push_subscribe": False}),
+        ("gzip_level: 0\nzstd_level: 9\n", {"codings": ["br", "zstd"]}),
+        ("ping_source_limit: 7\n", {"source_limit": 7}),
+        ("decoded_max: 5\n", {}),
+        ("redirects_max: 2\n", {"redirects_max": 2}),
+    ],
+)
+def test_former_option_is_accepted_with_a_hint(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, options: dict[str, object]
+) -> None:
+    (file := tmp_path / "feedproxy.yaml").write_text(text)
+
+    assert load(file, KNOWN).options == options
+    assert f"{file}:1: {text.partition(':')[0]} is deprecated: " in caplog.text
+
+
+def test_former_option_is_accepted_in_rules_by_set_and_in_the_environment(tmp_path: Path) -> None:
+    (file := tmp_path / "feedproxy.yaml").write_text("feeds:\n  - match: a.example\n    announce_hub: true\n")
+
+    assert load(file, KNOWN).rules[0].overrides == {"announce": ("hub",)}
+    assert parse_sets(["rsscloud_register=false"], KNOWN) == {"push_subscribe": False}
+    assert from_environment({"FEEDPROXY_ANNOUNCE_HUB": "true"}, KNOWN) == {"announce": ["hub"]}
+
+
+def test_there_are_fewer_than_ninety_options_and_none_is_listed_twice() -> None:
+    names = [*option_names(), *deprecated_names()]
+
+    assert len(names) == len(set(names))
+    assert len(option_names()) < 90
 
 
 def test_rule_takes_units_too(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ async def test_the_command_line_wins_over_the_files_address(tmp_path: Path) -> N
     ("line", "words"),
     [
         ("listen: somewhere", "listen: somewhere: expected HOST:PORT, such as 127.0.0.1:8080"),
-        ("gzip_level: 77", "gzip_level is 9 at most"),
+        ("codings: [gzip, lzma]", "codings: 'lzma' is none of br, zstd, gzip"),
         ("endpoint_prefix: own", "endpoint_prefix: 'own' is no path"),
         ("trusted_proxies: [balancer]", "trusted_proxies: 'balancer' is no address"),
         ("allow_ports: [http]", "allow_ports: 'http' is no port"),
@@ -70,8 +70,8 @@ async def test_what_is_found_wrong_later_is_told_with_its_line_as_well(tmp_path:
 
 
 async def test_what_the_command_line_says_wrong_is_not_blamed_on_the_file(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"^gzip_level is 9 at most$"):
-        configured(tmp_path, "gzip_level: 3\n", gzip_level=77)
+    with pytest.raises(UsageError, match=r"^codings: 'lzma' is none of"):
+        configured(tmp_path, "codings: [gzip]\n", codings=["lzma"])
 
 
 async def test_environment_wins_over_the_file_and_set_over_both(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ def as_yaml() -> str:
     """The options as a commented YAML document; every value is the default."""
     entries = []
     for each in fields(Settings):
+        if each.metadata["deprecated"]:
+            continue
         text = each.metadata["text"]
         if each.metadata["choices"]:
             text += f" One of: {', '.join(choice or '(empty)' for choice in each.metadata['choices'])}."

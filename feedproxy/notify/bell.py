@@ -133,9 +133,9 @@ class Bell:
     async def ring(self, targets: Sequence[str], source: str) -> None:
         """These feeds have changed, says `source` (an address): they are fetched, and that is kept when it returns.
 
-        Raises TooOften where the source rings more often than `ping_source_limit` allows, StoreError.
+        Raises TooOften where the source rings more often than `source_limit` allows, StoreError.
         """
-        if not self.sources.let(source, self._clock.now(), self._settings().ping_source_limit):
+        if not self.sources.let(source, self._clock.now(), self._settings().source_limit):
             raise TooOften("too many pings come from your address; please try again in a minute")
         if targets:
             await self.promise(targets)

@@ -71,7 +71,7 @@ class Publisher:
         Raises what FeedproxyErrors there are where it is not added.
         """
         notices, settings = self._notices, self._notices.settings()
-        if not self._sources.let(visit.address, notices.clock.now(), settings.subscription_source_limit):
+        if not self._sources.let(visit.address, notices.clock.now(), settings.source_limit):
             raise TooOften("too many subscriptions come from your address; please try again in a minute")
         callback = uri.normalise(asked.url)
         if leads_back(callback, settings, visit.base):

@@ -59,7 +59,7 @@ class Workstation:
         if found is None:
             return None
         settings = self._notices.settings_for(resource.target)
-        if not settings.rsscloud_register or is_private(resource, settings):
+        if not settings.push_subscribe or is_private(resource, settings):
             return None
         public = settings.public_url.rstrip("/") + settings.endpoint_prefix
         return None if found.callback.startswith(public) else found

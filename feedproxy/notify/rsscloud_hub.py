@@ -75,7 +75,7 @@ class CloudHub:
         """Register who comes by this visit. Raises Refusal and what else FeedproxyErrors there are."""
         notices, now = self._notices, self._notices.clock.now()
         settings = notices.settings()
-        if not self._sources.let(visit.address, now, settings.subscription_source_limit):
+        if not self._sources.let(visit.address, now, settings.source_limit):
             raise TooOften("too many registrations come from your address; please try again in a minute")
         topics = {url: await watched(notices, url, settings.rsscloud_hub, visit.base) for url in said.urls}
         callback = said.callback(visit.address)

@@ -69,7 +69,7 @@ class Hub:
         settings, now = notices.settings(), notices.clock.now()
         if settings.websub_hub == "off" or not notices.hears:
             raise Wrong("this hub takes no subscriptions", 403)
-        if not self._sources.let(call.visit.address, now, settings.subscription_source_limit):
+        if not self._sources.let(call.visit.address, now, settings.source_limit):
             raise TooOften("too many requests come from your address; please try again in a minute")
         if leads_back(asked.callback, settings, call.visit.base):
             raise Wrong("hub.callback leads back to this hub")

@@ -123,7 +123,7 @@ class Pushes:
         if not _same(token, known.data.get("key", "")):
             return websub.plain(404, "this subscription has not been verified")
         now, notices = self._notices.clock.now(), self._notices
-        if not self._sources.let(str(known.id), now, notices.settings().ping_source_limit):
+        if not self._sources.let(str(known.id), now, notices.settings().source_limit):
             return websub.plain(429, "not so often, please", ("Retry-After", "60"))
         accepted = websub.plain(202, "thank you")
         if known.state is State.PAUSED:

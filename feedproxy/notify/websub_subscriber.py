@@ -140,7 +140,7 @@ class Subscriber:
         """The hubs to subscribe to this feed at; none where it is not to be."""
         settings = self._notices.settings_for(target)
         nothing = Discovered(target)
-        if resource is None or resource.channel is None or not settings.websub_subscribe:
+        if resource is None or resource.channel is None or not settings.push_subscribe:
             return nothing
         # A publisher's own front knows of changes before any hub does; and a hub is not told of what is private.
         if is_upstream(target, settings) or is_private(resource, settings):

@@ -28,8 +28,8 @@ def announcement(settings: Settings) -> Announcement:
     if not settings.upstream or not settings.public_url or settings.private or settings.readers:
         return Announcement()
     return Announcement(
-        hub=endpoint_address(settings, HUB) if settings.announce_hub else "",
-        cloud=own_cloud(settings) if settings.announce_cloud else None,
+        hub=endpoint_address(settings, HUB) if "hub" in settings.announce else "",
+        cloud=own_cloud(settings) if "cloud" in settings.announce else None,
     )
 
 

@@ -34,9 +34,13 @@ VAIN_MAX = 10_000
 type _Key = tuple[str, str, str]
 
 
+LEVELS = {"gzip": 6, "br": 5, "zstd": 6}
+"""The effort for each coding, spent once per version of a feed: above it, time grows faster than size falls."""
+
+
 def level_of(name: str, settings: Settings) -> int:
-    """The effort for a coding; 0 where it is switched off."""
-    return {"gzip": settings.gzip_level, "br": settings.brotli_level, "zstd": settings.zstd_level}.get(name, 0)
+    """Return the effort for a coding; 0 where `codings` does not offer it."""
+    return LEVELS.get(name, 0) if name in settings.codings else 0
 
 
 def best(accept_encoding: str | None, settings: Settings) -> str | None:

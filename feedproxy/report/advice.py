@@ -9,7 +9,7 @@ _FAILING = {
     Detail.UNREACHABLE: "Open the address in a browser. If it opens there, look at this machine's network and name "
     "service; if the site is gone for good, tell its readers.",
     Detail.TIMEOUT: "The publisher's server is slow or overloaded; it is asked ever more seldom meanwhile. If it "
-    "always takes so long, a higher first_byte_timeout helps.",
+    "always takes so long, a higher fetch_timeout helps.",
     Detail.ERROR_STATUS: "The publisher's server is broken. Nothing is to be done here; he may like to be told.",
     Detail.RATE_LIMITED: "The site wants to be asked more seldom, and is. A rule with a higher site_interval or "
     "feed_min_interval keeps it from happening again.",
@@ -25,7 +25,7 @@ _FAILING = {
     Detail.TRUNCATED: "The publisher's server breaks off. It mostly passes; if not, he may like to be told.",
     Detail.EMPTY: "The publisher's server sends nothing. It mostly passes; if not, he may like to be told.",
     Detail.UNDECODABLE: "The publisher's server labels its compression wrongly: `feedproxy check` says how.",
-    Detail.TOO_LARGE: "The feed has outgrown what is allowed: raise buffer_max or decoded_max if it is worth it.",
+    Detail.TOO_LARGE: "The feed has outgrown what is allowed: raise buffer_max if it is worth it.",
     Detail.REDIRECT_LOOP: "The site's redirects are set up wrongly. Open the address in a browser, and tell the "
     "publisher if it fails there, too.",
     Detail.FORBIDDEN_ADDRESS: "The address leads into a network that strangers may not reach from here: "

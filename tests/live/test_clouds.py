@@ -247,7 +247,7 @@ def test_one_feedproxy_tells_another_by_rsscloud_and_restarts_change_nothing(
     def ping() -> None:
         assert ask(pair.address("hub", "/-/ping"), "POST", body=urlencode({"url": feed}).encode()).status == 200
 
-    hub = pair.hub(announce_cloud=True)
+    hub = pair.hub(announce="cloud")
     office = pair.office()
     assert b"<cloud domain=" in office.get(feed).body
     until(lambda: active(hub, "tell", "rsscloud"))
@@ -257,7 +257,7 @@ def test_one_feedproxy_tells_another_by_rsscloud_and_restarts_change_nothing(
     assert b"two" in office.get(feed).body
 
     hub.kill()
-    hub = pair.hub(announce_cloud=True)
+    hub = pair.hub(announce="cloud")
     origin.publish(path, a_feed("three", "two"))
     ping()
     until(lambda: len(lists(office)) == 2)

@@ -274,7 +274,7 @@ def test_a_wrong_option_is_told_in_one_line_with_what_was_meant(
 @pytest.mark.parametrize(
     "setting",
     [
-        "gzip_level=77",
+        "codings=lzma",
         "public_url=feeds.example",
         "public_url=https://feeds.example:99999/",
         "public_url=https://feeds.example/?a",
@@ -320,7 +320,7 @@ def test_a_configuration_with_a_rule_is_obeyed(start: Start, origin: Origin, tmp
 
 def test_a_mistake_in_the_configuration_is_told_with_its_line(refused: Refused, tmp_path: Path) -> None:
     config = tmp_path / "feedproxy.yaml"
-    config.write_text("gzip_level: 3\nfeeds:\n  - match: '*.example.org'\n    feed_min_intervall: 60\n")
+    config.write_text("claim_jump: 3\nfeeds:\n  - match: '*.example.org'\n    feed_min_intervall: 60\n")
 
     assert f"{config}:4: " in (said := refused("--config", str(config)))
     assert "did you mean 'feed_min_interval'?" in said
@@ -328,7 +328,7 @@ def test_a_mistake_in_the_configuration_is_told_with_its_line(refused: Refused, 
 
 def test_an_option_on_the_command_line_wins_over_the_file(start: Start, origin: Origin, tmp_path: Path) -> None:
     config = tmp_path / "feedproxy.yaml"
-    config.write_text("log_format: 'off'\ngzip_level: 0\n")
+    config.write_text("log_format: 'off'\ncodings: []\n")
     origin.publish("/coded.rss", a_feed(*map(str, range(50))))
     proxy = start("--config", str(config), log_format="json")
 

@@ -44,7 +44,7 @@ subscriber.listen(Number(new URL(process.argv[2]).port), '127.0.0.1')
 def publisher_of(start: Start, origin: Origin, port: int = 0, **more: Any) -> Feedproxy:
     port = port or free_port()
     arguments = ("--upstream", origin.url("").rstrip("/"), "--public-url", f"http://127.0.0.1:{port}/")
-    return start(*arguments, "--listen", f"127.0.0.1:{port}", **{"announce_hub": True, **more})
+    return start(*arguments, "--listen", f"127.0.0.1:{port}", **{"announce": "hub", **more})
 
 
 def office_of(start: Start, port: int = 0, **more: Any) -> Feedproxy:

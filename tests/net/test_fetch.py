@@ -618,14 +618,12 @@ async def test_an_exempt_connection_is_never_lent_to_a_request_that_is_not() -> 
 
 
 def test_limits_are_the_operators() -> None:
-    limits = FetchLimits.from_settings(
-        Settings(connect_timeout=1, first_byte_timeout=2, fetch_timeout=3, header_max=4, buffer_max=5)
-    )
+    limits = FetchLimits.from_settings(Settings(connect_timeout=1, fetch_timeout=4, header_max=4, buffer_max=5))
 
     assert (limits.connect, limits.first_byte, limits.total, limits.header_max, limits.buffer_max) == (
         1,
         2,
-        3,
+        4,
         4,
         5,
     )

@@ -218,7 +218,7 @@ async def test_what_was_heard_while_a_hub_was_asked_is_newer_than_its_answer(
 
 
 async def test_who_pushes_too_often_is_told_so(stand_at: Callable[..., Any]) -> None:
-    made = await subscribed(stand_at, ping_source_limit=3)
+    made = await subscribed(stand_at, source_limit=3)
 
     answers = [(await push(made, "four", *OLD)).status for _ in range(4)]
 
@@ -346,7 +346,7 @@ async def test_nothing_is_subscribed_to_without_an_address_of_ours_or_where_it_i
     own = LINKS.replace(HUB, "https://feeds.example/-/hub")
     for options, link in (
         ({"public_url": ""}, LINKS),
-        ({"websub_subscribe": False}, LINKS),
+        ({"push_subscribe": False}, LINKS),
         ({"private": True}, LINKS),
         ({}, own),
         ({"upstream": "http://origin.example/"}, LINKS),
@@ -372,7 +372,7 @@ async def test_a_feed_that_nobody_reads_is_not_subscribed_to(stand_at: Callable[
 
 
 async def test_one_site_takes_a_bounded_number_of_subscriptions(stand_at: Callable[..., Any]) -> None:
-    made = await websub_at(stand_at, subscriptions_per_site=2)
+    made = await websub_at(stand_at, subscriptions_max=100)
     await made.change(*OLD)
 
     answers = [(await made.subscribe(f"http://{name}.stranger.org/")).status for name in "abc"]
@@ -394,7 +394,7 @@ async def test_what_waits_to_be_verified_counts(stand_at: Callable[..., Any]) ->
 
 
 async def test_one_address_asks_a_bounded_number_of_times(stand_at: Callable[..., Any]) -> None:
-    made = await websub_at(stand_at, subscription_source_limit=2)
+    made = await websub_at(stand_at, source_limit=2)
     await made.change(*OLD)
 
     answers = [(await made.subscribe(f"{ME}{number}")).status for number in range(3)]

@@ -26,7 +26,7 @@ def links(stand: Stand) -> list[str]:
 
 
 async def test_a_publishers_feed_names_the_hub_and_goes_on_doing_so_after_a_304(stand_at: Callable[..., Any]) -> None:
-    stand = await stand_at(announce_hub=True, **PUBLIC)
+    stand = await stand_at(announce=("hub",), **PUBLIC)
     stand.origin.publish("/feed.xml", a_feed("one"), link='</style.css>; rel="stylesheet"')
     await stand.read()
     await stand.read()
@@ -43,11 +43,11 @@ async def test_a_publishers_feed_names_the_hub_and_goes_on_doing_so_after_a_304(
 @pytest.mark.parametrize(
     "options",
     [
-        {**PUBLIC, "announce_hub": False},
-        {**PUBLIC, "announce_hub": True, "private": True},
-        {**PUBLIC, "announce_hub": True, "readers": ("ann",)},
-        {"announce_hub": True, "public_url": "https://feeds.example/"},
-        {"announce_hub": True, "upstream": "http://origin.example/"},
+        {**PUBLIC, "announce": ()},
+        {**PUBLIC, "announce": ("hub",), "private": True},
+        {**PUBLIC, "announce": ("hub",), "readers": ("ann",)},
+        {"announce": ("hub",), "public_url": "https://feeds.example/"},
+        {"announce": ("hub",), "upstream": "http://origin.example/"},
     ],
 )
 async def test_others_feeds_and_those_that_are_not_for_everybody_name_none(
@@ -62,7 +62,7 @@ async def test_others_feeds_and_those_that_are_not_for_everybody_name_none(
 
 
 async def test_no_transform_leaves_the_feed_alone(stand_at: Callable[..., Any]) -> None:
-    stand = await stand_at(announce_hub=True, **PUBLIC)
+    stand = await stand_at(announce=("hub",), **PUBLIC)
     stand.origin.publish("/feed.xml", a_feed("one"), cache_control="no-transform")
     await stand.read()
 

@@ -82,7 +82,7 @@ async def service_on(stand_at: Callable[..., Any], **options: Any) -> Service:
         made.append(Both(NAME, Publisher(here), Subscriber(here)))
         here.add(made[0])
 
-    stand = await stand_at(join=join, **{"ping_interval": 0, "subscription_source_limit": 0, **options})
+    stand = await stand_at(join=join, **{"ping_interval": 0, "source_limit": 0, **options})
     stand.others.answer = lambda _: Response(200, body=TRUE)
     return Service(stand, made[0])
 
@@ -307,7 +307,7 @@ async def test_nobody_is_told_of_what_is_private_or_by_a_publisher_that_is_off(s
 
 
 async def test_too_many_subscriptions_from_one_address_are_refused(stand_at: Callable[..., Any]) -> None:
-    service = await service_on(stand_at, subscription_source_limit=2, subscriptions_per_site=0)
+    service = await service_on(stand_at, source_limit=2)
     service.stand.origin.publish("/feed.xml", a_feed("one"))
     await service.stand.read()
 

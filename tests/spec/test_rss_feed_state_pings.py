@@ -266,7 +266,7 @@ async def test_an_accepted_ping_survives_a_restart(stand_at: Callable[..., Any])
 async def test_one_address_may_ping_so_often_a_minute_and_is_told_when_it_does_more(
     stand_at: Callable[..., Any],
 ) -> None:
-    stand = await stand_at(ping_source_limit=3)
+    stand = await stand_at(source_limit=3)
     door = Door(stand)
 
     told = [await door.ping("The Blog", SITE) for _ in range(4)]
@@ -282,7 +282,7 @@ async def test_one_address_may_ping_so_often_a_minute_and_is_told_when_it_does_m
 
 
 async def test_all_addresses_of_an_ipv6_network_count_as_one(stand_at: Callable[..., Any]) -> None:
-    door = Door(await stand_at(ping_source_limit=3))
+    door = Door(await stand_at(source_limit=3))
 
     told = [await door.ping("The Blog", SITE, address=f"2001:db8::{number:x}") for number in range(4)]
 
@@ -336,7 +336,7 @@ async def test_an_unknown_site_is_not_even_noted_where_the_operator_wants_that(s
 
 
 async def test_no_more_than_a_thousand_strangers_are_noted(stand_at: Callable[..., Any]) -> None:
-    stand = await stand_at(ping_source_limit=0)
+    stand = await stand_at(source_limit=0)
     for number in range(1010):
         await stand.notices.bell.stranger(f"http://stranger{number}.example/", "")
 

@@ -406,7 +406,7 @@ async def test_a_publishers_feed_names_our_cloud_by_option(
 ) -> None:
     """ "A has five required attributes"; and protocol "is xml-rpc, soap or http-post": none of them is https."""
     upstream = {"upstream": "http://origin.example/", "public_url": public_url}
-    clouds = await clouds_on(stand_at, **upstream, announce_cloud=True)
+    clouds = await clouds_on(stand_at, **upstream, announce=("cloud",))
     clouds.stand.origin.publish("/feed.xml", a_feed("one"))
     await clouds.stand.read()
 
@@ -532,7 +532,7 @@ async def test_without_a_public_address_nothing_is_registered(stand_at: Callable
 async def test_clouds_are_not_told_of_private_feeds_nor_where_the_operator_does_not_want_it(
     stand_at: Callable[..., Any],
 ) -> None:
-    for option in ({"private": True}, {"rsscloud_register": False}):
+    for option in ({"private": True}, {"push_subscribe": False}):
         clouds = await registered(stand_at, **option)
 
         assert clouds.stand.others.calls == []
@@ -712,7 +712,7 @@ async def test_a_hundred_notifications_of_one_cloud_are_not_too_many(
         rung.extend(targets)
 
     monkeypatch.setattr(Bell, "promise", promise)
-    clouds = await registered(stand_at, ping_source_limit=1)
+    clouds = await registered(stand_at, source_limit=1)
     path = await our_path(clouds)
 
     for _ in range(100):

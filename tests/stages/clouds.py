@@ -58,7 +58,7 @@ async def clouds_on(stand_at: Callable[..., Any], **options: Any) -> Clouds:
         notices.rpc.add("rssCloud.ping", hub.ping)
         notices.rpc.add("rssCloud.hello", hub.hello)
 
-    stand = await stand_at(join=join, **{"ping_interval": 0, "subscription_source_limit": 0, **options})
+    stand = await stand_at(join=join, **{"ping_interval": 0, "source_limit": 0, **options})
     return Clouds(stand, made[0])
 
 

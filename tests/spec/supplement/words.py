@@ -280,7 +280,7 @@ def kept() -> Iterator[Promise]:
             f"fwd=stale; {answered}ttl={TTL}; detail={detail}",
             source=BAD_UPDATES,
             asked=1,
-            settings={"decoded_max": 100_000},
+            settings={"buffer_max": 20_000},
             case=f"{detail}, {status}" if status else detail,
         )
     yield row(

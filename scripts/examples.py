@@ -1,0 +1,335 @@
+"""Write the example configurations of conf/ from feedproxy/settings.py: `make docs`.
+
+An example names options in sections. The texts and defaults are those of settings.py, so that an option is described
+in one place; an example adds only what differs for its readers. tests/test_reference.py compares.
+"""
+
+import re
+import textwrap
+from collections.abc import Iterable, Mapping
+from dataclasses import Field, dataclass, fields
+from inspect import getsource
+from pathlib import Path
+from typing import Any
+
+from feedproxy.settings import Settings, option_names, shown
+
+FOLDER = Path(__file__).resolve().parents[1] / "conf"
+WIDTH = 116
+
+OPTIONS: Mapping[str, Field[Any]] = {each.name: each for each in fields(Settings)}
+
+INTRODUCTION = """Made by `make docs` from feedproxy/settings.py. A line that begins with `#name:` is an option at its
+default: remove the `#` to change it.
+Durations take units (30m, 1h30m; a number alone is seconds), sizes too (4GiB; a number alone is bytes). Check a file
+with `feedproxy serve --check --config FILE`; a wrong name is reported with file and line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An option in an example: its value where it differs from the default, and advice in place of the general one."""
+
+    name: str
+    value: Any = None
+    advice: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A file of conf/: what it is for, its sections of options, and the rules at its end."""
+
+    head: str
+    sections: Mapping[str, Iterable[Line | str]]
+    rules: str
+
+
+def _sections_of_settings() -> dict[str, list[str]]:
+    """Return the options under the headings of settings.py (`# -- heading`)."""
+    source = getsource(Settings)
+    parts = re.split(r"^    # -- (.+)\n", source, flags=re.MULTILINE)
+    found = {}
+    for heading, text in zip(parts[1::2], parts[2::2], strict=True):
+        names = [name for name in re.findall(r"^    (\w+): ", text, re.MULTILINE) if name in option_names()]
+        if names:
+            found[heading] = names
+    return found
+
+
+def _yaml(value: Any) -> str:
+    """Return a value as YAML on one line."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_yaml(each) for each in value)}]"
+    text = str(value)
+    plain = isinstance(value, int) or re.fullmatch(
+        r"[A-Za-z/][\w./+-]*|\d+[A-Za-z]\w*|[\d.]+:\d+|\w+://[\w.:/-]+", text
+    )
+    if text in ("off", "on", "yes", "no", "true", "false", "null"):
+        plain = None
+    return text if plain else f'"{text}"'
+
+
+def _comment(text: str) -> str:
+    return textwrap.fill(text, WIDTH, initial_indent="# ", subsequent_indent="# ", break_long_words=False)
+
+
+def _option(line: Line | str, *, explained: bool) -> str:
+    line = Line(line) if isinstance(line, str) else line
+    described = OPTIONS[line.name]
+    default = shown(line.name, described.default)
+    advice = described.metadata["why"] if line.advice is None else line.advice
+    may = " A rule can override it." if described.metadata["per_feed"] and explained else ""
+    text = f"{described.metadata['text']} {advice}".strip() + may
+    value = default if line.value is None else line.value
+    switch = "#" if line.value is None else ""
+    return f"{_comment(text)}\n# Default: {_yaml(default)}\n{switch}{line.name}: {_yaml(value)}\n"
+
+
+def render(example: Example, *, explained: bool) -> str:
+    """Return the file's text."""
+    parts = ["\n".join(f"# {line}".rstrip() for line in example.head.splitlines()) + "\n#\n" + _comment(INTRODUCTION)]
+    for title, lines in example.sections.items():
+        parts.append(f"\n\n# == {title} ".ljust(112, "=") + "\n")
+        parts += [_option(line, explained=explained) for line in lines]
+    parts.append("\n\n# == Rules: options for some feeds ".ljust(112, "=") + "\n")
+    parts.append(example.rules)
+    return "\n".join(parts)
+
+
+def _office() -> Example:
+    own = {
+        "listen": Line(
+            "listen",
+            "0.0.0.0:8080",
+            "The default admits this machine only; with 0.0.0.0 keep a firewall in front, or name `readers`.",
+        )
+    }
+    only_in_rules = {"moved_to", "gone", "announce_as", "private", "cnws_subscribe"}
+    sections = {
+        f"{heading[0].upper()}{heading[1:]}": [
+            own.get(name, name) for name in names if name not in {"upstream", *only_in_rules}
+        ]
+        for heading, names in _sections_of_settings().items()
+    }
+    texts = "\n".join(
+        _comment(f"{name} (default {_yaml(OPTIONS[name].default)}): {OPTIONS[name].metadata['text']}")
+        for name in OPTIONS
+        if name in only_in_rules
+    )
+    rules = f"""{_comment(RULES)}
+#
+{texts}
+
+#feeds:
+#  - match: https://daily.example/*
+#    feed_min_interval: 1h
+#  - match: "*.politeness.example"
+#    site_interval: 10s
+#    hint_max: 2d
+#  - match: https://wiki.example/secret/*
+#    private: true
+#  - match: https://old.example/feed.xml
+#    moved_to: https://new.example/feed.xml
+"""
+    return Example(OFFICE_HEAD, sections, rules)
+
+
+RULES = """A rule begins with a pattern; its options hold for the feeds whose address matches. Of several rules that
+match, the later one wins. A pattern is an address with `*`, or a host: *.example.org is every feed on hosts
+below it. These options stand in rules only, beside those above that a rule can override:"""
+
+OFFICE_HEAD = """feedproxy for an office, a school, a family: one shared copy of every feed for many readers.
+
+  feedproxy serve --config conf/office.yaml
+
+Readers subscribe to http://THIS-HOST:8080/https://example.com/feed.xml (the gateway), or have
+http_proxy=http://THIS-HOST:8080 in their environment (the explicit proxy). Both are served at once.
+
+Every option stands here once. An office needs about ten of them: listen, public_url, contact_url, allow_networks,
+allow_ports, store, store_max, admin, admin_token_file and feeds."""
+
+PUBLISHER_HEAD = """feedproxy for a publisher: in front of your own origin, so that it answers once for all readers.
+
+  feedproxy serve --config conf/publisher.yaml
+
+Only the options that matter here are listed; conf/office.yaml has all of them."""
+
+FLEET_HEAD = """feedproxy as one of several machines that share their copies: the same file on each.
+
+  pip install 'feedproxy[redis]'
+  feedproxy serve --config conf/fleet.yaml
+
+Only the options that matter here are listed; conf/office.yaml has all of them, docs/how-to/run-a-fleet.md explains."""
+
+LAB_HEAD = """feedproxy in the lab: in front of a replay, to watch a reader, or a change, in a week of virtual time.
+
+  feedproxy replay week.har --proxy --config conf/lab.yaml --step
+
+The replay is the only origin, whatever address is requested; the store is in memory and the clock is the replay's.
+Only the options that matter here are listed; conf/office.yaml has all of them."""
+
+PUBLISHER = Example(
+    PUBLISHER_HEAD,
+    {
+        "Where it stands": [
+            Line(
+                "upstream",
+                "http://127.0.0.1:8000",
+                "The address is trusted: it may be private, and on any port. It receives its own name as Host.",
+            ),
+            Line(
+                "listen",
+                "127.0.0.1:8080",
+                "Point the web server's proxy_pass, or the CDN's origin, here. With a web server on this machine,"
+                " loopback is right.",
+            ),
+            Line(
+                "public_url",
+                None,
+                "Set it to your site's public address: self links, redirects and pages are written with it, push needs"
+                " it, and rules, refresh and purge then understand your feeds' public addresses.",
+            ),
+            Line("trusted_proxies", ["127.0.0.1", "::1"], "Without it all readers behind the web server count as one."),
+        ],
+        "Freshness": [
+            "feed_hints",
+            Line("state_freshness", True),
+            Line(
+                "feed_min_interval",
+                "10s",
+                "10 seconds shield an origin of your own from any crowd, and show an edit soon.",
+            ),
+            Line("site_interval", "0", "It spares strangers' sites; your own needs none."),
+            Line("default_lifetime", "5m"),
+        ],
+        "When the origin fails": [
+            "on_bad_update",
+            "stale_max",
+            Line("relocation_confirmations", 1, "A redirect or 410 of your own is meant: once is enough."),
+        ],
+        "What is done to a feed": ["self_link", "feed_usm", "deltas"],
+        "Notifications": [
+            "announce",
+            "ping_sinks",
+            Line("purge_sinks", None, "See docs/how-to/behind-a-cdn.md; conf/varnish.vcl is the other half."),
+            "rsscloud_hub",
+            "cnws_publisher",
+        ],
+        "Operating": [
+            Line(
+                "admin",
+                None,
+                "Run `feedproxy refresh https://your.example/feed.xml` when you publish, and readers have the news at"
+                " once. The public address needs public_url.",
+            ),
+            Line("log_format", "json"),
+        ],
+    },
+    f"""{
+        _comment(
+            "moved_to, gone and announce_as stand in rules only (conf/office.yaml). With public_url a pattern may"
+            " match the public address or the upstream's."
+        )
+    }
+
+#feeds:
+#  - match: https://your.example/old.xml
+#    moved_to: https://your.example/feed.xml
+#  - match: https://your.example/ended.xml
+#    gone: true
+#    announce_as: xml
+""",
+)
+
+FLEET = Example(
+    FLEET_HEAD,
+    {
+        "What the machines share": [
+            Line(
+                "store",
+                "redis://valkey:6379/0",
+                "redis://[USER:PASSWORD@]HOST[:PORT][/DB], rediss:// for TLS, unix:///PATH. With a password in it this"
+                " file is a secret. Redis: maxmemory-policy volatile-lru; it needs no persistence.",
+            ),
+            "fleet_prefix",
+        ],
+        "What each machine has of its own": [
+            Line("fleet_local", "/var/cache/feedproxy"),
+            "memory_max",
+            "store_max",
+            "workers",
+        ],
+        "Where it stands": [
+            Line("listen", "0.0.0.0:8080", "For the load balancer."),
+            Line("public_url", "http://localhost:8080/", "The address of the load balancer, the same on all machines."),
+            Line("trusted_proxies", ["172.16.0.0/12"], "The load balancer's own address or network."),
+            Line(
+                "admin",
+                None,
+                "`/readyz` is for the load balancer, and open to it; all else needs the token. Loopback is enough where"
+                " the load balancer looks at the readers' port only.",
+            ),
+            "admin_token_file",
+        ],
+    },
+    """# The same rules on all machines.
+
+#feeds:
+#  - match: https://daily.example/*
+#    feed_min_interval: 1h
+""",
+)
+
+LAB = Example(
+    LAB_HEAD,
+    {
+        "What a week should show": [
+            Line(
+                "refresh_ahead",
+                False,
+                "On a clock that jumps it would happen at the end of each jump; then only requests cause fetches.",
+            ),
+            "feed_min_interval",
+            Line(
+                "site_interval",
+                "0",
+                "With a recording of many feeds of one site, on a clock that stands still between two steps, all but"
+                " the first would wait.",
+            ),
+            Line("feed_hints", None, "Play a week with each, and compare what origins are asked."),
+            Line("on_bad_update", None, "`pass` shows readers every fault, to try them."),
+        ],
+        "What is written down": [
+            "record",
+            Line("record_keep", ["addresses"], "In a lab readers may be told apart by their addresses."),
+            "log_format",
+        ],
+    },
+    """# A rule tries something out for one feed, beside others that stay as they are.
+
+#feeds:
+#  - match: http://example.com/feed.xml
+#    feed_hints: "off"
+#    on_bad_update: pass
+""",
+)
+
+
+def pages() -> dict[str, str]:
+    """Return the text of every generated file of conf/."""
+    examples = {"office.yaml": _office(), "publisher.yaml": PUBLISHER, "fleet.yaml": FLEET, "lab.yaml": LAB}
+    return {name: render(example, explained=name == "office.yaml") for name, example in examples.items()}
+
+
+def main() -> None:
+    """Write the files that differ."""
+    for name, text in pages().items():
+        path = FOLDER / name
+        if path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            print(f"conf/{name}")
+
+
+if __name__ == "__main__":
+    main()
