@@ -1,12 +1,16 @@
 # feedproxy in a container, in two stages: the first builds, the second has only what runs.
 #
 #   docker build -t feedproxy .
-#   docker run -p 8080:8080 -v feedproxy-store:/var/cache/feedproxy -v feedproxy-ca:/var/lib/feedproxy feedproxy
+#   docker run -p 127.0.0.1:8080:8080 -v feedproxy-store:/var/cache/feedproxy -v feedproxy-ca:/var/lib/feedproxy \
+#     --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges --memory 2g --pids-limit 512 feedproxy
 #
 # The admin listener is on the container's own loopback: `docker exec NAME feedproxy status`. To have it from
 # outside, append: serve --listen 0.0.0.0:8080 --admin 0.0.0.0:8081 --set admin_token=SECRET
 
-FROM python:3.13-slim AS build
+# By digest, so that the same is built tomorrow; `make image-digests` renews it (Python 3.13.15 on Debian trixie now).
+ARG BASE=python:3.13-slim@sha256:7c61056e61ac89e852de05f3dc6fa51a6dd2181797bceed46aa725dd7cb2cd3b
+
+FROM ${BASE} AS build
 WORKDIR /src
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 
@@ -25,7 +29,7 @@ RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation -w /dist . \
  && /opt/feedproxy/bin/pip uninstall --quiet --yes pip
 
 
-FROM python:3.13-slim
+FROM ${BASE}
 COPY --from=build /opt/feedproxy /opt/feedproxy
 # The second folder holds mitmproxy's CA, which is made at the first start and must outlive the container.
 RUN useradd --system --uid 10001 --home-dir /var/lib/feedproxy --shell /usr/sbin/nologin feedproxy \

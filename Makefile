@@ -37,7 +37,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: FORCE help install serve demo test spec live lint type format docs bench bench-week conformance conformance-check constraints dist clean
+.PHONY: FORCE help install serve demo test spec live lint type format docs bench bench-week conformance conformance-check constraints image-digests sbom dist clean
 
 help: ## this list
 	@echo "feedproxy: make TARGET"
@@ -115,6 +115,22 @@ constraints: $(stamp) ## renew constraints.txt from pyproject.toml
 	build/uv/bin/uv pip compile pyproject.toml --extra test --extra redis --universal --python-version 3.12 --upgrade \
 		--generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links --quiet \
 		--custom-compile-command "make constraints" --output-file constraints.txt
+
+image-digests: $(stamp) ## renew the digests of the images in Dockerfile and conf/compose.yaml (needs docker)
+	$(py) scripts/image_digests.py
+
+# The environment has what the product needs and no more; the tool that lists it has an environment of its own.
+sbom: $(stamp) ## a list of all components (CycloneDX) and what holds for their known faults (OpenVEX), in dist/
+	$(py) scripts/sbom.py requirements build/sbom/requirements.txt
+	$(py) -m venv --clear build/sbom/tool
+	build/sbom/tool/bin/python -m pip install --quiet "cyclonedx-bom>=7,<8"
+	$(py) -m venv --clear --without-pip build/sbom/product
+	$(py) -m pip --python build/sbom/product/bin/python install --quiet --no-deps --require-hashes \
+		--requirement build/sbom/requirements.txt
+	mkdir -p dist
+	build/sbom/tool/bin/cyclonedx-py environment --pyproject pyproject.toml --short-PURLs --output-reproducible \
+		--output-file dist/feedproxy.cdx.json build/sbom/product/bin/python
+	$(py) scripts/sbom.py vex dist/feedproxy.openvex.json
 
 dist: $(stamp) ## a wheel and a source archive, in dist/
 	$(py) -c 'from setuptools import build_meta; build_meta.build_sdist("dist"); build_meta.build_wheel("dist")'

@@ -175,10 +175,10 @@ def test_every_configuration_loads(page: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=_named)
 def test_every_make_target_exists(page: Path) -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
     text = page.read_text(encoding="utf-8")
     lines = [line for block in _blocks(text) for line in block.splitlines()] + INLINE.findall(_prose(text))
-    named = {found[1] for line in lines if (found := re.match(r"make ([a-z]+)\b", line.strip()))}
+    named = {found[1] for line in lines if (found := re.match(r"make ([a-z-]+)\b", line.strip()))}
 
     assert named - targets == set()
 

@@ -1,0 +1,53 @@
+"""Renew the digests of the container images that Dockerfile and conf/compose.yaml name: `make image-digests`.
+
+A tag can be moved to another image at any time; a digest cannot. Both stand there: the tag says which image is meant,
+the digest is what is fetched. This asks the registry, by Docker's own client, what each tag is now.
+"""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FILES = (ROOT / "Dockerfile", ROOT / "conf" / "compose.yaml")
+
+IMAGE = re.compile(r"(?P<image>[a-z0-9][a-z0-9._/-]*:[A-Za-z0-9_][A-Za-z0-9_.-]*)@sha256:(?P<digest>[0-9a-f]{64})")
+
+
+def renewed(text: str, digest_of: Callable[[str], str]) -> str:
+    """The text with the digest of each image that it names by tag and digest."""
+
+    def replaced(found: re.Match[str]) -> str:
+        digest = digest_of(found["image"])
+        if not re.fullmatch("sha256:[0-9a-f]{64}", digest):
+            raise ValueError(f"{found['image']}: expected a digest, found {digest!r}")
+        return f"{found['image']}@{digest}"
+
+    return IMAGE.sub(replaced, text)
+
+
+def digest_of(image: str) -> str:
+    """The digest of what the tag names in its registry now: of the index for all architectures, where there is one."""
+    command = ["docker", "buildx", "imagetools", "inspect", image, "--format", "{{.Manifest.Digest}}"]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip()  # noqa: S603
+
+
+def main() -> int:
+    """Renew them all, or none where one cannot be asked for."""
+    try:
+        texts = {path: renewed(path.read_text(encoding="utf-8"), digest_of) for path in FILES}
+    except FileNotFoundError:
+        print("make image-digests needs docker with buildx", file=sys.stderr)
+        return 1
+    except (subprocess.SubprocessError, ValueError) as error:
+        print(f"image digests were not renewed: {error}", file=sys.stderr)
+        return 1
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

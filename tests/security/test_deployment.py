@@ -1,0 +1,138 @@
+"""What is deployed is bounded and locked in: the unit for systemd, the image, the compose file, the pinned images."""
+
+import re
+import runpy
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).resolve().parents[2]
+UNIT = ROOT / "conf" / "feedproxy.service"
+IMAGES = runpy.run_path(str(ROOT / "scripts" / "image_digests.py"))
+COMPOSE: dict[str, Any] = YAML(typ="safe").load((ROOT / "conf" / "compose.yaml").read_text(encoding="utf-8"))
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+
+
+def service() -> dict[str, list[str]]:
+    """The [Service] section: each setting with all its lines, in order."""
+    settings: dict[str, list[str]] = {}
+    section = ""
+    for line in UNIT.read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            section = line
+        elif section == "[Service]" and "=" in line and not line.startswith("#"):
+            name, _, value = line.partition("=")
+            settings.setdefault(name, []).append(value)
+    return settings
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("DynamicUser", "yes"),
+        ("NoNewPrivileges", "yes"),
+        ("ProtectSystem", "strict"),
+        ("ProtectHome", "yes"),
+        ("PrivateTmp", "yes"),
+        ("PrivateDevices", "yes"),
+        ("ProtectKernelTunables", "yes"),
+        ("ProtectProc", "invisible"),
+        ("CapabilityBoundingSet", ""),
+        ("RestrictAddressFamilies", "AF_INET AF_INET6 AF_UNIX"),
+        ("RestrictNamespaces", "yes"),
+        ("SystemCallArchitectures", "native"),
+        ("UMask", "0077"),
+        ("LimitCORE", "0"),
+        # The kernel ends the process that reads feeds, and systemd would end the proxy with it.
+        ("OOMPolicy", "continue"),
+        ("IPAddressDeny", "link-local multicast"),
+    ],
+)
+def test_unit_takes_away_what_a_proxy_does_not_need(name: str, value: str) -> None:
+    assert service()[name] == [value]
+
+
+def test_unit_bounds_memory_and_tasks() -> None:
+    found = service()
+    (high,), (most,), (tasks,) = found["MemoryHigh"], found["MemoryMax"], found["TasksMax"]
+    units = {"M": 2**20, "G": 2**30}
+
+    assert int(high[:-1]) * units[high[-1]] < int(most[:-1]) * units[most[-1]] <= 4 * 2**30
+    assert 128 <= int(tasks) <= 4096
+
+
+def test_unit_filters_system_calls_and_lets_the_process_that_reads_feeds_bound_itself() -> None:
+    lines = service()["SystemCallFilter"]
+
+    assert lines[0] == "@system-service"
+    assert lines[1] == "~@privileged @resources"
+    # `os.nice` is setpriority, and resource.setrlimit is prlimit64; a refusal would end that process at its start.
+    assert {"setpriority", "setrlimit", "prlimit64"} <= set(lines[2].split())
+
+
+def test_systemd_finds_the_unit_locked_in() -> None:
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("systemd-analyze is not installed")
+    command = [program, "security", "--offline=true", "--threshold=20", "--no-pager", str(UNIT)]
+    found = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+
+    if "exposure level" not in found.stdout:
+        pytest.skip(f"systemd-analyze cannot judge a unit offline here: {found.stderr.strip()}")
+    assert found.returncode == 0, found.stdout[-200:]
+
+
+def test_unit_has_no_setting_that_systemd_does_not_know() -> None:
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("systemd-analyze is not installed")
+    command = [program, "verify", "--man=no", str(UNIT)]
+    found = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+
+    assert not re.search("Unknown|Failed to parse|Invalid", found.stderr), found.stderr
+
+
+@pytest.mark.parametrize("name", sorted(COMPOSE["services"]))
+def test_container_is_bounded_and_has_nothing_to_write_to_but_its_volumes(name: str) -> None:
+    container = COMPOSE["services"][name]
+
+    assert container["read_only"] is True
+    assert container["cap_drop"] == ["ALL"]
+    assert container["security_opt"] == ["no-new-privileges:true"]
+    assert container["mem_limit"]
+    assert container["pids_limit"]
+    assert "privileged" not in container
+    assert not any("docker.sock" in volume for volume in container.get("volumes", ()))
+
+
+def test_images_of_others_are_named_by_digest() -> None:
+    named = [each["image"] for each in COMPOSE["services"].values() if "build" not in each]
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    (base,) = re.findall(r"^ARG BASE=(\S+)$", dockerfile, re.MULTILINE)
+
+    assert named
+    assert all(IMAGES["IMAGE"].fullmatch(image) for image in (*named, base))
+    assert set(re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE)) == {"${BASE}"}
+
+
+def test_image_runs_as_a_user_without_rights() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+
+    assert re.findall(r"^USER (\S+)$", dockerfile, re.MULTILINE) == ["feedproxy"]
+    assert "--require-hashes" in dockerfile
+
+
+def test_renewing_digests_changes_them_and_nothing_else() -> None:
+    text = f"FROM a/b:1-x@{DIGEST} AS build\nimage: c:2\nimage: d:3@{DIGEST}\n"
+    asked: list[str] = []
+
+    renewed = IMAGES["renewed"](text, lambda image: asked.append(image) or f"sha256:{'f' * 64}")
+
+    assert asked == ["a/b:1-x", "d:3"]
+    assert renewed == text.replace(DIGEST, f"sha256:{'f' * 64}")
+    with pytest.raises(ValueError, match="expected a digest"):
+        IMAGES["renewed"](text, lambda _: "")

@@ -1,0 +1,158 @@
+"""A pickle planted anywhere in a store is not executed: every file, and every column of every table, in turn.
+
+This is what docs/security/vex.yaml states of diskcache's CVE-2025-69872.
+"""
+
+import ast
+import contextlib
+import os
+import pickle
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from diskcache.core import MODE_PICKLE
+
+from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.errors import FeedproxyError
+from feedproxy.http.message import Fields
+from feedproxy.store.resource import Resource
+from feedproxy.store.rows import FILE_MIN
+from feedproxy.store.tiered import open_store
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGETS = ("https://a.example/feed", "https://b.example/large")
+STATE = "name"
+
+PICKLING = frozenset({"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "_pickle"})
+BETWEEN_PROCESSES = frozenset({"feedproxy/origin/apart.py", "feedproxy/origin/workshop.py"})
+"""They exchange jobs and results with a process that they started, over a socket that no other process has."""
+
+
+def test_only_what_goes_to_our_own_child_and_back_is_pickled() -> None:
+    importing = set()
+    for path in [*(ROOT / "feedproxy").rglob("*.py"), *(ROOT / "addons").rglob("*.py")]:
+        text = path.read_text(encoding="utf-8")
+        if not any(name in text for name in PICKLING):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if PICKLING & {name.partition(".")[0] for name in names}:
+                importing.add(path.relative_to(ROOT).as_posix())
+
+    assert importing <= BETWEEN_PROCESSES
+
+
+class Trap:
+    """Unpickled, it makes a folder."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, (str(self.place),)
+
+
+def a_resource(target: str) -> Resource:
+    body = b"x" * (FILE_MIN + 1 if "large" in target else 100)
+    response = StoredResponse(target, 200, Fields([("ETag", '"1"')]), Content({"identity": body}, tag="1"), 1.0, 2.0)
+    return Resource(target, (response,), fetched=2.0)
+
+
+async def use(folder: Path) -> None:
+    """All that is done with a store, whatever is the matter with it."""
+    with contextlib.suppress(FeedproxyError):
+        store = open_store(str(folder), memory_max=10**8, disk_max=10**9, on_failure=lambda _: None)
+        list(store.targets())
+        for target in TARGETS:
+            with contextlib.suppress(FeedproxyError):
+                store.get(target)
+                store.holds(target)
+        with contextlib.suppress(FeedproxyError):
+            store.get_state(STATE)
+        for target in TARGETS:
+            with contextlib.suppress(FeedproxyError):
+                await store.put(a_resource(target))
+                await store.delete(target)
+        with contextlib.suppress(FeedproxyError):
+            await store.put_state(STATE, b"new")
+        await store.close()
+
+
+@pytest.fixture
+async def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a value in a row, one in a file of its own, and state."""
+    folder = tmp_path_factory.mktemp("whole") / "store"
+    store = open_store(str(folder), memory_max=10**8, disk_max=10**9)
+    for target in TARGETS:
+        await store.put(a_resource(target))
+    await store.put_state(STATE, b"value")
+    await store.close()
+    return folder
+
+
+def _columns(database: Path) -> Iterator[tuple[str, str]]:
+    """Tables with rows, and their columns."""
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            if connection.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone():
+                for column in connection.execute(f'PRAGMA table_info("{table}")').fetchall():
+                    yield table, column[1]
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+
+
+def _with_values(folder: Path) -> Iterator[Path]:
+    for database in sorted(folder.rglob("cache.db")):
+        if "Cache" in {table for table, _ in _columns(database)}:
+            yield database.relative_to(folder)
+
+
+async def test_pickle_in_any_column_of_any_table_is_not_executed(whole: Path, tmp_path: Path) -> None:
+    sprung = tmp_path / "sprung"
+    pickled = pickle.dumps(Trap(sprung))
+    tried = set()
+    for database in _with_values(whole):
+        for table, column in _columns(whole / database):
+            for mode in (None, MODE_PICKLE) if column in ("key", "value", "filename") else (None,):
+                folder = tmp_path / "store"
+                shutil.copytree(whole, folder)
+                with contextlib.closing(sqlite3.connect(folder / database, isolation_level=None)) as connection:
+                    # Also a value that no such column takes is written, as whoever has the file can.
+                    connection.execute("PRAGMA ignore_check_constraints = ON")
+                    with contextlib.suppress(sqlite3.Error):
+                        connection.execute(f'UPDATE "{table}" SET "{column}" = ?', (pickled,))
+                        tried.add((table, column))
+                    if mode is not None and table == "Cache":
+                        connection.execute("UPDATE Cache SET mode = ?, raw = 0", (mode,))
+                await use(folder)
+                assert not sprung.exists(), (database, table, column, mode)
+                shutil.rmtree(folder)
+    assert {("Cache", name) for name in ("key", "value", "mode", "filename")} <= tried
+    assert ("Settings", "value") in tried
+
+
+async def test_pickle_in_the_place_of_any_file_is_not_executed(whole: Path, tmp_path: Path) -> None:
+    sprung = tmp_path / "sprung"
+    pickled = pickle.dumps(Trap(sprung))
+    files = _files(whole)
+    assert any(path.suffix == ".val" for path in files)
+    for file in files:
+        folder = tmp_path / "store"
+        shutil.copytree(whole, folder)
+        (folder / file).write_bytes(pickled)
+        await use(folder)
+        assert not sprung.exists(), file
+        shutil.rmtree(folder)
+
+
+def test_planted_pickle_is_executed_where_it_is_unpickled(tmp_path: Path) -> None:
+    """Or the tests above would show nothing."""
+    pickle.loads(pickle.dumps(Trap(tmp_path / "sprung")))  # our own
+
+    assert (tmp_path / "sprung").exists()
