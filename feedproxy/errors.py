@@ -58,6 +58,13 @@ class Loop(FeedproxyError):
     detail = "loop"
 
 
+class Overload(FeedproxyError):
+    """feedproxy itself has no place, descriptor, memory or network for it now: the origin is not at fault."""
+
+    status_hint = 503
+    detail = "overload"
+
+
 class FetchError(FeedproxyError):
     """The origin gave no usable answer."""
 

@@ -257,6 +257,7 @@ class _Opened:
 
     def __init__(self, runtime: Runtime) -> None:
         settings = runtime.settings
+        uri.site_of_host("www.example")  # loads the list of public suffixes now, not while readers wait
         self.clock = runtime.clock
         self.store: Store = open_store(
             settings.local_store,

@@ -109,6 +109,7 @@ class Detail(StrEnum):
     FULL = "full", "No more subscriptions are held."
     BAD_LIST = "bad-list", "What was sent is no subscription list that can be read."
     RECORDING = "recording", "The recording cannot be written."
+    OVERLOAD = "overload", "feedproxy has no connection, descriptor or network left for it; the origin is not at fault."
     BUSY = "busy", "So much is being asked already that it has to be tried later."
     WEBSUB = "websub", "The request to the hub has an error in it; its words say which."
     BAD_STEP = "bad-step", "That is no step for the clock of a replay."

@@ -36,6 +36,7 @@ from feedproxy.front.stream import AT_ONCE, CONTENT_CAP, CONTENT_MAX
 from feedproxy.http import uri
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.net.shares import Asker, asking, client_of
 from feedproxy.origin.endpoints import Call, Endpoint
 from feedproxy.origin.entrance import Entrance, Visit, dress
 from feedproxy.origin.problem import problem
@@ -100,7 +101,9 @@ class Desk:
             self.passes.users[flow.client_conn.id] = user
         policy = self.runtime.connect_policy
         policy.check_port(port)
-        address = (await policy.resolve(host, port))[0]
+        client = client_of(visit_of(came(flow), settings, Entrance.PROXY).address)
+        with asking(Asker(client, is_known=False)):
+            address = (await policy.resolve(host, port))[0]
         if _has_gone(flow):
             raise Unreachable("the reader has gone meanwhile")
         self.passes.tunnels[flow.client_conn.id] = (host, port)
@@ -336,7 +339,8 @@ class Desk:
         assert case.arrival is not None
         target = case.arrival.request.target
         settings = self.runtime.settings_for(target)
-        await passing.approve(self.passes, flow.client_conn.id, target, settings, self.runtime.policy)
+        with asking(Asker(client_of(case.visit.address), is_known=False)):
+            await passing.approve(self.passes, flow.client_conn.id, target, settings, self.runtime.policy)
         if _has_gone(flow):
             self.passes.forget(flow.client_conn.id)
             raise Unreachable("the reader has gone meanwhile")

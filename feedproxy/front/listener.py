@@ -150,7 +150,10 @@ class Listener:
 
     def _while_waiting(self, reader: Reader, event: int) -> None:
         if event & GONE:
+            task = reader.task
             self.drop(reader)
+            if task is not None:
+                task.cancel()  # an update that no other waits for may end (origin/flight.py)
         elif not reader.muted:
             # What he sends meanwhile stays with the system until his turn comes.
             reader.muted = True

@@ -11,8 +11,9 @@ import time
 from collections.abc import Iterable
 from typing import Protocol
 
+from feedproxy.cache.status import CacheStatus
 from feedproxy.clock import Instant
-from feedproxy.errors import FeedproxyError
+from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.front.arrival import Arrival, Came, arrive, may_be_own
 from feedproxy.front.between import PATIENCE
 from feedproxy.front.desk import finished, refused
@@ -23,6 +24,7 @@ from feedproxy.front.recipe import Recipe, head_of
 from feedproxy.front.table import Shared, Table
 from feedproxy.front.telling import GONE, Teller, Told
 from feedproxy.http.message import Response
+from feedproxy.net import local_failure
 from feedproxy.origin.answers import Answer, PassThrough
 from feedproxy.origin.entrance import Entrance
 from feedproxy.origin.repeat import Moment, again, onward, repeat
@@ -229,6 +231,14 @@ class Waiter:
         request, visit, here = found.request, found.visit, self.runtime
         try:
             answer = await here.service.answer(request, visit)
+        except asyncio.CancelledError:
+            self.teller.tell(Told(request, visit, 0, 0, CacheStatus(), GONE), time.perf_counter() - began)
+            self.teller.flush_soon()
+            raise
+        except MemoryError:
+            local_failure.complaints.say("no memory is left to answer a request")
+            response, status = refused(request.method, request.fields, Overload("no memory is left for it"))
+            answer = Answer(response, status, "no memory is left for it")
         except Exception:
             logger.exception("a request could not be answered")
             words = "feedproxy failed; its log says more"

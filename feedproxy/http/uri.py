@@ -8,12 +8,16 @@ both end as percent-encoded UTF-8.
 
 import ipaddress
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING
 
 import idna
 
 from feedproxy.errors import BadTarget, NotOurs
 from feedproxy.http.memo import memoised
+
+if TYPE_CHECKING:
+    from publicsuffixlist import PublicSuffixList
 
 _URI = re.compile(r"(?:([^:/?#]+):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
 """RFC 3986, appendix B."""
@@ -23,6 +27,8 @@ _PORTS = {"http": 80, "https": 443}
 _REG_NAME = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
 """Names that resolvers know, and the underscore that some have all the same."""
 _IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
+SUFFIX_LABELS = 8
+"""Labels of a name that are compared with the public suffixes, of which none has more than five."""
 _HOST_MAX = 253
 """RFC 1035, section 2.3.4: 255 octets on the wire."""
 
@@ -136,14 +142,24 @@ def site_of(uri: str) -> str:
         return f"[{host}]:{port}"
     if host == "localhost" or _IPV4.fullmatch(host):
         return f"{host}:{port}"
+    return site_of_host(host)
+
+
+def site_of_host(host: str) -> str:
+    """The registrable domain of a name in lower case; a name of a single label is its own."""
     return _registrable(host) if "." in host else host
 
 
 @lru_cache(maxsize=4096)
 def _registrable(host: str) -> str:
-    import publicsuffix2  # noqa: PLC0415 -- reads a list of 200 KB: only for those who need it
+    return _suffixes().privatesuffix(".".join(host.split(".")[-SUFFIX_LABELS:])) or host
 
-    return str(publicsuffix2.get_sld(host) or host)
+
+@cache
+def _suffixes() -> "PublicSuffixList":
+    from publicsuffixlist import PublicSuffixList  # noqa: PLC0415 -- reads a list of 300 KB: only for those who need it
+
+    return PublicSuffixList()
 
 
 def _parts(uri: str) -> tuple[str | None, str | None, str, str | None]:

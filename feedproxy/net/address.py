@@ -12,7 +12,8 @@ import logging
 import re
 from collections.abc import Sequence
 
-from feedproxy.errors import BadTarget, Forbidden, Unreachable, UsageError
+from feedproxy.errors import BadTarget, Forbidden, Overload, Unreachable, UsageError
+from feedproxy.net import local_failure
 from feedproxy.net.listeners import Listeners
 from feedproxy.net.lookup import PATIENCE, Lookup, system_lookup
 from feedproxy.net.networks import Address, Network, special, translated
@@ -150,8 +151,13 @@ class AddressPolicy:
                 found = list(await self._lookup(name, port))
         except TimeoutError as error:
             raise Unreachable(f"{host} cannot be resolved: no answer in time") from error
-        except (OSError, UnicodeError) as error:
-            logger.info("%s: %s", host, getattr(error, "strerror", None) or error)
+        except (OSError, UnicodeError, MemoryError) as error:
+            why = getattr(error, "strerror", None) or error
+            if local_failure.is_exhaustion(error):
+                local_failure.complaints.say(f"{host} cannot be looked up: {error}")
+            if local_failure.is_local(error):
+                raise Overload(f"{host} cannot be looked up now: {why}") from error
+            logger.info("%s: %s", host, why)
             raise _unresolved(host) from error
         if not found:
             raise _unresolved(host)

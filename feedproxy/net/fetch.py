@@ -16,10 +16,13 @@ from aiohttp.connector import Connection
 from yarl import URL
 
 from feedproxy.clock import Clock, Instant, Seconds
-from feedproxy.errors import BadTarget, BrokenMessage, FeedproxyError, FetchTimeout, Unreachable
+from feedproxy.errors import BadTarget, BrokenMessage, FeedproxyError, FetchTimeout, Overload, Unreachable
+from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.net import local_failure
 from feedproxy.net.address import AddressPolicy
 from feedproxy.net.reading import Reading, ReadLimits
+from feedproxy.net.shares import Place, Share, Shares
 from feedproxy.net.wire import CheckedResolver, ExactConnector, ExactProtocol, Silence, StaleConnection
 from feedproxy.settings import Settings
 
@@ -29,6 +32,11 @@ _TARGET = re.compile(r"(https?://[!\"$-.0->@-~]+)([!\"$-~]*)(?:#.*)?")
 
 HOSTS_MAX = 1024
 """Hosts and ports remembered with the form in which the pool wants to be asked for them."""
+
+CONNECTIONS = Share(200, reserve=40)
+PER_SITE = Share(16, reserve=4)
+PER_HOST = Share(8, reserve=2)
+OWN_HOST = Share(64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +52,18 @@ class FetchLimits:
     """Bytes of the head, 1xx responses included."""
     buffer_max: int = 10_000_000
     """Bytes of the body on the wire."""
-    connections: int = 200
-    """Connections to origins at once."""
-    per_host: int = 6
-    """Connections to one host and port at once: what browsers allow themselves."""
+    connections: Share = CONNECTIONS
+    """Exchanges with origins at once, and how many of these only known feeds may have."""
+    per_site: Share = PER_SITE
+    """Exchanges with one site at once, and how many of these only known feeds may have."""
+    per_host: Share = PER_HOST
+    """Exchanges with one host and port at once: what browsers allow themselves, and two more for known feeds."""
+    per_client: int = 80
+    """Exchanges for one client at once: half of what all unknown targets together may have."""
+    own_host: Share = OWN_HOST
+    """Exchanges with the operator's own upstream at once."""
+    own_client: int = 16
+    """Of these for one client."""
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
@@ -106,6 +122,8 @@ class _Host:
     """The field Host."""
     request: aiohttp.ClientRequest
     """What the pool is asked with; it is never sent."""
+    site: str
+    """Whose server it is: the registrable domain."""
 
 
 class Fetcher:
@@ -126,6 +144,11 @@ class Fetcher:
         self._read_limits = ReadLimits(self._limits.header_max, self._limits.buffer_max)
         self._timeout = aiohttp.ClientTimeout(connect=min(self._limits.connect, self._limits.total))
         self._pools: dict[bool, ExactConnector] = {}
+        bounds = self._limits
+        self._shares = {
+            False: Shares(bounds.connections, site=bounds.per_site, host=bounds.per_host, client=bounds.per_client),
+            True: Shares(bounds.connections, host=bounds.own_host, client=bounds.own_client),
+        }
         self._hosts: dict[str, _Host] = {}
         self._open: set[object] = set()
         self._exchanges = 0
@@ -160,41 +183,75 @@ class Fetcher:
         if request.method not in {"GET", "HEAD"}:
             raise BadTarget(f"{request.method} is not fetched")
         host, path = self._host(request.target)
+        if local_failure.is_nearly_exhausted():
+            local_failure.complaints.say("descriptors or memory are nearly used up")
+            raise Overload("descriptors or memory are nearly used up")
         if not exempt:
             self._policy.check_port(host.port)
             # aiohttp asks its resolver for names only, so what spells out an address is checked here.
             self._policy.literal(host.name, host.port)
         message = b"%b %b HTTP/1.1\r\n%b%b\r\n" % (request.method.encode(), path, host.line, _lines(request.fields))
-        deadline = asyncio.get_running_loop().time() + self._limits.total
         self._exchanges += 1
+        shares = self._shares[exempt]
         try:
-            try:
-                return await self._exchange(request.method, host, message, deadline, exempt=exempt)
-            except StaleConnection:
-                return await self._exchange(request.method, host, message, deadline, exempt=exempt)
+            async with shares.place(timeout=self._limits.connect, site=host.site, host=host.authority) as place:
+                return await self._in_place(place, request.method, host, message, exempt=exempt)
         except FeedproxyError:
             raise
         except Silence as error:
             raise FetchTimeout(f"{host.authority} was silent for {self._limits.first_byte:g} s") from error
         except TimeoutError as error:
             raise FetchTimeout(f"{host.authority} took longer than {self._limits.total:g} s") from error
+        except MemoryError as error:
+            local_failure.complaints.say("no memory is left for an exchange")
+            raise Overload("no memory is left for an exchange") from error
         except (aiohttp.ClientConnectorError, aiohttp.ClientConnectorCertificateError) as error:
+            _raise_if_local(getattr(error, "os_error", None), host.authority)
             raise Unreachable(f"{host.authority} cannot be reached: {_cause(error)}") from error
         except (aiohttp.ClientError, OSError) as error:
+            _raise_if_local(error, host.authority)
             raise BrokenMessage(f"{host.authority}: {error}") from error
         finally:
             self._exchanges -= 1
 
+    async def _in_place(
+        self, place: Place, method: str, host: _Host, message: bytes, *, exempt: bool
+    ) -> Fetched | Oversized:
+        """One exchange, twice where a pooled connection was closed. It may be ended for others (shares.py)."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._limits.total
+        try:
+            async with asyncio.timeout(None) as patience:
+                place.end = lambda: patience.reschedule(loop.time())
+                try:
+                    return await self._exchange(place, method, host, message, deadline, exempt=exempt)
+                except StaleConnection:
+                    return await self._exchange(place, method, host, message, deadline, exempt=exempt)
+                finally:
+                    place.end = None
+        except TimeoutError as error:
+            if not place.is_ended:
+                raise
+            raise Overload(f"{host.authority} was silent while other requests waited") from error
+
     async def _exchange(
-        self, method: str, host: _Host, message: bytes, deadline: Seconds, *, exempt: bool
+        self, place: Place, method: str, host: _Host, message: bytes, deadline: Seconds, *, exempt: bool
     ) -> Fetched | Oversized:
         request_time = self._clock.now()
         connection = await self._connected(host, exempt)
         protocol = connection.protocol
         assert isinstance(protocol, ExactProtocol)
+        local_failure.network.works()
+        place.silent_since = lambda: protocol.heard
         reading = Reading(has_content=method != "HEAD", limits=self._read_limits, now=self._clock.now)
         try:
-            await protocol.ask(message, reading, patience=self._limits.first_byte, deadline=deadline)
+            await protocol.ask(
+                message,
+                reading,
+                patience=self._limits.first_byte,
+                deadline=deadline,
+                is_wanted=lambda: not place.asker.is_abandoned,
+            )
         except BaseException:
             connection.close()
             raise
@@ -221,12 +278,9 @@ class Fetcher:
         if self._closed:
             raise Unreachable("the client is closed")
         if exempt not in self._pools:
-            limits = self._limits
             self._pools[exempt] = ExactConnector(
                 CheckedResolver(self._policy.addresses if exempt else self._policy.resolve),
                 ssl_context=self._ssl_context,
-                connections=limits.connections,
-                per_host=limits.per_host,
                 open_connections=self._open,
             )
         return self._pools[exempt]
@@ -266,7 +320,22 @@ def _host_of(root: str) -> _Host:
     except (ValueError, aiohttp.InvalidURL) as error:
         raise BadTarget(f"{root!r} cannot be fetched: {error}") from error
     line = f"Host: {request.headers['Host']}\r\n".encode("ascii")
-    return _Host(name, port, url.authority, line, request)
+    return _Host(name, port, url.authority, line, request, _site(root))
+
+
+def _site(root: str) -> str:
+    try:
+        return uri.site_of(uri.normalise(root))
+    except FeedproxyError:
+        return root
+
+
+def _raise_if_local(error: BaseException | None, authority: str) -> None:
+    """Raises Overload where an exchange failed through no fault of the origin."""
+    if local_failure.is_exhaustion(error):
+        local_failure.complaints.say(f"no exchange with {authority}: {error}")
+    if local_failure.is_local(error):
+        raise Overload(f"{authority} cannot be asked now: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _lines(fields: Fields) -> bytes:

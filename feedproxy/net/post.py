@@ -12,13 +12,19 @@ import aiohttp
 from yarl import URL
 
 from feedproxy.clock import Seconds
-from feedproxy.errors import BadTarget, BrokenMessage, FeedproxyError, FetchTimeout, Unreachable
+from feedproxy.errors import BadTarget, BrokenMessage, FeedproxyError, FetchTimeout, Overload, Unreachable
 from feedproxy.http.message import Fields, Response
+from feedproxy.net import local_failure
 from feedproxy.net.address import AddressPolicy
+from feedproxy.net.shares import Asker, asking
 from feedproxy.net.wire import CheckedResolver
 
 ANSWER_MAX = 65_536
 """Bytes of an answer that are read: an XML-RPC struct, a challenge. The rest is cut off."""
+
+
+CALLS = Asker("calls", is_known=False)
+"""Names of callbacks are looked up as for one client: anybody may have named them."""
 
 
 class Named(Enum):
@@ -65,9 +71,12 @@ class Caller:
             self._policy.check_port(where.port or 0)
             self._policy.literal(where.raw_host or "", where.port or 0)
         try:
-            async with self._session(named).request(
-                method, where, headers=list(fields or ()), data=body or None, allow_redirects=False
-            ) as answer:
+            with asking(CALLS):
+                # What is begun here goes on inside it: aiohttp looks names up in the same task.
+                answer = await self._session(named).request(
+                    method, where, headers=list(fields or ()), data=body or None, allow_redirects=False
+                )
+            async with answer:
                 content = await _beginning(answer.content)
                 lines = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.raw_headers]
                 return Response(answer.status, Fields(lines).end_to_end(), content, answer.reason or "")
@@ -76,6 +85,9 @@ class Caller:
         except TimeoutError as error:
             raise FetchTimeout(f"{where.authority} did not answer in {self._total:g} s") from error
         except aiohttp.ClientConnectorError as error:
+            if local_failure.is_local(error.os_error):
+                local_failure.complaints.say(f"{where.authority} cannot be called: {error.os_error}")
+                raise Overload(f"{where.authority} cannot be called now") from error
             raise Unreachable(f"{where.authority} cannot be reached") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise BrokenMessage(f"{where.authority}: {error or type(error).__name__}") from error
@@ -83,7 +95,8 @@ class Caller:
     async def addresses(self, url: str) -> list[str]:
         """The addresses that a call to this URL could go to. Raises Forbidden, BadTarget, Unreachable."""
         where = _url(url)
-        return await self._policy.resolve(where.raw_host or "", where.port or 0)
+        with asking(CALLS):
+            return await self._policy.resolve(where.raw_host or "", where.port or 0)
 
     async def close(self) -> None:
         """Close every connection; calls under way fail."""

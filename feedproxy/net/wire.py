@@ -21,8 +21,15 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_proto import ResponseHandler
 
 from feedproxy.clock import Seconds
-from feedproxy.errors import BrokenMessage, FetchError
+from feedproxy.errors import BrokenMessage, FetchError, Overload
 from feedproxy.net.reading import Reading
+
+UNWANTED_MAX = 262_144
+"""Bytes that are read of an answer whose readers have all gone, as by Squid's `quick_abort_min`: a feed is seldom
+larger, and is there for the next reader."""
+
+SLOWEST = 1000
+"""Bytes a second below which an answer counts as silence where others wait for its place (shares.py)."""
 
 
 class StaleConnection(FetchError):
@@ -45,23 +52,36 @@ class ExactProtocol(ResponseHandler):
         self._exchanges = 0
         self._reading: Reading | None = None
         self._complete: asyncio.Future[None] | None = None
-        self._heard = self._deadline = self._patience = 0.0
+        self._heard = self._asked = self._deadline = self._patience = 0.0
+        self._received = 0
+        self._is_wanted: Callable[[], bool] = _always
         self._watch: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._open.add(self)
         super().connection_made(transport)
 
-    async def ask(self, request: bytes, reading: Reading, *, patience: Seconds, deadline: float) -> None:
+    @property
+    def heard(self) -> Seconds:
+        """When the origin was last heard of (the loop's time). One that sends hardly anything was not heard of."""
+        slow = self._received < SLOWEST * (self._loop.time() - self._asked)
+        return self._asked if slow else self._heard
+
+    async def ask(
+        self, request: bytes, reading: Reading, *, patience: Seconds, deadline: float, is_wanted: Callable[[], bool]
+    ) -> None:
         """Send a request, and return when its answer is read: nothing may be asked meanwhile.
 
-        `patience` is how long it may be silent, `deadline` when it has to be over (the loop's time). Raises Silence,
-        TimeoutError, BrokenMessage, StaleConnection; the connection is then closed.
+        `patience` is how long it may be silent, `deadline` when it has to be over (the loop's time). What `is_wanted`
+        no more ends after UNWANTED_MAX bytes. Raises Silence, TimeoutError, BrokenMessage, StaleConnection, Overload;
+        the connection is then closed.
         """
         assert self._reading is None
         self._exchanges += 1
         self._reading, self._complete = reading, self._loop.create_future()
-        self._heard, self._patience, self._deadline = self._loop.time(), patience, deadline
+        self._heard = self._asked = self._loop.time()
+        self._received, self._patience, self._deadline = 0, patience, deadline
+        self._is_wanted = is_wanted
         if self._watch is None:
             self._watch_again()
         assert self.transport is not None
@@ -78,6 +98,7 @@ class ExactProtocol(ResponseHandler):
             self._abandon()
             return
         self._heard = self._loop.time()
+        self._received += len(data)
         try:
             complete = reading.feed(data)
         except BrokenMessage as broken:
@@ -85,6 +106,8 @@ class ExactProtocol(ResponseHandler):
         else:
             if complete:
                 self._finish(reading)
+            elif self._received > UNWANTED_MAX and not self._is_wanted():
+                self._fail(Overload("every reader that waited for it has gone"))
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._open.discard(self)
@@ -138,6 +161,10 @@ class ExactProtocol(ResponseHandler):
             self._watch_again()
 
 
+def _always() -> bool:
+    return True
+
+
 class CheckedResolver(AbstractResolver):
     """aiohttp's question for addresses, answered by the policy: only what was checked is connected to."""
 
@@ -172,16 +199,13 @@ class ExactConnector(TCPConnector):
         resolver: CheckedResolver,
         *,
         ssl_context: ssl.SSLContext | None,
-        connections: int,
-        per_host: int,
         open_connections: set[object],
     ) -> None:
         super().__init__(
             resolver=resolver,
             use_dns_cache=False,  # each new connection is resolved and checked anew
             ssl=ssl_context or True,
-            limit=connections,
-            limit_per_host=per_host,
+            limit=0,  # shares.py bounds the exchanges
         )
         loop = asyncio.get_running_loop()
         self._factory: Any = functools.partial(ExactProtocol, loop=loop, open_connections=open_connections)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from feedproxy.cache.status import CacheStatus, Detail, append
 from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Clock, Instant, Seconds
-from feedproxy.errors import FeedproxyError
+from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.feed import relocation
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import format_http_date
@@ -21,6 +21,9 @@ type Extra = tuple[tuple[str, str], ...]
 
 OVERSIZED_FOR: Seconds = 86_400
 """A body that was too large streams for a day before it is looked at again."""
+
+OVERLOAD_PAUSE = 10
+"""Seconds after which what found no place may be asked for again."""
 
 _SENTENCES = {str(each): each.sentence for each in Detail}
 
@@ -85,7 +88,8 @@ class OwnAnswers:
             # Errors name hosts and addresses. What is behind us is nobody's business but the operator's.
             said = _SENTENCES.get(error.detail, "feedproxy refused this request.")
         status = replace(status or CacheStatus(), detail=error.detail)
-        answer = self.problem(request, visit, error.status_hint, error.detail, said, status)
+        extra = (("Retry-After", str(OVERLOAD_PAUSE)),) if isinstance(error, Overload) else ()
+        answer = self.problem(request, visit, error.status_hint, error.detail, said, status, extra)
         return replace(answer, words=words)
 
     def later(self, request: Request, visit: Visit, until: Instant, detail: Detail, words: str) -> Answer:

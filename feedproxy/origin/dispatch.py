@@ -17,7 +17,8 @@ from feedproxy.http import negotiation, uri
 from feedproxy.http.memo import memoised
 from feedproxy.http.message import Fields
 from feedproxy.http.reverse import is_upstream, public_form
-from feedproxy.origin import elsewhere, flight, partial, planner
+from feedproxy.net.shares import ITSELF, Asker, asking, client_of
+from feedproxy.origin import elsewhere, partial, planner
 from feedproxy.origin.answers import Ask
 from feedproxy.origin.flight import Flights
 from feedproxy.origin.keeping import Errand
@@ -71,6 +72,7 @@ class Dispatch:
         self._updates = Updates(fetcher, store, clock, observer, self.workshop)
         self._flights: Flights[object, Landed] = Flights()
         self._alone = itertools.count()
+        self._askers: dict[asyncio.Task[Landed], Asker] = {}
         self._common = store.common
         self._epochs: dict[str, int] = {}
         self._plain: OrderedDict[str, int] = OrderedDict()
@@ -102,17 +104,24 @@ class Dispatch:
         self, ask: Ask, resource: Resource | None, variant: StoredResponse | None
     ) -> tuple[Landed | None, bool]:
         """What the update brought, and whether it was shared with others; None after `answer_timeout`."""
-        target = ask.request.target
+        target, client = ask.request.target, client_of(ask.visit.address)
         key: object = target if _is_shareable(ask) else next(self._alone)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + ask.settings.answer_timeout
         for _ in range(2):
-            if key is target:
-                task, joined = self._join(target, lambda: self._shared_flight(ask, resource, variant))
-            else:
-                task, joined = self._flights.join(key, lambda: self._for_reader(ask, resource, variant))
+            asker = Asker(client, is_known=_is_known(resource))
+            with asking(asker):
+                if key is target:
+                    task, joined = self._join(target, lambda: self._shared_flight(ask, resource, variant))
+                else:
+                    task, joined = self._flights.join(key, lambda: self._for_reader(ask, resource, variant))
+            if not joined:
+                self._askers[task] = asker
+                task.add_done_callback(self._askers.pop)
+            asker = self._askers.get(task, ITSELF)
+            asker.charge(client)
             try:
-                landed = await flight.landed(task, deadline - loop.time())
+                landed = await self._flights.landed(task, deadline - loop.time(), asker.abandon)
             except TimeoutError:
                 return None, joined
             if not joined or _may_be_shared(ask, landed):
@@ -141,7 +150,8 @@ class Dispatch:
 
     def begin(self, target: str) -> asyncio.Task[Landed]:
         """Begin to update a target, or join; nobody has to wait."""
-        task, _ = self._join(target, lambda: self._in_background(target))
+        with asking(Asker(is_known=_is_known(self._store.get(target)))):
+            task, _ = self._join(target, lambda: self._in_background(target))
         return task
 
     def schedule(self, target: str, seconds: Seconds) -> None:
@@ -239,7 +249,7 @@ class Dispatch:
 
     async def _for_reader(self, ask: Ask, resource: Resource | None, variant: StoredResponse | None) -> Landed:
         target, settings = ask.request.target, ask.settings
-        known = resource is not None and resource.channel is not None
+        known = _is_known(resource)
         if known:
             await self._turn(target, settings)
         # A HEAD goes out for what is known to be no feed: it asks what stands there, not where that leads.
@@ -279,7 +289,7 @@ class Dispatch:
         if resource is not None and resource.variants:
             variant = variation.choose(resource.variants, request.fields, own_agent=True) or resource.variants[-1]
             request = replace(request, fields=_as_stored(request.fields, variant))
-        if resource is not None and resource.channel is not None:
+        if _is_known(resource):
             await self._turn(target, settings)
         own_agent = variant.own_agent if variant is not None else True
         return await self._run(
@@ -358,6 +368,11 @@ def _is_otherwise(held: Resource | None, now: Resource) -> bool:
 def _whereabouts(resource: Resource) -> object:
     sighting = resource.sighting
     return None if sighting is None else (sighting.ending, sighting.location, sighting.confirmed)
+
+
+def _is_known(resource: Resource | None) -> bool:
+    """Whether a feed is stored."""
+    return resource is not None and resource.channel is not None
 
 
 def _is_shareable(ask: Ask) -> bool:

@@ -5,9 +5,14 @@ from collections.abc import Awaitable, Callable
 
 
 class Flights[Key, Result]:
-    """Tasks under way, by key. The task is ours: a waiter that goes away does not end it."""
+    """Tasks under way, by key.
+
+    A waiter that goes away ends no task: what comes late is there for the next one. `landed` tells of a task whose
+    waiters have all been cancelled.
+    """
 
     def __init__(self) -> None:
+        self._waiting: dict[asyncio.Task[Result], int] = {}
         self._under_way: dict[Key, asyncio.Task[Result]] = {}
         self._closed: set[asyncio.Task[Result]] = set()
 
@@ -25,6 +30,28 @@ class Flights[Key, Result]:
         self._under_way[key] = task
         task.add_done_callback(lambda done: self._landed(key, done))
         return task, False
+
+    async def landed(self, task: asyncio.Task[Result], timeout: float, abandoned: Callable[[], None]) -> Result:
+        """What a task brings. Raises TimeoutError after so many seconds.
+
+        `abandoned` is called where this waiter is cancelled and no other is left.
+        """
+        if task.done():
+            return task.result()
+        self._waiting[task] = self._waiting.get(task, 0) + 1
+        try:
+            await asyncio.wait((task,), timeout=timeout)
+        except asyncio.CancelledError:
+            if self._waiting[task] == 1:
+                abandoned()
+            raise
+        finally:
+            self._waiting[task] -= 1
+            if not self._waiting[task]:
+                del self._waiting[task]
+        if not task.done():
+            raise TimeoutError
+        return task.result()
 
     def close(self, key: Key) -> None:
         """Nobody joins what is under way for this key any more; it lands for those who wait already."""
@@ -47,15 +74,6 @@ class Flights[Key, Result]:
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
-
-
-async def landed[Result](task: asyncio.Task[Result], timeout: float) -> Result:
-    """What a flight brings; who waits may go away without ending it. Raises TimeoutError after so many seconds."""
-    if not task.done():
-        await asyncio.wait((task,), timeout=timeout)
-    if not task.done():
-        raise TimeoutError
-    return task.result()
 
 
 async def _run[Result](start: Callable[[], Awaitable[Result]]) -> Result:

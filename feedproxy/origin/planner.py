@@ -72,6 +72,11 @@ def may_fetch(resource: Resource | None, now: Instant, settings: Settings, *, si
     return Wait(latest, detail, f"{words}; next in {math.ceil(latest - now)} s")
 
 
+def is_past_floor(resource: Resource | None, now: Instant, settings: Settings) -> bool:
+    """Whether the floor alone would let the origin be asked now."""
+    return resource is None or min(resource.fetched, now) + float(settings.feed_min_interval) <= now
+
+
 _FLOOR, _SITE, _FAILING = range(3)
 
 

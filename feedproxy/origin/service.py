@@ -262,8 +262,10 @@ class Service(Upkeep):
                     return ending  # due for another look, which nobody may take now
                 if resource and variant and freshness and self._may_stand_in(ask, resource, variant, freshness):
                     return self._hit(ask, variant, freshness, None if freshness.fresh(now) else detail, words)
-                if detail in (Detail.RETRY_AFTER, Detail.BACK_OFF):
+                is_worth_a_try = detail is Detail.BACK_OFF and planner.is_past_floor(resource, now, ask.settings)
+                if detail in (Detail.RETRY_AFTER, Detail.BACK_OFF) and not is_worth_a_try:
                     return self._own.later(ask.request, ask.visit, until, detail, words)
+                # With no copy to stand in, a request is worth one try in a floor's time: the origin may be back.
                 # Neither the floor nor the spacing may keep from readers what HTTP wants them to get from the
                 # origin (docs/decisions/what-the-floor-binds.md).
             case planner.Go():

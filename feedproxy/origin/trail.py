@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from feedproxy.cache.status import Detail
-from feedproxy.errors import FeedproxyError, Forbidden
+from feedproxy.errors import FeedproxyError, Forbidden, Overload
 from feedproxy.http import uri
 from feedproxy.http.message import Request
 from feedproxy.net.fetch import Fetched, Oversized
@@ -43,7 +43,8 @@ class Trail:
 async def walk(fetcher: Fetching, request: Request, *, limit: int, exempt: bool) -> Trail:
     """Fetch, and follow what redirects, `limit` times at most.
 
-    Only the first fetch may raise: when a later one fails, the trail ends there and `broken` says why. Credentials
+    Only the first fetch may raise: when a later one fails, the trail ends there and `broken` says why. Overload is
+    raised by each of them. Credentials
     and cookies stay with the origin that they were meant for (RFC 9110, section 15.4). So does what is `exempt`
     from the address check: where a redirect leads is nobody's word but the origin's.
     """
@@ -74,6 +75,8 @@ async def walk(fetcher: Fetching, request: Request, *, limit: int, exempt: bool)
             following = await fetcher.fetch(request, exempt=exempt)
         except Forbidden:
             return ended(Detail.FORBIDDEN_ADDRESS)
+        except Overload:
+            raise  # no failure of the origin's, and no end of its redirects
         except FeedproxyError as error:
             return ended(next((each for each in Detail if each == error.detail), Detail.FETCH_ERROR))
         hops.append((last.response.status, there))

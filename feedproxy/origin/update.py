@@ -10,10 +10,11 @@ from feedproxy.cache import cookies, freshness, storing, validation, variation
 from feedproxy.cache.status import Detail
 from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Clock, Instant
-from feedproxy.errors import BrokenMessage, FeedproxyError, TooLarge
+from feedproxy.errors import BrokenMessage, FeedproxyError, Overload, TooLarge
 from feedproxy.feed.relocation import Gone, Moved
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
+from feedproxy.net import local_failure
 from feedproxy.net.fetch import Fetched, Oversized
 from feedproxy.origin import guard, moves, partial, planner, pushing, trail
 from feedproxy.origin.announced import with_links
@@ -112,6 +113,9 @@ class Updates:
             return await self._prepared(walked, errand)
         except FeedproxyError as error:
             return error
+        except MemoryError:
+            local_failure.complaints.say("no memory is left to make ready what an origin sent")
+            return Overload("no memory is left for it")
         except Exception:
             # A fault of ours that some origin's answer brings to light: the copy stands in, and the next try is spaced.
             logger.exception("what the origin sent could not be made ready")
@@ -310,9 +314,11 @@ class Updates:
         fwd_status = outcome.status
         match verdict:
             case Keep(detail, _, words, new_shape):
-                failures = planner.after_failure(
-                    before.failures, detail, now, not_before=not_before, jitter=self._jitter()
-                )
+                failures = before.failures
+                if not isinstance(outcome.error, Overload):
+                    failures = planner.after_failure(
+                        before.failures, detail, now, not_before=not_before, jitter=self._jitter()
+                    )
                 resource = replace(before, failures=failures, new_shape=new_shape)
                 return Landed(resource, response, False, fwd_status, verdict, detail, words, outcome.error)
             case Pass(words, fault, new_shape):
@@ -322,7 +328,8 @@ class Updates:
                     # origin gives one again.
                     invalid = tuple(replace(each, invalid=True) for each in resource.variants)
                     resource = replace(resource, variants=invalid, parts=())
-                if fault is not None and (not_before is not None or before.channel is not None):
+                blamed = fault is not None and not isinstance(outcome.error, Overload)
+                if fault is not None and blamed and (not_before is not None or before.channel is not None):
                     failures = planner.after_failure(
                         before.failures,
                         fault,

@@ -232,6 +232,12 @@ def test_the_parts_of_a_target() -> None:
         ("http://127.0.0.1:8080/", "127.0.0.1:8080"),
         ("http://[::1]/", "[::1]:80"),
         ("http://co.uk/", "co.uk"),
+        ("http://one.github.io/", "one.github.io"),
+        ("http://a.two.github.io/", "two.github.io"),
+        ("http://one.pages.dev/", "one.pages.dev"),
+        ("http://one.vercel.app/", "one.vercel.app"),
+        ("http://a.silent.example/", "silent.example"),
+        ("http://" + "a." * 120 + "example.com/", "example.com"),
     ],
 )
 def test_a_site_is_what_one_owner_answers_for(target: str, site: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from feedproxy.errors import BadTarget, BrokenMessage, FeedproxyError, FetchTimeout, Forbidden, Unreachable
 from feedproxy.net.fetch import Fetched, FetchLimits, FetchStats, Oversized
+from feedproxy.net.shares import Share
 from feedproxy.settings import Settings
 from tests.net.raw import (
     LIMITS,
@@ -491,7 +492,7 @@ async def test_nobody_listening_is_unreachable() -> None:
 
 
 async def test_one_host_gets_only_so_many_connections_at_once() -> None:
-    limits = FetchLimits(per_host=2)
+    limits = FetchLimits(per_host=Share(2))
     async with origin(OK) as raw, a_fetcher(limits) as fetcher:
         await asyncio.gather(*(fetcher.fetch(a_get(raw.url())) for _ in range(20)))
         assert raw.connections <= 2

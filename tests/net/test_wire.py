@@ -17,7 +17,7 @@ async def test_aiohttps_connector_still_makes_its_protocols_with_a_factory() -> 
 
     exact = ExactConnector(
         CheckedResolver(AddressPolicy().resolve),
-        ssl_context=None, connections=1, per_host=1, open_connections=set(),
+        ssl_context=None, open_connections=set(),
     )  # fmt: skip
     assert isinstance(exact._factory(), ExactProtocol)
     await exact.close()

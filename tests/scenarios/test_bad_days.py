@@ -224,3 +224,34 @@ async def test_a_feed_that_was_ill_formed_all_along_is_followed_as_any_other(sta
     seen = (await proxy.get("/feed.rss")).expect(200)
 
     assert b"second" in seen.body
+
+
+async def test_origin_that_comes_back_after_the_copy_is_too_old_is_asked_for_the_first_reader(stage):
+    proxy, origin, clock = await stage(stale_max=86_400, refresh_ahead=False)
+    origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
+    await proxy.get("/feed.rss")
+    origin.break_down(503)
+    for _ in range(9):
+        clock.advance(hours=7)
+        await proxy.get("/feed.rss")
+    origin.recover()
+    clock.advance(minutes=2)
+
+    (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale")
+
+
+async def test_dead_origin_without_a_copy_is_asked_once_in_a_floors_time(stage):
+    proxy, origin, clock = await stage(stale_max=86_400, refresh_ahead=False, feed_min_interval=600)
+    origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
+    await proxy.get("/feed.rss")
+    origin.break_down(503)
+    for _ in range(9):
+        clock.advance(hours=7)
+        await proxy.get("/feed.rss")
+    asked = origin.requests
+
+    for _ in range(20):
+        clock.advance(minutes=1)
+        await proxy.get("/feed.rss")
+
+    assert origin.requests - asked == 2

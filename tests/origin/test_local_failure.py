@@ -1,0 +1,109 @@
+"""What this machine lacks is no failure of an origin."""
+
+import errno
+import logging
+import os
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from feedproxy.clock import ManualClock
+from feedproxy.errors import FeedproxyError, Overload, Unreachable
+from feedproxy.net import local_failure
+from feedproxy.net.local_failure import Complaints, Network, is_exhaustion, is_local
+from feedproxy.store.resource import Failures
+from tests.net.raw import a_fetcher, a_get, a_policy
+from tests.stages.origin import a_feed
+from tests.stages.play import OnService, Proxy
+
+
+@pytest.fixture
+def network(monkeypatch: pytest.MonkeyPatch) -> Network:
+    """A network that has not worked yet."""
+    made = Network()
+    monkeypatch.setattr(local_failure, "network", made)
+    monkeypatch.setattr(local_failure, "complaints", Complaints())
+    return made
+
+
+async def test_overload_counts_as_no_failure_of_the_feed() -> None:
+    stage = OnService(ManualClock(1_795_176_000.0), {"refresh_ahead": False})
+    await stage.open()
+    proxy, feed, clock = Proxy(stage), stage.origin, stage.clock
+    feed.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=10)
+    feed.break_down(Overload("no descriptor is left"))
+
+    (await proxy.get("/feed.rss")).expect(200, cache="detail=overload")
+    refused = (await proxy.get("/new.rss")).expect(503, cache="detail=overload")
+
+    assert int(refused.fields.get("retry-after") or 0) > 0
+    held = stage.service.store.get(feed.url("/feed.rss"))
+    assert held is not None
+    assert held.failures == Failures()
+    await stage.close()
+
+
+@pytest.mark.parametrize("name", ["EMFILE", "ENFILE", "ENOBUFS", "ENOMEM", "EADDRNOTAVAIL"])
+def test_exhaustion_is_never_the_origins(name: str) -> None:
+    assert is_exhaustion(OSError(getattr(errno, name), "x"))
+    assert is_local(OSError(getattr(errno, name), "x"))
+
+
+def test_memory_and_threads_are_never_the_origins() -> None:
+    assert is_local(MemoryError())
+    assert is_local(RuntimeError("can't start new thread"))
+    assert not is_local(RuntimeError("something else"))
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ECONNREFUSED, "x"), socket.gaierror(socket.EAI_NONAME, "x"), None])
+def test_what_the_origin_or_its_names_say_is_its_own(network: Network, error: OSError | None) -> None:
+    assert not is_local(error)
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENETUNREACH, "x"), socket.gaierror(socket.EAI_AGAIN, "x")])
+def test_network_is_to_blame_only_where_nothing_works(network: Network, error: OSError) -> None:
+    assert is_local(error)
+    network.works()
+    assert not is_local(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [(errno.EMFILE, Overload), (errno.ENETUNREACH, Overload), (errno.ENOENT, Unreachable)],
+)
+async def test_lookup_that_fails_here_is_overload(network: Network, error: int, raised: type[FeedproxyError]) -> None:
+    async def fails(host: str, port: int) -> list[str]:
+        raise OSError(error, os.strerror(error))
+
+    with pytest.raises(raised):
+        await a_policy(lookup=fails).resolve("example.org", 80)
+
+
+@contextmanager
+def few_descriptors() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 2, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+async def test_exchange_without_descriptors_is_refused_before_it_begins(
+    network: Network, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        async with a_fetcher() as fetcher:
+            with few_descriptors():
+                for _ in range(50):
+                    with pytest.raises(Overload):
+                        await fetcher.fetch(a_get("http://127.0.0.1:9/"))
+    assert len(caplog.records) == 1
+    assert caplog.records[0].exc_info is None

@@ -1,0 +1,293 @@
+"""Slow names and silent origins take their shares of the network, not all of it."""
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from feedproxy.errors import FeedproxyError, Overload
+from feedproxy.net.fetch import Fetched, Fetcher, FetchLimits
+from feedproxy.net.lookup import Lookups
+from feedproxy.net.shares import ITSELF, Asker, Share, Shares, asking, client_of
+from tests.net.raw import OK, a_fetcher, a_get, a_policy, origin, play, until
+
+SOON = 2.0
+"""Seconds within which another reader has its answer, whatever hangs."""
+
+LIMITS = FetchLimits(connect=10, first_byte=30, total=60)
+
+
+async def _loopback(host: str, port: int) -> list[str]:
+    return ["127.0.0.1"]
+
+
+@asynccontextmanager
+async def hanging(fetcher: Fetcher, asker: Asker, targets: Iterable[str]) -> AsyncIterator[list[asyncio.Task[object]]]:
+    """These fetches, each under way for as long as the block is."""
+    tasks: list[asyncio.Task[object]] = []
+    with asking(asker):
+        tasks += [asyncio.ensure_future(fetcher.fetch(a_get(target))) for target in targets]
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _asked(fetcher: Fetcher, asker: Asker, target: str) -> float:
+    """Seconds until the answer is there."""
+    began = time.monotonic()
+    with asking(asker):
+        assert isinstance(await fetcher.fetch(a_get(target)), Fetched)
+    return time.monotonic() - began
+
+
+def one_origin(port: int) -> list[str]:
+    return [f"http://silent.example:{port}/{number}" for number in range(205)]
+
+
+def hosts_of_one_site(port: int) -> list[str]:
+    return [f"http://h{number}.silent.example:{port}/" for number in range(205)]
+
+
+def thirty_six_sites(port: int) -> list[str]:
+    return [f"http://s{number % 36}.example{number % 36}.org:{port}/{number}" for number in range(216)]
+
+
+def a_site_each(port: int) -> list[str]:
+    return [f"http://example{number}.org:{port}/" for number in range(205)]
+
+
+SILENT = [one_origin, hosts_of_one_site, thirty_six_sites, a_site_each]
+
+
+@pytest.mark.parametrize("reader", [Asker("192.0.2.2", is_known=False), ITSELF], ids=["other client", "known feed"])
+@pytest.mark.parametrize("targets", SILENT)
+async def test_silent_origins_leave_room_for_others(targets: Callable[[int], list[str]], reader: Asker) -> None:
+    policy = a_policy(lookup=_loopback)
+    async with (
+        origin(play(then="hold")) as silent,
+        origin(OK) as good,
+        a_fetcher(LIMITS, policy=policy) as fetcher,
+        hanging(fetcher, Asker("192.0.2.1", is_known=False), targets(silent.port)),
+    ):
+        await until(lambda: bool(silent.heads))
+        assert await _asked(fetcher, reader, good.url(host="good.example")) < SOON
+
+
+@pytest.mark.parametrize("piece", [b"", b"x"], ids=["silent", "trickling"])
+async def test_silent_origins_of_many_clients_are_ended_for_one_that_waits(piece: bytes) -> None:
+    """As for clients behind one address: every place for unknown targets is taken."""
+    stop = asyncio.Event()
+
+    async def trickle(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" if piece else b"")
+        while not stop.is_set():
+            writer.write(piece)
+            await asyncio.sleep(0.2)
+        writer.close()
+
+    server = await asyncio.start_server(trickle, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    policy = a_policy(lookup=_loopback)
+    async with origin(OK) as good, a_fetcher(LIMITS, policy=policy) as fetcher:
+        async with (
+            hanging(fetcher, Asker("192.0.2.1", is_known=False), [f"http://a{n}.org:{port}/" for n in range(80)]),
+            hanging(fetcher, Asker("192.0.2.3", is_known=False), [f"http://b{n}.org:{port}/" for n in range(80)]) as bs,
+        ):
+            await until(lambda: fetcher.stats.connections >= 160)
+            await asyncio.sleep(0.5)
+            for reader in (Asker("192.0.2.2", is_known=False), Asker("192.0.2.1", is_known=False)):
+                assert await _asked(fetcher, reader, good.url(host="good.example")) < SOON
+            ended = [task.exception() for task in bs if task.done()]
+        stop.set()
+    server.close()
+    assert all(isinstance(error, Overload) for error in ended), "what is ended for others is no failure of the origin"
+
+
+async def test_silent_site_keeps_places_for_its_known_feeds() -> None:
+    async with (
+        origin(*[play(then="hold")] * 6, OK) as site,
+        a_fetcher(LIMITS) as fetcher,
+        hanging(fetcher, Asker("192.0.2.1", is_known=False), [site.url(f"/{number}") for number in range(20)]),
+    ):
+        await until(lambda: len(site.heads) == 6)
+        assert await _asked(fetcher, ITSELF, site.url("/feed")) < SOON
+
+
+async def test_joined_update_counts_as_the_share_of_the_client_that_joins() -> None:
+    shares = Shares(Share(10), client=2)
+    greedy, shared = Asker("greedy", is_known=False), Asker("greedy", is_known=False)
+    with asking(greedy):
+        for _ in range(2):
+            await shares.take(timeout=1)
+    with asking(shared):
+        waiting = asyncio.ensure_future(shares.take(timeout=60))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+
+    shared.charge("another")
+
+    await asyncio.wait_for(waiting, 1)
+
+
+async def test_request_that_gives_up_waiting_takes_no_place() -> None:
+    shares = Shares(Share(1))
+    place = await shares.take(timeout=1)
+    with pytest.raises(Overload):
+        await shares.take(timeout=0.01)
+    waiting = asyncio.ensure_future(shares.take(timeout=60))
+    await asyncio.sleep(0)
+    shares.leave(place)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert (len(shares), shares.waiting) == (0, 0)
+
+
+async def test_known_feeds_have_a_reserve_of_places() -> None:
+    shares = Shares(Share(10, reserve=4))
+    for number in range(6):
+        with asking(Asker(str(number), is_known=False)):
+            await shares.take(timeout=1)
+    with asking(Asker("7", is_known=False)), pytest.raises(Overload):
+        await shares.take(timeout=0.01)
+    for _ in range(4):
+        await shares.take(timeout=1)
+
+
+# -- names
+
+
+class Names:
+    """A resolver whose names under `slow` are answered when `release` is called."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.at_once = self.most = 0
+        self._lock = threading.Lock()
+        self._gate = threading.Event()
+        self.lookups = Lookups(self._resolve)
+
+    def _resolve(self, host: str) -> list[str]:
+        with self._lock:
+            self.asked.append(host)
+            self.at_once += 1
+            self.most = max(self.most, self.at_once)
+        if "slow" in host:
+            self._gate.wait(60)
+        with self._lock:
+            self.at_once -= 1
+        return ["192.0.2.80"]
+
+    def release(self) -> None:
+        self._gate.set()
+
+
+@pytest.fixture
+async def names() -> AsyncIterator[Names]:
+    names = Names()
+    yield names
+    names.release()
+    await until(lambda: not len(names.lookups))
+
+
+@asynccontextmanager
+async def looking_up(names: Names, asker: Asker, hosts: Iterable[str]) -> AsyncIterator[None]:
+    with asking(asker):
+        tasks = [asyncio.ensure_future(names.lookups.addresses(host)) for host in hosts]
+    await asyncio.sleep(0.05)
+    yield
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+ATTACKER = Asker("192.0.2.1", is_known=False)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "most"),
+    [
+        ([f"h{number}.slow.example" for number in range(70)], 8),
+        ([f"slow{number}.example" for number in range(70)], 70),
+        ([f"slow{number}.example" for number in range(300)], 96),
+    ],
+    ids=["one domain", "domains", "more domains"],
+)
+@pytest.mark.parametrize("reader", [Asker("192.0.2.2", is_known=False), ITSELF], ids=["other client", "known feed"])
+async def test_slow_names_leave_room_for_others(names: Names, hosts: list[str], most: int, reader: Asker) -> None:
+    async with looking_up(names, ATTACKER, hosts):
+        began = time.monotonic()
+        with asking(reader):
+            assert await names.lookups.addresses("good.example.org") == ["192.0.2.80"]
+        assert time.monotonic() - began < SOON
+    assert most <= names.most <= most + 1
+
+
+async def test_equal_lookups_are_one(names: Names) -> None:
+    async with looking_up(names, ATTACKER, ["slow.example"] * 50):
+        pass
+    async with looking_up(names, ATTACKER, ["slow.example"] * 50):
+        assert names.asked == ["slow.example"]
+
+
+async def test_abandoned_lookup_that_waits_is_never_made(names: Names) -> None:
+    async with looking_up(names, ATTACKER, [f"h{number}.slow.example" for number in range(20)]):
+        pass
+    names.release()
+    await until(lambda: not len(names.lookups))
+    assert len(names.asked) == 8
+
+
+async def test_slow_names_of_a_site_leave_room_for_its_known_feeds(names: Names) -> None:
+    async with looking_up(names, ATTACKER, [f"h{number}.slow.example" for number in range(20)]):
+        assert await asyncio.wait_for(names.lookups.addresses("feeds.slow.example".replace("slow.", "")), SOON)
+
+
+# -- readers that go away
+
+
+async def test_large_answer_that_no_reader_waits_for_is_ended() -> None:
+    sent = 0
+
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9000000\r\n\r\n")
+        try:
+            while True:
+                writer.write(b"x" * 16384)
+                sent += 16384
+                await writer.drain()
+        except ConnectionError:
+            writer.close()
+
+    server = await asyncio.start_server(endless, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    reader = Asker("192.0.2.1", is_known=False)
+    async with a_fetcher(LIMITS) as fetcher:
+        with asking(reader):
+            fetching = asyncio.ensure_future(fetcher.fetch(a_get(f"http://127.0.0.1:{port}/")))
+        await until(lambda: sent > 0)
+        reader.abandon()
+        with pytest.raises(FeedproxyError):
+            await fetching
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "client"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+    ],
+)
+def test_ipv6_network_counts_as_one_client(address: str, client: str) -> None:
+    assert client_of(address) == client
