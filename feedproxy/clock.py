@@ -18,6 +18,16 @@ type Seconds = float
 """A length of time."""
 
 
+SET_BACK: Seconds = 10
+"""An instant that was noted, and is further ahead than this, is of a clock that has been set back since. Less is what
+the clocks of several machines differ by, and what a clock that is kept right jumps."""
+
+
+def is_ahead(noted: Instant, now: Instant) -> bool:
+    """Whether an instant that was `now` when it was noted cannot have been: the clock was set back since."""
+    return noted > now + SET_BACK
+
+
 class Clock(Protocol):
     """What the product asks of time."""
 

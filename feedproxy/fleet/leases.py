@@ -147,9 +147,9 @@ class FleetSites:
         self._here = here
         self._common = common
 
-    def free(self, site: str, interval: Seconds) -> Instant:
-        """When the site may be asked again; 0.0 for one that never was."""
-        return self._here.free(site, interval)
+    def free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
+        """When the site may be asked again; 0.0 for one that never was, or was by a clock that is ahead of `now`."""
+        return self._here.free(site, interval, now)
 
     def book(self, site: str, now: Instant, interval: Seconds) -> Instant:
         """Take the site's next turn; another machine that books at the same moment may get the same."""

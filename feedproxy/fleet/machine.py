@@ -33,6 +33,9 @@ BATCH = 200
 TOLD: Seconds = 7 * 86_400
 """So long it is remembered who told of a change."""
 
+TURN_MAX: Seconds = 60
+"""No turn that another machine books is believed further ahead: its clock may be."""
+
 
 class Fleet:
     """Made from the settings with this machine's own store; `join` and `start` it, in this order."""
@@ -217,7 +220,7 @@ class Fleet:
                 common.here.outdate(None)
                 await self._outdated("")
             case "site":
-                common.sites.heard(target, float(message.rest))
+                common.sites.heard(target, min(float(message.rest), self._clock.now() + TURN_MAX))
             case "change" if self._notices is not None and self._is_mine(target):
                 self._notices.heard_of(Sight(**message.rest))
 

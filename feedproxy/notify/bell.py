@@ -82,7 +82,7 @@ class Sources:
             return True
         source = client_network(address)
         left, since = self._left.pop(source, (float(per_minute), now))
-        left = min(float(per_minute), left + max(0.0, now - since) * per_minute / 60)
+        left = min(float(per_minute), left + abs(now - since) * per_minute / 60)
         allowed = left >= 1
         self._left[source] = (left - 1 if allowed else left, now)
         if len(self._left) > self._capacity:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import assert_never
 
-from feedproxy.clock import Clock, Instant, Seconds
+from feedproxy.clock import Clock, Instant, Seconds, is_ahead
 from feedproxy.origin.schedule import Later, Plan, Refresh, Rest
 from feedproxy.walk import at_leisure
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 AT_ONCE = 8
 """Scheduled updates under way at a time: readers' own come first, and a start after a long stop is no storm."""
 
-NAP: Seconds = 600
+NAP: Seconds = 60
 """The longest sleep: a machine that was suspended, or whose clock was set, is noticed after that."""
 
 
@@ -39,6 +39,7 @@ class Agenda:
         self._under_way: set[asyncio.Task[None]] = set()
         self._wakes: asyncio.Event | None = None
         self._closed = False
+        self._latest: Instant = 0.0
 
     def __len__(self) -> int:
         return len(self._due)
@@ -97,6 +98,12 @@ class Agenda:
     async def _run(self, wakes: asyncio.Event) -> None:
         while True:
             wakes.clear()
+            now = self._clock.now()
+            if is_ahead(self._latest, now):
+                # The clock was set back: what is due was reckoned with another.
+                async for target in at_leisure(list(self._due)):
+                    self.note(target)
+            self._latest = now
             while self._heap and self._heap[0][0] <= self._clock.now():
                 if len(self._under_way) >= AT_ONCE:
                     await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)

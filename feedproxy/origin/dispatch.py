@@ -91,10 +91,10 @@ class Dispatch:
     def permission(self, resource: Resource | None, target: str, settings: Settings) -> planner.Permission:
         """May the target be asked for now?"""
         # A publisher's own origin is no stranger's site: nothing is spaced there.
-        free = 0.0
+        free, now = 0.0, self._clock.now()
         if not is_upstream(target, settings):
-            free = self._common.sites.free(uri.site_of(target), settings.site_interval)
-        return planner.may_fetch(resource, self._clock.now(), settings, site_free=free)
+            free = self._common.sites.free(uri.site_of(target), settings.site_interval, now)
+        return planner.may_fetch(resource, now, settings, site_free=free)
 
     def is_under_way(self, ask: Ask) -> bool:
         """Whether this request would join an update that others wait for already."""

@@ -18,7 +18,7 @@ from feedproxy.cache.reuse import Reuse
 from feedproxy.cache.status import CacheStatus
 from feedproxy.cache.stored import StoredResponse
 from feedproxy.cache.variation import nominated
-from feedproxy.clock import Instant, Seconds
+from feedproxy.clock import Instant, Seconds, is_ahead
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Request
@@ -188,6 +188,8 @@ def _is_timeless(request: Request, now: Instant) -> bool:
 
 def again(given: Repeat, now: Instant) -> Moment | None:
     """What is said of it now; None where the copy may not be used as before, and the service has to decide."""
+    if is_ahead(given.stored.response_time, now):
+        return None  # the clock was set back, and the copy's instants have to be set right
     freshness = assess(given.resource, given.stored, given.settings, now)
     decision = reuse.decide(
         given.stored, given.directives, freshness, now, known_uri=True, stale_limit=given.settings.stale_max

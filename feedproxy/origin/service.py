@@ -153,7 +153,7 @@ class Service(Upkeep):
         if passed_here_before(request.fields, self.pseudonym):
             raise Loop("this request has passed this proxy already")
         now = self._clock.now()
-        resource = self.store.get(request.target)
+        resource = self.held(request.target)
         ask = self._ask(request, visit, resource)
         if ending := self._ending(ask, resource, now):
             return ending

@@ -39,7 +39,7 @@ from feedproxy.origin.prepare import UNPREPARED, Prepared
 from feedproxy.origin.readying import made_ready
 from feedproxy.origin.workshop import Workshop
 from feedproxy.store.base import Store
-from feedproxy.store.resource import Ending, Failures, Resource
+from feedproxy.store.resource import Ending, Failures, Resource, set_right
 
 logger = logging.getLogger(__name__)
 
@@ -129,7 +129,8 @@ class Updates:
 
     def _made_of(self, came: _Came | FeedproxyError, errand: Errand, started: Instant) -> Landed | None:
         """What the fetch comes to, against what is stored now; None for a 304 that confirms nothing we hold."""
-        before = self._store.newest(errand.request.target) or Resource(errand.request.target, fetched=started)
+        held = self._store.newest(errand.request.target)
+        before = set_right(held, started) if held is not None else Resource(errand.request.target, fetched=started)
         if isinstance(came, FeedproxyError):
             return self._judged(errand, before, Outcome(error=came))
         walked, fetched = came.walked, came.walked.last

@@ -24,7 +24,7 @@ from feedproxy.origin.leads import Leads
 from feedproxy.readers.count import SubscriberCounts
 from feedproxy.settings import Settings
 from feedproxy.store.base import Store
-from feedproxy.store.resource import Failures, Resource
+from feedproxy.store.resource import Failures, Resource, set_right
 from feedproxy.walk import unhurried
 
 TOLD_AT_ONCE = 64
@@ -75,8 +75,27 @@ class Upkeep:
         self.everywhere: Callable[[], AsyncIterator[str]] = _nothing_more
         """The targets that they have."""
         self.leads = Leads(dispatch.workers)
+        self._mending: set[asyncio.Task[None]] = set()
         self.agenda = Agenda(clock, self._mine, self._refresh_ahead)
         dispatch.landings.append(self.agenda.note)
+
+    def held(self, target: str, *, used: bool = True) -> Resource | None:
+        """What is stored of a target, its instants set right where the clock was ahead when they were noted."""
+        resource = self.store.get(target) if used else self.store.peek(target)
+        if resource is None:
+            return None
+        right = set_right(resource, self._clock.now())
+        if right is not resource:
+            # Begun at once: in memory it is right before anybody looks again.
+            task = asyncio.Task(self._set_right(target), loop=asyncio.get_running_loop(), eager_start=True)
+            self._mending.add(task)
+            task.add_done_callback(self._mending.discard)
+        return right
+
+    async def _set_right(self, target: str) -> None:
+        resource = self.store.newest(target)
+        if resource is not None and (right := set_right(resource, self._clock.now())) is not resource:
+            await self.store.put(right)
 
     @property
     def under_way(self) -> int:
@@ -109,7 +128,7 @@ class Upkeep:
 
     def turn(self, target: str) -> Instant | None:
         """When the origin of this target may be asked; None for now."""
-        match self._dispatch.permission(self.store.get(target), target, self._settings_for(target)):
+        match self._dispatch.permission(self.held(target), target, self._settings_for(target)):
             case planner.Wait(until):
                 return until
         return None
@@ -118,7 +137,7 @@ class Upkeep:
         """Ask the origin of this target now, or as soon as its floor allows (then the outcome is `later`)."""
         target = self.meant(target)
         await self.look(target)
-        resource = self.store.get(target)
+        resource = self.held(target)
         match self._dispatch.permission(resource, target, self._settings_for(target)):
             case planner.Wait(until, _, words):
                 self._dispatch.schedule(target, until - self._clock.now())
@@ -268,7 +287,7 @@ class Upkeep:
         )
 
     def _mine(self, target: str) -> schedule.Plan:
-        resource = self.store.peek(target) if self.is_ours(target) else None
+        resource = self.held(target, used=False) if self.is_ours(target) else None
         return schedule.Rest("nothing of it is looked after here") if resource is None else self.plan_for(resource)
 
     async def _refresh_ahead(self, target: str) -> None:

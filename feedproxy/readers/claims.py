@@ -41,6 +41,17 @@ def current(belief: Belief, now: Instant, window: Seconds) -> int:
     return next((count for count, made in belief.peaks if now - made < window), 0)
 
 
+def not_after(belief: Belief, now: Instant) -> Belief:
+    """The belief without instants of a clock that was ahead: they are now."""
+    return replace(
+        belief,
+        peaks=tuple((count, min(made, now)) for count, made in belief.peaks),
+        anchor=(belief.anchor[0], min(belief.anchor[1], now)),
+        held=(belief.held[0], min(belief.held[1], now)) if belief.held else None,
+        last=min(belief.last, now),
+    )
+
+
 def held_back(belief: Belief, now: Instant, window: Seconds) -> int | None:
     """The claim that waits to be believed, if there is one."""
     return belief.held[0] if belief.held and now - belief.held[1] < window else None

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import Protocol
 
-from feedproxy.clock import Instant, Seconds
+from feedproxy.clock import Instant, Seconds, is_ahead
 from feedproxy.http.user_agent import Claim, parse_claim, product
 from feedproxy.readers import state
-from feedproxy.readers.claims import current, hear, held_back
+from feedproxy.readers.claims import current, hear, held_back, not_after
 from feedproxy.readers.held import CLAIM_WEIGHT, Feed, weight_of_name
 from feedproxy.readers.identify import Pseudonym
 from feedproxy.readers.names import Names
@@ -140,7 +140,8 @@ class SubscriberCounts:
                 # The same as before, which most are: only when he was seen is new, and that he is the last.
                 del readers[pseudonym.current]
                 before = (value >> 8) / 1000
-                readers[pseudonym.current] = max(int(now * 1000), value >> 8) << 8 | value & 0xFF
+                latest = int(now * 1000) if is_ahead(before, now) else max(int(now * 1000), value >> 8)
+                readers[pseudonym.current] = latest << 8 | value & 0xFF
                 return is_due(before, max(now, before), READER_TOLD)
             is_news = self._read(feed, pseudonym, name, now)
         if self._entries > self._entries_max or len(self._feeds) > self._feeds_max:
@@ -341,6 +342,7 @@ class SubscriberCounts:
     def _expire(self, feed: Feed, now: Instant, at_most: int | None = None) -> int:
         """Forget who has left the window, so many readers at most; how many it were."""
         limit = int((now - self._window) * 1000)
+        self._set_right(feed, now)
         oldest, gone = feed.oldest(), list[int]()
         if oldest is not None and oldest >> 8 <= limit:
             expired = takewhile(lambda item: item[1] >> 8 <= limit, feed.readers.items())
@@ -349,6 +351,19 @@ class SubscriberCounts:
         for silent in [key for key, belief in feed.claims.items() if now - belief.last >= self._window]:
             self._retract(feed, silent)
         return len(gone)
+
+    def _set_right(self, feed: Feed, now: Instant) -> None:
+        """Readers seen by a clock that was ahead, and has been set back, were seen now."""
+        for name, belief in list(feed.claims.items()):
+            if is_ahead(belief.last, now):
+                feed.claims[name] = not_after(belief, now)
+        latest = next(feed.latest_first(), None)
+        if latest is None or not is_ahead((latest >> 8) / 1000, now):
+            return
+        milliseconds = int(now * 1000)
+        for key, value in feed.readers.items():
+            if value >> 8 > milliseconds:
+                feed.readers[key] = milliseconds << 8 | value & 0xFF
 
     def _drop(self, feed: Feed, keys: Iterable[int]) -> None:
         for key in keys:

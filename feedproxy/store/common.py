@@ -5,10 +5,9 @@ With one process there is nobody else, and `Own` is all of it. Several processes
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Protocol
 
-from feedproxy.clock import Instant, Seconds
+from feedproxy.clock import Instant, Seconds, is_ahead
 
 SITES_MAX = 4096
 """Sites whose last fetch is remembered: those asked longest ago are past any spacing, and go first."""
@@ -17,8 +16,8 @@ SITES_MAX = 4096
 class Sites(Protocol):
     """When each site may be asked again. What is remembered is bounded; forgetting means no spacing."""
 
-    def free(self, site: str, interval: Seconds) -> Instant:
-        """When the site may be asked again; 0.0 for one that never was."""
+    def free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
+        """When the site may be asked again; 0.0 for one that never was, or was by a clock that is ahead of `now`."""
         ...
 
     def book(self, site: str, now: Instant, interval: Seconds) -> Instant:
@@ -76,28 +75,34 @@ class SiteTimes:
 
     def __init__(self, capacity: int = SITES_MAX) -> None:
         self._capacity = capacity
-        self._times: OrderedDict[str, tuple[Instant, Instant]] = OrderedDict()
+        self._times: OrderedDict[str, tuple[Instant, Instant, Instant]] = OrderedDict()
+        """For each site its last turn, until when it is left in peace, and when that was noted."""
 
     def __len__(self) -> int:
         return len(self._times)
 
-    def free(self, site: str, interval: Seconds) -> Instant:
-        """When the site may be asked again; 0.0 for one that never was."""
-        last, held = self._times.get(site, (0.0, 0.0))
+    def free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
+        """When the site may be asked again; 0.0 for one that never was, or was by a clock that is ahead of `now`."""
+        last, held, noted = self._times.get(site, (0.0, 0.0, 0.0))
+        if now is not None and is_ahead(noted, now):
+            return 0.0
         return max(last + interval if last else 0.0, held)
 
     def book(self, site: str, now: Instant, interval: Seconds) -> Instant:
         """Take the site's next turn; the result is when it comes. Nobody else gets the same."""
-        turn = max(now, self.free(site, interval))
-        self._note(site, lambda _, held: (turn, held))
+        turn = max(now, self.free(site, interval, now))
+        _, held, noted = self._times.get(site, (0.0, 0.0, 0.0))
+        self._note(site, (turn, 0.0 if is_ahead(noted, now) else held, now))
         return turn
 
     def hold(self, site: str, until: Instant) -> None:
         """Leave the whole site in peace until then: a limit that it counts over all its feeds is used up."""
-        self._note(site, lambda last, held: (last, max(held, until)))
+        last, held, noted = self._times.get(site, (0.0, 0.0, 0.0))
+        self._note(site, (last, max(held, until), noted))
 
-    def _note(self, site: str, change: Callable[[Instant, Instant], tuple[Instant, Instant]]) -> None:
-        self._times[site] = change(*self._times.pop(site, (0.0, 0.0)))
+    def _note(self, site: str, times: tuple[Instant, Instant, Instant]) -> None:
+        self._times.pop(site, None)
+        self._times[site] = times
         if len(self._times) > self._capacity:
             self._times.popitem(last=False)
 

@@ -3,11 +3,11 @@
 import math
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from feedproxy.cache.stored import StoredResponse
-from feedproxy.clock import Instant
+from feedproxy.clock import Instant, is_ahead
 from feedproxy.feed.channel import Channel
 from feedproxy.store.compact import Compact, Instants
 
@@ -180,3 +180,47 @@ class Resource:
     def size(self) -> int:
         """Bytes of content held."""
         return sum(variant.content.size() for variant in (*self.variants, *self.parts))
+
+
+def set_right(resource: Resource, now: Instant) -> Resource:
+    """The resource with its instants in the past: those of a clock that was ahead, and has been set back, are now.
+
+    What they begin (a lifetime, a pause, a promise) lasts as long as it would have. The same object where nothing is
+    ahead. The result is to be stored: else its instants would be `now` at every look, and a copy never grow old.
+    """
+    noted = [resource.fetched, resource.heard, resource.failures.last, resource.known]
+    noted += [variant.response_time for variant in (*resource.variants, *resource.parts)]
+    if resource.sighting is not None:
+        noted.append(resource.sighting.last)
+    if resource.new_shape is not None:
+        noted.append(resource.new_shape.first)
+    if not is_ahead(max(noted), now):
+        return resource
+    failures, sighting, shape = resource.failures, resource.sighting, resource.new_shape
+    pause = failures.next_try - max(0.0, failures.last - now) if failures.next_try else 0.0
+    promised = resource.promised - max(0.0, resource.heard - now) if resource.promised else 0.0
+    past = [at for at in resource.changes if at <= now]
+    return replace(
+        resource,
+        fetched=min(resource.fetched, now),
+        heard=min(resource.heard, now),
+        promised=promised,
+        known=min(resource.known, now),
+        variants=tuple(_received_by(each, now) for each in resource.variants),
+        parts=tuple(_received_by(each, now) for each in resource.parts),
+        failures=replace(
+            failures, since=min(failures.since, now), last=min(failures.last, now), next_try=max(0.0, pause)
+        ),
+        sighting=sighting and replace(sighting, first=min(sighting.first, now), last=min(sighting.last, now)),
+        new_shape=shape and replace(shape, first=min(shape.first, now)),
+        changes=(*past, now) if len(past) < len(resource.changes) else resource.changes,
+        editions=[replace(each, at=min(each.at, now)) for each in resource.editions],
+    )
+
+
+def _received_by(response: StoredResponse, now: Instant) -> StoredResponse:
+    """The response as if it had come now, where it came later than that."""
+    late = response.response_time - now
+    if late <= 0:
+        return response
+    return replace(response, request_time=response.request_time - late, response_time=now)

@@ -31,12 +31,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from feedproxy.clock import Instant, Seconds
+from feedproxy.clock import Instant, Seconds, is_ahead
 from feedproxy.errors import StoreError
 from feedproxy.store.overflow import TABLE_SIZE, Overflow
 from feedproxy.store.quarantine import clear_file
 
-MAGIC = b"FPXYcmn2"
+MAGIC = b"FPXYcmn3"
 RING = 1 << 20
 """Bytes of the ring: names of about ten thousand changes."""
 NAME_MAX = 8192
@@ -50,7 +50,7 @@ _WRITING = 1 << 62
 """Beyond the bytes of all leases are those of the writers."""
 _EVERYTHING = 0xFFFFFFFF
 _LENGTH = struct.Struct("<I")
-_SITE = struct.Struct("<Qdd")
+_SITE = struct.Struct("<Qddd")
 _HEAD = 4096
 _EPOCHS = _HEAD
 _LANDINGS = _EPOCHS + 8 * SLOTS
@@ -220,43 +220,47 @@ class SharedSites:
         self._map = mapped
         self._mutex = mutex
 
-    def free(self, site: str, interval: Seconds) -> Instant:
-        """When the site may be asked again; 0.0 for one that never was."""
+    def free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
+        """When the site may be asked again; 0.0 for one that never was, or was by a clock that is ahead of `now`."""
         with self._mutex():
-            _, last, held = self._find(_byte(site))
+            _, last, held, noted = self._find(_byte(site))
+        if now is not None and is_ahead(noted, now):
+            return 0.0
         return max(last + interval if last else 0.0, held)
 
     def book(self, site: str, now: Instant, interval: Seconds) -> Instant:
         """Take the site's next turn; the result is when it comes. Nobody else gets the same, in no process."""
         key = _byte(site)
         with self._mutex():
-            place, last, held = self._find(key)
+            place, last, held, noted = self._find(key)
+            if is_ahead(noted, now):
+                last = held = 0.0
             free = max(last + interval if last else 0.0, held)
             turn = max(now, free) if free < now + FAR else now
-            _SITE.pack_into(self._map, place, key, turn, held if held < now + FAR else 0.0)
+            _SITE.pack_into(self._map, place, key, turn, held if held < now + FAR else 0.0, now)
         return turn
 
     def hold(self, site: str, until: Instant) -> None:
         """Leave the whole site in peace until then."""
         key = _byte(site)
         with self._mutex():
-            place, last, held = self._find(key)
-            _SITE.pack_into(self._map, place, key, last, max(held, until))
+            place, last, held, noted = self._find(key)
+            _SITE.pack_into(self._map, place, key, last, max(held, until), noted)
 
     def close(self) -> None:
         """Used no more."""
         del self._map
 
-    def _find(self, key: int) -> tuple[int, Instant, Instant]:
+    def _find(self, key: int) -> tuple[int, Instant, Instant, Instant]:
         """The site's place and what is there of it; else the place of whom to forget, and nothing."""
         first = _SITES + key % (SLOTS // BUCKET) * BUCKET * _SITE.size
         oldest = (float("inf"), first)
         for place in range(first, first + BUCKET * _SITE.size, _SITE.size):
-            there, last, held = _SITE.unpack_from(self._map, place)
+            there, last, held, noted = _SITE.unpack_from(self._map, place)
             if there == key:
-                return place, last, held
+                return place, last, held, noted
             oldest = min(oldest, (max(last, held) if there else 0.0, place))
-        return oldest[1], 0.0, 0.0
+        return oldest[1], 0.0, 0.0, 0.0
 
 
 def _opened(path: Path) -> int:
