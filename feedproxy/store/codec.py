@@ -258,7 +258,13 @@ def _read_common_text(value: Any, context: _Context) -> str | None:
 
 
 def _read_fields(value: Any, context: _Context) -> Fields:
-    return Fields([_SHARED.line(name, line) for name, line in _read_list(value, context)])
+    """Field lines. Raises ValueError for one that would be two: others may write to the store's files and to Redis."""
+    lines = [_SHARED.line(name, line) for name, line in _read_list(value, context)]
+    # "CR, LF, and NUL" (RFC 9110, section 5.5), and what is no byte, which cannot be encoded here.
+    text = "".join([part for line in lines for part in line]).encode("latin-1")
+    if b"\n" in text or b"\r" in text or b"\0" in text:
+        raise ValueError("a field line has a line break or NUL")
+    return Fields(lines)
 
 
 def _read_bytes(value: Any, context: _Context) -> bytes:

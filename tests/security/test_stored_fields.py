@@ -1,0 +1,36 @@
+"""What is written into a store or Redis by others splits no answer: a field line that would be two is damage."""
+
+import json
+
+import pytest
+
+from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.http.message import Fields
+from feedproxy.store import codec, envelope
+from feedproxy.store.envelope import Damaged
+from feedproxy.store.resource import Resource
+
+TARGET = "https://a.example/feed"
+
+
+def stored(name: str, value: str) -> bytes:
+    """A value with this field line in place of a harmless one, its checksum right, as an attacker writes it."""
+    response = StoredResponse(TARGET, 200, Fields([("X-Name", "x-value")]), Content({"identity": b"x"}), 1.0, 2.0)
+    header, area = envelope.open_(envelope.Kind.RESOURCE, codec.dump(Resource(TARGET, (response,), fetched=2.0)))
+    text = bytes(header).decode().replace('["X-Name","x-value"]', json.dumps([name, value]))
+    return envelope.close(envelope.Kind.RESOURCE, text.encode(), bytes(area))
+
+
+def test_field_line_that_is_one_is_read() -> None:
+    assert list(codec.load(stored("ETag", '"\xe9\t"')).variants[0].fields) == [("ETag", '"\xe9\t"')]
+
+
+@pytest.mark.parametrize(
+    "mark", ["\r", "\n", "\0", "\r\nSet-Cookie: evil=1", "\n\n<script>", "\u010a", "\u560a", "\ud800"]
+)
+@pytest.mark.parametrize("place", ["name", "value"])
+def test_field_line_that_would_be_two_is_damage(place: str, mark: str) -> None:
+    line = (f"X{mark}", "x") if place == "name" else ("X", f"x{mark}")
+
+    with pytest.raises(Damaged):
+        codec.load(stored(*line))
