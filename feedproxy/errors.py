@@ -25,6 +25,17 @@ class BadTarget(FeedproxyError):
     detail = "bad-target"
 
 
+class BadRequest(FeedproxyError):
+    """The request's head breaks HTTP's grammar: 400, 501 for what is not implemented, 505 for another version."""
+
+    status_hint = 400
+    detail = "bad-request"
+
+    def __init__(self, words: str, *, status: int = 400) -> None:
+        super().__init__(words)
+        self.status_hint = status
+
+
 class NotOurs(FeedproxyError):
     """Nothing is found under that path of ours."""
 

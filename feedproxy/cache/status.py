@@ -94,6 +94,7 @@ class Detail(StrEnum):
     ACCESS = "access", "This feed is for readers who say who they are, and may have it."
     LOOP = "loop", "The request has passed this proxy already."
     BAD_TARGET = "bad-target", "The target is no URI that can be fetched."
+    BAD_REQUEST = "bad-request", "The request is no HTTP message that can be understood."
     NOT_FOUND = "not-found", "Nothing is found under that path of this proxy."
     METHOD = "method", "That method is not for this page of ours, or not for this proxy (TRACE)."
     CONTENT_TOO_LARGE = "content-too-large", "The request has more content than is read of it."

@@ -37,6 +37,11 @@ class Pace:
             return False
         return True
 
+    def still_reads(self, client: Any) -> bool:
+        """Whether a client that has closed its sending side may still read: it has not reset the connection."""
+        writer = self._writers.get(client.id)
+        return writer is not None and not writer.is_closing()
+
     def gone(self, client: str) -> None:
         """mitmproxy has let go of the connection."""
         writer = self._writers.pop(client, None)

@@ -143,7 +143,8 @@ def answer(flow: http.HTTPFlow, arrival: Arrival, status: CacheStatus, settings:
         fields = for_one_reader(fields)
     fields = append(with_via(fields, via), status)
     closes = "close" in split_list((arrival.request.fields.combined("connection") or "").lower())
-    if not framing or closes:
+    has_content = flow.request.method != "HEAD" and flow.response.status_code not in (204, 304)
+    if (has_content and not framing) or closes:
         # The end of the connection is the end of the content (RFC 9112, 6.3), or what the reader asked for (9.6):
         # upstream it does not go, so that mitmproxy has forgotten it.
         fields = fields.with_field("Connection", "close")

@@ -15,10 +15,13 @@ So the layer is subclassed, at the methods where these things are still there. A
 (mending.py), which mitmproxy does not give it: h11 stops at 16 KiB, Tomcat at 8, node at 16; ours is `header_max`.
 """
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from mitmproxy import flow as mitmproxy_flow
 from mitmproxy import http
+from mitmproxy.connection import Client
 from mitmproxy.proxy import commands, events, layer
 from mitmproxy.proxy.layers.http import DropStream, HttpLayer, HttpStream, SendHttp
 from mitmproxy.proxy.layers.http._base import ReceiveHttp
@@ -27,16 +30,22 @@ from mitmproxy.proxy.layers.http._events import (
     HttpEvent,
     RequestData,
     RequestProtocolError,
+    RequestTrailers,
     ResponseData,
     ResponseEndOfMessage,
     ResponseHeaders,
     ResponseProtocolError,
+    ResponseTrailers,
 )
-from mitmproxy.proxy.layers.http._hooks import HttpResponseHook
+from mitmproxy.proxy.layers.http._hooks import HttpErrorHook, HttpResponseHook
 from mitmproxy.proxy.layers.http._http2 import Http2Server
 
 from feedproxy.clock import Seconds
-from feedproxy.front.mending import CappedServer
+from feedproxy.errors import BadRequest, BrokenMessage
+from feedproxy.front.mending import CappedServer, error_response, without_framing
+from feedproxy.http import syntax
+
+logger = logging.getLogger("feedproxy")
 
 ABSOLUTE_FORM = "feedproxy.absolute-form"
 """Key in `flow.metadata`: the request's target was written in absolute-form."""
@@ -83,7 +92,30 @@ class FeedStream(HttpStream):
     interim_of: InterimOf = staticmethod(lambda _: ())
     too_large: Refuse = staticmethod(_too_large)
 
+    def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
+        if isinstance(event, RequestData | ResponseData) and not event.data:
+            return  # an empty DATA frame (RFC 9113, section 6.1) says nothing, and as a chunk would be the last one
+        if isinstance(event, RequestTrailers | ResponseTrailers) and event.trailers is not None:
+            event.trailers = _trailers_of(event.trailers)
+        yield from super()._handle_event(event)
+
     def check_invalid(self, request: bool) -> layer.CommandGenerator[bool]:
+        # A head of HTTP/1 was judged when it was read (mending.py).
+        try:
+            if request and self.flow.request.is_http2:
+                check_http2_request(self.flow.request)
+            elif not request and self.flow.response is not None and self.flow.response.is_http2:
+                clean_http2_response(self.flow.response, self.flow.request.method)
+        except BadRequest as error:
+            yield from self._refuse(error)
+            return True
+        except BrokenMessage as error:
+            self.flow.response = None
+            cancel = RequestProtocolError(self.stream_id, str(error), ErrorCode.CANCEL)
+            yield SendHttp(cancel, self.context.server)
+            failure = ResponseProtocolError(self.stream_id, str(error), ErrorCode.GENERIC_SERVER_ERROR)
+            yield from self.handle_protocol_error(failure)
+            return True
         if request:
             # HTTP/2 has :authority in the place of Host; it says nothing of a proxy.
             is_absolute = bool(self.flow.request.data.authority) and not self.flow.request.is_http2
@@ -92,6 +124,17 @@ class FeedStream(HttpStream):
                 address, port, *_ = self.context.client.sockname
                 self.flow.request.headers["Host"] = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
         return (yield from super().check_invalid(request))
+
+    def _refuse(self, error: BadRequest) -> layer.CommandGenerator[None]:
+        """Answer a request that breaks the grammar; nothing else looks at it."""
+        logger.info("answered %d: %s", error.status_hint, error)
+        self.flow.error = mitmproxy_flow.Error(str(error))
+        yield HttpErrorHook(self.flow)
+        self.flow.live = False
+        yield from self._send(error_response(error.status_hint, f"This request could not be read: {error}."))
+        self.server_state = self.state_errored
+        yield from self._reset()
+        yield DropStream(self.stream_id)
 
     def _has_no_host(self) -> bool:
         request = self.flow.request
@@ -102,12 +145,45 @@ class FeedStream(HttpStream):
             and not request.host_header
         )
 
+    def start_response_stream(self) -> layer.CommandGenerator[None]:
+        self._close_where_content_is_missing()
+        yield from super().start_response_stream()
+
     def send_response(self, already_streamed: bool = False) -> layer.CommandGenerator[None]:
         # RFC 9110, 15.2: a proxy forwards 1xx responses; HTTP/1.0 knows none.
         if self.flow.request.http_version != "HTTP/1.0":
             for interim in self.interim_of(self.flow):
                 yield SendHttp(ResponseHeaders(self.stream_id, interim, False), self.context.client)
+        if not already_streamed:
+            self._close_where_content_is_missing()
         yield from super().send_response(already_streamed)
+        if self._content_is_missing() and self.server_state == self.state_done:
+            yield from self._give_up_content()
+
+    def _content_is_missing(self) -> bool:
+        """Whether content that streams upstream has not come as a whole yet."""
+        return bool(self.client_state == self.state_stream_request_body)
+
+    def _close_where_content_is_missing(self) -> None:
+        """An answer that comes before the content of its request ends the connection (RFC 9112, section 9.5)."""
+        if self._content_is_missing() and not self.flow.request.is_http2 and self.flow.response is not None:
+            self.flow.response.headers["Connection"] = "close"
+
+    def _give_up_content(self) -> layer.CommandGenerator[None]:
+        """The answer is complete, and the content of the request is not: neither side has any use for the rest."""
+        self.flow.live = False
+        self.client_state = self.server_state = self.state_errored
+        yield SendHttp(RequestProtocolError(self.stream_id, "answered already", ErrorCode.CANCEL), self.context.server)
+        yield SendHttp(ResponseEndOfMessage(self.stream_id), self.context.client)
+        yield from self._stop_content()
+
+    def _stop_content(self) -> layer.CommandGenerator[None]:
+        """Throw away what still comes of the content, and forget the exchange."""
+        if self.flow.request.is_http2:
+            yield from self._reset()
+        else:
+            yield SendHttp(ThrowAway(self.stream_id), self.context.client)
+        yield DropStream(self.stream_id)
 
     def state_consume_request_body(self, event: events.Event) -> layer.CommandGenerator[None]:
         # What is passed on streams. What is held has no use but to be thrown away, and HTTP/2 need not say its length.
@@ -130,18 +206,13 @@ class FeedStream(HttpStream):
 
     def _answer_at_once(self) -> layer.CommandGenerator[None]:
         assert self.flow.response is not None
-        by_http2 = self.flow.request.is_http2
-        if not by_http2:
+        if not self.flow.request.is_http2:
             self.flow.response.headers["Connection"] = "close"
         yield HttpResponseHook(self.flow)
         self.flow.live = False
         yield from self._send(self.flow.response)
         self.server_state = self.state_errored
-        if not by_http2:
-            yield SendHttp(ThrowAway(self.stream_id), self.context.client)
-        else:
-            yield from self._reset()
-        yield DropStream(self.stream_id)
+        yield from self._stop_content()
 
     def _reset(self) -> layer.CommandGenerator[None]:
         """Let nothing more come of the content."""
@@ -212,10 +283,13 @@ class OneAtATime(CappedServer):
         if not isinstance(event, ThrowAway):
             yield from super().send(event)
         elif self.state != self.done:  # then all had come already, and the connection is ended
-            self._lingers = commands.RequestWakeup(LINGER)
-            self.state = self.done
-            yield commands.CloseTcpConnection(self.conn, half_close=True)
-            yield self._lingers
+            yield from self.end()
+
+    def end(self) -> layer.CommandGenerator[None]:
+        self._lingers = commands.RequestWakeup(LINGER)
+        self.state = self.done
+        yield commands.CloseTcpConnection(self.conn, half_close=True)
+        yield self._lingers
 
     def wait(self, event: events.Event) -> layer.CommandGenerator[None]:
         if isinstance(event, events.DataReceived) and len(self.buf) > self.head_max + CONTENT_MAX:
@@ -233,11 +307,13 @@ class FeedLayer(HttpLayer):
     stream: type[FeedStream] = FeedStream
     head_max = CappedServer.head_max
     head_timeout: Seconds = CappedServer.head_timeout
+    still_reads: Callable[[Client], bool] = CappedServer.still_reads
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
         if isinstance(event, events.Start) and self.context.client.alpn not in (b"h2", b"h3"):
             server = OneAtATime(self.context.fork())
             server.head_max, server.head_timeout = self.head_max, self.head_timeout
+            server.still_reads = self.still_reads
             self.connections[self.context.client] = server
         yield from super()._handle_event(event)
 
@@ -247,7 +323,40 @@ class FeedLayer(HttpLayer):
         yield from self.event_to_child(self.streams[stream_id], events.Start())
 
 
-def install(chosen: layer.NextLayer, stream: type[FeedStream], head_max: int, head_timeout: Seconds) -> None:
+def check_http2_request(request: http.Request) -> None:
+    """Judge the head of an HTTP/2 request (RFC 9113, sections 8.2 and 8.3). Raises BadRequest."""
+    data, fields = request.data, request.headers.fields
+    syntax.check_request_line(data.method, data.path)
+    if not data.path.startswith(b"/") and (data.method, data.path) != (b"OPTIONS", b"*"):
+        raise BadRequest(":path is no path")
+    if data.authority and not syntax.is_host(data.authority):
+        raise BadRequest(":authority is no host with a port")
+    syntax.check_fields(fields)
+    syntax.check_host(fields, required=not data.authority, may_be_empty=bool(data.authority))
+    syntax.check_framing(fields, minor=1)
+
+
+def clean_http2_response(response: http.Response, method: str) -> None:
+    """Mend the head of an HTTP/2 response, as the heads of HTTP/1 are mended. Raises BrokenMessage."""
+    if not syntax.is_status(response.status_code):
+        raise BrokenMessage(f"{response.status_code} is no status code")
+    lines = [name + b":" + value for name, value in response.headers.fields]
+    fields = syntax.field_lines(lines, BrokenMessage)
+    response.headers = http.Headers(without_framing(fields, response.status_code, method))
+
+
+def _trailers_of(trailers: http.Headers) -> http.Headers:
+    """Trailers without what is no field."""
+    return http.Headers([line for line in trailers.fields if syntax.is_field_line(b":".join(line))])
+
+
+def install(
+    chosen: layer.NextLayer,
+    stream: type[FeedStream],
+    head_max: int,
+    head_timeout: Seconds,
+    still_reads: Callable[[Client], bool] = CappedServer.still_reads,
+) -> None:
     """Exchange mitmproxy's plain HTTP layer for ours in what was chosen as the next layer."""
     above: layer.Layer | None = None
     here = chosen.layer
@@ -258,7 +367,7 @@ def install(chosen: layer.NextLayer, stream: type[FeedStream], head_max: int, he
     here.context.layers.remove(here)
     ours = FeedLayer(here.context, here.mode)
     ours.stream = stream
-    ours.head_max, ours.head_timeout = head_max, head_timeout
+    ours.head_max, ours.head_timeout, ours.still_reads = head_max, head_timeout, still_reads
     if above is None:
         chosen.layer = ours
     else:

@@ -3,9 +3,10 @@
 import re
 
 from feedproxy.errors import BrokenMessage
+from feedproxy.http.syntax import is_field_line
 
-_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r?\n")
-"""A chunk's first line. A bare line feed ends it as it ends the lines of the head (section 2.2)."""
+_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t -~\x80-\xff]*)?\r?\n")
+"""A chunk's first line. An origin may end it by a bare line feed, as the lines of the head (section 2.2)."""
 
 _LINE_MAX = 8192
 """Bytes of a chunk's first line: its size and extensions that nobody uses."""
@@ -14,14 +15,16 @@ _LINE_MAX = 8192
 class Chunks:
     """Takes what comes on the connection, piece by piece. Raises BrokenMessage for what is no chunk."""
 
-    def __init__(self, trailers_max: int) -> None:
+    def __init__(self, trailers_max: int, *, of_request: bool = False) -> None:
+        """`of_request`: no line may end in a bare line feed, and trailers have to be field lines."""
         self._held = b""
+        self._strict = of_request
         self._left = 0
         self._begun = self._in_trailers = False
         self._trailers_left = trailers_max
         self.done = False
-        self.surplus = False
-        """Whether something came behind the last chunk."""
+        self.rest = b""
+        """What came behind the last chunk."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """The content in these bytes."""
@@ -40,7 +43,7 @@ class Chunks:
                 self._held = data[at:]
                 return found
             at += taken
-        self.surplus = at < len(data)
+        self.rest = data[at:]
         return found
 
     def _line(self, data: bytes, at: int) -> int:
@@ -60,7 +63,7 @@ class Chunks:
                 raise BrokenMessage("no chunk size")
             return 0
         match = _SIZE.fullmatch(data, at, end)
-        if match is None:
+        if match is None or (self._strict and not data.endswith(b"\r\n", at, end)):
             raise BrokenMessage(f"no chunk size: {data[at : at + 20]!r}")
         self._begun, self._left = True, int(match[1], 16)
         self._in_trailers = not self._left
@@ -75,7 +78,10 @@ class Chunks:
         if not end:
             return 0
         self._trailers_left -= length
-        self.done = not data[at:end].strip(b"\r\n")
+        line = data[at:end].removesuffix(b"\n").removesuffix(b"\r")
+        if self._strict and (not data.endswith(b"\r\n", at, end) or (line and not is_field_line(line))):
+            raise BrokenMessage("a trailer that is no field line")
+        self.done = not line
         return length
 
 

@@ -7,17 +7,15 @@ import re
 from dataclasses import dataclass
 
 from feedproxy.errors import BrokenMessage
-
-type Line = tuple[bytes, bytes]
+from feedproxy.http.syntax import Line, clean, field_lines
 
 # "A recipient MAY recognize a single LF as a line terminator" -- RFC 9112, section 2.2; old scripts send it.
 _END = re.compile(rb"\r?\n\r?\n")
 _LINE_END = re.compile(rb"\r?\n")
-_STATUS = re.compile(rb"HTTP/1\.([0-9]) +([1-9][0-9]{2})(?: (.*))?", re.DOTALL)
+_STATUS = re.compile(rb"HTTP/1\.([0-9]) +([1-5][0-9]{2})(?: (.*))?", re.DOTALL)
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PLAIN = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t -~\x80-\xff]*+\r\n)*+")
 """Field lines in which nothing is to be mended or refused: nearly all heads are such."""
-_CONTROLS = bytes.maketrans(bytes([*range(1, 9), *range(11, 32), 127]), b" " * 30)
 _DIGITS = re.compile(rb"[0-9]{1,18}")
 
 _TRANSFER_CODINGS = (b"chunked", b"gzip", b"deflate", b"compress")
@@ -80,7 +78,7 @@ def parse_head(data: bytes) -> Head:
         lines = tuple([(name, value.strip(b" \t")) for name, _, value in split])
     else:
         rest = data[end:].rstrip(b"\r\n")
-        lines = tuple(_unfold(_LINE_END.split(rest) if rest else []))
+        lines = tuple(field_lines(_LINE_END.split(rest) if rest else [], BrokenMessage))
     names = {name.lower() for name, _ in lines}
     doubt, reusable, chunked, length = "", True, False, None
     if b"transfer-encoding" in names or b"content-length" in names:
@@ -90,34 +88,10 @@ def parse_head(data: bytes) -> Head:
         options = _members(lines, b"connection")
         # "If the received protocol is HTTP/1.0, the "keep-alive" connection option is present ..." -- section 9.3
         reusable = reusable and b"close" not in options and (minor > 0 or b"keep-alive" in options)
-    return Head(minor, status, _clean(match[3] or b""), lines, reusable, chunked, length, doubt)
-
-
-def _unfold(rest: list[bytes]) -> list[Line]:
-    lines: list[Line] = []
-    for line in rest:
-        if line[:1] in {b" ", b"\t"}:
-            # "replace each received obs-fold with one or more SP octets" -- RFC 9112, section 5.2
-            if not lines:
-                raise BrokenMessage("white space before the first field line")
-            name, value = lines[-1]
-            lines[-1] = name, (value + b" " + _clean(line)).strip(b" ")
-            continue
-        name, colon, value = line.partition(b":")
-        # "A proxy MUST remove any such whitespace from a response message" (before the colon) -- section 5.1
-        name = name.rstrip(b" \t")
-        if not colon or not _TOKEN.fullmatch(name):
-            raise BrokenMessage(f"no field line: {line[:60]!r}")
-        lines.append((name, _clean(value)))
-    return lines
-
-
-def _clean(value: bytes) -> bytes:
-    # "CR, LF, or NUL ... either reject the message or replace" -- RFC 9110, section 5.5. A NUL or a bare
-    # CR comes from no honest program: rejected. Other controls are replaced.
-    if b"\0" in value or b"\r" in value:
-        raise BrokenMessage("NUL or bare CR in a field value")
-    return value.translate(_CONTROLS).strip(b" \t")
+    if status in _NO_CONTENT and (chunked or length):
+        # An origin that announces content may send it, late perhaps, where the next answer is expected.
+        reusable = False
+    return Head(minor, status, clean(match[3] or b""), lines, reusable, chunked, length, doubt)
 
 
 def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool, bool, int | None]:

@@ -100,6 +100,8 @@ class Reading:
         self.head, self.at, self.reusable = head, self._now(), head.reusable
         self._has_content = self._has_content and head.has_content("GET")
         if not self._has_content:
+            # What is announced may come after all, where the next answer is expected.
+            self.reusable = self.reusable and not head.chunked and not head.length
             # "any response with a ... 304 ... is always terminated by the first empty line" -- RFC 9112, 6.3
             self._left = 0
         elif head.chunked:
@@ -117,7 +119,7 @@ class Reading:
         if self._chunks is not None:
             data = b"".join(self._chunks.feed(data))
             done = self._chunks.done
-            self.reusable = self.reusable and not self._chunks.surplus
+            self.reusable = self.reusable and not self._chunks.rest
         elif self._left is not None:
             if len(data) > self._left:
                 data, self.reusable = data[: self._left], False

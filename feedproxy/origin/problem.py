@@ -23,6 +23,9 @@ TITLES = {
     508: "This request has come round in a circle",
 }
 
+UNREADABLE = "This request cannot be read"
+"""Of what is no HTTP message."""
+
 UNASKED = "There is no copy"
 """Of a 504 that no origin is to blame for."""
 
@@ -48,7 +51,8 @@ def problem(
 
     It is never stored by others: what failed once may work the next time.
     """
-    title = UNASKED if detail == Detail.ONLY_IF_CACHED else TITLES.get(status, "Something went wrong")
+    titles: dict[str, str] = {Detail.ONLY_IF_CACHED: UNASKED, Detail.BAD_REQUEST: UNREADABLE}
+    title = titles.get(detail) or TITLES.get(status, "Something went wrong")
     target = request.target if request is not None else ""
     offers = ["application/problem+json", "application/json", "text/html"]
     accept = request.fields.combined("accept") if request is not None else None

@@ -34,7 +34,8 @@ async def test_who_goes_away_while_a_name_is_looked_up_is_forgotten(
     writer.write(f"{method} {target} HTTP/1.1\r\nHost: slow.example\r\nContent-Length: 0\r\n\r\n".encode())
     await asked.wait()
 
-    writer.close()
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
     while stage.runtime.connections:  # noqa: ASYNC110 (nobody tells when)
         await asyncio.sleep(0)
     answer.set()

@@ -249,7 +249,7 @@ async def test_a_head_request_is_answered_without_body_and_keeps_the_length_it_t
         for _ in range(2):
             got = fetched(await fetcher.fetch(a_get(raw.url(), method="HEAD")))
             assert (got.response.body, got.response.fields.get("content-length")) == (b"", "99999999")
-        assert raw.connections == 1
+        assert raw.connections == 2, "what it tells of may come after all"
 
 
 async def test_an_unknown_status_passes() -> None:

@@ -87,3 +87,30 @@ def test_a_message_with_two_framings_or_a_coding_in_http_1_0_ends_its_connection
 )
 def test_a_connection_lasts_as_the_version_and_the_origin_say(head: bytes, reusable: bool) -> None:
     assert parse_head(head).reusable is reusable
+
+
+@pytest.mark.parametrize("control", [*range(9), *range(11, 32), 127])
+@pytest.mark.parametrize("place", ["reason", "value", "name", "status", "version"])
+def test_control_characters_become_spaces_or_break_the_message(place: str, control: int) -> None:
+    parts = {"version": "1.1", "status": "200", "reason": "OK", "name": "X-A", "value": "bc"}
+    parts[place] = parts[place][:1] + chr(control) + parts[place][1:]
+    line = "HTTP/{version} {status} {reason}\r\n{name}: {value}\r\n\r\n".format_map(parts)
+    try:
+        head = parse_head(line.encode("latin-1"))
+    except BrokenMessage:
+        assert place in ("name", "status", "version") or chr(control) in "\0\r"
+        return
+    assert (head.reason if place == "reason" else head.lines[0][1]) in (b"O K", b"b c")
+
+
+@pytest.mark.parametrize("status", ["099", "600", "999", "20", "2000", "+20", "1e2"])
+def test_a_status_is_three_digits_from_100_to_599(status: str) -> None:
+    with pytest.raises(BrokenMessage):
+        parse_head(f"HTTP/1.1 {status} OK\r\n\r\n".encode())
+
+
+@pytest.mark.parametrize("status", [204, 304])
+@pytest.mark.parametrize("framing", [b"Content-Length: 5", b"Transfer-Encoding: chunked"])
+def test_204_and_304_that_announce_content_end_their_connection(status: int, framing: bytes) -> None:
+    assert not parse_head(b"HTTP/1.1 %d X\r\n%b\r\n\r\n" % (status, framing)).reusable
+    assert parse_head(b"HTTP/1.1 %d X\r\nContent-Length: 0\r\n\r\n" % status).reusable

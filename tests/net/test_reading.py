@@ -104,4 +104,4 @@ def test_a_request_without_content_in_its_answer_is_complete_with_the_head() -> 
     reading = a_reading(has_content=False)
     assert reading.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 5001\r\n\r\n")
     assert not reading.oversized
-    assert reading.reusable
+    assert not reading.reusable, "what it tells of may come after all"

@@ -1,0 +1,165 @@
+"""Where a message or a connection ends early or late, nothing is lost and nothing crashes."""
+
+import asyncio
+import re
+
+import pytest
+
+from tests.patience import PATIENCE
+from tests.security.conftest import bases
+from tests.security.wire import exchange, port_of, raw_origin, status_of
+from tests.stages.front import OnFront
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+# -- a client that closes its sending side
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+@pytest.mark.parametrize("path", ["fast path", "mitmproxy"])
+async def test_a_client_that_closes_its_sending_side_is_answered(stage: OnFront, version: str, path: str) -> None:
+    base = bases(stage)[path]
+    async with raw_origin() as origin:
+        for number, (method, content) in enumerate([("GET", b""), ("POST", b"abc"), ("HEAD", b""), ("GET", b"")]):
+            start = f"{method} /{origin.base}/{number}/{version}/{path[0]} HTTP/{version}\r\nHost: a\r\n"
+            length = b"Content-Length: %d\r\n" % len(content) if content else b""
+            for _ in range(2):  # the second is a hit, where it is a GET
+                said = await exchange(base, start.encode() + length + b"\r\n" + content, half_close=True)
+                assert status_of(said) == 200, said
+                assert said.endswith(b"\r\n\r\n" if method == "HEAD" else b"\r\n\r\nok")
+    for own in ("/", "/-/nothing"):
+        said = await exchange(base, f"GET {own} HTTP/{version}\r\nHost: a\r\n\r\n".encode(), half_close=True)
+        assert status_of(said) in (200, 404)
+
+
+async def test_a_pipeline_before_the_end_of_the_sending_side_is_answered_as_a_whole(stage: OnFront) -> None:
+    async with raw_origin() as origin:
+        for base in bases(stage).values():
+            get = f"GET /{origin.base}/pipeline HTTP/1.1\r\nHost: a\r\n\r\n".encode()
+            post = f"POST /{origin.base}/pipeline HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx".encode()
+            said = await exchange(base, get + post + get + post + get[:-2], half_close=True)
+            assert said.count(b"HTTP/1.1 200 OK") == 4, said
+
+
+async def test_a_client_that_closes_while_its_answer_is_made_is_answered(stage: OnFront) -> None:
+    for base in bases(stage).values():
+        stage.origin.gate = asyncio.Event()
+        before = stage.origin.requests
+        stage.origin.publish(f"/slow{base[-5:]}", b"here", content_type="text/plain")
+        reader, writer = await asyncio.open_connection("127.0.0.1", port_of(base))
+        target = f"/{stage.origin.base}/slow{base[-5:]}"
+        writer.write(f"GET {target} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        await stage.origin.asked(before + 1)
+        writer.write_eof()
+        await asyncio.sleep(0.05)
+        stage.origin.gate.set()
+        stage.origin.gate = None
+        assert (await asyncio.wait_for(reader.read(), PATIENCE)).endswith(b"here")
+        writer.close()
+
+
+# -- empty lines before a request
+
+
+@pytest.mark.parametrize("empty", [b"\r\n", b"\n", b"\r\n\r\n\r\n"])
+async def test_empty_lines_before_a_request_are_skipped(stage: OnFront, empty: bytes) -> None:
+    request = b"GET /robots.txt HTTP/1.1\r\nHost: a\r\n\r\n"
+    last = request[:-2] + b"Connection: close\r\n\r\n"
+    for base in bases(stage).values():
+        for pieces in ([empty + last], [empty, last], [empty + request + empty + last], [request, empty, last]):
+            said = await exchange(base, *pieces)
+            assert said.count(b"HTTP/1.1 200 OK") == len(b"".join(pieces).split(b"GET")) - 1, (pieces, said)
+
+
+async def test_nothing_but_empty_lines_is_no_request(stage: OnFront) -> None:
+    for base in bases(stage).values():
+        assert status_of(await exchange(base, b"\r\n" * 1_000)) == 400
+
+
+# -- late surplus of an origin
+
+DOUBTFUL = {
+    "204 with a length": ("GET", b"HTTP/1.1 204 No Content\r\nContent-Length: 70\r\n\r\n"),
+    "204 with chunks": ("GET", b"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n"),
+    "304 with a length": ("GET", b"HTTP/1.1 304 Not Modified\r\nContent-Length: 70\r\n\r\n"),
+    "304 with chunks": ("GET", b"HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n"),
+    "HEAD with a length": ("HEAD", b"HTTP/1.1 200 OK\r\nContent-Length: 70\r\n\r\n"),
+    "HEAD with chunks": ("HEAD", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"),
+    "both framings": ("GET", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+}
+
+
+@pytest.mark.parametrize("shape", DOUBTFUL)
+@pytest.mark.parametrize("streams", [False, True], ids=["fetched", "streamed"])
+async def test_an_answer_that_announces_more_than_it_may_have_ends_its_connection(
+    stage: OnFront, shape: str, *, streams: bool
+) -> None:
+    """What comes late would be taken for the next answer."""
+    method, answer = DOUBTFUL[shape]
+    streams = streams or method == "HEAD"  # which is fetched by GET
+    if streams and method == "GET":
+        method = "POST"
+    for name, base in bases(stage).items():
+        async with raw_origin(answer) as origin:
+            content = b"Content-Length: 1\r\n\r\nx" if streams else b"\r\n"
+            requests = [
+                f"{method} /{origin.base}/{name[0]}{number} HTTP/1.1\r\nHost: a\r\n".encode() + content
+                for number in range(2)
+            ]
+            last = requests[1].replace(b"Host: a\r\n", b"Host: a\r\nConnection: close\r\n")
+            await exchange(base, requests[0] + last)
+            assert len([each for each in origin.connections if each]) == 2, origin.connections
+
+
+# -- an answer before the content of its request
+
+REFUSALS = {
+    "with a length": b"HTTP/1.1 501 Not Implemented\r\nContent-Length: 4\r\n\r\nnone",
+    "with chunks": b"HTTP/1.1 501 Not Implemented\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nnone\r\n0\r\n\r\n",
+    "and ends": b"HTTP/1.1 501 Not Implemented\r\nConnection: close\r\n\r\nnone",
+    "without content": b"HTTP/1.1 204 No Content\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("shape", REFUSALS)
+async def test_an_answer_before_the_content_of_its_request_is_passed_on_as_a_whole(
+    stage: OnFront, shape: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with raw_origin(REFUSALS[shape]) as origin:
+        for base in bases(stage).values():
+            for rest in ([], [b"3\r\nabc\r\n"], [b"3\r\nabc\r\n"] * 5 + [b"0\r\n\r\n"], [b"0\r\n\r\n"]):
+                start = f"PATCH /{origin.base}/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
+                start += "Connection: close\r\n\r\n" if b"0\r\n\r\n" in rest else "\r\n"
+                said = await exchange(base, start.encode() + b"3\r\nabc\r\n", *rest)
+                assert said.count(b"HTTP/1.1 ") == 1, said
+                assert status_of(said) in (501, 204)
+                assert b"none" in said or status_of(said) == 204
+                assert re.search(rb"(?i)\r\nconnection: close\r\n", said)
+            get = f"GET /{stage.origin.base}/nothing HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+            assert status_of(await exchange(base, get.encode())) == 404
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+async def test_an_answer_while_a_large_upload_is_under_way_reaches_the_client(stage: OnFront) -> None:
+    """The client goes on sending, as most do, and reads afterwards."""
+    async with raw_origin(REFUSALS["with a length"]) as origin:
+        for base in bases(stage).values():
+            start = f"PUT /{origin.base}/x HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n"
+            said = await exchange(base, start.encode(), *([bytes(300_000)] * 10))
+            assert status_of(said) == 501
+            assert said.endswith(b"none")
+        assert all(len(received) < 3_000_000 for received in origin.connections)
+
+
+# -- content that breaks off
+
+
+async def test_content_that_breaks_off_is_refused_and_is_incomplete_for_the_origin(stage: OnFront) -> None:
+    async with raw_origin(b"") as origin:
+        for base in bases(stage).values():
+            start = f"POST /{origin.base}/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"
+            for rest in (b"zz\r\n", b"3\r\nabcd\r\n", b"3\nabc\r\n", b"0\r\nno colon\r\n\r\n", b"1;" + b"a" * 9_000):
+                said = await exchange(base, start.encode(), rest)
+                assert status_of(said) == 400, (rest, said)
+        assert b"0\r\n\r\n" not in origin.received
