@@ -82,7 +82,7 @@ class Detail(StrEnum):
     ERROR_STATUS = "error-status", "The origin answered with an error of its own (5xx)."
     RATE_LIMITED = "rate-limited", "The origin has had too many requests (429)."
     REFUSED = "refused", "The origin refuses what it used to give (403, 404)."
-    NEW_SHAPE = "new-shape", "What was a feed of one kind is of another now, and that is not believed yet."
+    NEW_SHAPE = "new-shape", "The feed is of another kind now, or has lost most items, and that is not believed yet."
 
     # -- moves and endings
     MOVED = "moved", "The feed has a new address."

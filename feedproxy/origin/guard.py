@@ -17,6 +17,9 @@ How patient, and why:
   RFC 8470, 5.2).
 * 401 and 451 are about who may read, and 410 is an end on purpose: no copy answers against that.
 
+A feed of another kind, one that has become ill-formed, and one that has suddenly lost most of its items is a new
+shape: it is believed when it was seen several times over some hours.
+
 Patience is reckoned from when the copy was last good: received, or confirmed by a 304.
 """
 
@@ -37,6 +40,13 @@ SHAPE_SIGHTINGS = 3
 SHAPE_SPAN: Seconds = 6 * 3600
 """A new shape is believed when it was seen three times over six hours: longer than a deployment that went
 wrong in the evening, shorter than a reader's day (DESIGN: Bad updates)."""
+
+LOSS = 1 / 2
+LOSS_ILL_FORMED = 1 / 4
+"""The part of a feed's items above which a sudden loss is a new shape. Of 938 updates in the histories of nine real
+feeds, five lost more than half, each after months without a recorded version."""
+LOSS_MIN = 3
+"""Items that a well-formed feed may lose at once in any case, unless these are all: short lists come and go."""
 
 
 class Patience(Enum):
@@ -123,9 +133,10 @@ def judge(resource: Resource | None, outcome: Outcome, now: Instant, settings: S
     if fault is None:
         if outcome.status == 304 or outcome.channel is None:
             return Accept("not modified")
-        if _fits(resource.channel, outcome.channel):
+        loss = lost_items(resource, outcome.channel)
+        if not loss and _fits(resource.channel, outcome.channel):
             return Accept(f"a feed as before ({outcome.channel.kind})")
-        shape = shape_of(outcome.channel)
+        shape = shape_of(outcome.channel) + (" without most of its items" if loss else "")
         if settings.on_bad_update == "pass":
             return Accept(f"the feed is {shape} now; bad updates pass here")
         seen = _sighted(seen, shape, now)
@@ -135,7 +146,8 @@ def judge(resource: Resource | None, outcome: Outcome, now: Instant, settings: S
             # No copy is left to be guarded: any feed is better than what may not be served.
             return Accept(f"the feed is {shape} now, and the copy is too old")
         times = "once" if seen.count == 1 else f"{seen.count} times"
-        fault = Fault(_shape_detail(outcome.channel), f"the feed is {shape} now, seen {times}")
+        words = f" ({outcome.channel.items} of {resource.channel.items})" if loss else ""
+        fault = Fault(_shape_detail(outcome.channel), f"the feed is {shape} now{words}, seen {times}")
     if settings.on_bad_update == "pass":
         return Pass(f"{fault.words}; bad updates pass here", fault.detail)
     if fault.patience is Patience.NONE:
@@ -222,6 +234,23 @@ def _no_answer(error: FeedproxyError | None) -> Fault:
     token = error.detail if error is not None else Detail.FETCH_ERROR
     detail = next((each for each in Detail if each == token), Detail.FETCH_ERROR)
     return Fault(detail, f"no usable answer ({detail})" + (f": {error}" if str(error or "") else ""))
+
+
+def lost_items(resource: Resource, update: Channel) -> bool:
+    """Whether a feed has suddenly lost most of its items, all of them included.
+
+    A feed that is remembered to have been as short as that is usually so. Of an ill-formed update a quarter is too
+    much to lose: where it breaks off, the rest is missing.
+    """
+    held = resource.channel
+    if held is None or update.items >= held.items or update.kind is not held.kind:
+        return False
+    if resource.editions and update.items >= min(edition.items for edition in resource.editions):
+        return False
+    lost = held.items - update.items
+    if not update.well_formed:
+        return lost > held.items * LOSS_ILL_FORMED
+    return not update.items or (lost >= LOSS_MIN and lost > held.items * LOSS)
 
 
 def _fits(held: Channel, update: Channel) -> bool:

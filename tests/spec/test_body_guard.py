@@ -19,7 +19,7 @@ from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.message import Fields
 from feedproxy.origin.guard import Accept, Keep, Outcome, Pass, judge, patience_after
 from feedproxy.settings import Settings
-from feedproxy.store.resource import Failures, NewShape, Resource
+from feedproxy.store.resource import Edition, Failures, NewShape, Resource
 
 TARGET = "https://example.com/feed"
 NOW = 1_800_000_000.0
@@ -286,3 +286,53 @@ def test_a_feed_that_writes_about_challenges_is_a_feed() -> None:
     page = b"<rss><channel><title>On /.within.website/x/cmd/anubis/</title></channel></rss>"
 
     assert isinstance(judge(a_copy(), Outcome(200, channel=RSS, page=page), NOW, SETTINGS), Accept)
+
+
+def with_items(channel: Channel, items: int) -> Channel:
+    return replace(channel, items=items)
+
+
+@pytest.mark.parametrize(
+    ("held", "update", "takes"),
+    [
+        (with_items(RSS, 20), with_items(RSS, 0), False),
+        (with_items(RSS, 1), with_items(RSS, 0), False),
+        (with_items(RSS, 20), with_items(RSS, 9), False),
+        (with_items(RSS, 20), with_items(RSS, 10), True),
+        (with_items(RSS, 3), with_items(RSS, 1), True),
+        (with_items(RSS, 20), with_items(RSS, 20), True),
+        (with_items(RSS, 0), with_items(RSS, 0), True),
+        (with_items(RSS, 5), with_items(RSS, 50), True),
+        (with_items(ILL_FORMED, 10), with_items(ILL_FORMED, 5), False),
+        (with_items(ILL_FORMED, 7), with_items(ILL_FORMED, 1), False),
+        (with_items(ILL_FORMED, 15), with_items(ILL_FORMED, 6), False),
+        (with_items(ILL_FORMED, 10), with_items(ILL_FORMED, 8), True),
+        (with_items(ILL_FORMED, 15), with_items(RSS, 0), False),
+        (with_items(ILL_FORMED, 15), with_items(RSS, 12), True),
+    ],
+)
+def test_sudden_loss_of_most_items_is_not_taken_at_once(held: Channel, update: Channel, takes: bool) -> None:
+    verdict = judge(a_copy(held), Outcome(200, channel=update), NOW, SETTINGS)
+
+    assert isinstance(verdict, Accept if takes else Keep)
+
+
+def test_loss_is_believed_when_it_was_seen_three_times_over_six_hours() -> None:
+    copy = a_copy(with_items(RSS, 20))
+    for at, items, takes in [(0, 0, False), (3, 4, False), (5.9, 1, False), (6.1, 0, True)]:
+        verdict = judge(copy, Outcome(200, channel=with_items(RSS, items)), NOW + at * HOUR, SETTINGS)
+        assert isinstance(verdict, Accept if takes else Keep)
+        if isinstance(verdict, Keep):
+            copy = replace(copy, new_shape=verdict.new_shape)
+
+
+def test_feed_that_has_been_as_short_before_is_taken_at_once() -> None:
+    copy = a_copy(with_items(RSS, 20), editions=(Edition(NOW - DAY, 100, 2), Edition(NOW - HOUR, 900, 20)))
+
+    assert isinstance(judge(copy, Outcome(200, channel=with_items(RSS, 2)), NOW, SETTINGS), Accept)
+    assert isinstance(judge(copy, Outcome(200, channel=with_items(RSS, 1)), NOW, SETTINGS), Keep)
+
+
+def test_loss_passes_where_the_operator_lets_bad_updates_pass() -> None:
+    update = Outcome(200, channel=with_items(RSS, 0))
+    assert isinstance(judge(a_copy(with_items(RSS, 20)), update, NOW, Settings(on_bad_update="pass")), Accept)
