@@ -2,15 +2,21 @@
 
 They are written in the configuration's `feeds:` list (config.py) and asked for with every request, so what
 was found for a target is remembered.
+
+What protects a feed (`readers`, `private`) holds for every reading of its address (http/spelling.py), and the strictest
+reading counts. Other options hold for the address as it is written.
 """
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from feedproxy.errors import BadTarget
+from feedproxy.http import uri
 from feedproxy.http.pattern import TargetPattern
-from feedproxy.http.reverse import forms
+from feedproxy.http.reverse import forms, rebased
+from feedproxy.http.spelling import readings
 from feedproxy.settings import Settings, override
 
 MEMO_SIZE = 4096
@@ -25,21 +31,47 @@ class Rule:
     overrides: Mapping[str, Any]
 
 
+AMBIGUOUS = ("",)
+"""As `readers`: the address can be read in ways that no reader may have all of. It is refused with 400."""
+
+ANY_USER = "*"
+"""As `readers`: all who have signed in."""
+
+
+class _Protection(NamedTuple):
+    """Who may read a target, and whether it is private. A tuple, for it is hashed with every request."""
+
+    readers: tuple[str, ...]
+    private: bool
+
+    def and_(self, other: "_Protection") -> "_Protection":
+        """What both demand."""
+        return _Protection(_both(self.readers, other.readers), self.private or other.private)
+
+
+class _Found(NamedTuple):
+    """What rules say of a target: those that match, by number, and its protection, where rules protect."""
+
+    matching: tuple[int, ...]
+    protection: _Protection | None
+
+
 class Rules:
     """All rules, in the order of the file. Answers are memoised, boundedly."""
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self.rules = tuple(rules)
-        self._memo: OrderedDict[str, tuple[int, ...]] = OrderedDict()
+        self._protecting = [rule for rule in self.rules if "readers" in rule.overrides or "private" in rule.overrides]
+        self._memo: OrderedDict[str, _Found] = OrderedDict()
         self._base: Settings | None = None
-        self._settings: dict[tuple[int, ...], Settings] = {}
+        self._settings: dict[_Found, Settings] = {}
 
     def __len__(self) -> int:
         return len(self.rules)
 
     def for_target(self, target: str) -> list[Mapping[str, Any]]:
         """The overrides of the rules that match this normalised target URI, the one that wins last."""
-        return [self.rules[index].overrides for index in self._matching(target)] if self.rules else []
+        return [self.rules[index].overrides for index in self._found(target).matching] if self.rules else []
 
     def settings_for(self, target: str, base: Settings) -> Settings:
         """`base` with the matching rules laid over it; the same value as long as `base` is the same one."""
@@ -48,19 +80,113 @@ class Rules:
         if base is not self._base:
             self._base, self._settings = base, {}
             self._memo.clear()
-        matching = self._matching(target)
-        if (merged := self._settings.get(matching)) is None:
-            merged = override(base, [self.rules[index].overrides for index in matching])
+        found = self._found(target)
+        if (merged := self._settings.get(found)) is None:
+            merged = override(base, [self.rules[index].overrides for index in found.matching])
+            demanded = found.protection
+            if demanded is not None and demanded != _Protection(merged.readers, merged.private):
+                merged = override(merged, [{"readers": demanded.readers, "private": demanded.private}])
             if len(self._settings) < MEMO_SIZE:
-                self._settings[matching] = merged
+                self._settings[found] = merged
         return merged
 
-    def _matching(self, target: str) -> tuple[int, ...]:
+    @property
+    def protect_anything(self) -> bool:
+        """Whether any of them protects a feed."""
+        return any(map(_protects, self._protecting))
+
+    def protect_part_of(self, host: str, base: Settings) -> bool:
+        """Whether a tunnel to this host would lead past rules that protect something there.
+
+        It would not where all of them are for whole hosts, and ask for readers: these say who they are at its entrance.
+        """
+        found = [rule for rule in self._protecting if _protects(rule) and self._is_of_host(rule, host, base)]
+        return any(not rule.match.is_whole_host or not rule.overrides.get("readers") for rule in found)
+
+    def _is_of_host(self, rule: Rule, host: str, base: Settings) -> bool:
+        if rule.match.is_of_host(host):
+            return True
+        public = base.public_url if base.upstream else ""
+        if not public or not rule.match.is_of_host(uri.host_of(uri.normalise(public))):
+            return False
+        return uri.host_of(uri.normalise(base.upstream)) == host
+
+    def _found(self, target: str) -> _Found:
         if (known := self._memo.get(target)) is not None:
             return known
         named = forms(target, self._base) if self._base is not None else (target,)
         matching = tuple(index for index, rule in enumerate(self.rules) if any(map(rule.match.matches, named)))
-        self._memo[target] = matching
+        found = _Found(matching, self._protection(target))
+        self._memo[target] = found
         if len(self._memo) > MEMO_SIZE:
             self._memo.popitem(last=False)
-        return matching
+        return found
+
+    def _protection(self, target: str) -> _Protection | None:
+        """What the strictest reading of a target demands; None where no rule can have a say."""
+        base = self._base
+        if base is None or not self._protecting or "://" not in target:
+            return None
+        host = uri.host_of(target)
+        protecting = [rule for rule in self._protecting if self._is_of_host(rule, host, base)]
+        if not protecting:
+            return None
+        try:
+            found = [_strictest(protecting, _named(each, base), base) for each in readings(target)]
+        except BadTarget:
+            return _Protection(AMBIGUOUS, True) if base.readers or any(map(_protects, protecting)) else None
+        together = found[0]
+        for each in found[1:]:
+            together = together.and_(each)
+        return together
+
+
+def covers(start: Settings, end: Settings) -> bool:
+    """May what is at one target be given to all who may have another? These are the settings of both.
+
+    Where it may not, a redirect from the one to the other is not followed for a reader, who asks there by itself.
+    """
+    if end.private and not start.private:
+        return False
+    return not end.readers or (bool(start.readers) and set(_both(start.readers, end.readers)) == set(start.readers))
+
+
+def _protects(rule: Rule) -> bool:
+    return bool(rule.overrides.get("readers") or rule.overrides.get("private"))
+
+
+def _named(reading: str, base: Settings) -> tuple[str, ...]:
+    """A reading, and the same below the public address in reverse mode."""
+    public = None
+    if base.upstream and base.public_url:
+        public = rebased(reading, base.upstream, uri.normalise(base.public_url))
+    return (reading,) if public is None else (reading, public)
+
+
+def _strictest(protecting: Iterable[Rule], named: tuple[str, ...], base: Settings) -> _Protection:
+    """What one reading demands: by rules as they are written, and by what those that protect mean beyond that."""
+    written = meant = _Protection(base.readers, base.private)
+    for rule in protecting:
+        matches = any(map(rule.match.matches, named))
+        if matches:
+            written = _over(written, rule)
+        if matches or (_protects(rule) and any(map(rule.match.protects, named))):
+            meant = _over(meant, rule)
+    return written.and_(meant)
+
+
+def _over(before: _Protection, rule: Rule) -> _Protection:
+    return _Protection(
+        tuple(rule.overrides.get("readers", before.readers)), bool(rule.overrides.get("private", before.private))
+    )
+
+
+def _both(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    """Whom both let in: AMBIGUOUS where that is no reader at all."""
+    if not one or not other:
+        return one or other
+    if one == other or ANY_USER in other:
+        return one
+    if ANY_USER in one:
+        return other
+    return tuple(name for name in one if name in other) or AMBIGUOUS

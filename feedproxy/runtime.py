@@ -43,9 +43,10 @@ from feedproxy.report.admin import Deed
 from feedproxy.report.daybook import Diary
 from feedproxy.report.metrics import Metrics
 from feedproxy.report.summed import Nobody, Others
-from feedproxy.rules import Rules
+from feedproxy.rules import Rules, covers
 from feedproxy.settings import Settings, deprecated_names, from_options, option_names, ports
 from feedproxy.store.base import Store
+from feedproxy.store.permitted import PermittedStore
 from feedproxy.store.tiered import open_store
 
 logger = logging.getLogger(__name__)
@@ -151,6 +152,12 @@ class Runtime:
     def settings_for(self, target: str) -> Settings:
         """The settings for one target, rules included."""
         return self.rules.settings_for(uri.without_fragment(target), self.settings)
+
+    def may_lead(self, start: str, end: str | None) -> bool:
+        """Whether what came from `end` may be had under the target `start`. None: where it came from is not known."""
+        if end is not None:
+            return covers(self.settings_for(start), self.settings_for(end))
+        return not self.rules.protect_anything
 
     # -- life
 
@@ -273,6 +280,7 @@ class _Opened:
             self.fleet.agree(makers)
             self.store = self.fleet.store
         permitted, own = (settings.allow_private, settings.allow_networks), runtime.listeners
+        self.store = PermittedStore(self.store, runtime.may_lead)
         self.policy = AddressPolicy(*permitted, ports(settings, settings.allow_ports), listeners=own)
         self.connect_policy = AddressPolicy(*permitted, ports(settings, settings.connect_ports), listeners=own)
         pseudonym, secret = (self.remembered(*each) for each in makers.items())

@@ -11,8 +11,9 @@ from feedproxy.access.users import Users, parse_secrets
 from feedproxy.access.wallet import Wallet, apart, key
 from feedproxy.access.watched import Watched
 from feedproxy.clock import Clock
-from feedproxy.errors import FetchError, NotAdmitted, UsageError
+from feedproxy.errors import BadTarget, FetchError, NotAdmitted, UsageError
 from feedproxy.http.message import Fields, Request
+from feedproxy.rules import AMBIGUOUS
 from feedproxy.settings import Settings
 
 
@@ -54,10 +55,12 @@ class Doorkeeper:
     ) -> tuple[str, Fields]:
         """Who reads, and what of his fields may go on: where a rule of ours asks for credentials, they are for us.
 
-        Raises NotAdmitted.
+        Raises NotAdmitted, and BadTarget where no reader can be told from the way the address is written.
         """
         if not readers:
             return user, fields
+        if readers == AMBIGUOUS:
+            raise BadTarget("this address can be read in several ways, and not all of them are for the same readers")
         match await self.admission.decide(readers, fields, address, proxy=proxy, user=user):
             case Admitted(proved):
                 return proved, fields.without(*FOR_US)

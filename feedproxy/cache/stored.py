@@ -122,3 +122,6 @@ class StoredResponse:
     """The request carried Authorization (RFC 9111, section 3.5)."""
     invalid: bool = False
     """Invalidated (section 4.4): to be validated before it is used again."""
+    final_target: str | None = None
+    """The target that gave it, at the end of redirects; empty where that is `target`, None where it is not known: what
+    an earlier feedproxy has stored."""

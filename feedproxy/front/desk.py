@@ -88,12 +88,19 @@ class Desk:
         self._of_client: dict[str, set[str]] = {}
 
     async def connect(self, flow: http.HTTPFlow) -> None:
-        """CONNECT: only to the ports and addresses that may be reached. Raises Forbidden, Unreachable."""
+        """CONNECT: only to the ports and addresses that may be reached.
+
+        Nor to a host of which rules protect a part: what is asked for in a tunnel is not seen. Raises Forbidden,
+        Unreachable, NotAdmitted, BadTarget.
+        """
         settings = self.runtime.settings
         host, port = flow.request.host, flow.request.port
         if settings.upstream:
             raise Forbidden("this proxy stands in front of one origin, and tunnels to no other")
-        readers = self.runtime.settings_for(uri.normalise(f"https://{uri.hostport(host, port)}/")).readers
+        target = uri.normalise(f"https://{uri.hostport(host, port)}/")
+        if not self.intercepts(host) and self.runtime.rules.protect_part_of(uri.host_of(target), settings):
+            raise Forbidden("a rule protects feeds of this host, which a tunnel would lead past")
+        readers = self.runtime.settings_for(target).readers
         if readers:
             visit = visit_of(came(flow), settings, Entrance.PROXY)
             fields = fields_of(flow.request)

@@ -66,6 +66,7 @@ class Recipe:
         "method",
         "moment",
         "reader",
+        "rules",
         "schedule",
         "shown",
         "since",
@@ -105,6 +106,8 @@ class Recipe:
         self.status = response.status
         self.body = b"" if method == "HEAD" or response.status == 304 else response.body
         self.closes = closes
+        self.rules: object = None
+        """The rules by which its target may have what it gives (store/permitted.py)."""
         self.tally = Tally()
         self.asked: tuple[bytes, ...] = ()
         """The fields' lines of the request it was made for, where readers are judged."""

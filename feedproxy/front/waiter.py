@@ -137,8 +137,8 @@ class Waiter:
         """Whether a recipe that may be too old is right; if it has to be, it is made so."""
         if recipe.token != self._token:
             target = recipe.target
-            if self.runtime.settings_for(target) is not recipe.terms[0]:
-                return False
+            if recipe.rules is not self.runtime.rules or self.runtime.settings_for(target) is not recipe.terms[0]:
+                return False  # by other rules the target that it came from may be for others
             if self._store.stamp(target, used=True) is not recipe.stamp:
                 return False
             recipe.token = self._token
@@ -300,6 +300,7 @@ class Waiter:
             return
         recipe.token, recipe.stamp = self._token, stamp
         recipe.terms = self._shared.terms(recipe.terms)
+        recipe.rules = self.runtime.rules
         recipe.schedule = self._shared(recipe.schedule)
         recipe.tally = self.teller.tally_of(recipe)
         # Who says at length what others say in brief is not judged (judged.py), and what he says is shared with nobody.

@@ -10,6 +10,8 @@ included. It is the only sign with a meaning: `?` begins a query, as in any URI.
 A pattern is compared with normalised target URIs, and brought to their normal form itself (http/uri.py):
 upper case in a host, percent-encoding and international names need no thought.
 
+Where a rule protects, a pattern means more (`protects`): what lax servers answer with the same feed.
+
 Purges and refreshes compare whole addresses, as they are written (`anywhere`).
 """
 
@@ -18,6 +20,7 @@ from dataclasses import dataclass, field
 
 from feedproxy.errors import BadTarget
 from feedproxy.http import uri
+from feedproxy.http.spelling import fully_decoded
 
 _SCHEME = re.compile(r"([A-Za-z*][A-Za-z0-9+.*-]*)://(.*)", re.DOTALL)
 _ANY_SCHEME = frozenset({"*", "http*"})
@@ -30,13 +33,91 @@ class TargetPattern:
 
     text: str
     _regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
+    _wide: re.Pattern[str] = field(init=False, repr=False, compare=False)
+    _host: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_regex", re.compile(_expression(self.text), re.DOTALL))
+        object.__setattr__(self, "_wide", re.compile(_wide_expression(self.text), re.DOTALL | re.IGNORECASE))
+        scheme, authority, _ = _split(self.text)
+        host = _aliases(_host("http" if scheme == "*" else scheme, authority))
+        object.__setattr__(self, "_host", re.compile(host, re.IGNORECASE))
 
     def matches(self, target: str) -> bool:
         """Does it match this normalised target URI?"""
         return self._regex.fullmatch(target) is not None
+
+    def protects(self, reading: str) -> bool:
+        """Does it match this reading of a target (spelling.py), as a server may that is lax?
+
+        The scheme does not count, nor whether the port is 80 or 443; nor the case of the path, a slash at its end, or a
+        query where the pattern has none. The names and addresses of loopback are one host.
+        """
+        return self._wide.fullmatch(reading) is not None
+
+    def is_of_host(self, host: str) -> bool:
+        """May it match something at this host, as a normalised target writes it, at whatever port?"""
+        return self._host.fullmatch(host) is not None
+
+    @property
+    def is_whole_host(self) -> bool:
+        """Whether it matches everything at its hosts, or nothing."""
+        _, _, path = _split(self.text)
+        return path is None or re.fullmatch(r"\*+", path) is not None
+
+
+def _split(text: str) -> tuple[str, str, str | None]:
+    """Scheme (`*` for any), authority, and what follows the slash; None where there is none."""
+    match = _SCHEME.fullmatch(text)
+    scheme, rest = (match[1].lower(), match[2]) if match else ("*", text)
+    authority, slash, path = rest.partition("/")
+    return "*" if scheme in _ANY_SCHEME else scheme, authority, path if slash else None
+
+
+_LOOPBACK = (
+    r"(?:(?:[^/:]*\.)?localhost|127(?:\.\d+){3}|0\.0\.0\.0|\[::1?\]|\[::ffff:127(?:\.\d+){3}\]|\[::ffff:0\.0\.0\.0\])"
+)
+
+
+def _aliases(host: str) -> str:
+    """The expression for a host without its port, with other names that certainly lead to the same machine."""
+    bare = re.sub(r":\d+$", "", host)
+    if re.fullmatch(_LOOPBACK, bare.replace("\\", "")):
+        return _LOOPBACK
+    plain = bare.replace("\\", "").removeprefix("[::ffff:").removesuffix("]")
+    if re.fullmatch(r"\d+(?:\.\d+){3}", plain):
+        return rf"(?:{re.escape(plain)}|\[::ffff:{re.escape(plain)}\])"
+    return bare
+
+
+def _wide_expression(text: str) -> str:
+    scheme, authority, path = _split(text)
+    expression = _host(scheme if scheme != "*" else "http", authority)
+    port = re.search(r":(\d+)$", expression)
+    if port is not None and port[1] not in ("80", "443"):
+        where = rf":{port[1]}"
+    elif scheme == "*" and port is None:
+        where = r"(?::\d+)?"
+    else:
+        where = r"(?::(?:80|443))?"
+    return "https?://" + _aliases(expression) + where + _wide_path(path)
+
+
+def _wide_path(path: str | None) -> str:
+    if path is None:
+        return "/.*"
+    normal = uri.normalise(f"{_ANYWHERE}/{path}").removeprefix(_ANYWHERE)
+    forms = []
+    for each in dict.fromkeys((normal, fully_decoded(normal))):
+        before, mark, query = each.partition("?")
+        if mark:
+            forms.append(_globbed(before, ".*") + r"/*\?(?:.*&)?" + _globbed(query, ".*") + "(?:&.*)?")
+        elif before.endswith("/*"):
+            # What is below a folder, and the folder.
+            forms.append(_globbed(before.rstrip("*").rstrip("/"), ".*") + r"(?:/.*|\?.*)?")
+        else:
+            forms.append(_globbed(before.rstrip("/"), ".*") + r"/*(?:\?.*)?")
+    return "(?:" + "|".join(forms) + ")"
 
 
 def _expression(text: str) -> str:

@@ -126,6 +126,11 @@ def host_port(uri: str) -> tuple[str, int]:
     return host.strip("[]"), int(port) if port else _PORTS[scheme or ""]
 
 
+def host_of(uri: str) -> str:
+    """The host of a normalised target, an IPv6 address in its brackets."""
+    return _split_port(_parts(uri)[1] or "")[0]
+
+
 def hostport(host: str, port: int) -> str:
     """Host and port as an address holds them."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

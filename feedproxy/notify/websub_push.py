@@ -20,7 +20,7 @@ from feedproxy.notify.notices import Notices
 from feedproxy.notify.protocol import DAY
 from feedproxy.notify.subscriptions import State, Subscription
 from feedproxy.notify.websub import Mode
-from feedproxy.notify.websub_subscriber import Subscriber
+from feedproxy.notify.websub_subscriber import Subscriber, covers_topic
 from feedproxy.origin.endpoints import Call
 
 STRANGERS_MAX = 2 * 1024 * 1024
@@ -147,6 +147,8 @@ class Pushes:
         secure = known.data.get("over", "").startswith("https:") or known.topic.startswith("http:")
         if not known.secret or not secure:
             return "what came may have been changed on its way"
+        if not covers_topic(self._notices, known.topic, known.data.get("topic", known.topic)):
+            return "what it is the content of is for other readers"
         fields = call.request.fields
         try:
             limit = coding.reasonable(len(call.content), self._notices.settings().decoded_max)

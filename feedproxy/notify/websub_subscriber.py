@@ -28,6 +28,7 @@ from feedproxy.notify.topics import is_private, is_withdrawn
 from feedproxy.notify.websub import NAME, Mode
 from feedproxy.notify.websub_discovery import Discovered, discover, favoured
 from feedproxy.origin.announced import endpoint_address
+from feedproxy.rules import covers
 from feedproxy.store.resource import Resource
 from feedproxy.walk import unhurried
 
@@ -149,6 +150,8 @@ class Subscriber:
         if stored is None:
             return nothing
         found = discover(target, stored.fields, resource.channel)
+        if not covers_topic(self._notices, target, found.topic):
+            return nothing
         own = endpoint_address(settings, "")
         return replace(found, hubs=tuple(each for each in found.hubs if not each.startswith(own)))
 
@@ -269,6 +272,14 @@ class Subscriber:
         )
         self._to_look[known.topic] = now  # another hub may do
         self._notices.wake()
+
+
+def covers_topic(notices: Notices, target: str, topic: str) -> bool:
+    """Whether what a hub pushes for this topic may be had under this target, by rules of ours."""
+    try:
+        return covers(notices.settings_for(target), notices.settings_for(uri.normalise(topic)))
+    except BadTarget:
+        return True  # no target of ours, so that no rule can protect it
 
 
 def _is_wanted(known: Subscription) -> bool:

@@ -28,6 +28,7 @@ from feedproxy.origin.trail import Fetching
 from feedproxy.origin.update import Updates
 from feedproxy.origin.upstream import background_request
 from feedproxy.origin.workshop import Workshop
+from feedproxy.rules import covers
 from feedproxy.settings import Settings
 from feedproxy.store.base import Store
 from feedproxy.store.resource import Resource
@@ -69,7 +70,14 @@ class Dispatch:
         self._agent = agent
         self.workers = ThreadPoolExecutor(2, thread_name_prefix="feedproxy-prepare")
         self.workshop = Workshop(self.workers)
-        self._updates = Updates(fetcher, store, clock, observer, self.workshop)
+        self._updates = Updates(
+            fetcher,
+            store,
+            clock,
+            observer,
+            self.workshop,
+            may_lead=lambda start, end: covers(settings_for(start), settings_for(end)),
+        )
         self._flights: Flights[object, Landed] = Flights()
         self._alone = itertools.count()
         self._askers: dict[asyncio.Task[Landed], Asker] = {}

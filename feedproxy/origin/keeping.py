@@ -63,8 +63,8 @@ def untouched(response: Response) -> Content:
     return Content({response.fields.combined("content-encoding") or "identity": response.body})
 
 
-def received(errand: Errand, fetched: Fetched, prepared: Prepared) -> StoredResponse:
-    """What came, in the form in which it may be stored."""
+def received(errand: Errand, fetched: Fetched, prepared: Prepared, at: str = "") -> StoredResponse:
+    """What came, in the form in which it may be stored. `at` is the target that gave it, after redirects."""
     targeted = errand.settings.is_targeted
     stored = StoredResponse(
         target=errand.request.target,
@@ -76,9 +76,17 @@ def received(errand: Errand, fetched: Fetched, prepared: Prepared) -> StoredResp
         vary_request=variation.request_fields_for(fetched.response.fields, errand.request.fields),
         own_agent=errand.own_agent,
         authorized="authorization" in errand.request.fields,
+        final_target=final_target(errand, at),
     )
     stored = cookies.with_cookies(stored, fetched.response.fields, errand.request, targeted=targeted)
     return with_links(stored, errand.settings, errand.self_href)
+
+
+def final_target(errand: Errand, at: str) -> str | None:
+    """Where an answer came from that `at` has given, as it is stored."""
+    if errand.push is not None and errand.validate is not None:
+        return errand.validate.final_target  # a push is content for what is held
+    return "" if at == errand.request.target else at
 
 
 def wanted(errand: Errand) -> Wanted:

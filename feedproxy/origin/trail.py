@@ -1,5 +1,6 @@
 """Following redirects: a bounded walk whose every step is an ordinary, checked fetch (RFC 9110, section 15.4)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,14 +41,25 @@ class Trail:
         return len(self.last.response.body) if isinstance(self.last, Fetched) else 0
 
 
-async def walk(fetcher: Fetching, request: Request, *, limit: int, exempt: bool) -> Trail:
+async def walk(
+    fetcher: Fetching,
+    request: Request,
+    *,
+    limit: int,
+    exempt: bool,
+    may_lead: Callable[[str, str], bool] = lambda start, end: True,
+) -> Trail:
     """Fetch, and follow what redirects, `limit` times at most.
 
     Only the first fetch may raise: when a later one fails, the trail ends there and `broken` says why. Overload is
     raised by each of them. Credentials
     and cookies stay with the origin that they were meant for (RFC 9110, section 15.4). So does what is `exempt`
     from the address check: where a redirect leads is nobody's word but the origin's.
+
+    `may_lead` says whether content of the second target may be had under the first. Where it may not, the trail ends
+    with Detail.ACCESS: readers are given the redirect, and say at the target itself who they are.
     """
+    start = request.target
     first = last = await fetcher.fetch(request, exempt=exempt)
     visited: list[str] = [request.target]
     hops: list[tuple[int, str]] = []
@@ -64,6 +76,8 @@ async def walk(fetcher: Fetching, request: Request, *, limit: int, exempt: bool)
                 return ended(detail)
             case moves.Follow(there):
                 pass
+        if not may_lead(start, there):
+            return ended(Detail.ACCESS)
         same_origin = uri.origin_of(there) == uri.origin_of(request.target)
         if same_origin:
             # RFC 9110, 10.2.2: the redirect "inherits the fragment", which is a credential's name here.

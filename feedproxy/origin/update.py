@@ -24,6 +24,7 @@ from feedproxy.origin.keeping import (
     Errand,
     dated,
     editions_with,
+    final_target,
     received,
     sighted,
     unstored,
@@ -63,6 +64,7 @@ class Updates:
         observer: Observer,
         workshop: Workshop,
         jitter: Callable[[], float] = random.random,
+        may_lead: Callable[[str, str], bool] = lambda start, end: True,
     ) -> None:
         self._fetcher = fetcher
         self._store = store
@@ -70,6 +72,7 @@ class Updates:
         self._observer = observer
         self._workshop = workshop
         self._jitter = jitter
+        self._may_lead = may_lead
 
     async def run(self, errand: Errand, still_wanted: Callable[[], bool] = lambda: True) -> Landed:
         """Carry one errand out. What is found is stored unless `still_wanted` says that it was purged meanwhile."""
@@ -153,7 +156,7 @@ class Updates:
         if not errand.follow:
             answer = await self._fetcher.fetch(request, exempt=errand.exempt)
             return trail.Trail(answer, answer)
-        return await trail.walk(self._fetcher, request, limit=limit, exempt=errand.exempt)
+        return await trail.walk(self._fetcher, request, limit=limit, exempt=errand.exempt, may_lead=self._may_lead)
 
     def _not_modified(self, errand: Errand, before: Resource, came: _Came, fetched: Fetched) -> Landed | None:
         if errand.validate is None:
@@ -171,6 +174,7 @@ class Updates:
         )
         if freshened is None:
             return None
+        freshened = replace(freshened, final_target=final_target(errand, came.walked.at))
         freshened = cookies.with_cookies(freshened, fetched.response.fields, errand.request, targeted=targeted)
         freshened = with_links(freshened, errand.settings, errand.self_href)
         now = self._clock.now()
@@ -221,12 +225,15 @@ class Updates:
     ) -> Landed:
         now = self._clock.now()
         before = replace(before, oversized=False) if before.oversized else before
+        if walked.broken is Detail.ACCESS and before.channel is not None and isinstance(walked.first, Fetched):
+            return self._led_to_others(errand, before, walked.first)
         if relocated := self._relocated(errand, before, walked, prepared, now):
             return relocated
         elsewhere = walked.followed > 0 or walked.broken is not None
         if elsewhere and prepared.channel is None and before.channel is None and isinstance(walked.first, Fetched):
             # It leads to no feed, and there is no copy: the redirect itself passes.
             fetched, prepared = walked.first, Prepared(untouched(walked.first.response))
+            walked = replace(walked, at="")
         response = fetched.response
         outcome = Outcome(
             response.status,
@@ -238,7 +245,7 @@ class Updates:
             page=prepared.page,
             broken=walked.broken if before.channel is not None else None,
         )
-        landed = self._judged(errand, before, outcome, received(errand, fetched, prepared), prepared)
+        landed = self._judged(errand, before, outcome, received(errand, fetched, prepared, walked.at), prepared)
         resource = landed.resource
         if landed.stored and landed.response is not None:
             resource = with_versions(resource, prepared.left)
@@ -253,6 +260,14 @@ class Updates:
         if resource is landed.resource and not len(personal):
             return landed
         return replace(landed, resource=resource, personal=personal)
+
+    def _led_to_others(self, errand: Errand, before: Resource, first: Fetched) -> Landed:
+        """A known feed that redirects to one for other readers: the redirect passes, and is no failure."""
+        resource = replace(before, failures=Failures(), new_shape=None)
+        prepared = Prepared(untouched(first.response))
+        outcome = Outcome(first.response.status, first.response.fields)
+        words = "the redirect leads to what a rule protects: the reader asks there"
+        return self._kept(errand, resource, outcome, received(errand, first, prepared), prepared, None, words)
 
     def _relocated(
         self, errand: Errand, before: Resource, walked: trail.Trail, prepared: Prepared, now: Instant

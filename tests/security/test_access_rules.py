@@ -1,0 +1,186 @@
+"""Whoever may not have a feed gets it by no way: redirects, formats, secret addresses, ranges, deltas, old copies."""
+
+from pathlib import Path
+
+import pytest
+
+from feedproxy.access.tokens import issue
+from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.http import uri
+from feedproxy.http.message import Fields
+from feedproxy.origin.entrance import Entrance
+from feedproxy.store.resource import Resource
+from tests.scenarios.conftest import _stages, authorities_are_read_once  # noqa: F401 -- a fixture
+from tests.scenarios.test_access import a_feed, files, says  # noqa: F401 -- a fixture
+from tests.stages.front import OnFront
+from tests.stages.play import UPSTREAM, Seen
+
+HIDDEN = b"HIDDEN"
+SECRET = "/secret/feed.rss"
+RULES = {"readers": {"readers": ("bob",)}, "private": {"private": True}}
+STATUSES = [301, 302, 303, 307, 308]
+
+
+@pytest.fixture
+async def door():
+    """The whole proxy, whose fast path and ordinary listener are compared with one another."""
+    async for opened in _stages(OnFront):
+        yield opened
+
+
+@pytest.fixture
+async def protected(door, files, request):  # noqa: F811
+    """A proxy before an origin with a protected feed, and with addresses that lead there."""
+
+    async def make(rule: str = "readers", **settings):
+        def lead(path: str, location: str, status: int = 302) -> None:
+            origin.publish(path, b"", status=status, location=location)
+
+        proxy, origin, clock = await door(**files, **settings)
+        origin.publish(SECRET, a_feed("HIDDEN"), cache_control="public, max-age=600")
+        proxy.rule("/secret/*", **RULES[rule])
+        for status in STATUSES:
+            lead(f"/{status}", SECRET, status)
+        lead("/two", "/301")
+        lead("/absolute", origin.url(SECRET))
+        lead("/host", origin.url(SECRET).replace("127.0.0.1", "localhost"))
+        lead("/spelled", "/secret%2ffeed.rss")
+        origin.publish(
+            "/spelled2", b"", status=302, location="//" + origin.url("/").split("/")[2] + "//secret/feed.rss"
+        )
+        lead("/by-secret", "/secret/on")
+        lead("/secret/on", "/public.rss")
+        origin.publish("/public.rss", a_feed("OPEN"))
+        xml = f"<redirect><newLocation>{origin.url(SECRET)}</newLocation></redirect>"
+        origin.publish("/xml", xml.encode(), content_type="text/xml")
+        return proxy, origin, clock
+
+    return make
+
+
+WAYS = [*map(str, STATUSES), "two", "absolute", "host", "spelled", "spelled2", "by-secret", "xml"]
+
+
+def nothing_hidden(seen: Seen) -> None:
+    assert HIDDEN not in seen.plain, seen
+    assert seen.status in (200, 301, 302, 303, 304, 307, 308, 401, 406, 502), seen
+    assert b"OPEN" not in seen.plain, "the way leads through what is protected"
+
+
+@pytest.mark.parametrize("rule", list(RULES))
+@pytest.mark.parametrize("where", [{}, {"upstream": UPSTREAM}], ids=["gateway", "reverse"])
+async def test_no_redirect_leads_into_what_a_rule_protects(protected, rule, where):
+    proxy, origin, clock = await protected(rule, **where)
+    entrances = [proxy.entrance] + ([] if where else [Entrance.PROXY])
+
+    for _ in range(2):
+        for way in WAYS:
+            for entrance in entrances:
+                nothing_hidden(await proxy.send("GET", f"/{way}", entrance=entrance))
+                nothing_hidden(await proxy.send("HEAD", f"/{way}", entrance=entrance))
+                nothing_hidden(await proxy.send("GET", f"/{way}", entrance=entrance, range="bytes=0-50"))
+                nothing_hidden(await proxy.send("GET", f"/{way}", entrance=entrance, a_im="feed", if_none_match='"x"'))
+                nothing_hidden(await proxy.send("GET", f"/{way}", entrance=entrance, cache_control="no-cache"))
+            converted = f"/-/as/json/{way}" if where else f"/-/as/json/{origin.url('/' + way)}"
+            nothing_hidden(await proxy.ask(converted))
+        clock.advance(7200)
+
+    assert all(not each.target.endswith(SECRET) for each in origin.log)
+    assert HIDDEN not in (await proxy.ask("/-/feeds.opml")).plain
+    assert b"secret" not in (await proxy.ask("/-/changes.xml")).plain
+
+
+async def test_the_redirect_itself_is_handed_on_and_its_target_asks_who_it_is(protected):
+    proxy, origin, _ = await protected()
+
+    for status in STATUSES:
+        seen = (await proxy.get(f"/{status}")).expect(status)
+        assert seen.location.endswith(uri.gateway_path(origin.url(SECRET)))
+    (await proxy.get(SECRET)).expect(401)
+    (await proxy.get(SECRET, authorization=says("bob"))).expect(200)
+    (await proxy.get("/302", authorization=says("bob"))).expect(302)
+
+
+async def test_a_foreign_site_leads_no_further(protected, monkeypatch):
+    """Another name for the same origin stands for the stranger's."""
+    proxy, origin, _ = await protected()
+    foreign = origin.url("/absolute").replace("127.0.0.1", "localhost")
+    proxy.rule(origin.url("/absolute"), readers=())
+
+    nothing_hidden(await proxy.ask(f"/{foreign}"))
+    nothing_hidden(await proxy.ask(f"/-/as/html/{foreign}"))
+
+
+async def test_a_token_for_the_beginning_is_none_for_the_end(protected, files):  # noqa: F811
+    proxy, origin, clock = await protected()
+    _, token = issue(Path(files["tokens_file"]), "carol", origin.url("/*"))
+    clock.advance(1)
+
+    for way in WAYS:
+        nothing_hidden(await proxy.ask(f"/-/with/{token}/{origin.url('/' + way)}"))
+        nothing_hidden(await proxy.ask(f"/-/with/{token}/-/as/json/{origin.url('/' + way)}"))
+    (await proxy.ask(f"/-/with/{token}/{origin.url(SECRET)}")).expect(403)
+
+
+async def test_between_feeds_of_the_same_readers_redirects_are_followed(protected):
+    proxy, origin, _ = await protected()
+    origin.publish("/secret/old", b"", status=302, location=SECRET)
+    origin.publish("/bobs", b"", status=302, location=SECRET)
+    origin.publish("/alls", b"", status=302, location=SECRET)
+    proxy.rule("/bobs", readers=("bob",))
+    proxy.rule("/alls", readers=("*",))
+
+    for way in ("/secret/old", "/bobs"):
+        assert HIDDEN in (await proxy.get(way, authorization=says("bob"))).expect(200).plain
+    (await proxy.get("/alls", authorization=says("bob"))).expect(302)
+    assert HIDDEN in (await proxy.get("/bobs", authorization=says("bob"))).expect(200).plain
+    (await proxy.get("/bobs")).expect(401)
+
+
+async def test_a_copy_from_before_the_rule_is_no_more_given(door, files):  # noqa: F811
+    proxy, origin, clock = await door(**files)
+    origin.publish(SECRET, a_feed("HIDDEN"), cache_control="public, max-age=86400")
+    origin.publish("/alias", b"", status=301, location=SECRET)
+    for _ in range(2):
+        assert HIDDEN in (await proxy.get("/alias")).expect(200).plain
+    assert HIDDEN in (await proxy.ask(f"/-/as/json/{origin.url('/alias')}")).expect(200).plain
+
+    proxy.rule("/secret/*", readers=("bob",))
+
+    for _ in range(2):
+        nothing_hidden(await proxy.get("/alias"))
+        nothing_hidden(await proxy.ask(f"/-/as/json/{origin.url('/alias')}"))
+        nothing_hidden(await proxy.get("/alias", a_im="feed", if_none_match='"x"'))
+        assert HIDDEN not in (await proxy.ask("/-/feeds.opml")).plain
+    origin.break_down()
+    assert HIDDEN not in (await proxy.get("/alias")).plain
+    clock.advance(100)
+    assert HIDDEN not in (await proxy.get("/alias")).plain
+
+
+async def test_a_copy_of_which_nobody_knows_where_it_came_from_is_not_given_where_rules_protect(door, files):  # noqa: F811
+    """As an earlier feedproxy has stored it, here or in the fleet's Redis."""
+    proxy, origin, clock = await door(**files)
+    origin.publish("/alias", b"", status=302, location=SECRET)
+    origin.publish(SECRET, a_feed("HIDDEN"))
+    proxy.rule("/secret/*", readers=("bob",))
+    target = uri.normalise(origin.url("/alias"))
+    fields = Fields([("Content-Type", "application/rss+xml"), ("Cache-Control", "max-age=9999")])
+    old = StoredResponse(target, 200, fields, Content({"identity": a_feed("HIDDEN")}), clock.now(), clock.now())
+    await proxy.service.store.put(Resource(target, (old,)))
+
+    nothing_hidden(await proxy.get("/alias"))
+
+
+async def test_a_known_feed_that_comes_to_redirect_to_a_protected_one_hands_on_the_redirect(protected):
+    proxy, origin, clock = await protected()
+    origin.publish("/known", a_feed("ITS OWN"))
+    (await proxy.get("/known")).expect(200)
+    clock.advance(7200)
+    origin.publish("/known", b"", status=302, location=SECRET)
+
+    for _ in range(3):
+        seen = await proxy.get("/known")
+        nothing_hidden(seen)
+        assert seen.status == 302
+        clock.advance(100)
