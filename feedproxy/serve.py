@@ -342,7 +342,7 @@ async def serve(
         await here.close()
         raise UsageError(f"record: {error}") from error
     if here.settings.feed_process:
-        here.service.work_apart()
+        here.service.workshop.start()
     if seat is not None:
         loop.add_reader(seat.lifeline, stop)  # it is readable when the supervisor is no more
         _inherit(seat)

@@ -9,9 +9,7 @@ Nor does the text end a subscription. Here it ends after 40 days in which the su
 """
 
 from feedproxy.clock import Seconds
-from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, NotAFeed
-from feedproxy.feed.convert import markup
-from feedproxy.feed.convert.model import Feed, Item
+from feedproxy.errors import BadTarget, FeedproxyError, Forbidden
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify import cnws
@@ -28,6 +26,7 @@ from feedproxy.notify.subscriptions import Role, State, Subscription
 from feedproxy.notify.topics import may_be_told, watched_of
 from feedproxy.origin.endpoints import Call
 from feedproxy.origin.entrance import Visit
+from feedproxy.origin.renderings import Headlines
 from feedproxy.store.resource import Resource
 
 LASTS: Seconds = 40 * DAY
@@ -60,10 +59,10 @@ class Publisher:
             topic = await self.subscribe(asked, call.visit)
         except FeedproxyError:
             return reply(200, XML, cnws.write_result(False))
-        feed = await self._feed(self._notices.service.store.get(topic))
-        if feed is None:
+        said = await self._headlines(self._notices.service.store.get(topic))
+        if said is None:
             return reply(200, XML, cnws.write_result(True))
-        return reply(200, XML, cnws.write_result(True, markup.line(feed.title), markup.plain(feed.summary)))
+        return reply(200, XML, cnws.write_result(True, said.title, said.summary))
 
     async def subscribe(self, asked: Subscribe, visit: Visit) -> str:
         """Add a subscriber who comes by this visit; the (first) target that it is about.
@@ -131,24 +130,16 @@ class Publisher:
 
     async def _change(self, callback: str, topic: str, resource: str) -> Message:
         held = self._notices.service.store.get(topic)
-        feed, title, description = await self._feed(held), "", ""
-        if feed is not None and feed.items:
-            item = newest(feed)
-            title, description = markup.line(item.title), markup.plain(item.summary or item.content)
+        said = await self._headlines(held) or Headlines()
         at = held.changes[-1] if held is not None and held.changes else self._notices.clock.now()
         agent = own_agent(self._notices.settings())
         fields = Fields([("User-Agent", agent), ("Content-Type", XML)])
-        return Message("POST", callback, fields, cnws.write_change(resource, at, title, description))
+        return Message("POST", callback, fields, cnws.write_change(resource, at, said.newest_title, said.newest_text))
 
-    async def _feed(self, resource: Resource | None) -> Feed | None:
+    async def _headlines(self, resource: Resource | None) -> Headlines | None:
         """What the copy says; read once for each version, however many are told."""
         stored = next((each for each in resource.variants[::-1] if each.content.feed), None) if resource else None
         try:
-            return await self._notices.service.formats.model(stored) if stored is not None else None
-        except NotAFeed:
+            return await self._notices.service.formats.headlines(stored) if stored is not None else None
+        except FeedproxyError:
             return None
-
-
-def newest(feed: Feed) -> Item:
-    """The item that is dated last; the first, where none is dated."""
-    return max(feed.items, key=lambda item: item.published or item.updated or 0)

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from feedproxy.clock import Clock, Seconds
-from feedproxy.errors import StoreError
+from feedproxy.errors import FeedproxyError, StoreError
 from feedproxy.feed.identity import stem_of
 from feedproxy.feed.read import read
 from feedproxy.notify.bell import Bell
@@ -188,7 +188,10 @@ class Notices:
         if not held or (body := held[0].content.bodies.get("identity")) is None:
             return None
         declared = held[0].fields.get("content-type")
-        channel = await asyncio.get_running_loop().run_in_executor(None, read, body, declared)
+        try:
+            channel = await self.service.workshop.do(partial(read, body, declared))
+        except FeedproxyError:
+            return None
         return replace(seen, digest=channel.content_digest) if channel is not None else None
 
     def _standing_of(self, ours: set[str], change: Change) -> Iterable[Order]:

@@ -7,6 +7,7 @@ is then.
 """
 
 import json
+from functools import partial
 from http import HTTPStatus
 
 from feedproxy.cache.stored import StoredResponse
@@ -138,15 +139,15 @@ class Hub:
         if not may_be_told(self._notices, order.topic):
             topic = subscription.data.get("topic", order.topic)
             return Message("GET", _denial(order.callback, topic), Fields([agent]))
-        return self._content(order, subscription, agent)
+        return await self._content(order, subscription, agent)
 
-    def _content(self, order: Order, subscription: Subscription, agent: tuple[str, str]) -> Message | None:
+    async def _content(self, order: Order, subscription: Subscription, agent: tuple[str, str]) -> Message | None:
         """The feed, as it is now: "MUST contain the full contents of the topic URL"."""
         settings = self._notices.settings_for(order.topic)
         resource = self._notices.service.store.get(order.topic)
         feeds = (each for each in reversed(resource.variants) if each.content.feed) if resource is not None else ()
         stored = next((each for each in feeds if not each.authorized), None)
-        body = _plain_body(stored, settings.decoded_max) if stored is not None else None
+        body = await self._plain_body(stored, settings.decoded_max) if stored is not None else None
         if stored is None or body is None:
             return None
         lines = [agent, ("Link", websub.links(endpoint_address(settings, HUB), public_form(order.topic, settings)))]
@@ -156,6 +157,17 @@ class Hub:
             signed = websub.signature(subscription.secret, body, settings.websub_signature)
             lines.append(("X-Hub-Signature", signed))
         return Message("POST", order.callback, Fields(lines), body)
+
+    async def _plain_body(self, stored: StoredResponse, limit: int) -> bytes | None:
+        """The content without its coding; None where it cannot be read."""
+        bodies = stored.content.bodies
+        if "identity" in bodies:
+            return bodies["identity"]
+        label, body = next(iter(bodies.items()), ("identity", b""))
+        try:
+            return await self._notices.service.workshop.do(partial(coding.decode, body, label, limit=limit))
+        except FeedproxyError:
+            return None
 
     async def _turns_out_public(self, target: str) -> bool:
         """Validation (section 5.2): our own feeds may not have been asked for yet."""
@@ -235,15 +247,3 @@ def _is_farewell(delivery: Delivery) -> bool:
     """Who leaves may do so, whatever has become of the feed."""
     order = delivery.order
     return order.what == "verify" and json.loads(order.data)["mode"] == Mode.UNSUBSCRIBE
-
-
-def _plain_body(stored: StoredResponse, limit: int) -> bytes | None:
-    """The content without its coding; None where it cannot be read."""
-    bodies = stored.content.bodies
-    if "identity" in bodies:
-        return bodies["identity"]
-    label, body = next(iter(bodies.items()), ("identity", b""))
-    try:
-        return coding.decode(body, label, limit=limit)
-    except FeedproxyError:
-        return None

@@ -8,6 +8,7 @@ the body guard takes it for the whole feed (origin/pushing.py). From everything 
 import hmac
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from urllib.parse import parse_qs
 
 from feedproxy.clock import Seconds
@@ -152,7 +153,8 @@ class Pushes:
         fields = call.request.fields
         try:
             limit = coding.reasonable(len(call.content), self._notices.settings().decoded_max)
-            body = coding.decode(call.content, fields.get("content-encoding"), limit=limit)
+            work = partial(coding.decode, call.content, fields.get("content-encoding"), limit=limit)
+            body = await self._notices.service.workshop.do(work)
         except FeedproxyError as error:
             return f"what came cannot be read ({error})"
         return await self._notices.service.pushed(known.topic, body, fields.get("content-type"))

@@ -1,48 +1,186 @@
-"""The process beside the proxy that reads and compresses feeds: jobs come over a socket, one after another.
+"""The processes beside the proxy that read, convert and compress feeds: what runs in them, and what goes over.
 
-It is started by workshop.py and ends when the socket does, that is, also when the proxy is no more. A signal to the
-whole group is not for it: what the proxy drains it still needs.
+One process, the template, is started with the interpreter; it imports what jobs need and waits. For each worker that
+workshop.py asks for it forks itself, which takes some milliseconds and shares its memory. A worker does one job after
+another: they come over a socket of its own, and results go back over it.
+
+A worker is bounded by the system: memory, processor time per job, open files, no files written, no processes started,
+no core dumped. Template and workers end when the proxy ends, also by SIGKILL (PR_SET_PDEATHSIG, and the end of their
+sockets). A signal to the whole group is not for them: what the proxy drains it still needs.
 """
 
+import array
+import contextlib
+import ctypes
 import gc
 import importlib
 import io
 import os
 import pickle
+import resource
 import signal
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from feedproxy.clock import Seconds
 from feedproxy.settings import Settings
 
 NICE = 10
 """Readers come first, also where they and this share a CPU."""
 
+NICE_LONG = 19
+"""Of a worker whose job takes long: jobs that take a moment come before it."""
+
 LENGTH = 8
-"""Bytes before each message, which tell its length."""
+"""Bytes before each message, which tell its length; and of a number."""
 
-READY = b"\0" * LENGTH
-"""Said once, when the first job can be begun."""
+START, KILL = b"S", b"K"
+"""What the template is asked for: a worker of this number, whose socket comes along; the end of such a worker."""
+
+_MODULES = ("prepare", "pushing", "renderings", "deltas", "leads")
+"""Modules of `origin` whose functions are jobs: imported once, before the first fork."""
+
+_FILES_MAX = 64
+"""Open files of a worker: a module that is imported late needs one at a time."""
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NO_NEW_PRIVS = 38
 
 
-def main(descriptor: int) -> None:
-    """Do what is asked for, until nobody asks any more."""
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one job may take."""
+
+    quick: Seconds = 0.5
+    """So long a job may hold up those behind it; then others are done beside it."""
+    cpu: Seconds = 10
+    """Processor time. The largest feed of the corpus takes a tenth of a second."""
+    wall: Seconds = 30
+    """Time in all, for a worker that hangs, or is kept from the processor."""
+    memory: int = 768 * 1024 * 1024
+    """Bytes of address space beyond what the template has: fifteen times `decoded_max`."""
+
+
+def main(descriptor: int, parent: int, cpu: Seconds, memory: int) -> None:
+    """Be the template, until nobody asks any more."""
+    _die_with(parent)
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
-    os.nice(NICE)
-    importlib.import_module("feedproxy.origin.prepare")
+    with contextlib.suppress(OSError):
+        os.nice(NICE)
+    for each in _MODULES:
+        importlib.import_module(f"feedproxy.origin.{each}")
+    gc.collect()
     gc.freeze()
+    workers: dict[int, int] = {}
+    with socket.socket(fileno=descriptor) as control:
+        while True:
+            message, descriptors = _received(control)
+            if not message:
+                break
+            number = int.from_bytes(message[1:], "big")
+            if message[:1] == START and descriptors:
+                workers[number] = _forked(control, descriptors[0], cpu, memory)
+                os.close(descriptors[0])
+            elif message[:1] == KILL and number in workers:
+                _end(workers.pop(number))
+    for pid in workers.values():
+        _end(pid)
+
+
+def _received(control: socket.socket) -> tuple[bytes, list[int]]:
+    descriptors = array.array("i")
+    message, ancillary, _, _ = control.recvmsg(1 + LENGTH, socket.CMSG_LEN(descriptors.itemsize))
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+    return message, list(descriptors)
+
+
+def _end(pid: int) -> None:
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def _forked(control: socket.socket, descriptor: int, cpu: Seconds, memory: int) -> int:
+    """The pid of a new worker."""
+    template = os.getpid()
+    if pid := os.fork():
+        return pid
+    code = 1
+    try:
+        control.close()
+        _die_with(template)
+        _bounded(memory)
+        _work(descriptor, cpu)
+        code = 0
+    finally:
+        os._exit(code)  # nothing of the template's is to be tidied up here
+
+
+def _die_with(parent: int) -> None:
+    """End with this process, however it ends. Where the system cannot do that, the end of the socket does it."""
+    if not sys.platform.startswith("linux"):
+        return
+    library = ctypes.CDLL(None)
+    library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(0)  # it ended before that
+
+
+def _bounded(memory: int) -> None:
+    limits = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_FSIZE: 0,
+        resource.RLIMIT_NOFILE: _FILES_MAX,
+    }
+    if (size := _address_space()) is not None:
+        limits[resource.RLIMIT_AS] = size + memory
+        limits[resource.RLIMIT_NPROC] = 0
+    for limit, most in limits.items():
+        with contextlib.suppress(OSError, ValueError):  # a lower one is set already
+            resource.setrlimit(limit, (most, most))
+
+
+def _address_space() -> int | None:
+    """Bytes of address space of this process; None where the system does not tell."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[0]) * resource.getpagesize()
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _grant(cpu: Seconds) -> None:
+    """Allow this process so much more processor time; beyond it the system ends it (SIGXCPU)."""
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CPU, (int(_spent() + cpu) + 1, hard))
+
+
+def _spent() -> Seconds:
+    """Processor time of this process."""
+    spent = resource.getrusage(resource.RUSAGE_SELF)
+    return spent.ru_utime + spent.ru_stime
+
+
+def _work(descriptor: int, cpu: Seconds) -> None:
+    """Say this worker's pid, and do what is asked for, until nobody asks any more."""
     with socket.socket(fileno=descriptor) as sock, sock.makefile("rb") as jobs:
-        sock.sendall(READY)
+        sock.sendall(os.getpid().to_bytes(LENGTH, "big"))
         while len(length := jobs.read(LENGTH)) == LENGTH:
-            job = jobs.read(int.from_bytes(length, "big"))
-            sock.sendall(framed(_done(job)))
+            _grant(cpu)
+            result = framed(done(jobs.read(int.from_bytes(length, "big"))))
+            sock.sendall(int(_spent() * 1_000_000).to_bytes(LENGTH, "big") + result)
 
 
-def _done(job: bytes) -> bytes:
+def done(job: bytes) -> bytes:
     """Its result, or the exception that it ended with, pickled."""
     try:
         work: Callable[[], Any] = pickle.loads(job)  # noqa: S301 (our own parent's)
@@ -51,7 +189,7 @@ def _done(job: bytes) -> bytes:
         try:
             return pickle.dumps((None, error), pickle.HIGHEST_PROTOCOL)
         except Exception:
-            return pickle.dumps((None, RuntimeError(repr(error))), pickle.HIGHEST_PROTOCOL)
+            return pickle.dumps((None, RuntimeError(repr(error)[:1000])), pickle.HIGHEST_PROTOCOL)
 
 
 class _Pickler(pickle.Pickler):
@@ -66,6 +204,42 @@ def packed(work: Callable[[], Any]) -> bytes:
     buffer = io.BytesIO()
     _Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump(work)
     return buffer.getvalue()
+
+
+class _Unpickler(pickle.Unpickler):
+    """Takes values of feedproxy's own classes, and exceptions, and calls nothing else.
+
+    A worker that a document has taken over may answer whatever it likes. pickle calls what a message names; here
+    that is a class of values at worst.
+    """
+
+    def find_class(self, module: str, name: str) -> Any:
+        found: Any = None
+        if module == "builtins" and name in ("frozenset", "set", "bytearray", "complex"):
+            return super().find_class(module, name)
+        if module in ("builtins", "json.decoder") or module.startswith("feedproxy."):
+            found = super().find_class(module, name) if module in sys.modules else None
+        is_error = isinstance(found, type) and issubclass(found, Exception)
+        is_value = isinstance(found, type) and module.startswith("feedproxy.") and _is_value(found)
+        if not is_error and not is_value:
+            raise pickle.UnpicklingError(f"{module}.{name} is no value of ours")
+        return found
+
+
+def _is_value(kind: type) -> bool:
+    return hasattr(kind, "__dataclass_fields__") or hasattr(kind, "__members__") or kind.__module__ in _VALUES
+
+
+_VALUES = frozenset(("feedproxy.http.message",))
+"""Modules whose classes are values, although they are no dataclasses: fields of a message."""
+
+
+def unpacked(message: bytes) -> tuple[Any, Exception | None]:
+    """Result and error of a job. Raises pickle.UnpicklingError, and others, for what is none."""
+    result, error = _Unpickler(io.BytesIO(message)).load()
+    if error is not None and not isinstance(error, Exception):
+        raise pickle.UnpicklingError("the error is none")
+    return result, error
 
 
 @lru_cache(64)
@@ -84,7 +258,8 @@ def framed(message: bytes) -> bytes:
     return len(message).to_bytes(LENGTH, "big") + message
 
 
-def command(descriptor: int) -> list[str]:
-    """How it is started: with the interpreter and the import path of this process, and nothing of its main module."""
-    run = f"import sys; sys.path[:] = {sys.path!r}; from feedproxy.origin.apart import main; main({descriptor})"
+def command(descriptor: int, limits: Limits) -> list[str]:
+    """How the template is started: with the interpreter and the import path of this process, and nothing else of it."""
+    given = f"{descriptor}, {os.getpid()}, {limits.cpu!r}, {limits.memory}"
+    run = f"import sys; sys.path[:] = {sys.path!r}; from feedproxy.origin.apart import main; main({given})"
     return [sys.executable, "-P", "-c", run]

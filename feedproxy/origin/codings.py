@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from feedproxy.cache.stored import Content, StoredResponse
 from feedproxy.clock import Seconds
+from feedproxy.errors import FeedproxyError
 from feedproxy.http import coding, negotiation
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Request
@@ -101,6 +102,9 @@ class Codings:
     async def _make(self, key: _Key, work: Callable[[], bytes | None]) -> bytes | None:
         try:
             body = await self._workshop.do(work)
+        except FeedproxyError as error:
+            logger.warning("%s of %s is not made: %s", key[2], key[0], error)
+            body = None
         except Exception:
             # A fault of ours, and no reader's loss: what is at hand is right.
             logger.exception("%s of %s could not be made", key[2], key[0])

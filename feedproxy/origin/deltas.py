@@ -14,11 +14,11 @@ import logging
 import math
 from collections import OrderedDict
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Seconds
+from feedproxy.errors import FeedproxyError
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.delta import delta
 from feedproxy.feed.entries import unpack
@@ -31,6 +31,7 @@ from feedproxy.http.message import Request, Response
 from feedproxy.http.validator import EntityTag, stem_of
 from feedproxy.origin.codings import level_of
 from feedproxy.origin.flight import Flights
+from feedproxy.origin.workshop import Workshop
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource, Version
 
@@ -56,8 +57,8 @@ class _Base:
 class Deltas:
     """Makes deltas and remembers them, boundedly."""
 
-    def __init__(self, workers: Executor) -> None:
-        self._workers = workers
+    def __init__(self, workshop: Workshop) -> None:
+        self._workshop = workshop
         self._made: OrderedDict[_Key, bytes | None] = OrderedDict()
         self._size = 0
         self._under_way: Flights[_Key, bytes | None] = Flights()
@@ -87,13 +88,18 @@ class Deltas:
         if key in self._made:
             self._made.move_to_end(key)
             return self._made[key]
-        work = functools.partial(_make, stored, base.versions, name, max(1, level_of(name, settings)), size)
+        body, declared = stored.content.bodies["identity"], stored.fields.get("content-type")
+        level = max(1, level_of(name, settings))
+        work = functools.partial(_make, body, declared, base.versions, name, level, size)
         task, _ = self._under_way.join(key, lambda: self._make(key, work))
         return await asyncio.shield(task)
 
     async def _make(self, key: _Key, work: functools.partial[bytes | None]) -> bytes | None:
         try:
-            made = await asyncio.get_running_loop().run_in_executor(self._workers, work)
+            made = await self._workshop.do(work)
+        except FeedproxyError as error:
+            logger.warning("no delta of %s is made: %s", key[0], error)
+            made = None
         except Exception:
             # A fault of ours, and no reader's loss: the whole is there.
             logger.exception("a delta of %s could not be made", key[0])
@@ -141,10 +147,10 @@ def _second(version: Version) -> float | None:
     return None if version.last_modified is None else math.floor(version.last_modified)
 
 
-def _make(stored: StoredResponse, versions: Sequence[Version], name: str, level: int, size: int) -> bytes | None:
+def _make(
+    body: bytes, declared: str | None, versions: Sequence[Version], name: str, level: int, size: int
+) -> bytes | None:
     """The delta in this coding; None where there can be none, or it would be no smaller than the whole's `size`."""
-    declared = stored.fields.get("content-type")
-    body = stored.content.bodies["identity"]
     channel = read(body, declared)
     if channel is None:
         return None

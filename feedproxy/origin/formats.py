@@ -10,9 +10,8 @@ from dataclasses import replace
 from feedproxy.cache.status import Detail
 from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Clock
-from feedproxy.errors import Forbidden, NotAFeed, NotOurs
+from feedproxy.errors import FeedproxyError, Forbidden, NotOurs
 from feedproxy.feed.convert.formats import FORMATS, Format
-from feedproxy.feed.convert.model import Feed
 from feedproxy.http import coding, negotiation, precondition, uri
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.field import parse_parameters
@@ -25,7 +24,7 @@ from feedproxy.origin.codings import level_of
 from feedproxy.origin.endpoints import Call
 from feedproxy.origin.entrance import Entrance, Visit
 from feedproxy.origin.problem import problem
-from feedproxy.origin.renderings import Rendering, Renderings
+from feedproxy.origin.renderings import Headlines, Rendering, Renderings
 from feedproxy.origin.reply import DIGESTS, IN_A_304
 from feedproxy.settings import Settings
 
@@ -71,9 +70,9 @@ class Formats:
         """Documents that were read to be rendered: fewer than renderings."""
         return self._renderings.parsed
 
-    async def model(self, stored: StoredResponse) -> Feed:
-        """What a stored feed says, in one shape for all formats. Raises NotAFeed."""
-        return await self._renderings.model(stored, self._settings_for(stored.target))
+    async def headlines(self, stored: StoredResponse) -> Headlines:
+        """What a stored feed says in a few words. Raises NotAFeed, and FeedproxyError."""
+        return await self._renderings.headlines(stored, self._settings_for(stored.target))
 
     def wanted(self, call: Call) -> tuple[Format, str]:
         """Format and target of a call for `/-/as/FORMAT/TARGET`. Raises NotOurs, BadTarget, Forbidden."""
@@ -98,7 +97,7 @@ class Formats:
         request = replace(call.request, target=target)
         try:
             return await self.instead_of(answer, answer.stored, request, wanted)
-        except NotAFeed as error:
+        except FeedproxyError as error:
             told = problem(error.status_hint, error.detail, str(error), request=request)
             story = (
                 line for line in answer.response.fields if line[0].lower() in ("cache-status", "via", "age", "date")
@@ -106,7 +105,7 @@ class Formats:
             return told.with_fields(Fields((*told.fields, *story)))
 
     async def instead_of(self, answer: Answer, stored: StoredResponse, request: Request, wanted: Format) -> Response:
-        """The rendering, with the story of the answer that it stands for. Raises NotAFeed."""
+        """The rendering, with the story of the answer that it stands for. Raises NotAFeed, and FeedproxyError."""
         settings = self._settings_for(stored.target)
         name = negotiation.choose_coding(request.fields.combined("accept-encoding"), _codings(settings)) or "identity"
         rendering = await self._renderings.of(stored, wanted, name, settings)
@@ -133,7 +132,7 @@ class Formats:
             return _varying(answer)
         try:
             response = await self.instead_of(answer, answer.stored, request, wanted)
-        except NotAFeed:
+        except FeedproxyError:
             return _varying(answer)
         # What it was made of is not what was sent: nobody may take the one for the other.
         return _varying(replace(answer, response=response, stored=None))

@@ -6,20 +6,26 @@ stand in its Link fields. Looking at a page happens off the event loop, once for
 """
 
 import asyncio
-from concurrent.futures import Executor
+import logging
 from dataclasses import replace
+from functools import partial
 
 from feedproxy.cache.stored import StoredResponse
+from feedproxy.errors import FeedproxyError
 from feedproxy.feed.discovery import Found, feeds_of_page, is_page, prefers_feeds
 from feedproxy.http import negotiation, uri
 from feedproxy.http.field import parse_parameters, quote
-from feedproxy.http.link import parse_links
+from feedproxy.http.link import Link, parse_links
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.origin.answers import Answer, PassThrough
 from feedproxy.origin.entrance import Entrance, Visit
+from feedproxy.origin.flight import Flights
 from feedproxy.origin.plain import PLAIN
 from feedproxy.origin.renderings import Bounded
+from feedproxy.origin.workshop import Workshop
 from feedproxy.settings import Settings
+
+logger = logging.getLogger(__name__)
 
 PAGES_MAX = 256
 PAGES_BYTES = 16 * 1024 * 1024
@@ -34,8 +40,9 @@ _KEPT = ("cache-control", "expires", "age", "date", "via", "cache-status", "vary
 class Leads:
     """Knows what pages name."""
 
-    def __init__(self, workers: Executor) -> None:
-        self._workers = workers
+    def __init__(self, workshop: Workshop) -> None:
+        self._workshop = workshop
+        self._under_way: Flights[int, tuple[Found, ...]] = Flights()
         self._known: Bounded[int, tuple[bytes, tuple[Found, ...]]] = Bounded(PAGES_MAX, PAGES_BYTES)
 
     async def instead_of(
@@ -66,8 +73,18 @@ class Leads:
         known = self._known.get(key)
         if known is not None and known[0] is body:
             return known[1]
-        loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._workers, _read, stored, label, body, settings.decoded_max)
+        links = tuple(parse_links(stored.fields))
+        target, declared = uri.without_fragment(stored.target), stored.fields.get("content-type")
+        work = partial(_read, target, declared, links, label, body, settings.decoded_max)
+        task, _ = self._under_way.join(key, lambda: self._look(key, body, work))
+        return await asyncio.shield(task)
+
+    async def _look(self, key: int, body: bytes, work: "partial[tuple[Found, ...]]") -> tuple[Found, ...]:
+        try:
+            found = await self._workshop.do(work)
+        except FeedproxyError as error:
+            logger.warning("a page is not searched for feeds: %s", error)
+            found = ()
         self._known.put(key, (body, found), len(body))
         return found
 
@@ -76,12 +93,13 @@ def _is_labelled_page(stored: StoredResponse) -> bool:
     return parse_parameters(stored.fields.get("content-type") or "")[0] in _PAGES
 
 
-def _read(stored: StoredResponse, label: str, body: bytes, limit: int) -> tuple[Found, ...]:
+def _read(
+    target: str, declared: str | None, links: tuple[Link, ...], label: str, body: bytes, limit: int
+) -> tuple[Found, ...]:
     plain = body if label == "identity" else PLAIN.of(body, label, limit=limit)
     if plain is None or not is_page(plain):
         return ()
-    target, content_type = uri.without_fragment(stored.target), stored.fields.get("content-type")
-    return feeds_of_page(plain, target, content_type=content_type, links=parse_links(stored.fields))
+    return feeds_of_page(plain, target, content_type=declared, links=links)
 
 
 def _redirect(fields: Fields, visit: Visit, found: tuple[Found, ...]) -> Response:

@@ -1,20 +1,24 @@
 """Renderings of stored feeds: each made once per version of the feed, off the event loop, and remembered in bounds.
 
-A version is parsed once (the model is remembered), written once in each format that is asked for, and coded once in
-each coding. Who asks meanwhile waits for the same. What names a version is the tag of its stored content.
+A version is written once in each format that is asked for, and coded once in each coding. Who asks meanwhile waits for
+the same. What names a version is the tag of its stored content. Reading and writing are one job (workshop.py), so that
+no model of a document crosses to this process; who does the job remembers the models that he read last. A version that
+could not be converted is remembered as well, and not tried again.
 """
 
 import asyncio
+import functools
 import hashlib
+import logging
+import threading
 from collections import OrderedDict
-from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from feedproxy.cache.stored import Content, StoredResponse
 from feedproxy.clock import Seconds
-from feedproxy.errors import NotAFeed
-from feedproxy.feed.convert.formats import Format
+from feedproxy.errors import FeedproxyError, NotAFeed
+from feedproxy.feed.convert import markup
+from feedproxy.feed.convert.formats import FORMATS, Format
 from feedproxy.feed.convert.model import Feed
 from feedproxy.feed.convert.read import found_at, read
 from feedproxy.http import coding
@@ -22,14 +26,20 @@ from feedproxy.http.date import parse_http_date
 from feedproxy.origin.codings import level_of
 from feedproxy.origin.flight import Flights
 from feedproxy.origin.plain import PLAIN
+from feedproxy.origin.workshop import Workshop
 from feedproxy.settings import Settings
 
-MODELS_MAX = 64
-MODELS_BYTES = 32 * 1024 * 1024
+logger = logging.getLogger(__name__)
+
+MODELS_MAX = 16
+MODELS_BYTES = 4 * 1024 * 1024
 """Bytes of the documents that remembered models were read from; a model takes some five times as many."""
 
 RENDERINGS_MAX = 1024
 RENDERINGS_BYTES = 64 * 1024 * 1024
+
+HEADLINE_MAX = 64 * 1024
+"""Characters of each text of the headlines."""
 
 type _Version = tuple[str, str]
 type _Key = tuple[_Version, str, str]
@@ -41,6 +51,28 @@ class Rendering:
 
     body: bytes
     stem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Headlines:
+    """What a feed says in a few words: title and text of the channel, and of the item that is dated last."""
+
+    title: str = ""
+    summary: str = ""
+    newest_title: str = ""
+    newest_text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """What a job needs of a stored feed."""
+
+    version: _Version
+    body: bytes
+    label: str
+    content_type: str | None
+    modified: int | None
+    limit: int
 
 
 class Bounded[K, V]:
@@ -76,62 +108,65 @@ class Bounded[K, V]:
 class Renderings:
     """Makes renderings and remembers them."""
 
-    def __init__(self, workers: Executor) -> None:
-        self._workers = workers
-        self._models: Bounded[_Version, Feed] = Bounded(MODELS_MAX, MODELS_BYTES)
+    def __init__(self, workshop: Workshop) -> None:
+        self._workshop = workshop
         self._made: Bounded[_Key, Rendering] = Bounded(RENDERINGS_MAX, RENDERINGS_BYTES)
-        self._reading: Flights[_Version, Feed] = Flights()
+        self._failed: Bounded[_Key, FeedproxyError] = Bounded(RENDERINGS_MAX, RENDERINGS_MAX)
+        self._headlines: Bounded[_Version, Headlines] = Bounded(RENDERINGS_MAX, RENDERINGS_BYTES)
         self._writing: Flights[_Key, Rendering] = Flights()
         self.parsed = 0
         """Documents read: fewer than renderings made."""
 
     async def of(self, stored: StoredResponse, wanted: Format, name: str, settings: Settings) -> Rendering:
-        """This stored feed in this format and coding. Raises NotAFeed."""
+        """This stored feed in this format and coding. Raises NotAFeed, and FeedproxyError where it takes too much."""
         version = stored.target, _version(stored.content)
         key = version, wanted.name, name
         if (known := self._made.get(key)) is not None:
             return known
-        task, _ = self._writing.join(key, lambda: self._write(key, stored, wanted, settings))
+        if (failed := self._failed.get((version, wanted.name, ""))) is not None:
+            raise failed
+        task, _ = self._writing.join(key, lambda: self._write(key, stored, settings))
         return await asyncio.shield(task)
 
-    async def model(self, stored: StoredResponse, settings: Settings) -> Feed:
-        """What this stored feed says. Raises NotAFeed."""
-        return await self._model((stored.target, _version(stored.content)), stored, settings)
+    async def headlines(self, stored: StoredResponse, settings: Settings) -> Headlines:
+        """What this stored feed says in a few words. Raises NotAFeed, and FeedproxyError."""
+        document = _document(stored, settings)
+        known = self._headlines.get(document.version)
+        if known is None:
+            known = await self._workshop.do(functools.partial(_headlines_of, document))
+            self._headlines.put(document.version, known, len(known.summary) + len(known.newest_text))
+        return known
 
-    async def _write(self, key: _Key, stored: StoredResponse, wanted: Format, settings: Settings) -> Rendering:
-        version, _, name = key
-        plain_key = version, wanted.name, "identity"
-        plain = self._made.get(plain_key)
-        if plain is None:
-            feed = await self._model(version, stored, settings)
-            plain = await self._do(lambda: _rendered(feed, wanted))
-            self._made.put(plain_key, plain, len(plain.body))
-        if name == "identity":
-            return plain
-        level, body = max(1, level_of(name, settings)), plain.body
-        coded = Rendering(await self._do(lambda: coding.encode(body, name, level)), plain.stem)
-        self._made.put(key, coded, len(coded.body))
-        return coded
+    async def _write(self, key: _Key, stored: StoredResponse, settings: Settings) -> Rendering:
+        version, wanted, name = key
+        level = max(1, level_of(name, settings))
+        plain = self._made.get((version, wanted, "identity"))
+        if plain is not None:
+            body = await self._workshop.do(functools.partial(coding.encode, plain.body, name, level))
+            return self._keep(key, Rendering(body, plain.stem))
+        work = functools.partial(_rendered, _document(stored, settings), wanted, name, level)
+        try:
+            identity, coded, was_read = await self._workshop.do(work)
+        except FeedproxyError as error:
+            self._failed.put((version, wanted, ""), error, 1)
+            raise
+        except Exception as error:
+            logger.exception("%s could not be converted to %s", stored.target, wanted)
+            failed = FeedproxyError("feedproxy failed at converting this feed; its log says more")
+            self._failed.put((version, wanted, ""), failed, 1)
+            raise failed from error
+        self.parsed += was_read
+        plain = Rendering(identity, hashlib.blake2b(identity, digest_size=12).hexdigest())
+        self._keep((version, wanted, "identity"), plain)
+        return plain if name == "identity" else self._keep(key, Rendering(coded, plain.stem))
 
-    async def _model(self, version: _Version, stored: StoredResponse, settings: Settings) -> Feed:
-        if (known := self._models.get(version)) is not None:
-            return known
-        task, _ = self._reading.join(version, lambda: self._read(version, stored, settings))
-        return await asyncio.shield(task)
-
-    async def _read(self, version: _Version, stored: StoredResponse, settings: Settings) -> Feed:
-        feed, size = await self._do(lambda: _read(stored, settings.decoded_max))
-        self.parsed += 1
-        self._models.put(version, feed, size)
-        return feed
-
-    async def _do[T](self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._workers, work)
+    def _keep(self, key: _Key, made: Rendering) -> Rendering:
+        self._made.put(key, made, len(made.body))
+        return made
 
     async def close(self, timeout: Seconds) -> None:
         """Let what is under way land, `timeout` seconds at most, and end."""
         await self._writing.land_all(timeout)
-        await self._reading.land_all(timeout)
 
 
 def _version(content: Content) -> str:
@@ -141,21 +176,62 @@ def _version(content: Content) -> str:
     return hashlib.blake2b(body, digest_size=16).hexdigest()
 
 
-def _read(stored: StoredResponse, limit: int) -> tuple[Feed, int]:
-    """The model, and the bytes it was read from. Raises NotAFeed."""
+def _document(stored: StoredResponse, settings: Settings) -> _Document:
     content = stored.content
-    body = content.bodies.get("identity")
-    if body is None and content.bodies:
-        label, coded = next(iter(content.bodies.items()))
-        body = PLAIN.of(coded, label, limit=limit)
-    feed = read(body, stored.fields.get("content-type"), address=stored.target) if body else None
-    if feed is None:
-        raise NotAFeed("what is at this address is no feed, so it cannot be converted")
+    label, body = next(iter(content.bodies.items()), ("identity", b""))
+    if "identity" in content.bodies:
+        label, body = "identity", content.bodies["identity"]
     said = stored.fields.get("last-modified")
     modified = content.last_modified if content.last_modified is not None else parse_http_date(said) if said else None
-    return found_at(feed, stored.target, modified=None if modified is None else int(modified)), len(body or b"")
+    return _Document(
+        (stored.target, _version(content)),
+        body,
+        label,
+        stored.fields.get("content-type"),
+        None if modified is None else int(modified),
+        settings.decoded_max,
+    )
 
 
-def _rendered(feed: Feed, wanted: Format) -> Rendering:
-    body = wanted.render(feed)
-    return Rendering(body, hashlib.blake2b(body, digest_size=12).hexdigest())
+# -- the job
+
+
+_MODELS: Bounded[_Version, Feed] = Bounded(MODELS_MAX, MODELS_BYTES)
+"""What was read last in this process."""
+
+_LOCK = threading.Lock()
+
+
+def _rendered(document: _Document, wanted: str, name: str, level: int) -> tuple[bytes, bytes, bool]:
+    """The document in this format, the same coded, and whether it had to be read. Raises NotAFeed."""
+    feed, was_read = _model(document)
+    body = FORMATS[wanted].render(feed)
+    return body, b"" if name == "identity" else coding.encode(body, name, level), was_read
+
+
+def _headlines_of(document: _Document) -> Headlines:
+    """The headlines; the newest item is the first where none is dated. Raises NotAFeed."""
+    feed = _model(document)[0]
+    said = [markup.line(feed.title), markup.plain(feed.summary)]
+    if feed.items:
+        item = max(feed.items, key=lambda item: item.published or item.updated or 0)
+        said += [markup.line(item.title), markup.plain(item.summary or item.content)]
+    return Headlines(*(text[:HEADLINE_MAX] for text in said))
+
+
+def _model(document: _Document) -> tuple[Feed, bool]:
+    with _LOCK:
+        known = _MODELS.get(document.version)
+    if known is not None:
+        return known, False
+    body: bytes | None = document.body
+    if body and document.label != "identity":
+        body = PLAIN.of(body, document.label, limit=document.limit)
+    target = document.version[0]
+    feed = read(body, document.content_type, address=target) if body else None
+    if feed is None or body is None:
+        raise NotAFeed("what is at this address is no feed, so it cannot be converted")
+    feed = found_at(feed, target, modified=document.modified)
+    with _LOCK:
+        _MODELS.put(document.version, feed, len(body))
+    return feed, True

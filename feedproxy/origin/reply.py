@@ -19,6 +19,10 @@ from feedproxy.origin.upstream import with_via
 DIGESTS = ("content-digest", "repr-digest", "digest", "want-content-digest", "content-md5")
 """They speak of the origin's bytes; where these were changed they would lie (RFC 9530, section 3)."""
 
+DECODED_AT_ONCE_MAX = 4 * 1024 * 1024
+"""Bytes of a content that is decoded for a reader that does not take its coding, while all others wait: some ten
+milliseconds. What is larger goes out as it is stored, with its label (RFC 9110, section 12.5.3)."""
+
 IN_A_304 = frozenset(
     # RFC 9110, section 15.4.5, and what tells the copy's story.
     [
@@ -123,7 +127,7 @@ def _select(stored: StoredResponse, request: Request, decoded_max: int) -> Selec
         return Selected(body, fields, tag)
     if CacheControl.from_fields(fields).no_transform:
         return Selected(body, fields, tag)
-    plain = PLAIN.of(body, label, limit=decoded_max)
+    plain = PLAIN.of(body, label, limit=min(decoded_max, DECODED_AT_ONCE_MAX))
     if plain is None:
         return Selected(body, fields, tag)  # with its label: the reader may know better than we do
     # The origin's tag names the coded bytes; of the decoded ones it is true in substance only.

@@ -85,10 +85,10 @@ class Service(Upkeep):
         self.listeners = dispatch.listeners
         self.on_outdated = dispatch.on_outdated
         self.landings = dispatch.landings
-        self.work_apart = dispatch.workshop.start
+        self.workshop = dispatch.workshop
         self._codings = Codings(store, dispatch.workshop)
-        self._deltas = Deltas(dispatch.workers)
-        self._renderings = Renderings(dispatch.workers)
+        self._deltas = Deltas(dispatch.workshop)
+        self._renderings = Renderings(dispatch.workshop)
         self.formats = Formats(self.as_it_is, self._renderings, settings_for, clock)
         super().__init__(
             settings_for=settings_for,

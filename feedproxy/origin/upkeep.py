@@ -11,6 +11,7 @@ from feedproxy.cache import invalidation
 from feedproxy.cache.freshness import Freshness
 from feedproxy.cache.status import Detail
 from feedproxy.clock import Clock, Instant
+from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Request, Response
 from feedproxy.http.pattern import anywhere
 from feedproxy.http.reverse import forms, public_form, upstream_form
@@ -74,7 +75,7 @@ class Upkeep:
         changed anything here."""
         self.everywhere: Callable[[], AsyncIterator[str]] = _nothing_more
         """The targets that they have."""
-        self.leads = Leads(dispatch.workers)
+        self.leads = Leads(dispatch.workshop)
         self._mending: set[asyncio.Task[None]] = set()
         self.agenda = Agenda(clock, self._mine, self._refresh_ahead)
         dispatch.landings.append(self.agenda.note)
@@ -196,7 +197,10 @@ class Upkeep:
             self_href=public_form(target, settings),
             leaving=leaving(resource),
         )
-        push = await asyncio.get_running_loop().run_in_executor(self._dispatch.workers, work)
+        try:
+            push = await self._dispatch.workshop.do(work)
+        except FeedproxyError as error:
+            return str(error)
         if isinstance(push, str):
             return push
         landed = await self._dispatch.pushed(target, push, held)

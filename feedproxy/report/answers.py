@@ -5,6 +5,7 @@ import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
@@ -162,7 +163,7 @@ class Answers:
             raise NotOurs("That feed is not held any more.")
         now = self._runtime.clock.now()
         seen = look(resource, service.freshness_of, self._runtime.settings_for(target), now, service.plan_for)
-        versions = await asyncio.to_thread(editions.told, resource)
+        versions = await service.workshop.do(partial(editions.told, resource))
         view = {**detail(seen, service.counts.view(target, now)), "versions": versions}
         if wants_json(request):
             return as_json(view)

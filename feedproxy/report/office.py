@@ -1,6 +1,7 @@
 """The operator's hand on the office's list: POST /opml imports one, GET /opml gives out what is public of it."""
 
 import asyncio
+from functools import partial
 from typing import Protocol
 
 from aiohttp import web
@@ -8,6 +9,7 @@ from aiohttp import web
 from feedproxy.errors import FeedproxyError
 from feedproxy.feed import opml
 from feedproxy.origin.office import Office
+from feedproxy.origin.service import Service
 from feedproxy.report.answers import as_json, wants_json
 
 CONTENT_MAX = 8_000_000
@@ -36,6 +38,9 @@ class Having(Protocol):
     @property
     def office(self) -> Office: ...
 
+    @property
+    def service(self) -> Service: ...
+
 
 class OfficeDesk:
     """The two handlers."""
@@ -51,7 +56,7 @@ class OfficeDesk:
         """
         body = await _content(request)
         # Thousands of feeds are some tenths of a second, which readers need not wait for.
-        listing = await asyncio.to_thread(opml.read, body, request.charset)
+        listing = await self._here.service.workshop.do(partial(opml.read, body, request.charset))
         if listing is None:
             raise NoList("That is no subscription list: OPML is expected.")
         outcome = await self._here.office.take(

@@ -14,6 +14,7 @@ from feedproxy.origin import deltas
 from feedproxy.origin.deltas import Deltas
 from feedproxy.origin.keeping import VERSIONS_BYTES, VERSIONS_MAX, with_versions
 from feedproxy.origin.prepare import Prepared, Wanted, prepare, version_of
+from feedproxy.origin.workshop import Workshop
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource, Version
 
@@ -56,7 +57,7 @@ class Desk:
     """A feed that was fetched in versions beginning with these numbers, and who asks for it."""
 
     def __init__(self, pool: ThreadPoolExecutor, *firsts: int) -> None:
-        self.deltas = Deltas(pool)
+        self.deltas = Deltas(Workshop(pool))
         self.bodies = [version(first) for first in firsts]
         self.resource = Resource(TARGET)
         for each in self.bodies:
