@@ -8,7 +8,7 @@ import re
 from feedproxy.clock import Seconds
 from feedproxy.feed import hints
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.feed.xml import Document, Element, children, text_of
+from feedproxy.feed.xml import Document, Element, attributes, children, text_of
 
 _UNITS = {"day": 86400.0, "hour": 3600.0, "min": 60.0, "sec": 1.0}
 _OWN = frozenset(("item", "schedule", "logo", "abstract", "a", "usage", "intropage"))
@@ -46,4 +46,4 @@ def _named(parent: Element, wanted: str) -> list[Element]:
 
 
 def _attribute(element: Element, wanted: str) -> str:
-    return next((str(value).strip() for key, value in element.items() if str(key).lower() == wanted), "")
+    return next((value.strip() for key, value in attributes(element) if key.lower() == wanted), "")

@@ -19,7 +19,7 @@ import re
 
 from lxml import etree
 
-from feedproxy.feed.xml import Element, name
+from feedproxy.feed.xml import Element, attributes, name
 
 VOLATILE = frozenset(
     # RSS; Atom 1.0; Atom 0.3; and what RSS 1.0 has in their place: dc:date, admin:generatorAgent.
@@ -158,9 +158,9 @@ def _start(element: Element, parts: list[str], without: frozenset[str] = frozens
     parts.append(START)
     parts.append(element.tag)
     if element.attrib:
-        for key, value in sorted(element.items()):
+        for key, value in sorted(attributes(element)):
             if key not in without:
-                parts += (ATTRIBUTE, str(key), VALUE, str(value))
+                parts += (ATTRIBUTE, key, VALUE, value)
 
 
 def _text(text: str | None, parts: list[str], *, between: bool) -> None:

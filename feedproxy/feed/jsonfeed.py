@@ -20,6 +20,10 @@ def read(data: bytes, *, sound: bool) -> Channel | None:
         return None
     if not isinstance(feed, dict) or not _is_feed(feed):
         return None
+    try:
+        digest = digest_of_json(feed)
+    except (ValueError, RecursionError):
+        return None
     # Some files go on behind the feed (test records, a second object): still a feed, no longer JSON.
     complete = not written[end:].strip(" \t\r\n")
     address = _text(feed.get("feed_url"))
@@ -33,7 +37,7 @@ def read(data: bytes, *, sound: bool) -> Channel | None:
         self_links=(SelfLink("self", address, "application/feed+json", ""),) if address else (),
         hubs=_hubs(feed.get("hubs")),
         items=len(items) if isinstance(items, list) else 0,
-        content_digest=digest_of_json(feed),
+        content_digest=digest,
     )
 
 

@@ -20,7 +20,7 @@ from feedproxy.feed.convert.writing import finish, put
 from feedproxy.feed.detect import beginning
 from feedproxy.feed.discovery import without_feed_scheme
 from feedproxy.feed.selflink import plain_title
-from feedproxy.feed.xml import Element, name, text_of
+from feedproxy.feed.xml import Element, attributes, endurable, name, text_of
 from feedproxy.http import uri
 
 MEDIA_TYPE = "text/x-opml; charset=utf-8"
@@ -74,8 +74,9 @@ def read(body: bytes, charset: str | None = None) -> Listing | None:
         remove_comments=True,
         remove_pis=True,
     )
-    for at in range(start, len(text), _PIECE):
-        parser.feed(text[at : at + _PIECE])
+    end = endurable(text)
+    for at in range(start, end, _PIECE):
+        parser.feed(text[at : min(end, at + _PIECE)])
         if not reading.take_all(parser):
             break
     with contextlib.suppress(etree.LxmlError):  # what was read until then counts
@@ -145,7 +146,7 @@ class _Reading:
         return len(self._feeds) < FEEDS_MAX
 
     def _begin(self, outline: Element) -> None:
-        said = {str(key).lower(): str(value).strip() for key, value in outline.attrib.items()}
+        said = {key.lower(): value.strip() for key, value in attributes(outline)}
         named = _name(said.get("text", "") or said.get("title", ""))
         written = said.get("xmlurl", "")
         # "If it's true, the outline is commented, including all subordinate outlines."

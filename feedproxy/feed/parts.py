@@ -1,6 +1,7 @@
 """What formats of XML have in common: self link, hubs, and the hints of the syndication module."""
 
 from collections.abc import Iterable
+from itertools import islice
 
 from feedproxy.feed import hints
 from feedproxy.feed.channel import Schedule, SelfLink
@@ -8,6 +9,13 @@ from feedproxy.feed.xml import ATOM, ATOM03, SY, Element, children, text_of
 
 SELF_RELATIONS = frozenset(("self", "start"))
 """`start` is the older form (USM: Atom 0.3 had no `self`)."""
+
+
+LINKS_MAX = 32
+"""Self links, and hubs, of one channel; known ones have three."""
+
+HINTS_MAX = 64
+"""Values of one hint: a week has seven days, a day 24 hours."""
 
 
 def atom_links(parent: Element, namespaces: Iterable[str] = (ATOM, ATOM03)) -> list[tuple[str, Element]]:
@@ -23,17 +31,19 @@ def relations(link: Element) -> list[str]:
 
 def self_links(links: Iterable[tuple[str, Element]]) -> tuple[SelfLink, ...]:
     """Those of `links` that name the feed's own address."""
-    return tuple(
+    found = (
         SelfLink(relation, _href(link), (link.get("type") or "").strip(), namespace)
         for namespace, link in links
         for relation in relations(link)
         if relation in SELF_RELATIONS
     )
+    return tuple(islice(found, LINKS_MAX))
 
 
 def hubs(links: Iterable[tuple[str, Element]]) -> tuple[str, ...]:
     """The WebSub hubs among `links`, in order (WebSub, section 4)."""
-    return tuple(_href(link) for _, link in links if "hub" in relations(link) and _href(link))
+    found = (_href(link) for _, link in links if "hub" in relations(link) and _href(link))
+    return tuple(islice(found, LINKS_MAX))
 
 
 def schedule(channel: Element, core: str) -> Schedule:
@@ -45,11 +55,11 @@ def schedule(channel: Element, core: str) -> Schedule:
     for namespace, local, element in children(channel):
         key = local.lower()
         if namespace == SY:
-            update.setdefault(key, []).append(_value(element))
+            _add(update, key, element)
         elif namespace != core:
             continue
         elif key == "ttl":
-            own.setdefault(key, []).append(_value(element))
+            _add(own, key, element)
         elif key == "skiphours" and not hours:
             hours = _listed(element, "hour")
         elif key == "skipdays" and not days:
@@ -64,8 +74,14 @@ def schedule(channel: Element, core: str) -> Schedule:
     )
 
 
+def _add(found: dict[str, list[str]], key: str, element: Element) -> None:
+    values = found.setdefault(key, [])
+    if len(values) < HINTS_MAX:
+        values.append(_value(element))
+
+
 def _listed(element: Element, wanted: str) -> list[str]:
-    return [_value(child) for _, local, child in children(element) if local.lower() == wanted]
+    return [_value(child) for _, local, child in children(element) if local.lower() == wanted][:HINTS_MAX]
 
 
 def _value(element: Element) -> str:

@@ -145,7 +145,8 @@ class _Finder:
             raise _Enough
         if local != "link":
             return
-        namespace = {**self._scope, **_declarations(attributes)}.get(prefix, "")
+        own = _declarations(attributes)
+        namespace = own[prefix] if prefix in own else self._scope.get(prefix, "")
         rel = _relation(attributes.get("rel", ""))
         if rel and namespace in (ATOM_10, ATOM_03):
             start, tag = self.parser.CurrentByteIndex, self._tag()

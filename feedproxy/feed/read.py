@@ -13,6 +13,10 @@ from feedproxy.feed.detect import Nature, nature_of_text
 from feedproxy.feed.identity import ContentDigest, digest_of_text
 from feedproxy.http.field import charset_of
 
+_TEXT_MAX = 8192
+"""Characters of a channel's title and link, which are kept with its copy. RFC 9110, section 4.1, wants addresses of
+8000 to be managed; known titles have two hundred."""
+
 
 def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Channel | None:
     """What the feed in `body` (content codings removed) says of itself; None where `body` is no feed.
@@ -74,6 +78,13 @@ def _read_xml(text: Text) -> Channel | None:
 
 def channel_of(document: xml.Document, items: int) -> Channel | None:
     """What the document of a feed says; None for one that is none. `items`: how many CDF's had."""
+    channel = _channel_of(document, items)
+    if channel is None or max(len(channel.title), len(channel.link)) <= _TEXT_MAX:
+        return channel
+    return dataclasses.replace(channel, title=channel.title[:_TEXT_MAX], link=channel.link[:_TEXT_MAX])
+
+
+def _channel_of(document: xml.Document, items: int) -> Channel | None:
     match xml.name(document.root)[1].lower():
         case "rss":
             return rss.read(document)

@@ -29,7 +29,7 @@ NOT_EXTENSIBLE = frozenset({"0.9", "0.90", "0.91"})
 _TITLE_MAX = 255
 _PREFIXES = ("atom", "atom10", "a10", "atom2005", "feedproxy-atom")
 
-_MARKUP = re.compile(r"<!--.*?-->|</?[A-Za-z][^<>]*>", re.DOTALL)
+_MARKUP = re.compile(r"<!--.*?(?:-->|\Z)|</?[A-Za-z][^<>]*>", re.DOTALL)
 _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});")
 _ATTRIBUTE = re.compile(rb"""([^\s=<>"'/]++)\s*+=\s*+("[^"]*+"|'[^']*+')""")
 # XML 1.0, section 2.2: the characters that no document may have, not even as references.
@@ -208,11 +208,12 @@ def _mend(document: Document, link: LinkTag, form: _Form, href: str) -> tuple[li
 
 def _set(tag: bytes, link: LinkTag, name: str, value: str) -> Edit:
     """Give an attribute a value; one that the tag does not have is put behind the element's name."""
-    for match in _ATTRIBUTE.finditer(tag):
+    behind = 1 + len(link.name.encode())
+    for match in _ATTRIBUTE.finditer(tag, behind):
         if match[1] == name.encode():
             start, end = match.span(2)
             return Edit(link.start + start + 1, link.start + end - 1, value)
-    position = link.start + 1 + len(link.name.encode())
+    position = link.start + behind
     return Edit(position, position, f' {name}="{value}"')
 
 

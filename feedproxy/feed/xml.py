@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from html import unescape
+from itertools import islice
 from typing import Any
 
 from lxml import etree
@@ -48,6 +49,24 @@ _MOST_TAGS = 10_000
 
 _LARGEST_TREE = 100_000
 """Nodes and attributes that are kept, items not counted. The largest known channel has a few hundred."""
+
+_PER_NODE = 8
+"""Bytes that are read for each node of the tree before its size is looked at again: so looking takes a small part of
+the time of reading, however large the tree."""
+
+ATTRIBUTES_MAX = 256
+"""Attributes of one element that are looked at, the first ones: lxml seeks the value of each from the first one on.
+Known feeds have a dozen."""
+
+_NAMESPACE_MAX = 256
+"""Bytes of a namespace's name: each element of it repeats it in full. Known ones have less than a hundred."""
+
+_NAMESPACES_MAX = 10_000
+"""Declarations of prefixes in one document. Those that declare them anew in each entry have some thousands."""
+
+_DECLARATION = re.compile(
+    rb"""xmlns(?P<prefix>:[^\s=<>"'/]*+)?+\s*+=\s*+(?:"(?P<double>[^"]*+)"|'(?P<single>[^']*+)')"""
+)
 
 _SIZE = etree.XPath("count(//node()) + count(//@*)")
 
@@ -105,6 +124,8 @@ def at_once(text: Text) -> Whole | None:
     start = beginning(data) or 0
     if len(data) > _SMALL or not text.sound or b"<!DOCTYPE" in data or _displaced(data, start):
         return None
+    if _declared_until(data) < len(data):
+        return None
     parser = etree.XMLParser(**_SAFELY)
     try:
         root = etree.fromstring(data[start:], parser)
@@ -127,7 +148,7 @@ def pass_over(text: Text, seen: Callable[[Element], None]) -> Document | None:
     of it. Comments are left out. None where the root element is that of no feed.
     """
     start = beginning(text.data) or 0
-    end = _endurable(text.data)
+    end = endurable(text.data)
     passage = _Passage(seen)
     view = memoryview(text.data)[:end]
     for at in range(start, end, _PIECE):
@@ -147,7 +168,8 @@ class _Passage:
         self.root: Element | None = None
         self._seen = seen
         self._last: Element | None = None
-        self._complete = False
+        self._unseen = 0
+        self._enough = 0
         self._parser = etree.XMLPullParser(events=("start", "end"), tag=[*_ROOT_TAGS, *_ITEM_TAGS], **_SAFELY)
 
     def feed(self, piece: bytes) -> bool:
@@ -157,7 +179,12 @@ class _Passage:
         if self.root is None:
             # Prologs longer than a piece are possible, but the prologs of feeds are not (feed/detect.py).
             return False
-        return len(piece) < _PIECE or float(str(_SIZE(self.root))) <= _LARGEST_TREE
+        self._unseen += len(piece)
+        if len(piece) < _PIECE or self._unseen < self._enough:
+            return True
+        size = float(str(_SIZE(self.root)))
+        self._unseen, self._enough = 0, int(size) * _PER_NODE
+        return size <= _LARGEST_TREE
 
     def close(self) -> bool:
         """The end of the document; whether there was no fault in it."""
@@ -192,12 +219,44 @@ def _is_within_another(element: Element) -> bool:
     return next(element.iterancestors(element.tag), None) is not None
 
 
-def _endurable(data: bytes) -> int:
-    """Where reading ends: before a tag that only an attack has, else at the end.
+def attributes(element: Element) -> list[tuple[str, str]]:
+    """Names and values of an element's attributes, the first ATTRIBUTES_MAX of them."""
+    found = element.attrib
+    if len(found) <= ATTRIBUTES_MAX:
+        return [(str(key), str(value)) for key, value in found.items()]
+    return [(str(key), element.get(key) or "") for key in islice(found, ATTRIBUTES_MAX)]
+
+
+def endurable(data: bytes) -> int:
+    """Where reading ends: before what only an attack has, else at the end.
 
     A parser waits for the `>` of a tag, holds everything up to there, and then does all at once what it was
-    to do piece by piece.
+    to do piece by piece. What an internal subset says of attributes would be said of every element again.
     """
+    end = _declared_until(data)
+    if (doctype := data.find(b"<!DOCTYPE", 0, end)) >= 0 and (declared := data.find(b"<!ATTLIST", doctype, end)) >= 0:
+        end = declared
+    return min(end, _tags_until(data))
+
+
+def _declared_until(data: bytes) -> int:
+    """The offset of the first declaration of a namespace that is one too many, or too long."""
+    at, prefixes, has_entities = 0, 0, b"<!ENTITY" in data
+    while (at := data.find(b"xmlns", at)) >= 0:
+        found = _DECLARATION.match(data, at)
+        if found is None:
+            at += 5
+            continue
+        start, end = found.span("double") if found["double"] is not None else found.span("single")
+        prefixes += found["prefix"] is not None
+        is_expanded = has_entities and data.find(b"&", start, end) >= 0
+        if prefixes > _NAMESPACES_MAX or end - start > _NAMESPACE_MAX or is_expanded:
+            return at
+        at = end
+    return len(data)
+
+
+def _tags_until(data: bytes) -> int:
     at = 0
     while at + _LONG <= len(data):
         behind = data.rfind(b">", at, at + _LONG) + 1

@@ -70,10 +70,10 @@ def main(descriptor: int, parent: int, cpu: Seconds, memory: int) -> None:
     _die_with(parent)
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
-    with contextlib.suppress(OSError):
-        os.nice(NICE)
     for each in _MODULES:
         importlib.import_module(f"feedproxy.origin.{each}")
+    with contextlib.suppress(OSError):
+        os.nice(NICE)  # not before: feeds wait for the first worker
     gc.collect()
     gc.freeze()
     workers: dict[int, int] = {}
@@ -227,11 +227,11 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _is_value(kind: type) -> bool:
-    return hasattr(kind, "__dataclass_fields__") or hasattr(kind, "__members__") or kind.__module__ in _VALUES
+    return hasattr(kind, "__dataclass_fields__") or hasattr(kind, "__members__") or kind.__module__.startswith(_PURE)
 
 
-_VALUES = frozenset(("feedproxy.http.message",))
-"""Modules whose classes are values, although they are no dataclasses: fields of a message."""
+_PURE = ("feedproxy.http.", "feedproxy.cache.", "feedproxy.feed.")
+"""Packages whose classes do nothing but hold values and compute: they open nothing, and start nothing."""
 
 
 def unpacked(message: bytes) -> tuple[Any, Exception | None]:

@@ -55,7 +55,7 @@ less."""
 RESULT_MAX = 256 * 1024 * 1024
 """Bytes of a result: five times `decoded_max`, for a content in several codings."""
 
-STARTING: Seconds = 10
+STARTING: Seconds = 60
 """So long template and workers may take to begin; then they are replaced."""
 
 PAUSE_MAX: Seconds = 60
@@ -119,7 +119,8 @@ class Workshop:
         self._life: asyncio.Task[None] | None = None
         self._in_threads = True
         self._in_vain = 0
-        self._pause: Seconds = 0.0
+        self.pause: Seconds = 0.0
+        """Until the next template is started."""
         self.template: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -282,7 +283,7 @@ class Workshop:
 
     def _take(self, worker: _Worker, result: bytes) -> None:
         job, worker.job = worker.job, None
-        self._pause, self._in_vain = 0.0, 0
+        self.pause, self._in_vain = 0.0, 0
         if worker.timer is not None:
             worker.timer.cancel()
         if job is None:
@@ -332,13 +333,13 @@ class Workshop:
                 await self._serve_one_life()
             except OSError as error:
                 logger.warning("no process for reading feeds could be started: %s", error)
-                self._in_vain, self._pause = FAILURES_MAX, PAUSE_MAX
+                self._in_vain, self.pause = FAILURES_MAX, PAUSE_MAX
             self._let_go()
             self._in_vain += 1
             if self._in_vain > FAILURES_MAX:
                 self._to_threads()
-            await asyncio.sleep(self._pause)
-            self._pause = min(PAUSE_MAX, 2 * self._pause + 0.1)
+            await asyncio.sleep(self.pause)
+            self.pause = min(PAUSE_MAX, 2 * self.pause + 0.1)
 
     async def _serve_one_life(self) -> None:
         """Start a template and the first worker; return when it ends. Raises OSError where it cannot be started."""

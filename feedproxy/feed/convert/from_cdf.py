@@ -8,7 +8,7 @@ from feedproxy.feed.convert import dates, markup
 from feedproxy.feed.convert.model import Feed, Image, Item, Link
 from feedproxy.feed.convert.nodes import clean
 from feedproxy.feed.convert.settle import settled_links
-from feedproxy.feed.xml import Element, children, text_of
+from feedproxy.feed.xml import Element, attributes, children, text_of
 
 _MINUTE = 60
 
@@ -58,4 +58,4 @@ def _text(parent: Element, wanted: str) -> str:
 
 
 def _attribute(element: Element, wanted: str) -> str:
-    return next((clean(str(value)).strip() for key, value in element.items() if str(key).lower() == wanted), "")
+    return next((clean(value).strip() for key, value in attributes(element) if key.lower() == wanted), "")

@@ -61,7 +61,8 @@ class Gathered:
     links: list[Link] = field(default_factory=list)
     persons: dict[str, list[Person | None]] = field(default_factory=dict)
     categories: list[Category] = field(default_factory=list)
-    enclosures: list[Enclosure] = field(default_factory=list)
+    enclosures: dict[str, Enclosure] = field(default_factory=dict)
+    """By address."""
     generator: Generator | None = None
     image: Image | None = None
     cloud: Cloud | None = None
@@ -222,7 +223,7 @@ def _module(found: Gathered, namespace: str, local: str, element: Element) -> bo
                 return False
             found.duration = seconds
         case (m, "thumbnail") if m == MEDIA and found.is_item:
-            if found.thumbnail or list(element.attrib) != ["url"] or len(element):
+            if found.thumbnail or len(element.attrib) != 1 or "url" not in element.attrib or len(element):
                 return False
             found.thumbnail = markup.resolve(found.base, element.get("url") or "")
         case (s, _) if s == SY and not found.is_item:
@@ -313,17 +314,14 @@ def _enclosure(
     kind = clean(kind or "").strip()
     kind = "" if kind == UNKNOWN_TYPE else kind
     new = Enclosure(address, kind, _number(length or "") or None, title, language)
-    for at, known in enumerate(found.enclosures):
-        if known.url == new.url:
-            found.enclosures[at] = Enclosure(
-                known.url,
-                known.type or new.type,
-                known.length or new.length,
-                known.title or new.title,
-                known.language or new.language,
-            )
-            return
-    found.enclosures.append(new)
+    known = found.enclosures.get(address, new)
+    found.enclosures[address] = Enclosure(
+        known.url,
+        known.type or new.type,
+        known.length or new.length,
+        known.title or new.title,
+        known.language or new.language,
+    )
 
 
 def _atom_person(element: Element, base: str) -> Person:

@@ -1,6 +1,7 @@
 """Text that may be HTML: which of the two it is, what it says without markup, and where its links lead."""
 
 import re
+from copy import deepcopy
 from html import escape, unescape
 from urllib.parse import urljoin, urlsplit
 
@@ -22,7 +23,7 @@ _ELEMENTS = (
 _TAG = re.compile(rf"</?(?:{_ELEMENTS.replace(' ', '|')})(?:[\s/][^<>]*)?>|<(?:a|img|iframe)\s|<!--", re.IGNORECASE)
 """A tag of HTML. `List<String>` is none, and stands in many a title."""
 
-_ANY_TAG = re.compile(r"<(?:!--.*?-->|/?[a-zA-Z][^<>]*>)", re.DOTALL)
+_ANY_TAG = re.compile(r"<(?:!--.*?(?:-->|\Z)|/?[a-zA-Z][^<>]*>)", re.DOTALL)
 _SILENT = re.compile(r"<(script|style|template|noscript)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
 _BREAK = re.compile(
     r"<(?:/?(?:p|div|li|tr|h[1-6]|ul|ol|table|blockquote|pre|section|article)\b|br\b)[^<>]*>", re.IGNORECASE
@@ -35,6 +36,10 @@ _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.\-]*:")
 
 _PLAIN_MAX = 2 * 1024 * 1024
 """Characters of HTML that are searched by pattern; the largest item of the corpus has a tenth."""
+
+
+_NAMESPACES_TIMES_ELEMENTS = 100_000
+"""Every element that is written by itself repeats the namespaces around it."""
 
 
 def said(value: str, *, is_html: bool) -> Text | None:
@@ -121,7 +126,8 @@ def inner(element: Element) -> str:
     """What is in an element as HTML: its own text where that is all, else its markup."""
     if not any(isinstance(child.tag, str) for child in element):
         return text_of(element)
-    copy = etree.fromstring(etree.tostring(element, with_tail=False), etree.XMLParser(resolve_entities=False))
+    copy = deepcopy(element)
+    copy.tail = None
     for each in copy.iter("*"):
         if each.tag.startswith(f"{{{XHTML}}}"):
             each.tag = each.tag.partition("}")[2]
@@ -129,6 +135,8 @@ def inner(element: Element) -> str:
     divs = copy.xpath("self::*[count(*)=1]/div[not(preceding-sibling::text()[normalize-space()])]")
     if isinstance(divs, list) and divs and isinstance(divs[0], etree._Element) and not divs[0].attrib:
         copy = divs[0]
+    if len(copy) * len(copy.nsmap) > _NAMESPACES_TIMES_ELEMENTS:
+        return escape(text_of(element), quote=False)
     pieces = [escape(copy.text or "", quote=False)]
     pieces += [etree.tostring(child, encoding="unicode", method="html") for child in copy]
     return "".join(pieces).strip()

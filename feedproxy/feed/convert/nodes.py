@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterable
 from html import unescape
+from itertools import groupby
 
 from lxml import etree
 
 from feedproxy.feed.convert.model import Node
 from feedproxy.feed.convert.names import ALIASES, PREFIXES, RSS1, RSS2, XML
-from feedproxy.feed.xml import Element, name
+from feedproxy.feed.xml import Element, attributes, name
 
 _ILLEGAL = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What no XML 1.0 has (section 2.2), and half a surrogate pair."""
@@ -40,7 +41,7 @@ def node_of(element: Element, depth: int = 0) -> Node | None:
     namespace = plain_of(spelt(namespace))
     if depth > _DEEPEST or not usable(namespace, local):
         return None
-    attributes = sorted((_key(str(key)), clean(str(value))) for key, value in element.items())
+    said = sorted((_key(key), clean(value)) for key, value in attributes(element))
     content: list[str | Node] = [element.text or ""]
     for child in element:
         if isinstance(child, etree._Entity):
@@ -51,7 +52,7 @@ def node_of(element: Element, depth: int = 0) -> Node | None:
     return Node(
         namespace,
         local,
-        tuple(each for each in attributes if ":" not in each[0].rpartition("}")[2]),
+        tuple(each for each in said if ":" not in each[0].rpartition("}")[2]),
         tidy(content),
     )
 
@@ -59,11 +60,9 @@ def node_of(element: Element, depth: int = 0) -> Node | None:
 def tidy(content: Iterable[str | Node]) -> tuple[str | Node, ...]:
     """Texts joined; white space that only sets elements apart is left out, and so is that around a text."""
     joined: list[str | Node] = []
-    for each in content:
-        if isinstance(each, str) and joined and isinstance(joined[-1], str):
-            joined[-1] += each
-        else:
-            joined.append(each)
+    for is_text, run in groupby(content, key=_is_text):
+        pieces = list(run)
+        joined += ["".join(map(str, pieces))] if is_text else pieces
     has_elements = any(isinstance(each, Node) for each in joined)
     kept: list[str | Node] = []
     for each in joined:
@@ -77,6 +76,10 @@ def tidy(content: Iterable[str | Node]) -> tuple[str | Node, ...]:
                     continue
         kept.append(each)
     return tuple(kept)
+
+
+def _is_text(each: "str | Node") -> bool:
+    return isinstance(each, str)
 
 
 def usable(namespace: str, local: str) -> bool:
@@ -110,6 +113,26 @@ def add(parent: Element, node: Node, bare: str = "") -> None:
             element.text = each
         else:
             last.tail = each
+
+
+NAMESPACES_MAX = 64
+"""Namespaces of one feed that none of the model's words are in. Known feeds have five."""
+
+
+def within_bounds(nodes: tuple[Node, ...], namespaces: set[str]) -> tuple[Node, ...]:
+    """The nodes without those in a namespace beyond the bound; `namespaces` are those met before, and grow.
+
+    Every element of a document is looked up among all the namespaces that its root declares.
+    """
+    kept = []
+    for node in nodes:
+        used: dict[str, str] = {}
+        _collect((node,), used)
+        more = used.keys() - namespaces - PREFIXES.keys()
+        if len(namespaces) + len(more) <= NAMESPACES_MAX:
+            namespaces |= more
+            kept.append(node)
+    return nodes if len(kept) == len(nodes) else tuple(kept)
 
 
 def clark(namespace: str, local: str) -> str:

@@ -12,6 +12,10 @@ _IN_BRACKETS = re.compile(rf"\"?(.*?)\"?\s*[<(](?:mailto:)?({_EMAIL})[>)]", re.D
 _ALONE = re.compile(rf"(?:mailto:)?({_EMAIL})")
 
 
+_NAMESAKES_MAX = 8
+"""Persons of one name, or of one address, that another may be the same as."""
+
+
 def parse(text: str) -> Person | None:
     """`email (name)`, as RSS 2.0 wants it; `name <email>`, `email` and `name`, as it is written."""
     text = " ".join(text.split())
@@ -48,18 +52,24 @@ def settled(person: Person) -> Person:
 def merged(persons: Iterable[Person | None]) -> tuple[Person, ...]:
     """Everybody once: who is named twice, and nowhere differently, is one, of whom all that was said is known."""
     known: list[Person] = []
+    places: dict[tuple[str, str], list[int]] = {}
     for person in persons:
         if person is None:
             continue
         person = settled(person)  # noqa: PLW2901
         if person == Person():
             continue
-        for at, other in enumerate(known):
-            if (one := _one(other, person)) is not None:
-                known[at] = one
+        names = [(field, said) for field in ("name", "email") if (said := getattr(person, field))]
+        for at in sorted({at for each in names for at in places.get(each, ())[:_NAMESAKES_MAX]}):
+            if (one := _one(known[at], person)) is not None:
+                known[at] = person = one  # noqa: PLW2901
                 break
         else:
+            at = len(known)
             known.append(person)
+        for field in ("name", "email"):
+            if (said := getattr(person, field)) and at not in (same := places.setdefault((field, said), []))[-1:]:
+                same.append(at)
     return tuple(known)
 
 

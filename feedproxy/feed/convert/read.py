@@ -13,6 +13,7 @@ from feedproxy.feed.convert import from_cdf, from_json, markup, settle
 from feedproxy.feed.convert.gather import gather, own_base
 from feedproxy.feed.convert.model import Feed, Item, Link
 from feedproxy.feed.convert.names import RSS2
+from feedproxy.feed.convert.nodes import within_bounds
 from feedproxy.feed.detect import Nature, nature_of_text
 from feedproxy.feed.read import read as read_channel
 from feedproxy.http.field import parse_parameters
@@ -30,17 +31,36 @@ def read(body: bytes, content_type: str | None = None, *, address: str = "") -> 
     return read_as(known, body, content_type, address=address) if known is not None else None
 
 
+def _bounded(feed: Feed) -> Feed:
+    """The feed with as many namespaces as may be."""
+    met: set[str] = set()
+    items = tuple(_with_namespaces(item, met) for item in feed.items)
+    channel = dataclasses.replace(feed, extensions=within_bounds(feed.extensions, met))
+    return dataclasses.replace(channel, items=items)
+
+
+def _with_namespaces(item: Item, met: set[str]) -> Item:
+    source = item.source
+    if source is not None and source.extensions:
+        item = dataclasses.replace(
+            item, source=dataclasses.replace(source, extensions=within_bounds(source.extensions, met))
+        )
+    extensions = within_bounds(item.extensions, met) if item.extensions else item.extensions
+    return item if extensions is item.extensions else dataclasses.replace(item, extensions=extensions)
+
+
 def read_as(known: Channel, body: bytes, content_type: str | None = None, *, address: str = "") -> Feed | None:
     """The same, where the channel (feed/read.py) is known already."""
     charset = parse_parameters(content_type)[1].get("charset") if content_type else None
     text = to_utf8(body, charset)
     if known.kind is Kind.JSON:
-        return from_json.read(text.data, address=address)
+        from_data = from_json.read(text.data, address=address)
+        return _bounded(from_data) if from_data is not None else None
     if nature_of_text(text.data) is not Nature.XML:
         return None
     reading = _Reading(known, address)
     document = xml.pass_over(text, reading.seen)
-    return reading.feed(document.root) if document is not None else None
+    return _bounded(reading.feed(document.root)) if document is not None else None
 
 
 class _Reading:

@@ -13,6 +13,9 @@ from feedproxy.feed.convert.names import ATOM, DC, ITUNES, MEDIA
 _MADE = re.compile(r"urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 """A UUID that was made of a name."""
 
+_UNLIKE = re.compile(r"(?<!#)#+[0-9]{0,5}\Z")
+"""What makes the name of an item of RSS 1.0 unlike that of another (to_rdf.py)."""
+
 _DIGITS = 9
 """Of the width or height of a picture in pixels."""
 
@@ -93,13 +96,11 @@ def channel(found: Gathered, kind: Kind, version: str, schedule: Schedule) -> Fe
 
 def settled_links(links: Iterable[Link]) -> tuple[Link, ...]:
     """Each link once, the page that is meant first: one in HTML, where there are several."""
-    known: list[Link] = []
+    by_meaning: dict[tuple[str, str], Link] = {}
     for link in links:
-        same = [at for at, other in enumerate(known) if (other.href, other.rel) == (link.href, link.rel)]
-        if not same:
-            known.append(link)
-        elif known[same[0]] == Link(link.href, link.rel):
-            known[same[0]] = link
+        if by_meaning.get((link.href, link.rel), Link(link.href, link.rel)) == Link(link.href, link.rel):
+            by_meaning[link.href, link.rel] = link
+    known = list(by_meaning.values())
     own = {link.href for link in known if link.rel == "self"}
     known = [link for link in known if link.rel != "alternate" or link.href not in own]  # a feed is no page of its own
     alternates = [link for link in known if link.rel == "alternate"]
@@ -154,13 +155,13 @@ def identified(found: Gathered, extensions: tuple[Node, ...]) -> tuple[Node, ...
 
     A made one is known by its version (RFC 9562, 5.5). Any other may be of something else: a book, an article.
     """
-    iri = (found.words.get("atom:id") or found.about).rstrip("#")  # RSS 1.0's may have been made unlike others
+    iri = _UNLIKE.sub("", found.words.get("atom:id") or found.about)
     if "id" in found.words or not iri:
         return extensions
     for at, node in enumerate(extensions):
         if (node.namespace, node.name) != (DC, "identifier"):
             continue
-        if node.text and (node.text.rstrip("#") == iri or _MADE.fullmatch(iri)):
+        if node.text and (_UNLIKE.sub("", node.text) == iri or _MADE.fullmatch(iri)):
             found.words["id"] = node.text
             return extensions[:at] + extensions[at + 1 :]
         break
@@ -230,7 +231,7 @@ def _with_fallbacks(found: Gathered) -> tuple[Node, ...]:
 
 
 def _enclosures(found: Gathered) -> tuple[Enclosure, ...]:
-    enclosures = list(found.enclosures)
+    enclosures = list(found.enclosures.values())
     if found.duration is not None and enclosures:
         enclosures[0] = replace(enclosures[0], duration=found.duration)
     return tuple(enclosures)

@@ -17,7 +17,7 @@ VERSION = "https://jsonfeed.org/version/1.1"
 
 def render(feed: Feed) -> bytes:
     """The document in UTF-8."""
-    return json.dumps(document(feed), ensure_ascii=False, indent=1).encode() + b"\n"
+    return json.dumps(document(feed), ensure_ascii=False, indent=1).encode("utf-8", "replace") + b"\n"
 
 
 def document(feed: Feed) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 RDF Site Summary 1.0, with the modules dc, content and syndication.
 """
 
+from collections import Counter
+
 from feedproxy.feed.convert import dates, markup, people
 from feedproxy.feed.convert import writing as out
 from feedproxy.feed.convert.atom_parts import channel_beyond_rss, source
@@ -49,10 +51,12 @@ def _names(feed: Feed) -> list[str]:
     """What items are about: their ids, which are their links where they have none ("must be unique")."""
     names: list[str] = []
     taken: set[str] = set()
+    copies: Counter[str] = Counter()
     for item in feed.items:
-        name = item_id(item, feed)
+        name = first = item_id(item, feed)
         while name in taken:
-            name += "#"
+            copies[first] += 1
+            name = f"{first}#" if copies[first] == 1 else f"{first}#{copies[first]}"
         taken.add(name)
         names.append(name)
     return names

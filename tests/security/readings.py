@@ -1,0 +1,68 @@
+"""All that is done with a document of a stranger, by name."""
+
+from collections.abc import Callable
+
+from feedproxy.feed import announce, detect, discovery, history, opml, read, relocation, selflink
+from feedproxy.feed.announce import Announcement
+from feedproxy.feed.channel import Cloud
+from feedproxy.feed.convert import read as convert
+from feedproxy.feed.convert.formats import FORMATS
+from feedproxy.feed.delta import delta
+from feedproxy.feed.entries import entries
+from feedproxy.feed.glance import glance
+from feedproxy.feed.identity import digest_of_text
+from feedproxy.http.message import Fields, Response
+from feedproxy.origin.prepare import at_first_sight, prepare
+from feedproxy.settings import Settings
+
+HREF = "http://a.example/feed"
+_SAID = Announcement("http://hub.example/", Cloud("a.example", "80", "/", "", "http-post"))
+
+
+def as_response(document: bytes) -> Response:
+    return Response(200, Fields([("Content-Type", "application/xml")]), document)
+
+
+def _delta(document: bytes) -> object:
+    channel = read.read(document, None)
+    found = entries(document, channel) if channel is not None else None
+    base = [(each.identity, each.digest) for each in found[1:]] if found else []
+    return delta(document, channel, base) if channel is not None else None
+
+
+def _self_link(document: bytes) -> object:
+    channel = read.read(document, None, digest=False)
+    return selflink.self_link(document, channel, href=HREF, mode="correct") if channel is not None else None
+
+
+def _announce(document: bytes) -> object:
+    channel = read.read(document, None, digest=False)
+    return announce.announce(document, channel, _SAID) if channel is not None else None
+
+
+def _rendered(name: str) -> Callable[[bytes], object]:
+    def render(document: bytes) -> object:
+        feed = convert.read(document, None, address=HREF)
+        return FORMATS[name].render(feed) if feed is not None else None
+
+    return render
+
+
+READINGS: dict[str, Callable[[bytes], object]] = {
+    "read": lambda document: read.read(document, None),
+    "prepare": lambda document: prepare(as_response(document), Settings(), self_href=HREF, now=1e9),
+    "at first sight": lambda document: at_first_sight(
+        as_response(document), Settings(), self_href=HREF, now=1e9, accept_encoding=None
+    ),
+    "glance": lambda document: glance(document, None),
+    "delta": _delta,
+    "self link": _self_link,
+    "announce": _announce,
+    "history": lambda document: history.published(document, 2e9),
+    "nature": detect.nature,
+    "digest of text": digest_of_text,
+    "relocation": relocation.read,
+    "discovery": lambda document: discovery.feeds_of_page(document, HREF),
+    "opml": opml.read,
+    **{f"as {name}": _rendered(name) for name in FORMATS},
+}

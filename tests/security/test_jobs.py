@@ -1,0 +1,235 @@
+"""Jobs on strangers' documents: lanes, deadlines, limits of the system, deaths, and the end of the proxy."""
+
+import asyncio
+import contextlib
+import functools
+import os
+import pickle
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
+from pathlib import Path
+
+import pytest
+
+from feedproxy.cache.stored import Content
+from feedproxy.errors import FeedproxyError
+from feedproxy.origin import workshop
+from feedproxy.origin.apart import Limits, unpacked
+from feedproxy.origin.prepare import Prepared, prepare
+from feedproxy.origin.workshop import TooMuch, Workshop
+from feedproxy.settings import Settings
+from tests.patience import PATIENCE
+from tests.security.readings import HREF, as_response
+
+LIMITS = Limits(quick=0.1, cpu=60, wall=600)
+"""So long that what is done within them is done beside the job that takes long."""
+
+SHORT = Limits(quick=0.1, cpu=1, wall=600)
+
+
+@contextlib.asynccontextmanager
+async def opened(limits: Limits = LIMITS) -> AsyncIterator[Workshop]:
+    with ThreadPoolExecutor(1) as threads:
+        made = Workshop(threads, limits)
+        made.start()
+        async with asyncio.timeout(PATIENCE):
+            while not made.apart:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        try:
+            yield made
+        finally:
+            await made.close()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except OSError:
+        return False
+
+
+def _spin(steps: int | None = None) -> int:
+    return sum(repeat(0) if steps is None else repeat(0, steps))
+
+
+def spinning() -> functools.partial[int]:
+    """A job that computes for ever, in one call that no exception ends."""
+    return functools.partial(_spin)
+
+
+async def test_job_that_takes_long_holds_up_no_other() -> None:
+    async with opened() as jobs:
+        hostile = asyncio.ensure_future(jobs.do(spinning()))
+        await asyncio.sleep(0)
+
+        assert await jobs.do(functools.partial(pow, 2, 5)) == 32
+
+        assert not hostile.done()
+        hostile.cancel()
+
+
+async def test_job_that_takes_too_long_fails_and_is_not_begun_again() -> None:
+    async with opened(SHORT) as jobs:
+        with pytest.raises(TooMuch):
+            await jobs.do(spinning())
+
+        assert await jobs.do(functools.partial(pow, 2, 5)) == 32
+
+
+async def test_job_that_hangs_without_computing_fails_after_its_time() -> None:
+    async with opened(Limits(quick=0.1, cpu=2, wall=0.8)) as jobs:
+        with pytest.raises(TooMuch):
+            await jobs.do(functools.partial(time.sleep, 600))
+
+
+async def test_many_jobs_that_take_long_hold_up_no_other() -> None:
+    async with opened() as jobs:
+        hostile = [asyncio.ensure_future(jobs.do(spinning())) for _ in range(6)]
+        await asyncio.sleep(0)
+
+        assert await jobs.do(functools.partial(pow, 2, 5)) == 32
+
+        assert not any(each.done() for each in hostile)
+        assert len(jobs.pids) <= workshop.QUICK_MAX + workshop.SLOW_MAX
+        for each in hostile:
+            each.cancel()
+
+
+async def test_jobs_beyond_the_waiting_room_of_the_slow_lane_fail_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workshop, "LARGE", 1)
+    monkeypatch.setattr(workshop, "WAITING_MAX", 1)
+    async with opened() as jobs:
+        tasks = [asyncio.ensure_future(jobs.do(functools.partial(time.sleep, 0.5))) for _ in range(8)]
+        done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+
+        assert all(isinstance(each.exception(), TooMuch) for each in done)
+        assert waiting
+        assert not any((await asyncio.wait(waiting))[1])
+
+
+async def test_worker_that_is_stopped_is_replaced_and_its_job_done() -> None:
+    async with opened() as jobs:
+        os.kill(jobs.pids[0], signal.SIGSTOP)
+
+        assert await jobs.do(functools.partial(pow, 2, 5)) == 32
+
+
+async def test_job_that_ends_its_process_takes_no_other_down() -> None:
+    async with opened() as jobs:
+        deadly = [asyncio.ensure_future(jobs.do(functools.partial(os._exit, 1))) for _ in range(4)]
+        others = [asyncio.ensure_future(jobs.do(functools.partial(pow, 2, each))) for each in range(20)]
+
+        assert await asyncio.gather(*others) == [2**each for each in range(20)]
+        for each in await asyncio.gather(*deadly, return_exceptions=True):
+            assert isinstance(each, FeedproxyError)
+
+
+async def test_restart_waits_no_longer_after_many_deaths_than_after_one() -> None:
+    async with opened() as jobs:
+        for _ in range(4):
+            assert jobs.template is not None
+            jobs.template.kill()
+            assert await jobs.do(functools.partial(pow, 2, 5)) == 32
+            assert jobs.pause == 0
+
+
+async def test_memory_of_a_job_is_bounded() -> None:
+    async with opened(Limits(quick=5, cpu=20, wall=30, memory=200_000_000)) as jobs:
+        with pytest.raises(TooMuch):
+            await jobs.do(functools.partial(bytearray, 400_000_000))
+
+        assert await jobs.do(functools.partial(pow, 2, 5)) == 32
+
+
+async def test_items_by_the_million_fail_as_a_value() -> None:
+    document = b'{"version": "https://jsonfeed.org/version/1.1", "items": [' + b"{}," * 1_500_000 + b"{}]}"
+    work = functools.partial(prepare, as_response(document), Settings(), self_href=HREF, now=1e9)
+    async with opened(Limits(quick=5, cpu=20, wall=60, memory=200_000_000)) as jobs:
+        with contextlib.suppress(TooMuch):
+            assert isinstance(await jobs.do(work), Prepared)
+
+        assert await jobs.do(functools.partial(pow, 2, 5)) == 32
+
+
+async def test_worker_is_bounded_by_the_system() -> None:
+    async with opened() as jobs:
+        await jobs.do(functools.partial(pow, 2, 5))
+        pid = jobs.pids[0]
+        limits = {
+            name: resource.prlimit(pid, getattr(resource, f"RLIMIT_{name}"))[0]
+            for name in ("AS", "CPU", "CORE", "FSIZE", "NOFILE", "NPROC")
+        }
+
+        assert limits["CORE"] == limits["FSIZE"] == limits["NPROC"] == 0
+        assert limits["NOFILE"] <= 64
+        assert LIMITS.memory <= limits["AS"] < LIMITS.memory + 4_000_000_000
+        assert 0 < limits["CPU"] <= LIMITS.cpu + 5
+
+
+async def test_memory_that_a_long_job_took_is_given_back() -> None:
+    async with opened() as jobs:
+        before = await jobs.do(os.getpid)
+        await jobs.do(functools.partial(_spin, 40_000_000))
+
+        await until(lambda: before not in jobs.pids)
+        assert await jobs.do(functools.partial(pow, 2, 5)) == 32
+
+
+async def test_answer_of_a_worker_calls_nothing() -> None:
+    class Hostile:
+        def __reduce__(self) -> object:
+            return os.system, ("true",)
+
+    for value in (Hostile(), subprocess.Popen, Path("/"), functools.partial(os.getpid)):
+        with pytest.raises(Exception, match="no value of ours"):
+            unpacked(pickle.dumps((value, None)))
+    value = Prepared(Content({"identity": b"x"}))
+    assert unpacked(pickle.dumps((value, None)))[0] == value
+
+
+_PARENT = """
+import asyncio, functools, sys
+from concurrent.futures import ThreadPoolExecutor
+from feedproxy.origin.workshop import Workshop
+
+async def main():
+    jobs = Workshop(ThreadPoolExecutor(1))
+    jobs.start()
+    while not jobs.apart:
+        await asyncio.sleep(0.01)
+    spinning = asyncio.ensure_future(jobs.do(functools.partial(pow, 3, 10**9)))
+    await asyncio.sleep(0.2)
+    print(jobs.template.pid, *jobs.pids, flush=True)
+    await spinning
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the system ends them elsewhere by their sockets only")
+def test_processes_end_with_a_proxy_that_is_killed() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", _PARENT], stdout=subprocess.PIPE)
+    try:
+        assert parent.stdout is not None
+        pids = [int(each) for each in parent.stdout.readline().split()]
+    finally:
+        parent.kill()
+        parent.communicate()
+
+    assert len(pids) >= 2
+    deadline = time.monotonic() + PATIENCE
+    while any(map(is_running, pids)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
