@@ -26,6 +26,10 @@ from feedproxy.settings import Settings
 
 FRAMING = ("transfer-encoding", "content-length")
 
+_USUAL_NAME = re.compile(r"[A-Za-z0-9-]+")
+"""The names of fields that go upstream. CGI, WSGI and PHP read other characters as a hyphen, and X_Forwarded_Host as
+X-Forwarded-Host. (nginx drops such fields as well: underscores_in_headers.)"""
+
 SHOWN = "feedproxy.shown"
 """Key in `flow.metadata`: the target of a request that streams, as its reader knows it."""
 
@@ -108,7 +112,8 @@ def begin(flow: http.HTTPFlow, arrival: Arrival, *, via: str) -> None:
     if arrival.visit.entrance is Entrance.GATEWAY:
         fields = fields.without("cookie", "cookie2", "referer", "origin")
     hearsay = [name for name, _ in fields if name.lower().startswith("x-forwarded-")]
-    fields = fields.without("forwarded", "x-real-ip", *hearsay)
+    unusual = [name for name, _ in fields if _USUAL_NAME.fullmatch(name) is None]
+    fields = fields.without("forwarded", "x-real-ip", *hearsay, *unusual)
     if arrival.visit.entrance is Entrance.REVERSE:
         scheme, _, name = arrival.visit.base.partition("://")
         fields = fields.with_field("X-Forwarded-For", arrival.visit.address)

@@ -1,0 +1,31 @@
+"""Field names that servers take for others do not go upstream: X_Forwarded_Host is X-Forwarded-Host to CGI and WSGI."""
+
+import pytest
+
+from tests.security.conftest import bases
+from tests.security.wire import exchange, head_of, raw_origin, status_of
+from tests.stages.front import OnFront
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NAMES = (
+    *("X_Forwarded_Host", "X-Forwarded_Host", "x_forwarded_for", "X.Forwarded.Proto", "X_Real_IP", "X~Forwarded~Host"),
+    *("Content_Length", "Transfer_Encoding", "Host_", "Proxy_", "Cookie_", "_Authorization", "X|A", "X!A"),
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_request_that_streams_has_no_unusual_field_name(stage: OnFront, name: str) -> None:
+    for path, base in bases(stage).items():
+        async with raw_origin() as origin:
+            request = (
+                f"POST /{origin.base}/x HTTP/1.1\r\nHost: a.example\r\n{name}: evil\r\nX-Kept: kept\r\n"
+                "Content-Length: 1\r\nConnection: close\r\n\r\nx"
+            )
+
+            said = await exchange(base, request.encode())
+
+            assert status_of(said) == 200, path
+            sent = head_of(origin.received).lower()
+            assert b"x-kept: kept" in sent, path
+            assert b"evil" not in sent, path
