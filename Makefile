@@ -37,7 +37,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: FORCE help install serve demo test spec live lint type format docs bench bench-week conformance conformance-check constraints image-digests sbom dist clean
+.PHONY: FORCE help install serve demo test spec live lint type format docs fuzz bench bench-week conformance conformance-check constraints image-digests sbom dist clean
 
 help: ## this list
 	@echo "feedproxy: make TARGET"
@@ -93,6 +93,13 @@ format: $(stamp) ## write code as ruff has it
 docs: $(stamp) ## write the reference pages and conf/*.yaml that are made from the code
 	$(py) scripts/reference.py
 	$(py) scripts/examples.py
+
+fuzz: $(stamp) ## hostile requests and feeds, made up from a seed (SEED=1 SECONDS=60)
+	@for name in requests feeds; do \
+	  if [ -f tests/fuzz/$$name.py ]; then \
+	    $(py) -m tests.fuzz.$$name --seed $(or $(SEED),1) --seconds $(or $(SECONDS),60) || exit 1; \
+	  fi; \
+	done
 
 bench: $(stamp) ## what a request costs, beside nginx, Varnish and Squid (QUICK=1: two minutes instead of ten)
 	@$(py) -m benchmarks $(if $(QUICK),--quick) $(BENCH_ARGS)

@@ -48,7 +48,7 @@ from feedproxy.http import uri
 from feedproxy.http.coding import CODINGS
 from feedproxy.net.address import AddressPolicy
 from feedproxy.report import door
-from feedproxy.report.log import LineHandler
+from feedproxy.report.log import LineFormatter, LineHandler, printable
 from feedproxy.rules import Rules
 from feedproxy.runtime import Runtime, runtime
 from feedproxy.settings import Settings, listen_address, option_names
@@ -392,9 +392,10 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         said = super().format(record)
         if record.name == "feedproxy.access":
-            return said
+            return printable(said)
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
-        return json.dumps({"time": at, "level": record.levelname.lower(), "message": said}, ensure_ascii=False)
+        line = {"time": at, "level": record.levelname.lower(), "message": said}
+        return printable(json.dumps(line, ensure_ascii=False))
 
 
 def _is_no_cancellation(record: logging.LogRecord) -> bool:
@@ -405,7 +406,7 @@ def _is_no_cancellation(record: logging.LogRecord) -> bool:
 def log_to(stream: Any = None) -> None:
     """Feedproxy's lines and mitmproxy's warnings, one a line."""
     handler = LineHandler(stream or sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S%z"))
+    handler.setFormatter(LineFormatter("%(asctime)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S%z"))
     handler.addFilter(_is_no_cancellation)
     root = logging.getLogger()
     root.addHandler(handler)

@@ -32,10 +32,12 @@ from feedproxy.front.arrival import (
 from feedproxy.front.crowd import Crowd
 from feedproxy.front.pace import Pace
 from feedproxy.front.passing import Passes, Streamed
+from feedproxy.front.recipe import head_of
 from feedproxy.front.stream import AT_ONCE, CONTENT_CAP, CONTENT_MAX
 from feedproxy.http import uri
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.syntax import is_well_formed
 from feedproxy.net.shares import Asker, asking, client_of
 from feedproxy.origin.endpoints import Call, Endpoint
 from feedproxy.origin.entrance import Entrance, Visit, dress
@@ -366,7 +368,18 @@ def finished(response: Response, visit: Visit, now: Instant) -> Response:
     if "date" not in response.fields:
         # RFC 9110, 6.6.1: who has a clock MUST say when, in 2xx, 3xx and 4xx.
         response = response.with_fields(response.fields.with_added("Date", format_http_date(now)))
+    if not _is_well_formed(response):
+        # Whatever made it, a stored copy that was tampered with or an option: nothing of it goes out.
+        logger.error("an answer with control characters in its head is withheld")
+        response, _ = refused("GET", Fields(), FeedproxyError("feedproxy failed; its log says more"))
     return response
+
+
+def _is_well_formed(response: Response) -> bool:
+    try:
+        return is_well_formed(head_of(response.status, response.fields, response.reason))
+    except UnicodeEncodeError:
+        return False
 
 
 def refused(method: str, fields: Fields, error: FeedproxyError) -> tuple[Response, CacheStatus]:

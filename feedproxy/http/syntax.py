@@ -20,6 +20,8 @@ _TARGET = re.compile(rb"[!-~\x80-\xff]+")
 _ABSOLUTE = re.compile(rb"[A-Za-z][0-9A-Za-z+.-]*://")
 _VALUE = re.compile(rb"[\t -~\x80-\xff]*")
 """Visible ASCII, space, tab and obs-text (RFC 9110, section 5.5)."""
+_NAME_TEXT = re.compile(_TOKEN.pattern.decode("ascii"))
+_VALUE_TEXT = re.compile("[\t -~\x80-\xff]*")
 _VERSION = re.compile(rb"HTTP/[0-9]\.[0-9]")
 _HOST = re.compile(
     rb"(?=.{1,261}\Z)(?:(?:[0-9A-Za-z_-]{1,63}\.)*[0-9A-Za-z_-]{1,63}\.?|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?"
@@ -180,6 +182,11 @@ def is_field_line(line: bytes) -> bool:
     """Whether this is one field line, without its end."""
     name, colon, value = line.partition(b":")
     return bool(colon) and _TOKEN.fullmatch(name) is not None and _VALUE.fullmatch(value) is not None
+
+
+def is_field(name: str, value: str) -> bool:
+    """Whether these are name and value of a field, a character a byte (http/message.py)."""
+    return _NAME_TEXT.fullmatch(name) is not None and _VALUE_TEXT.fullmatch(value) is not None
 
 
 def is_status(status: int) -> bool:

@@ -1,10 +1,12 @@
 """The line logged for each request: what was asked, what became of it (RFC 9211's words), and why.
 
-Secrets never get here: userinfo is left out, and what looks like a token in a query is shown as `…`.
+Secrets never get here: userinfo is left out, and what looks like a token in a query is shown as `…`. Every line of the
+log, those of other loggers included, goes through `printable`.
 """
 
 import json
 import logging
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +15,34 @@ from typing import Any
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.discretion import without_secrets
 from feedproxy.http.memo import memoised
+
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+"""C0, DEL and C1 controls, line separators, controls of writing direction (UAX 9), and what has no form in UTF-8."""
+
+
+def printable(line: str) -> str:
+    """A line without control characters: they are written as `\\u001b`, which JSON reads as the character itself."""
+    if line.isprintable():
+        return line
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+
+
+class LineFormatter(logging.Formatter):
+    """One line for what is logged, without control characters; the lines of a traceback are indented below it."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return printable(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:
+        return _indented(super().formatException(ei))
+
+    def formatStack(self, stack_info: str) -> str:
+        return _indented(stack_info)
+
+
+def _indented(text: str) -> str:
+    return "\n".join("  " + printable(line) for line in text.split("\n"))
+
 
 quoted: Callable[[str], str] = memoised(entries=1024)(json.dumps)
 """A User-Agent, as the line for people has it."""
@@ -52,7 +82,7 @@ class Line:
 
     def as_json(self, show: Callable[[str], str] = without_secrets) -> str:
         """For programs: one object a line."""
-        return json.dumps(
+        said = json.dumps(
             {
                 "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.at)),
                 "reader": self.reader,
@@ -69,6 +99,7 @@ class Line:
             },
             ensure_ascii=False,
         )
+        return printable(said)
 
 
 def as_text(
@@ -84,7 +115,7 @@ def as_text(
     words: str,
 ) -> str:
     """A line for people; `took` with its unit, `agent` in its quotation marks, no secret in `target`."""
-    return f"{reader} {entrance} {method} {target} {status} {size} {took} [{cache}] {agent} {words}".rstrip()
+    return printable(f"{reader} {entrance} {method} {target} {status} {size} {took} [{cache}] {agent} {words}".rstrip())
 
 
 class LineHandler(logging.StreamHandler[Any]):

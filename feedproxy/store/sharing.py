@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from feedproxy.http.syntax import is_field
+
 LINES_MAX = 4096
 """Texts and field lines remembered at once, about 1 MB: more than the usual kinds of server need."""
 LENGTH_MAX = 128
@@ -37,13 +39,18 @@ class Sharing:
         return known
 
     def line(self, name: str, value: str) -> tuple[str, str]:
-        """This field line, or the equal one that was there before. Raises TypeError where one is no text."""
+        """This field line, or the equal one that was there before.
+
+        Raises TypeError where one is no text, ValueError for what is no field: others may write to a shared store.
+        """
         shared = self._lines.get((name, value))
         if shared is not None:
             return shared
         if type(value) is not str:
             raise TypeError(f"str expected, {type(value).__name__} found")
         line = (self.text(name), value)
+        if not is_field(name, value):
+            raise ValueError("a stored field breaks HTTP's grammar")
         if len(value) <= LENGTH_MAX:
             if len(self._lines) >= LINES_MAX:
                 self._lines.clear()

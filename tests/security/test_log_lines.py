@@ -1,0 +1,77 @@
+"""Every line of the log is one line, and nothing in it speaks to the terminal (or the program) that shows it."""
+
+import io
+import json
+import logging
+import sys
+
+import pytest
+
+from feedproxy.report.log import Line, LineFormatter, printable
+from feedproxy.serve import JsonLines
+
+CONTROLS = [
+    *range(32),
+    *range(0x7F, 0xA0),
+    0x61C,
+    0x200E,
+    0x200F,
+    *range(0x2028, 0x202F),
+    *range(0x2066, 0x206A),
+    0xFEFF,
+]
+PLACES = ["method", "target", "agent", "words", "upstream", "reader", "cache"]
+
+
+def a_line(place: str, text: str) -> Line:
+    values = dict.fromkeys(PLACES, "x") | {place: f"a{text}b"}
+    return Line(0.0, status=400, size=0, seconds=0.1, entrance="gateway", **values)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_control_characters_are_escaped_in_every_member_of_a_line(place: str) -> None:
+    for code in CONTROLS:
+        line = a_line(place, chr(code))
+        text, said = line.as_text(), line.as_json()
+        assert chr(code) not in text
+        assert chr(code) not in said
+        if place not in ("target", "upstream"):  # in which spellings of secrets are looked for
+            assert any(f"a{chr(code)}b" == each for each in json.loads(said).values()), "JSON gives it back"
+
+
+@pytest.mark.parametrize("text", ["Leser/1.0 (naïve; 日本語; 🎉)", "non-breaking\u00a0space", "C:\\path", ""])
+def test_other_characters_stay(text: str) -> None:
+    assert printable(text) == text
+
+
+def logged(formatter: logging.Formatter, message: str, error: Exception | None = None) -> str:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(formatter)
+    info = None
+    if error is not None:
+        try:
+            raise error
+        except type(error):
+            info = sys.exc_info()
+    handler.emit(logging.LogRecord("mitmproxy", logging.ERROR, "", 0, "%s", (message,), info))
+    return stream.getvalue()
+
+
+def test_lines_of_other_loggers_are_one_line_each() -> None:
+    said = logged(LineFormatter("%(message)s"), "client says \x1b]0;x\x07\r\n2026 forged line\x85\u2028")
+    assert said == "client says \\u001b]0;x\\u0007\\u000d\\u000a2026 forged line\\u0085\\u2028\n"
+
+
+def test_the_words_of_an_exception_forge_no_line() -> None:
+    said = logged(LineFormatter("%(message)s"), "it failed", ValueError("x\n2026 forged\x1b[31m"))
+    first, *rest = said.splitlines()
+    assert first == "it failed"
+    assert all(line.startswith("  ") for line in rest)
+    assert "\x1b" not in said
+
+
+def test_lines_of_other_loggers_are_escaped_in_json_too() -> None:
+    said = logged(JsonLines(), "a\x1b\x85\u2028b", ValueError("x\ny"))
+    assert printable(said.rstrip("\n")) == said.rstrip("\n")
+    assert json.loads(said)["message"].startswith("a\x1b\x85\u2028b\nTraceback")
