@@ -72,7 +72,7 @@ demo: $(stamp) ## a small recorded week and what was saved; needs no network
 test: $(stamp) ## all tests (TEST_ARGS="tests/cache -k fresh")
 	$(py) -m pytest -n auto --dist worksteal $(TEST_ARGS)
 
-spec: $(stamp) ## the tests that follow the texts: RFCs, RSS, USM, pings
+spec: $(stamp) ## tests against the specifications: RFCs, RSS, USM, pings
 	$(py) -m pytest tests/spec $(TEST_ARGS)
 
 live: $(stamp) ## the tests with real readers and servers, as far as they are installed

@@ -283,7 +283,7 @@ class _Life:
         for host, port, *_ in addresses:
             self._announce(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
         if not self._here.settings.public_url:
-            logger.info("without public_url nobody can push news to this proxy: WebSub, rssCloud and CNWS wait for it")
+            logger.info("public_url is not set: push updates (WebSub, rssCloud, CNWS) are disabled")
 
     async def drain(self) -> None:
         """No new connections; what is under way is answered, within `drain_timeout`; then the end."""
@@ -291,7 +291,9 @@ class _Life:
             return
         self._here.draining = True
         self._here.ready = False
-        logger.info("draining")
+        logger.info(
+            "shutting down: finishing open requests (up to %s s, drain_timeout)", self._here.settings.drain_timeout
+        )
         self._master.options.update(server=False)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._here.settings.drain_timeout

@@ -116,7 +116,7 @@ class Supervisor:
             patience = 3600.0 if due is None else max(0.0, due - time.monotonic())
             got = signal.sigtimedwait(_SIGNALS, patience)
             if got is not None and got.si_signo != signal.SIGCHLD:
-                logger.info("draining: %d workers", len(self._workers))
+                logger.info("shutting down: finishing open requests of %d workers", len(self._workers))
                 return self._end()
             self._look_after(places)
 
@@ -138,7 +138,7 @@ class Supervisor:
             _close(worker.sockets)
             worker.sockets = ()
         when = f"in {pause:g} s" if pause else "at once"
-        logger.warning("worker %d %s; it is started again %s", worker.index, _how(status), when)
+        logger.warning("worker %d %s, restarting %s", worker.index, _how(status), when)
         self._vacate(worker)
         worker.due = now + pause
 
@@ -306,7 +306,7 @@ def _ended(pid: int) -> int | None:
 
 def _how(status: int) -> str:
     code = os.waitstatus_to_exitcode(status)
-    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+    return f"was killed ({signal.Signals(-code).name})" if code < 0 else f"exited with status {code}"
 
 
 def _named(address: tuple[str | int, ...]) -> str:

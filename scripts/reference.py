@@ -43,7 +43,7 @@ Made by `make docs` from `feedproxy/report/metrics.py`. Prometheus finds them at
 
 FAULTS_HEAD = """# Faults
 
-Made by `make docs` from `feedproxy/lab/faults/`. What origins do wrong, to order:
+Made by `make docs` from `feedproxy/lab/faults/`. A catalogue of origin faults to inject:
 
     feedproxy replay week.har --fault gzip-tag --fault 500@2h..3h --fault '429@10%'
 

@@ -114,14 +114,14 @@ class Admission:
 
     def _challenged(self, *, proxy: bool) -> Challenged:
         if proxy:
-            words = "This proxy is for its users: say who you are."
+            words = "Authentication required."
             return Challenged(words, (("Proxy-Authenticate", basic.challenge(self._realm)),), 407)
         challenges = []
         if self._users is not None:
             challenges.append(("WWW-Authenticate", basic.challenge(self._realm)))
         if self._secrets is not None:
             challenges.append(("WWW-Authenticate", wsse.challenge(self._realm)))
-        return Challenged("This feed is for its readers: say who you are.", tuple(challenges))
+        return Challenged("Authentication required.", tuple(challenges))
 
     # -- guessing
 

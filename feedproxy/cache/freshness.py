@@ -98,10 +98,10 @@ class Freshness:
             f"{self.reason or _reason(self.source, self.lifetime)}, fetched {span(age)} ago",
         )
         if ttl > 0:
-            return f"fresh for {span(ttl)} more: {since}"
+            return f"fresh for another {span(ttl)}: {since}"
         if self.held is not None:
             remaining = self.held.until - self.expires + ttl
-            return f"held for {span(remaining)} more: {self.held.words}; by HTTP {since}"
+            return f"held for another {span(remaining)}: {self.held.words}; by HTTP {since}"
         return f"stale for {span(-ttl)}: {since}"
 
 
@@ -251,7 +251,7 @@ def assess(
     # heuristically cacheable [...] and on responses without explicit freshness that have been marked as
     # explicitly cacheable (e.g., with a public response directive)."
     if stored.status not in HEURISTICALLY_CACHEABLE and not control.public:
-        reason = f"nothing is said, and nothing may be guessed of a {stored.status}"
+        reason = f"no lifetime given, and none is estimated for a {stored.status}"
         return Freshness(age, 0.0, Source.DEFAULT, base, None, control, reason)
     allowance = hint(stored, base, None, now) if hint is not None and stored.content.feed else None
     if allowance is not None:
@@ -289,11 +289,11 @@ def _reason(source: Source, lifetime: Seconds) -> str:
         case Source.HINT:
             return f"the feed asks for {span(lifetime)}"
         case Source.LEARNED:
-            return f"{span(lifetime)} learned from how often it changed"
+            return f"{span(lifetime)}, based on how often it has changed"
         case Source.LAST_MODIFIED:
-            return f"nothing is said, {span(lifetime)} guessed from its Last-Modified"
+            return f"no lifetime given; {span(lifetime)} estimated from Last-Modified"
         case Source.DEFAULT if lifetime > 0:
-            return f"nothing is said, {span(lifetime)} by default"
+            return f"no lifetime given; {span(lifetime)} by default"
         case Source.DEFAULT:
-            return "nothing is said, and nothing is guessed"
+            return "no lifetime given, and none is estimated"
     assert_never(source)

@@ -57,32 +57,32 @@ class Detail(StrEnum):
     MAX_STALE = "max-stale", "The reader accepts a copy of this age (request directive max-stale)."
 
     # -- the origin is left in peace for now
-    FLOOR = "floor", "The feed was fetched too short a time ago to be asked again (feed_min_interval)."
+    FLOOR = "floor", "The feed was fetched less than feed_min_interval ago."
     SITE_INTERVAL = "site-interval", "Another feed of the same site was fetched a moment ago (site_interval)."
     RETRY_AFTER = (
         "retry-after",
-        "The origin said when to ask again (Retry-After, x-ratelimit-reset).",
+        "The origin asked for a pause (Retry-After, x-ratelimit-reset).",
     )
-    BACK_OFF = "back-off", "The last tries failed, and the next one is not due yet."
+    BACK_OFF = "back-off", "The last fetches failed; the next one is not due yet."
 
     # -- the origin could not be heard
-    UNREACHABLE = "unreachable", "No connection to the origin: no address for its name, no answer there, or no TLS."
+    UNREACHABLE = "unreachable", "Cannot connect to the origin (DNS, connection or TLS failed)."
     TIMEOUT = "timeout", "The origin took too long."
-    BROKEN_MESSAGE = "broken-message", "What the origin sent was no complete HTTP message."
-    FETCH_ERROR = "fetch-error", "The origin gave no usable answer."
+    BROKEN_MESSAGE = "broken-message", "The origin sent an incomplete or invalid HTTP message."
+    FETCH_ERROR = "fetch-error", "The origin sent no usable response."
 
     # -- the origin's answer was worse than the copy
-    TOO_LARGE = "too-large", "The answer is larger than allowed, on the wire or once decoded."
+    TOO_LARGE = "too-large", "The response is larger than buffer_max, or than five times that once decoded."
     UNDECODABLE = "undecodable", "The content is not what its Content-Encoding says."
-    ILL_FORMED = "ill-formed", "A well-formed feed has become an ill-formed one."
-    CHALLENGE = "challenge", "A page that wants to tell people from programs came instead of the feed."
-    HTML_WHERE_FEED = "html-where-feed", "A web page came where a feed was."
-    EMPTY = "empty", "The answer has no content."
-    TRUNCATED = "truncated", "The feed breaks off in the middle."
-    ERROR_STATUS = "error-status", "The origin answered with an error of its own (5xx)."
-    RATE_LIMITED = "rate-limited", "The origin has had too many requests (429)."
-    REFUSED = "refused", "The origin refuses what it used to give (403, 404)."
-    NEW_SHAPE = "new-shape", "The feed is of another kind now, or has lost most items, and that is not believed yet."
+    ILL_FORMED = "ill-formed", "The feed is not well-formed any more."
+    CHALLENGE = "challenge", "The response is a test for humans, not a feed."
+    HTML_WHERE_FEED = "html-where-feed", "The response is a web page, not a feed."
+    EMPTY = "empty", "The response has no content."
+    TRUNCATED = "truncated", "The feed is cut off in the middle."
+    ERROR_STATUS = "error-status", "The origin answered with a server error (5xx)."
+    RATE_LIMITED = "rate-limited", "The origin answered 429 (too many requests)."
+    REFUSED = "refused", "The origin now answers 403 or 404."
+    NEW_SHAPE = "new-shape", "The feed has changed its kind or lost most items; waiting for confirmation."
 
     # -- moves and endings
     MOVED = "moved", "The feed has a new address."
@@ -90,30 +90,36 @@ class Detail(StrEnum):
     REDIRECT_LOOP = "redirect-loop", "The origin's redirects lead in a circle, or too far."
 
     # -- answers of our own
-    FORBIDDEN_ADDRESS = "forbidden-address", "That address or port may not be reached through this proxy."
-    ACCESS = "access", "This feed is for readers who say who they are, and may have it."
-    LOOP = "loop", "The request has passed this proxy already."
-    BAD_TARGET = "bad-target", "The target is no URI that can be fetched."
-    BAD_REQUEST = "bad-request", "The request is no HTTP message that can be understood."
-    NOT_FOUND = "not-found", "Nothing is found under that path of this proxy."
-    METHOD = "method", "That method is not for this page of ours, or not for this proxy (TRACE)."
-    CONTENT_TOO_LARGE = "content-too-large", "The request has more content than is read of it."
-    NOT_A_FEED = "not-a-feed", "What is there is no feed, so there is no other format of it."
-    ONLY_IF_CACHED = "only-if-cached", "The reader wants a stored response only, and none can be used."
-    PASS_THROUGH = "pass-through", "The request passed without being looked at."
-    OVERSIZED = "oversized", "The content is larger than what is stored, and streams through."
+    FORBIDDEN_ADDRESS = (
+        "forbidden-address",
+        "This proxy does not connect to that address or port (allow_networks, allow_ports).",
+    )
+    ACCESS = "access", "The feed is restricted to certain users (readers)."
+    LOOP = "loop", "The request has passed this proxy before."
+    BAD_TARGET = "bad-target", "The target is not a URL that can be fetched."
+    BAD_REQUEST = "bad-request", "The request is not a valid HTTP message."
+    NOT_FOUND = "not-found", "This proxy has nothing at that path."
+    METHOD = "method", "This method is not allowed here."
+    CONTENT_TOO_LARGE = "content-too-large", "The request has more content than the endpoint accepts."
+    NOT_A_FEED = "not-a-feed", "The target is not a feed, so it cannot be converted."
+    ONLY_IF_CACHED = (
+        "only-if-cached",
+        "The request asks for a stored response only (only-if-cached), and none is usable.",
+    )
+    PASS_THROUGH = "pass-through", "The request passed through unchanged."
+    OVERSIZED = "oversized", "The content is larger than buffer_max and is streamed through."
     INVALIDATED = "invalidated", "The copy was purged or made invalid, and must be validated first."
     STORE_ERROR = "store-error", "The store failed; the request went on without it."
     INTERNAL_ERROR = "internal-error", "feedproxy itself failed; the log says more."
     DRAIN = "drain", "The proxy is shutting down."
-    TOO_OFTEN = "too-often", "More was told or asked from that address than is listened to."
-    FULL = "full", "No more subscriptions are held."
-    BAD_LIST = "bad-list", "What was sent is no subscription list that can be read."
+    TOO_OFTEN = "too-often", "Too many requests from this client address."
+    FULL = "full", "The maximum number of subscriptions is reached."
+    BAD_LIST = "bad-list", "The content is not a readable subscription list (OPML)."
     RECORDING = "recording", "The recording cannot be written."
-    OVERLOAD = "overload", "feedproxy has no connection, descriptor or network left for it; the origin is not at fault."
-    BUSY = "busy", "So much is being asked already that it has to be tried later."
-    WEBSUB = "websub", "The request to the hub has an error in it; its words say which."
-    BAD_STEP = "bad-step", "That is no step for the clock of a replay."
+    OVERLOAD = "overload", "feedproxy has no connection, descriptor or network left; the origin is not at fault."
+    BUSY = "busy", "Too many requests are under way; try again later."
+    WEBSUB = "websub", "The request to the hub is invalid; the message says why."
+    BAD_STEP = "bad-step", "Invalid step for the clock of a replay."
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ def _by_tag(seen: Seen, tag: EntityTag, answer: Exchange) -> Iterator[Note]:
 class TAG_WORKS(Note):
     level = Level.GOOD
     category = Category.CONDITIONS
-    summary = "Who sends the ETag back is told that nothing is new (304)."
+    summary = "Conditional requests by ETag work (304)."
     advice = "Nothing is to be done."
     reference = "RFC 9110, section 13.1.2"
 
@@ -159,7 +159,7 @@ def _by_date(seen: Seen, answer: Exchange) -> Iterator[Note]:
 class LAST_MODIFIED_WORKS(Note):
     level = Level.GOOD
     category = Category.CONDITIONS
-    summary = "Who sends the date of Last-Modified back is told that nothing is new (304)."
+    summary = "Conditional requests by Last-Modified work (304)."
     advice = "Nothing is to be done."
     reference = "RFC 9110, section 13.1.3"
 

@@ -22,7 +22,7 @@ def register(subparsers: Any) -> None:
         "faults; information and praise are 0.",
     )
     parser.add_argument("source", metavar="URL|FILE", help="a feed's address, or a saved feed")
-    parser.add_argument("--format", choices=FORMATS, default="text", help="how to tell it (text)")
+    parser.add_argument("--format", choices=FORMATS, default="text", help="output format (default: text)")
     parser.add_argument("--allow-private", action="store_true", help="let addresses be private ones")
     parser.set_defaults(run=run, parser=parser)
 

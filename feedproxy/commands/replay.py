@@ -37,8 +37,12 @@ def register(subparsers: Any) -> None:
     )
     for name, metavar, text in (
         ("--strip", "FIELD", "take away a field, or ttl, skipHours, skipDays, sy; may be repeated"),
-        ("--add", "HINT", "put in ttl=60, skipHours=…, sy=hourly/2, max-age=60, gzip, 'Name: value'; may be repeated"),
-        ("--fault", "NAME[@when]", "break something; may be repeated"),
+        (
+            "--add",
+            "HINT",
+            "add or override a hint (ttl=60, skipHours=…, sy=hourly/2, max-age=60, gzip, 'Name: value'); repeatable",
+        ),
+        ("--fault", "NAME[@when]", "inject a fault; may be repeated"),
     ):
         parser.add_argument(name, metavar=metavar, action="append", default=[], help=text)
     parser.add_argument("--seed", metavar="N", default="1", help="another seed, other chances (1)")

@@ -19,7 +19,7 @@ def register(subparsers: Any) -> None:
         "it does not, which requests show it, and a grade. Exits with 1 where a grade is below --min.",
     )
     parser.add_argument("file", metavar="FILE.har", nargs="+", help="a recording; several are taken as one")
-    parser.add_argument("--format", choices=FORMATS, default="text", help="how to tell it (text)")
+    parser.add_argument("--format", choices=FORMATS, default="text", help="output format (default: text)")
     parser.add_argument("--output", metavar="FILE", default="", help="write it there instead of printing it")
     parser.add_argument(
         "--min", metavar="GRADE", type=int, default=0, help="the grade that every reader has to reach (0)"

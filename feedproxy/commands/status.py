@@ -48,19 +48,20 @@ def status(args: argparse.Namespace) -> int:
 def summary(totals: Any) -> Iterator[str]:
     """The totals, a line each."""
     requests = totals["requests"]
-    condition = "draining" if totals["draining"] else "ready" if totals["ready"] else "not listening"
+    condition = "shutting down" if totals["draining"] else "ready" if totals["ready"] else "not listening"
     yield f"feedproxy {totals['version']}, {condition}, since {totals['started']}"
     yield f"health:      {totals['headline']}"
     for each in totals["findings"]:
         yield f"             {each['words']} {each['advice']}"
     today = totals["today"]
-    yield f"today:       {today['spared']} of {today['requests']} requests and {size(today['bytes_spared'])} spared"
-    share = "" if requests["hit_share"] is None else f", {100 * requests['hit_share']:.1f} % from the store"
-    yield f"requests:    {requests['answered']}{share}; {requests['saved']} spared the origins"
+    saved = f"{today['spared']} of {today['requests']} requests and {size(today['bytes_spared'])} saved"
+    yield f"today:       {saved} (since midnight UTC)"
+    share = "" if requests["hit_share"] is None else f", {100 * requests['hit_share']:.1f} % from the cache"
+    yield f"requests:    {requests['answered']}{share}; {requests['saved']} origin requests saved"
     failures, under_way = requests["origin_failures"], totals["under_way"]
     passed = f"; {requests['passed']} more passed through" if requests["passed"] else ""
-    yield f"to origins:  {requests['origin_requests']}, {failures} in vain, {under_way} under way{passed}"
-    yield f"subscribers: {totals['subscribers']} of {totals['feeds_read']} feeds"
+    yield f"to origins:  {requests['origin_requests']}, {failures} failed, {under_way} under way{passed}"
+    yield f"subscribers: {totals['subscribers']} subscriptions to {totals['feeds_read']} feeds"
     states = ", ".join(f"{count} {state}" for state, count in totals["states"].items() if count)
     yield f"feeds:       {totals['feeds']}" + (f" ({states})" if states else "")
 

@@ -28,6 +28,14 @@ _EPOCH_DAY = 3  # 1970-01-01 was a Thursday, and 0 is Monday
 _RECENT = 12
 """Times between changes that count as the last ones: of a feed that has become livelier, what is new outweighs what
 was before after six of them."""
+_PERIOD_NOUNS = {
+    Period.HOURLY: "hour",
+    Period.DAILY: "day",
+    Period.WEEKLY: "week",
+    Period.MONTHLY: "month",
+    Period.YEARLY: "year",
+}
+
 _FIXED = {Period.HOURLY: _HOUR, Period.DAILY: _DAY, Period.WEEKLY: 7 * _DAY}
 
 
@@ -136,9 +144,8 @@ def _ends(schedule: Schedule, base: Instant, hint_max: Seconds) -> list[Hold]:
         words = f"ttl of {_counted(schedule.ttl, 'minute')}"
         ends.append(Hold(min(base + 60.0 * schedule.ttl, latest), "ttl-hint", words))
     if (update := next_update(schedule, base)) is not None:
-        words = f"{schedule.period} updates by the syndication module"
-        if schedule.frequency > 1:
-            words = f"{schedule.frequency} {words}"
+        noun = _PERIOD_NOUNS[schedule.period or Period.DAILY]
+        words = f"sy: {_counted(schedule.frequency, 'update')} per {noun}"
         ends.append(Hold(min(update, latest), "sy-hint", words))
     if schedule.interval is not None:
         words = f"CDF schedule of {_counted(round(schedule.interval / 60), 'minute')}"

@@ -204,7 +204,7 @@ class Link:
         self.up, self._began, self.why = False, True, why
         self.since = asyncio.get_running_loop().time()
         self.changes += 1
-        logger.warning("the fleet's redis at %s is away (%s): this machine goes on alone", self.place, why)
+        logger.warning("Redis at %s is unreachable (%s): continuing with the local store only", self.place, why)
         self.on_away()
 
     def absent_from_the_start(self) -> None:

@@ -120,10 +120,10 @@ class Desk:
         case = self._open(flow, Case(visit_of(came(flow), settings, Entrance.PROXY)))
         if self.intercepts(host):
             case.connected, case.status = "intercept", CacheStatus()
-            case.words = "decrypted here: every request in it has a line of its own"
+            case.words = "TLS intercepted; its requests are logged separately"
         else:
             case.connected, case.status = "tunnel", CacheStatus(fwd=Fwd.METHOD, detail=Detail.PASS_THROUGH)
-            case.words = "a tunnel: nobody looks at what goes through it"
+            case.words = "CONNECT tunnel, not inspected"
 
     def intercepts(self, host: str) -> bool:
         """Whether what CONNECT leads to that host is decrypted here."""
@@ -391,7 +391,7 @@ def refused(method: str, fields: Fields, error: FeedproxyError) -> tuple[Respons
 
 
 def _not_allowed(request: Request, methods: tuple[str, ...]) -> Response:
-    said = "This is to be read only." if methods == CACHED else f"This takes {' and '.join(methods)} only."
+    said = "Only GET and HEAD are allowed here." if methods == CACHED else f"This takes {' and '.join(methods)} only."
     return problem(405, Detail.METHOD, said, request=request, extra=(("Allow", ", ".join(methods)),))
 
 

@@ -53,7 +53,7 @@ class AddressPolicy:
     def check_port(self, port: int) -> None:
         """Raises Forbidden for a port that no target may have."""
         if not any(first <= port <= last for first, last in self._ports):
-            raise Forbidden(f"port {port} is not allowed")
+            raise Forbidden(f"port {port} is not in allow_ports")
 
     def check_address(self, ip: str) -> None:
         """Raises Forbidden for an address that may not be reached, with the reason in words."""

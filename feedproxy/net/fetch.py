@@ -305,9 +305,16 @@ def _cause(error: aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertific
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {cause.verify_message}"
     if isinstance(cause, ssl.SSLError):
-        return f"no TLS with it: {cause.reason or cause}"
+        return f"TLS handshake failed: {_tls_reason(cause)}"
     number = cause.errno if isinstance(cause, OSError) else None
     return os.strerror(number) if number and number > 0 else "no connection comes about"
+
+
+def _tls_reason(error: ssl.SSLError) -> str:
+    """Return OpenSSL's reason in words; a server that speaks plain HTTP shows as a wrong version number."""
+    if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE"):
+        return "the server seems to speak plain HTTP"
+    return str(error.reason or error).replace("_", " ").lower()
 
 
 def _host_of(root: str) -> _Host:

@@ -156,7 +156,7 @@ class Ledger:
         except (sqlite3.Error, OSError) as error:
             if _is_corrupt(error):
                 self._set_aside(error)
-            raise StoreError(f"the ledger failed: {error}") from error
+            raise StoreError(f"cannot write the subscription database: {error}") from error
 
     def _open(self) -> sqlite3.Connection:
         if self._file is None:

@@ -135,7 +135,7 @@ def judge(resource: Resource | None, outcome: Outcome, now: Instant, settings: S
             return Accept("not modified")
         loss = lost_items(resource, outcome.channel)
         if not loss and _fits(resource.channel, outcome.channel):
-            return Accept(f"a feed as before ({outcome.channel.kind})")
+            return Accept(f"new version ({outcome.channel.kind})")
         shape = shape_of(outcome.channel) + (" without most of its items" if loss else "")
         if settings.on_bad_update == "pass":
             return Accept(f"the feed is {shape} now; bad updates pass here")
@@ -156,7 +156,7 @@ def judge(resource: Resource | None, outcome: Outcome, now: Instant, settings: S
     until = last_good(resource) + limit
     if now >= until:
         return Pass(f"{fault.words}; the copy, good until {_when(until)}, is too old", fault.detail, seen)
-    return Keep(fault.detail, until, f"{fault.words}; the copy stands in until {_when(until)}", seen)
+    return Keep(fault.detail, until, f"{fault.words}; serving the cached copy until {_when(until)}", seen)
 
 
 def diagnose(outcome: Outcome) -> Fault | None:
@@ -226,8 +226,8 @@ def _content(outcome: Outcome) -> Fault | None:
     if outcome.channel is not None:
         return None
     if outcome.html:
-        return Fault(Detail.HTML_WHERE_FEED, "HTML came where a feed was")
-    return Fault(Detail.ILL_FORMED, "what came where a feed was is none")
+        return Fault(Detail.HTML_WHERE_FEED, "the response is HTML, not a feed")
+    return Fault(Detail.ILL_FORMED, "the response is not a feed")
 
 
 def _no_answer(error: FeedproxyError | None) -> Fault:

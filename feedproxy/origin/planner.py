@@ -69,7 +69,7 @@ def may_fetch(resource: Resource | None, now: Instant, settings: Settings, *, si
     if latest <= now:
         return Go()
     detail, words = _why(which, resource.failures, settings)
-    return Wait(latest, detail, f"{words}; next in {math.ceil(latest - now)} s")
+    return Wait(latest, detail, f"{words}; next try in {math.ceil(latest - now)} s")
 
 
 def is_past_floor(resource: Resource | None, now: Instant, settings: Settings) -> bool:
@@ -82,7 +82,7 @@ _FLOOR, _SITE, _FAILING = range(3)
 
 def _why(which: int, failures: Failures, settings: Settings) -> tuple[Detail, str]:
     if which == _FLOOR:
-        return Detail.FLOOR, f"this feed is asked once in {float(settings.feed_min_interval):.0f} s at most"
+        return Detail.FLOOR, f"fetched less than {float(settings.feed_min_interval):.0f} s ago (feed_min_interval)"
     if which == _SITE:
         return Detail.SITE_INTERVAL, "other feeds of the site are asked first"
     if failures.asked:

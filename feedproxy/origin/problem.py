@@ -11,8 +11,8 @@ TITLES = {
     301: "This feed has moved",
     400: "That address cannot be fetched",
     401: "Credentials are needed",
-    403: "This proxy does not go there",
-    404: "There is nothing here",
+    403: "Blocked by this proxy",
+    404: "Not found",
     405: "That method is not for this address",
     406: "There is nothing like that here",
     410: "This feed has ended",
@@ -20,7 +20,7 @@ TITLES = {
     502: "The origin gave no usable answer",
     503: "Please come back later",
     504: "The origin took too long",
-    508: "This request has come round in a circle",
+    508: "Proxy loop detected",
 }
 
 UNREADABLE = "This request cannot be read"

@@ -185,7 +185,7 @@ class Updates:
         got = replace(errand, request=replace(errand.request, method="GET"))
         unstored = self._forbids(got, freshened)
         resource = without_variant(resource, errand) if unstored else with_variant(resource, freshened, errand)
-        words = "the origin confirmed the copy"
+        words = "not modified (304): the cached copy is current"
         return Landed(resource, freshened, not unstored, fwd_status=304, words=words, unstored=unstored)
 
     def _forbids(self, errand: Errand, response: StoredResponse) -> str:
@@ -382,7 +382,7 @@ class Updates:
             return Landed(with_part, response, True, outcome.status, None, detail, words)
         unstored = self._forbids(errand, response)
         if not unstored and not self._worth_storing(response, errand):
-            unstored = f"a {response.status} that says nothing of how long it lasts, nor how to validate it"
+            unstored = f"a {response.status} with no lifetime and no validator"
         if detail is not None and resource.channel is not None:
             unstored = "the copy of the feed is kept"  # what came passes all the same
         stores = not unstored

@@ -26,7 +26,7 @@ _ADDRESS = re.compile(r"https?://[^\s\"'<>`,;)]+")
 _WORDS = {
     Level.BAD: ("fault", "faults"),
     Level.WARN: ("warning", "warnings"),
-    Level.INFO: ("piece of information", "pieces of information"),
+    Level.INFO: ("note", "notes"),
     Level.GOOD: ("thing done well", "things done well"),
 }
 
@@ -103,7 +103,7 @@ def as_text(checked: Checked, *, coloured: bool = False) -> str:
 
 
 def summary(checked: Checked) -> str:
-    """`2 warnings, 1 piece of information; 12 requests were made.`"""
+    """`2 warnings, 1 note; 12 requests were made.`"""
     counted = [(checked.count(level), _WORDS[level]) for level in reversed(Level)]
     parts = [f"{count} {words[count != 1]}" for count, words in counted if count]
     asked = f"; {checked.requests} requests were made" if checked.requests > 1 else ""

@@ -108,12 +108,12 @@ def _next(resource: Resource, freshness: Freshness | None, settings: Settings, n
         if freshness.held is not None:
             reasons.append((freshness.held.until, freshness.held.words))
         else:
-            # `fresh for 35 min more: ttl of 60 minutes, fetched 25 min ago`
+            # `fresh for another 35 min: ttl of 60 minutes, fetched 25 min ago`
             why = freshness.words.partition(": ")[2].rpartition(", fetched ")[0]
             reasons.append((freshness.expires, why))
     permission = planner.may_fetch(resource, now, settings, site_free=0.0)
     if isinstance(permission, planner.Wait):
-        reasons.append((permission.until, permission.words.partition("; next in")[0]))
+        reasons.append((permission.until, permission.words.partition("; next try in")[0]))
     return max(reasons, key=lambda reason: reason[0])
 
 
@@ -121,7 +121,8 @@ def _seen(resource: Resource) -> str:
     sighting = resource.sighting
     if sighting is None:
         return ""
-    return f"told {_times(sighting.count, 'time')}, {'believed' if sighting.confirmed else 'not believed yet'}"
+    count = "once" if sighting.count == 1 else f"{sighting.count} times"
+    return f"seen {count}, {'confirmed' if sighting.confirmed else 'waiting for confirmation'}"
 
 
 def _times(count: int, noun: str) -> str:

@@ -93,8 +93,8 @@ def headline(findings: Sequence[Finding], feeds: int, troubled: int) -> str:
     if not feeds:
         return "Ready for the first feed"
     if troubled:
-        return f"All is well; {plural(troubled, 'feed wants', 'feeds want')} a look"
-    return "All is well"
+        return f"Running normally; {plural(troubled, 'feed needs', 'feeds need')} attention"
+    return "Running normally"
 
 
 def _listening(facts: Facts) -> list[Finding]:

@@ -1,9 +1,10 @@
 """The first page: what an operator asks in the first minute, answered.
 
-Is it well? What did it save? What wants a look? Who reads? And what is this that runs here.
+Is it well? What did it save? What needs attention? Who reads? And what is this that runs here.
 """
 
 import asyncio
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -22,7 +23,7 @@ from feedproxy.report.roll import Roll
 from feedproxy.report.scored import name_of
 from feedproxy.report.scorepage import level_of
 from feedproxy.report.views import View, masked
-from feedproxy.settings import Settings
+from feedproxy.settings import Settings, listen_address
 
 ATTENTION_MAX = 8
 """Feeds in trouble that the first page names; the table has all of them."""
@@ -160,15 +161,22 @@ class Overview:
 
 
 def _gateway(settings: Settings) -> str:
-    """The address that is put before a feed's; empty where there is no gateway, or nobody can say its name."""
+    """Return the URL that readers put before a feed's; empty in reverse mode.
+
+    Where every address is listened on, it is this machine's own name: an address such as 0.0.0.0 leads nowhere.
+    """
     if settings.upstream:
         return ""
-    everywhere = settings.listen.rpartition(":")[0] in ("", "0.0.0.0", "[::]")  # noqa: S104 -- nothing listens here
-    return settings.public_url.rstrip("/") or ("" if everywhere else f"http://{settings.listen}")
+    if settings.public_url:
+        return settings.public_url.rstrip("/")
+    host, port = listen_address(settings.listen, "listen")
+    host = socket.gethostname() if host in ("", "0.0.0.0", "::") else host  # noqa: S104 -- compared, not bound
+    scheme = "https" if settings.tls_certificate else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _troubled(rows: Sequence[View]) -> list[View]:
-    """The feeds that want a look, the worst first."""
+    """The feeds that need attention, the worst first."""
     troubled = [row for row in rows if row["state"] in TROUBLE]
     return sorted(troubled, key=lambda row: (SORTS["state"][1](row), -row["subscribers"]))
 

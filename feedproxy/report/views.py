@@ -179,7 +179,7 @@ def warnings(seen: Look, channel: Channel | None) -> list[str]:
         found.extend(f"Its schedule: {plain_text(note)}" for note in channel.schedule.notes)
     if resource.new_shape is not None:
         shape, count = plain_text(resource.new_shape.shape, 60), resource.new_shape.count
-        found.append(f"The origin has sent a new shape ({shape}) {count} times; it is not believed yet.")
+        found.append(f"The origin has sent a new shape ({shape}) {count} times; waiting for confirmation.")
     if resource.sighting is not None and not resource.sighting.confirmed:
         found.append("The origin has told a move or an end that waits to be confirmed.")
     if resource.oversized:

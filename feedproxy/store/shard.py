@@ -185,11 +185,11 @@ class Shard:
         try:
             yield
         except diskcache.Timeout as error:
-            raise StoreError(f"the store's {self._folder.name} is locked") from error
+            raise StoreError(f"the cache (shard {self._folder.name}) is locked by another process") from error
         except _ERRORS as error:
             if _is_corrupt(error):
                 self._corrupt = True
-            raise StoreError(f"the store's {self._folder.name} failed: {error}") from error
+            raise StoreError(f"cannot use the cache (shard {self._folder.name}): {error}") from error
 
     def _reopen(self) -> None:
         """Open the file, made anew where it is missing or corrupt. Raises StoreError."""
@@ -228,7 +228,7 @@ class Shard:
     def _set_aside(self, reason: str) -> None:
         aside = set_aside(self._folder, reason)
         self._on_failure(
-            StoreError(f"the store's {self._folder.name} was set aside as {aside} and is started anew: {reason}")
+            StoreError(f"cache shard {self._folder.name} was set aside as {aside}, starting a new one: {reason}")
         )
 
     @contextlib.contextmanager

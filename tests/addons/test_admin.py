@@ -26,7 +26,7 @@ async def test_loaded_alone_it_shows_an_empty_proxy() -> None:
         async with aiohttp.ClientSession() as session:
             async with session.get(addon.server.url) as answer:
                 assert answer.status == 200
-                assert "Nobody has asked for a feed yet" in await answer.text()
+                assert "No feed has been requested yet" in await answer.text()
             async with session.get(addon.server.url + "/readyz") as answer:
                 assert answer.status == 503
 

@@ -42,7 +42,7 @@ def test_where_http_is_silent_the_hint_is_the_lifetime() -> None:
 
     assert (freshness.source, freshness.lifetime, freshness.ttl) == (Source.HINT, 3600, 2100)
     assert freshness.held is None
-    assert freshness.words == "fresh for 35 min more: ttl of 60 minutes, fetched 25 min ago"
+    assert freshness.words == "fresh for another 35 min: ttl of 60 minutes, fetched 25 min ago"
 
 
 def test_where_https_lifetime_has_ended_the_hint_holds_the_copy() -> None:
@@ -51,7 +51,9 @@ def test_where_https_lifetime_has_ended_the_hint_holds_the_copy() -> None:
 
     assert (freshness.source, freshness.ttl) == (Source.MAX_AGE, -1200)
     assert freshness.held == Allowance(NOW + 3600, "ttl-hint", "ttl of 60 minutes")
-    assert freshness.words == ("held for 35 min more: ttl of 60 minutes; by HTTP max-age of 5 min, fetched 25 min ago")
+    assert freshness.words == (
+        "held for another 35 min: ttl of 60 minutes; by HTTP max-age of 5 min, fetched 25 min ago"
+    )
     decision = decide(stored, CacheControl(), freshness, NOW + 1500)
     assert isinstance(decision, Reuse)
     assert decision.detail == "ttl-hint"
@@ -168,11 +170,11 @@ def test_lengths_of_time_are_said_as_people_say_them(seconds: float, words: str)
 @pytest.mark.parametrize(
     ("stored", "words"),
     [
-        (a_feed(("Cache-Control", "s-maxage=600")), "fresh for 10 min more: s-maxage of 10 min"),
-        (a_feed(("Expires", format_http_date(NOW + 600))), "fresh for 10 min more: Expires gives it 10 min"),
-        (a_feed(), "fresh for 30 min more: nothing is said, 30 min by default"),
-        (a_feed(feed=False), "stale for 0 s: nothing is said, and nothing is guessed"),
-        (a_feed(status=599), "stale for 0 s: nothing is said, and nothing may be guessed of a 599"),
+        (a_feed(("Cache-Control", "s-maxage=600")), "fresh for another 10 min: s-maxage of 10 min"),
+        (a_feed(("Expires", format_http_date(NOW + 600))), "fresh for another 10 min: Expires gives it 10 min"),
+        (a_feed(), "fresh for another 30 min: no lifetime given; 30 min by default"),
+        (a_feed(feed=False), "stale for 0 s: no lifetime given, and none is estimated"),
+        (a_feed(status=599), "stale for 0 s: no lifetime given, and none is estimated for a 599"),
     ],
 )
 def test_every_state_can_be_said_in_words(stored: StoredResponse, words: str) -> None:

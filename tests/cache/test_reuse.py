@@ -29,7 +29,7 @@ def test_a_miss_says_whether_anything_is_stored() -> None:
 @pytest.mark.parametrize(
     ("said", "because"),
     [
-        (words("max-age=600", 60), "fresh for 9 min more: max-age of 10 min, fetched 1 min ago"),
+        (words("max-age=600", 60), "fresh for another 9 min: max-age of 10 min, fetched 1 min ago"),
         (words("max-age=600", 660), "stale for 1 min: max-age of 10 min, fetched 11 min ago"),
         (words("max-age=600, no-cache", 60), "no-cache: every use is validated"),
         (words("private, max-age=600", 60), "not to be used again: private"),

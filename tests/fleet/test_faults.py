@@ -192,7 +192,7 @@ async def test_each_change_of_state_is_told_once(
 
     told = [each.getMessage() for each in caplog.records]
     assert [each for each in told if "is away" in each] == [
-        f"the fleet's redis at {own_redis.socket} is away (Connection refused): this machine goes on alone"
+        f"Redis at {own_redis.socket} is unreachable (Connection refused): continuing with the local store only"
     ] or len([each for each in told if "is away" in each]) == 1
     assert len([each for each in told if "is back after" in each]) == 1
 

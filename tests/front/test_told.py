@@ -161,7 +161,7 @@ async def test_what_is_no_feed_and_not_stored_says_why(opened: Opened, caplog: p
     await proxy.get("/private")
 
     nowhere, private = await lines(caplog, 2)
-    assert "not stored: a 404 that says nothing of how long it lasts" in nowhere
+    assert "not stored: a 404 with no lifetime" in nowhere
     assert "not stored: no-store" in private
 
 
@@ -183,5 +183,5 @@ async def test_the_page_of_a_refusal_does_not_say_the_same_twice(opened: Opened,
     seen = (await proxy.ask("/" + target, method=method, accept="text/html")).expect(403)
 
     text = seen.body.decode()
-    assert "<h1>This proxy does not go there</h1>" in text
+    assert "<h1>Blocked by this proxy</h1>" in text
     assert "may not be reached" not in text

@@ -145,7 +145,7 @@ async def test_a_feed_is_searched_read_refreshed_and_forgotten_without_javascrip
         "10 min ago " + " ".join((await versions.nth(1).inner_text()).split()[3:]),
     ]
 
-    await page.get_by_role("link", name="Forget the copy").click()
+    await page.get_by_role("link", name="Purge from cache").click()
     assert "Forget 1 copy?" in await page.locator("h1").inner_text()
     assert office.runtime.service.store.get(target) is not None
     await page.get_by_role("button", name="Forget it").click()

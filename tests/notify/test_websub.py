@@ -61,7 +61,7 @@ async def test_a_push_makes_polling_rarer_and_its_silence_makes_it_as_before(sta
     assert "fresh for 29 min" in shown(made)
 
     await push(made, "four", *OLD)
-    assert "fresh for 6 h more: its changes are pushed here" in shown(made)
+    assert "fresh for another 6 h: its changes are pushed here" in shown(made)
 
     await made.stand.pass_time(HOUR)
     made.stand.origin.publish("/feed.xml", a_feed("five", "four", *OLD), link=LINKS)

@@ -23,7 +23,7 @@ async def test_an_empty_proxy_has_a_page(proxy: Proxy) -> None:
     status, text = await proxy.get("/")
 
     assert status == 200
-    assert "Nobody has asked for a feed yet" in text
+    assert "No feed has been requested yet" in text
 
 
 async def test_the_status_page_tells_totals_and_feeds(proxy: Proxy) -> None:
@@ -90,7 +90,7 @@ async def test_everything_about_a_feed_is_there_as_json(proxy: Proxy) -> None:
 
     assert view["target"] == TARGET
     assert view["state"] == "fresh"
-    assert view["reason"].startswith("fresh for 50 min more: max-age of 1 h")
+    assert view["reason"].startswith("fresh for another 50 min: max-age of 1 h")
     assert (view["age"], view["lifetime"], view["fresh"], view["held"]) == (600, 3600, True, None)
     assert view["sizes"] == {"identity": 900, "gzip": 100}
     assert view["validators"]["origin"] == {"etag": '"theirs"'}

@@ -23,7 +23,7 @@ async def test_status_prints_totals_and_a_line_for_each_feed(proxy: Proxy, capsy
 
     printed = capsys.readouterr().out
     assert "1 fresh" in printed
-    assert "health:      All is well" in printed
+    assert "health:      Running normally" in printed
     assert "NEXT FETCH (UTC)" in printed
     assert TARGET in printed
     assert "\x1b" not in printed

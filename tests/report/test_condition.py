@@ -68,7 +68,7 @@ def test_a_move_is_told_once_it_is_believed() -> None:
     assert _of(replace(a_resource(), sighting=once)).state is State.FRESH
     told = _of(replace(a_resource(), sighting=twice))
     assert told.state is State.MOVED
-    assert told.words == "readers are sent to https://example.org/: told 2 times, believed"
+    assert told.words == "readers are sent to https://example.org/: seen 2 times, confirmed"
     assert told.next_at == NOW - 60 + Settings().gone_recheck
 
 

@@ -13,8 +13,8 @@ def test_where_all_is_well_there_is_nothing_to_say() -> None:
     findings = examine(Facts(place=ROOMY, connections=10, connections_max=1000, workers=4))
 
     assert findings == []
-    assert headline(findings, 12, 0) == "All is well"
-    assert headline(findings, 12, 1) == "All is well; 1 feed wants a look"
+    assert headline(findings, 12, 0) == "Running normally"
+    assert headline(findings, 12, 1) == "Running normally; 1 feed needs attention"
     assert headline(findings, 0, 0) == "Ready for the first feed"
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -34,11 +35,11 @@ async def test_the_first_page_says_in_words_whether_all_is_well_and_what_was_sav
     _, page = await proxy.get("/")
     seen, view = text_of(page), await proxy.json("/status")
 
-    assert "All is well" in seen
-    assert "Today readers have asked 200 times; 95.0 % was answered from the store." in seen
-    assert "Origins were asked 12 times" in seen
+    assert "Running normally" in seen
+    assert "200 requests today (UTC), 95.0 % served from the cache." in seen
+    assert "12 requests to origins" in seen
     assert "In the last 30 days: 1 178 of 1 200 requests" in seen
-    assert (view["health"], view["headline"], view["findings"]) == ("good", "All is well", [])
+    assert (view["health"], view["headline"], view["findings"]) == ("good", "Running normally", [])
     assert view["today"]["bytes_spared"] == 370_000
     assert (await proxy.json("/history"))["days"][0]["requests"] == 1000
 
@@ -47,7 +48,8 @@ async def test_the_first_page_says_in_words_whether_all_is_well_and_what_was_sav
     ("options", "address"),
     [
         ({}, "http://127.0.0.1:8080/https://example.com/feed.xml"),
-        ({"listen": "0.0.0.0:8080"}, None),
+        ({"listen": "0.0.0.0:8080"}, f"http://{socket.gethostname()}:8080/https://example"),
+        ({"listen": "18110"}, "http://127.0.0.1:18110/https://example"),
         ({"listen": ":8080", "public_url": "https://feeds.example.org/"}, "https://feeds.example.org/https://example"),
         ({"upstream": "https://origin.example"}, None),
     ],
@@ -82,9 +84,9 @@ async def test_what_is_wrong_with_the_proxy_is_its_first_sentence(
     ("detail", "advice"),
     [
         ("unreachable", "Open the address in a browser."),
-        ("rate-limited", "wants to be asked more seldom"),
+        ("rate-limited", "asks for fewer requests"),
         ("html-where-feed", "feedproxy discover"),
-        ("no-such-detail", "tried again by itself"),
+        ("no-such-detail", "retried automatically"),
     ],
 )
 async def test_a_failing_feed_comes_with_what_to_do(proxy: Proxy, detail: str, advice: str) -> None:
@@ -92,7 +94,7 @@ async def test_a_failing_feed_comes_with_what_to_do(proxy: Proxy, detail: str, a
 
     assert advice in (await proxy.json("/feeds"))["feeds"][0]["advice"]
     assert advice in text_of((await proxy.get("/"))[1])
-    assert "1 feed wants a look" in text_of((await proxy.get("/"))[1])
+    assert "1 feed needs attention" in text_of((await proxy.get("/"))[1])
 
 
 async def test_the_versions_of_a_feed_are_told_with_what_was_new_in_each(proxy: Proxy) -> None:
@@ -123,7 +125,7 @@ async def test_moves_are_listed_with_who_still_asks_and_what_to_do(proxy: Proxy)
     ]
     assert "1 feed has moved or ended" in seen
     assert "3 subscribers still ask under the old addresses" in seen
-    assert "1 more was told once, and is not believed yet" in seen
+    assert "1 more was seen once, and waits for confirmation" in seen
     assert "Undo the move" in seen
 
 

@@ -50,7 +50,7 @@ async def test_the_worst_reader_comes_first_with_what_it_costs(proxy: Proxy) -> 
 async def test_before_anybody_reads_the_page_says_so(proxy: Proxy) -> None:
     _, page = await proxy.get("/readers")
 
-    assert "Nobody has asked for a feed yet" in page
+    assert "No feed has been requested yet" in page
 
 
 async def test_what_a_reader_calls_itself_is_escaped(proxy: Proxy) -> None:

@@ -245,9 +245,9 @@ async def test_one_proof_is_asked_for_however_many_feeds_are_named(clouds: Cloud
 
 
 async def test_an_address_that_may_not_be_reached_is_refused_with_the_reason(clouds: Clouds) -> None:
-    clouds.stand.others.answer = lambda _: Forbidden("port 25 is not allowed")
+    clouds.stand.others.answer = lambda _: Forbidden("port 25 is not in allow_ports")
 
-    assert verdict(await by_form(clouds, port="25")) == ("false", "port 25 is not allowed")
+    assert verdict(await by_form(clouds, port="25")) == ("false", "port 25 is not in allow_ports")
 
 
 async def test_port_443_and_https_post_are_called_under_tls(clouds: Clouds) -> None:

@@ -43,7 +43,7 @@ def judge(poll: Poll, known: Known) -> Verdict | None:
     gap = poll.at - known.success
     waits = _waits(known)
     if not waits:
-        waits = [(UNASKED, POLLED_OFTEN, "nothing was said of when to come")]
+        waits = [(UNASKED, POLLED_OFTEN, "no polling interval given")]
     return tuple(
         Said(kind, f"{span(gap)} after the last good answer; {words}", {"wait": span(wait)})
         for wait, kind, words in waits
