@@ -98,7 +98,7 @@ class Entrance:
         if chosen.layer is None and (default := ctx.master.addons.get("nextlayer")):
             default.next_layer(chosen)
         decided = runtime(ctx.master).settings
-        install(chosen, Stream, decided.header_max, decided.head_timeout, at.pace.still_reads)
+        install(chosen, Stream, decided.header_max, decided.head_timeout, at.pace)
 
     async def http_connect(self, flow: http.HTTPFlow) -> None:
         at = desk.desk(runtime(ctx.master))

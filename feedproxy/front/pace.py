@@ -19,6 +19,7 @@ class Pace:
 
     def __init__(self) -> None:
         self._writers: dict[str, asyncio.StreamWriter] = {}
+        self._handlers: dict[str, Any] = {}
 
     def connected(self, client: Any, proxyserver: Any) -> None:
         """A reader has come; `proxyserver` is mitmproxy's addon of that name."""
@@ -26,6 +27,23 @@ class Pace:
         writer = handler.transports[client].writer if handler is not None else None
         if isinstance(writer, asyncio.StreamWriter):
             self._writers[client.id] = writer
+            self._handlers[client.id] = handler
+
+    def unsent(self, client: Any) -> int:
+        """Bytes written to a client that its system has not taken yet."""
+        writer = self._writers.get(client.id)
+        return writer.transport.get_write_buffer_size() if writer is not None else 0
+
+    def hold_back(self, client: Any, server: Any, holds: bool) -> None:
+        """Stop reading from a server on behalf of a client; or go on."""
+        handler = self._handlers.get(client.id)
+        held = handler.transports.get(server) if handler is not None else None
+        transport = getattr(held.writer, "transport", None) if held is not None else None
+        if isinstance(transport, asyncio.Transport):
+            if holds:
+                transport.pause_reading()
+            else:
+                transport.resume_reading()
 
     async def caught_up(self, client: str, seconds: Seconds) -> bool:
         """Wait until the reader has what was sent before, but for a buffer full; whether he has, after `seconds`."""
@@ -44,6 +62,7 @@ class Pace:
 
     def gone(self, client: str) -> None:
         """mitmproxy has let go of the connection."""
+        self._handlers.pop(client, None)
         writer = self._writers.pop(client, None)
         if writer is None:
             return

@@ -19,11 +19,11 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from mitmproxy import connection, http
 from mitmproxy import flow as mitmproxy_flow
-from mitmproxy import http
-from mitmproxy.connection import Client
 from mitmproxy.proxy import commands, events, layer
-from mitmproxy.proxy.layers.http import DropStream, HttpLayer, HttpStream, SendHttp
+from mitmproxy.proxy.context import Context
+from mitmproxy.proxy.layers.http import DropStream, HttpLayer, HTTPMode, HttpStream, SendHttp
 from mitmproxy.proxy.layers.http._base import ReceiveHttp
 from mitmproxy.proxy.layers.http._events import (
     ErrorCode,
@@ -42,6 +42,7 @@ from mitmproxy.proxy.layers.http._http2 import Http2Server
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadRequest, BrokenMessage
+from feedproxy.front.http2 import BoundedServer, NoTransport, Transport
 from feedproxy.front.mending import CappedServer, error_response, without_framing
 from feedproxy.http import syntax
 
@@ -307,19 +308,46 @@ class FeedLayer(HttpLayer):
     stream: type[FeedStream] = FeedStream
     head_max = CappedServer.head_max
     head_timeout: Seconds = CappedServer.head_timeout
-    still_reads: Callable[[Client], bool] = CappedServer.still_reads
+    transport: Transport = NoTransport()
+
+    def __init__(self, context: Context, mode: HTTPMode) -> None:
+        super().__init__(context, mode)
+        self._made: list[HttpStream] = []
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
-        if isinstance(event, events.Start) and self.context.client.alpn not in (b"h2", b"h3"):
+        if not isinstance(event, events.Start) or self.context.client.alpn == b"h3":
+            yield from super()._handle_event(event)
+            return
+        # mitmproxy would make a server of its own as well, and drop it: a circle with its context.
+        if self.context.client.alpn == b"h2":
+            bounded = BoundedServer(self.context.fork())
+            bounded.limit(self.head_max, self.head_timeout, self.transport)
+            bounded.server_of = self._server_of
+            self.connections[self.context.client] = bounded
+        else:
             server = OneAtATime(self.context.fork())
             server.head_max, server.head_timeout = self.head_max, self.head_timeout
-            server.still_reads = self.still_reads
+            server.still_reads = self.transport.still_reads
             self.connections[self.context.client] = server
-        yield from super()._handle_event(event)
+        yield from self.event_to_child(self.connections[self.context.client], event)
+
+    def _let_go(self) -> None:
+        """Break the circles of streams that have ended: each is in its own context's list of layers."""
+        ended = [each for each in self._made if self.streams.get(each.stream_id) is not each and each._paused is None]
+        for each in ended:
+            self._made.remove(each)
+            each.__dict__.clear()
+
+    def _server_of(self, stream_id: int) -> connection.Server | None:
+        """Where the answer of a stream comes from."""
+        stream = self.streams.get(stream_id)
+        return stream.context.server if stream is not None else None
 
     def make_stream(self, stream_id: int) -> layer.CommandGenerator[None]:
+        self._let_go()
         context = self.context.fork()
         self.streams[stream_id] = self.stream(context, stream_id)
+        self._made.append(self.streams[stream_id])
         yield from self.event_to_child(self.streams[stream_id], events.Start())
 
 
@@ -355,7 +383,7 @@ def install(
     stream: type[FeedStream],
     head_max: int,
     head_timeout: Seconds,
-    still_reads: Callable[[Client], bool] = CappedServer.still_reads,
+    transport: Transport | None = None,
 ) -> None:
     """Exchange mitmproxy's plain HTTP layer for ours in what was chosen as the next layer."""
     above: layer.Layer | None = None
@@ -367,7 +395,8 @@ def install(
     here.context.layers.remove(here)
     ours = FeedLayer(here.context, here.mode)
     ours.stream = stream
-    ours.head_max, ours.head_timeout, ours.still_reads = head_max, head_timeout, still_reads
+    ours.head_max, ours.head_timeout = head_max, head_timeout
+    ours.transport = transport or NoTransport()
     if above is None:
         chosen.layer = ours
     else:
