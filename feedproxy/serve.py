@@ -42,7 +42,7 @@ from feedproxy.crew.company import Crew
 from feedproxy.crew.seat import Seat
 from feedproxy.errors import BadTarget, FeedproxyError, UsageError
 from feedproxy.front.contract import in_front
-from feedproxy.front.garbage import look_seldom
+from feedproxy.front.garbage import Garbage, look_seldom
 from feedproxy.front.tls import Certificate
 from feedproxy.http import uri
 from feedproxy.http.coding import CODINGS
@@ -277,13 +277,21 @@ class _Life:
             self._master.shutdown()
             return
         self._here.ready = True
-        look_seldom(told_when=any(each.startswith("front") for each in self._master.options.mode))
+        look_seldom(told_when=True)
+        if not any(each.startswith("front") for each in self._master.options.mode):
+            self._look_for_garbage(Garbage(asyncio.get_running_loop().time()))
         sys.setswitchinterval(SWITCHED)
         scheme = "https" if self._here.settings.tls_certificate else "http"
         for host, port, *_ in addresses:
             self._announce(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
         if not self._here.settings.public_url:
             logger.info("public_url is not set: push updates (WebSub, rssCloud, CNWS) are disabled")
+
+    def _look_for_garbage(self, garbage: Garbage) -> None:
+        """Do what the listener in front does, where there is none. Nothing tells here when clients are silent."""
+        loop = asyncio.get_running_loop()
+        loop.call_later(1, self._look_for_garbage, garbage)
+        garbage.look(loop.time(), int(loop.time()))
 
     async def drain(self) -> None:
         """No new connections; what is under way is answered, within `drain_timeout`; then the end."""

@@ -20,6 +20,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "mitmproxy.proxy.mode_specs": ("RegularMode.type_name", "ReverseMode.type_name", "ProxyMode.parse"),
     "mitmproxy.proxy.mode_servers": (
         "ProxyConnectionHandler.handle_client",
+        "ProxyConnectionHandler.handle_connection",
         "AsyncioServerInstance.listen",
         "AsyncioServerInstance.listen_addrs",
         "AsyncioServerInstance.handle_stream",
@@ -36,7 +37,8 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     # Attributes that are made when there is an instance: looked for in the words of those who make them.
     "mitmproxy.proxy.layers.http._http1:Http1Connection": ("self.request", "self.buf", "self.state"),
     "mitmproxy.proxy.layers.http:HttpLayer": ("self.connections", "self.streams"),
-    "mitmproxy.proxy.layer:Layer": ("context.layers.append(self)",),
+    "mitmproxy.proxy.layer:Layer": ("context.layers.append(self)", "self._paused ="),
+    "mitmproxy.proxy.server:ConnectionHandler": ("self.timeout_watchdog =", "self.transports ="),
     "mitmproxy.proxy.server:LiveConnectionHandler": ("Client(", "super().__init__(context)"),
     "mitmproxy.proxy.mode_servers:ServerInstance": ("register_connection", "make_top_layer", "handle_client()"),
 }

@@ -1,12 +1,13 @@
-"""Garbage is looked for where nobody waits.
+"""When Python looks for garbage: objects that refer to one another in circles, and that nothing else refers to.
 
-What a full store holds takes Python a tenth of a second to look through, in which no reader is answered; and there is
-hardly anything in it that only such a look would find, since nearly all is let go when nobody holds it any more. So all
-of it is looked at when the readers are silent, or once a day; and what was made since then little by little, each time
-in a millisecond or less.
+A look at all objects of a full store takes a tenth of a second, in which no client is answered. Little garbage is made,
+since nearly everything is freed as soon as nothing refers to it. So all is looked at when clients are silent, or once a
+day; what was made since the start, or since that look, every minute; and what is young in a millisecond or less.
 """
 
 import gc
+import time
+from collections.abc import Callable
 
 from feedproxy.clock import Seconds
 
@@ -18,15 +19,25 @@ WHOLE, NEVER = 2_000, 1_000_000
 """Looks at the middle ones before one at all."""
 
 SILENT: Seconds = 2
-"""How long nobody must have asked."""
+"""Seconds without a request, after which clients count as silent."""
+
 SELDOM: Seconds = 600
+"""Between two looks at everything."""
+
 DAY: Seconds = 86_400
+"""After this long everything is looked at though clients are not silent."""
+
+MINUTE: Seconds = 60
+"""Between two looks while clients are not silent."""
+
+TOLERATED: Seconds = 0.02
+"""A look that takes longer leaves out, from then on, what has survived it, until everything is looked at."""
 
 
 def look_seldom(*, told_when: bool) -> None:
     """What was made until now stays, and need not be looked at again; what is made later is looked at as said above.
 
-    `told_when`: a Garbage tells when all is looked at; else Python finds out, and every reader waits.
+    `told_when`: a Garbage tells when all is looked at; else Python finds out, and every client waits.
     """
     gc.collect()
     gc.freeze()
@@ -36,18 +47,30 @@ def look_seldom(*, told_when: bool) -> None:
 class Garbage:
     """When all that is held is looked through. `look` is called each second; times are the event loop's."""
 
-    def __init__(self, now: Seconds) -> None:
-        self._looked = now
+    def __init__(self, now: Seconds, took: Callable[[], Seconds] = time.perf_counter) -> None:
+        self._looked = self._whole = now
         self._asked = now
         self._answers = 0
+        self._clock = took
 
     def look(self, now: Seconds, answers: int) -> bool:
-        """Look through everything, if it is time; `answers` have been given so far. Whether it was."""
+        """Look, if it is time; `answers` have been given so far. Whether it was."""
         if answers != self._answers:
             self._answers, self._asked = answers, now
-        since = now - self._looked
-        if since < SELDOM or (now - self._asked < SILENT and since < DAY):
+        since = now - self._whole
+        if since >= DAY or (since >= SELDOM and now - self._asked >= SILENT):
+            gc.unfreeze()
+            self._collect()
+            self._looked = self._whole = now
+            return True
+        if now - self._looked < MINUTE:
             return False
         self._looked = now
-        gc.collect()
+        self._collect()
         return True
+
+    def _collect(self) -> None:
+        began = self._clock()
+        gc.collect()
+        if self._clock() - began > TOLERATED:
+            gc.freeze()

@@ -18,6 +18,7 @@ from feedproxy.front.desk import desk
 from feedproxy.front.handover import Handed, Peer, Writer, hand_over
 from feedproxy.front.listener import Listener
 from feedproxy.front.sockets import listening, ready
+from feedproxy.front.teardown import Handler
 from feedproxy.front.tls import Certificate
 from feedproxy.runtime import runtime
 
@@ -73,13 +74,16 @@ class _InFront[M: mode_specs.ProxyMode](mode_servers.AsyncioServerInstance[M]):
         handed = protocol if isinstance(protocol, Handed) else None
         if handed is not None and handed.peer.secure:
             writer = Writer(writer, reader, handed.peer)
-        handler = mode_servers.ProxyConnectionHandler(ctx.master, reader, writer, ctx.options, self.mode)
+        handler = Handler(ctx.master, reader, writer, ctx.options, self.mode)  # type: ignore[no-untyped-call]
         handler.layer = self.make_top_layer(handler.layer.context)
         if handed is not None:
             handed.handler = handler
             handler.client.tls = handed.peer.secure
         with self.manager.register_connection(handler.client.id, handler):
             await handler.handle_client()
+        handler.take_apart()
+        if handed is not None:
+            handed.handler = None
 
 
 class FrontInstance(_InFront[FrontMode]):

@@ -98,16 +98,41 @@ async def test_who_has_gone_is_served_no_more(monkeypatch: pytest.MonkeyPatch) -
     assert len(served) == many
 
 
-def test_all_is_looked_through_when_the_readers_are_silent_and_at_the_latest_after_a_day(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    looked = list[int]()
-    monkeypatch.setattr(gc, "collect", lambda: looked.append(1) or 0)
-    held = Garbage(0.0)
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What Python's collector was told."""
+    told = list[str]()
+    for name in ("collect", "freeze", "unfreeze"):
+        monkeypatch.setattr(gc, name, lambda name=name: told.append(name))
+    return told
 
-    assert not held.look(10, 0), "it has been looked a moment ago"
+
+def test_all_is_looked_through_when_clients_are_silent_and_at_the_latest_after_a_day(looked: list[str]) -> None:
+    held = Garbage(0.0, took=lambda: 0.0)
+
     for now in range(int(garbage.SELDOM), int(garbage.SELDOM) + 10):
-        assert not held.look(float(now), now), "somebody asks each second"
-    assert held.look(int(garbage.SELDOM) + 20.0, int(garbage.SELDOM) + 9)
-    assert held.look(2 * garbage.DAY, 10**9)
-    assert len(looked) == 2
+        held.look(float(now), now)
+    assert "unfreeze" not in looked, "there is a request each second"
+    held.look(int(garbage.SELDOM) + 20.0, int(garbage.SELDOM) + 9)
+    assert looked[-2:] == ["unfreeze", "collect"]
+    held.look(2 * garbage.DAY, 10**9)
+    assert looked.count("unfreeze") == 2
+
+
+def test_what_was_made_since_is_looked_through_each_minute_under_load(looked: list[str]) -> None:
+    held = Garbage(0.0, took=lambda: 0.0)
+
+    times = [now for now in range(1, 301) if held.look(float(now), now)]
+
+    assert times == [60, 120, 180, 240, 300]
+    assert looked == ["collect"] * 5
+
+
+def test_a_look_that_takes_long_leaves_out_what_has_survived_it(looked: list[str]) -> None:
+    clock = iter([0.0, 0.01, 1.0, 1.05])
+    held = Garbage(0.0, took=lambda: next(clock))
+
+    held.look(garbage.MINUTE, 1)
+    held.look(2 * garbage.MINUTE, 2)
+
+    assert looked == ["collect", "collect", "freeze"]
