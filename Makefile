@@ -13,6 +13,7 @@ DEMO_ARGS ?=
 TEST_ARGS ?=
 CONFORMANCE_ARGS ?=
 BENCH_ARGS ?=
+SOAK_ARGS ?=
 WEEK_ARGS ?=
 QUICK ?=
 SUITE ?=
@@ -37,7 +38,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: FORCE help install serve demo test spec live lint type format docs fuzz bench bench-week conformance conformance-check constraints image-digests sbom dist clean
+.PHONY: FORCE help install serve demo test spec live lint type format docs fuzz bench soak bench-week conformance conformance-check constraints image-digests sbom dist clean
 
 help: ## this list
 	@echo "feedproxy: make TARGET"
@@ -103,6 +104,9 @@ fuzz: $(stamp) ## hostile requests and feeds, made up from a seed (SEED=1 SECOND
 
 bench: $(stamp) ## what a request costs, beside nginx, Varnish and Squid (QUICK=1: two minutes instead of ten)
 	@$(py) -m benchmarks $(if $(QUICK),--quick) $(BENCH_ARGS)
+
+soak: $(stamp) ## does anything grow under mixed load? (SOAK_ARGS="--minutes 15 --rate 100")
+	@$(py) -m benchmarks.soak $(SOAK_ARGS)
 
 bench-week: $(stamp) ## a week of polling through the same caches (WEEK_ARGS="--readers 60 --seed 2 --curve")
 	@$(py) -m benchmarks.week $(WEEK_ARGS)

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import feed, footprint, latency, load, table
+from benchmarks import feed, footprint, latency, load, soak, table
 from benchmarks.hits import chosen, fault
 from benchmarks.load import Counted, Run
 from benchmarks.origin import answer
@@ -242,3 +243,41 @@ def test_feedproxy_is_started_with_options_that_it_knows(place: Place) -> None:
     words = feedproxy_command(place)
     given = [words[at + 1].partition("=")[0] for at, word in enumerate(words) if word == "--set"]
     assert set(given) - {"confdir"} <= set(option_names())
+
+
+# -- the soak
+
+
+def samples(*memories: float, descriptors: int = 60, threads: int = 8) -> list[soak.Sample]:
+    last = len(memories) - 1
+    return [
+        soak.Sample(30.0 * each, memory, descriptors if each == last else 60, threads if each == last else 8)
+        for each, memory in enumerate(memories)
+    ]
+
+
+def test_a_soak_is_flat_where_nothing_grows_but_noise() -> None:
+    assert soak.verdict(samples(200.0, 203.0, 199.0, 201.0, 202.0, 200.5)) == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "grows"),
+    [
+        (samples(200.0, 200.4, 200.8, 201.2), "memory"),
+        (samples(200.0, 200.0, descriptors=90), "descriptors"),
+        (samples(200.0, 200.0, threads=30), "threads"),
+    ],
+)
+def test_a_soak_tells_what_grows(seen: list[soak.Sample], grows: str) -> None:
+    (told,) = soak.verdict(seen)
+
+    assert told.startswith(grows)
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from Linux's /proc")
+def test_a_short_soak_answers_every_kind_of_request_and_leaves_no_traceback() -> None:
+    command = [sys.executable, "-m", "benchmarks.soak", "--minutes", "0.08", "--rate", "60", "--feeds", "5"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE * 2, check=False)
+
+    assert "MB a minute" in done.stdout, done.stdout + done.stderr
+    assert "tracebacks" not in done.stdout
