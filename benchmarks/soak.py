@@ -369,6 +369,8 @@ class Load:
                 if not (data := wire.recv(65_536)):
                     break
                 for event in state.receive_data(data):
+                    if isinstance(event, h2.events.DataReceived) and event.flow_controlled_length:
+                        state.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                     if isinstance(event, h2.events.StreamEnded | h2.events.StreamReset):
                         wanted.discard(event.stream_id)
                         self.statuses["h2"] += 1

@@ -349,7 +349,8 @@ class BoundedServer(Http2Server):
     # -- what has begun has to come in time
 
     def _mind_the_time(self) -> layer.CommandGenerator[None]:
-        waits = bool(self._preface) or self._allowance.in_block or (len(self._come) > 0 and self._come[3:4] != b"\0")
+        partial = self._come[self._counted : self._counted + FRAME_HEAD]  # frames that wait for their turn have come
+        waits = bool(self._preface) or self._allowance.in_block or (len(partial) > 0 and partial[3:4] != bytes([DATA]))
         if not waits or not self.head_timeout:
             self._begun = None
             return
