@@ -46,6 +46,7 @@ from feedproxy.front.garbage import Garbage, look_seldom
 from feedproxy.front.tls import Certificate
 from feedproxy.http import uri
 from feedproxy.http.coding import CODINGS
+from feedproxy.net import local_failure
 from feedproxy.net.address import AddressPolicy
 from feedproxy.report import door
 from feedproxy.report.log import LineFormatter, LineHandler, printable
@@ -95,9 +96,20 @@ class Plan:
     """Environment variables; those that are named after an option win over the file."""
 
 
+class Master(master.Master):
+    """mitmproxy's, which logs no traceback of what this machine lacks: asyncio tells of each refused connection."""
+
+    def _asyncio_exception_handler(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if local_failure.is_exhaustion(error):
+            local_failure.complaints.say(f"{context.get('message') or 'a task failed'}: {error}")
+        else:
+            super()._asyncio_exception_handler(loop, context)
+
+
 def make_master(plan: Plan, clock: Clock | None = None) -> tuple[master.Master, Runtime]:
     """A master ready to run, configured. Inside a running event loop. Raises UsageError."""
-    made = master.Master(options.Options())
+    made = Master(options.Options())
     _be_silent(made)
     here = runtime(made)
     if clock is not None:

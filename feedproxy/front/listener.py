@@ -27,6 +27,7 @@ from feedproxy.front.reader import Reader
 from feedproxy.front.table import Table
 from feedproxy.front.tls import LOOKED_AT, Certificate, SecureReader
 from feedproxy.front.waiter import Waiter
+from feedproxy.net.local_failure import Complaints
 from feedproxy.runtime import Runtime
 
 logger = logging.getLogger("feedproxy")
@@ -70,6 +71,7 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._epoll = select.epoll()
         self._doors = {each.fileno(): each for each in self.sockets}
+        self._complaints = Complaints()
         self._readers: dict[int, Reader] = {}
         self._due: dict[Reader, tuple[Seconds, bool]] = {}
         """Until when a head has to be whole, or (True) an answer taken on."""
@@ -290,7 +292,7 @@ class Listener:
         return True
 
     def _out_of_breath(self, error: OSError) -> None:
-        logger.warning("no new connections for a moment: %s", error.strerror)
+        self._complaints.say(f"no new connections for a moment: {error.strerror}")
         for descriptor in self._doors:
             self._epoll.unregister(descriptor)
         doors, self._doors = self._doors, {}

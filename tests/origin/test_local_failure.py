@@ -1,5 +1,6 @@
 """What this machine lacks is no failure of an origin."""
 
+import asyncio
 import errno
 import logging
 import os
@@ -14,6 +15,7 @@ from feedproxy.clock import ManualClock
 from feedproxy.errors import FeedproxyError, Overload, Unreachable
 from feedproxy.net import local_failure
 from feedproxy.net.local_failure import Complaints, Network, is_exhaustion, is_local
+from feedproxy.serve import Master
 from feedproxy.store.resource import Failures
 from tests.net.raw import a_fetcher, a_get, a_policy
 from tests.stages.origin import a_feed
@@ -107,3 +109,17 @@ async def test_exchange_without_descriptors_is_refused_before_it_begins(
                         await fetcher.fetch(a_get("http://127.0.0.1:9/"))
     assert len(caplog.records) == 1
     assert caplog.records[0].exc_info is None
+
+
+def test_connections_refused_for_want_of_descriptors_are_one_line_without_a_traceback(
+    network: Network, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = Master.__new__(Master)
+    loop = asyncio.new_event_loop()
+    for _ in range(50):
+        error = OSError(errno.EMFILE, "Too many open files")
+        made._asyncio_exception_handler(loop, {"message": "socket.accept() out of system resource", "exception": error})
+    loop.close()
+
+    (record,) = caplog.records
+    assert record.exc_info is None
