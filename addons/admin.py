@@ -25,7 +25,7 @@ class Admin:
         """Why the listener could not be had; the proxy does not run without it."""
 
     def load(self, loader: Loader) -> None:
-        settings.declare(loader, "admin", "admin_token", "admin_token_file", "admin_hosts")
+        settings.declare(loader, "admin", "admin_token", "admin_token_file", "admin_hosts", "reuse_port")
 
     def configure(self, updated: set[str]) -> None:
         here = runtime(ctx.master)
@@ -42,7 +42,7 @@ class Admin:
             return
         server = AdminServer(here, lambda: here.ready or _listens(master), here.deeds, here.shown)
         try:
-            await server.start(here.seat.admin if here.seat is not None else ())
+            await server.start(here.admin_sockets)
         except UsageError as error:
             self.failure = here.failure = str(error)
             if not here.tells_failures:

@@ -38,6 +38,7 @@ class Entrance:
     def load(self, loader: Loader) -> None:
         settings.declare(
             loader,
+            "reuse_port",
             "listen",
             "workers",
             "upstream",

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
+import socket
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -87,7 +88,15 @@ class Runtime:
         self.changed = 0
         """Another number after every change of options or rules."""
         self.seat: Seat | None = None
-        """Where this process is one of several workers: who listens takes `seat.sockets`, and binds none itself."""
+        """Where this process is one of several workers."""
+        self.sockets: tuple[socket.socket, ...] = ()
+        """Sockets for readers that this process was given by its supervisor or by systemd: it binds none itself."""
+        self.admin_sockets: tuple[socket.socket, ...] = ()
+        """The same for the admin listener."""
+        self.leaving = False
+        """SIGTERM has come. What has connected already is still let in for a moment; `draining` comes after that."""
+        self.drained_by: Seconds | None = None
+        """When what is under way has had its time (`drain_timeout`), on the event loop's clock."""
         self.others: Others = Nobody()
         """The other workers."""
         self.whole = False
@@ -256,7 +265,10 @@ class Runtime:
         """Drain, write what is to be remembered, close."""
         if self._opened is not None:
             opened, self._opened = self._opened, None
-            await opened.close(self.settings.drain_timeout)
+            timeout: Seconds = self.settings.drain_timeout
+            if self.drained_by is not None:
+                timeout = max(0.0, self.drained_by - asyncio.get_running_loop().time())
+            await opened.close(timeout)
 
 
 class _Opened:
@@ -359,6 +371,8 @@ class _Opened:
             await self.office.remember()
 
     async def close(self, timeout: Seconds) -> None:
+        """Write what is to be remembered and let go; what is under way has `timeout` seconds in all."""
+        until = asyncio.get_running_loop().time() + timeout
         self._saving.cancel()
         await asyncio.gather(self._saving, return_exceptions=True)  # it must not write after what is written last
         await self.office.close()
@@ -367,7 +381,7 @@ class _Opened:
             await self.crew.tell_news()  # who saves last, saves what all have counted
         if self.fleet is not None:
             await self.fleet.close()
-        await self.notices.close(timeout)
+        await self.notices.close(max(0.0, until - asyncio.get_running_loop().time()))
         await self._save()
         await self.caller.close()
         await self.fetcher.close()

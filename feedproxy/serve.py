@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import signal
+import socket
 import ssl
 import sys
 import time
@@ -25,6 +26,7 @@ from mitmproxy.addons import core, disable_h2c, next_layer, proxyserver, tlsconf
 from mitmproxy.log import LegacyLogEvents
 from mitmproxy.proxy.mode_servers import AsyncioServerInstance
 
+from feedproxy import systemd
 from feedproxy.access.doorkeeper import Doorkeeper
 from feedproxy.addons import default_addons
 from feedproxy.clock import Clock, Seconds
@@ -43,6 +45,7 @@ from feedproxy.crew.seat import Seat
 from feedproxy.errors import BadTarget, FeedproxyError, UsageError
 from feedproxy.front.contract import in_front
 from feedproxy.front.garbage import Garbage, look_seldom
+from feedproxy.front.sockets import all_accepted, turn_away
 from feedproxy.front.tls import Certificate
 from feedproxy.http import uri
 from feedproxy.http.coding import CODINGS
@@ -69,6 +72,12 @@ MITMPROXY_DEFAULTS: dict[str, Any] = {
     "listen_port": 8080,
 }
 
+BEAT: Seconds = 0.5
+"""How often a worker tells its supervisor that it does not hang."""
+
+ARRIVAL: Seconds = 0.05
+"""Time between closing the listeners and refusing connections, for those that were accepted just before."""
+
 SWITCHED: Seconds = 0.0005
 """How long a thread that computes keeps Python to itself when another wants it. Python's own 5 ms are what readers
 would wait whenever the event loop has lent it out, for a write say, while a thread compresses or stores."""
@@ -82,6 +91,7 @@ class Workers:
     listen: tuple[str, int]
     admin: tuple[str, int] | None
     drain_timeout: int
+    reuse_port: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +104,10 @@ class Plan:
     """Options given by flags of their own: they win over --set, and that over the environment and the file."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables; those that are named after an option win over the file."""
+    sockets: tuple[socket.socket, ...] = ()
+    """Sockets for readers that systemd has opened, in the place of `listen`."""
+    admin_sockets: tuple[socket.socket, ...] = ()
+    """The same for the admin listener."""
 
 
 class Master(master.Master):
@@ -296,6 +310,11 @@ class _Life:
         scheme = "https" if self._here.settings.tls_certificate else "http"
         for host, port, *_ in addresses:
             self._announce(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+        if self._here.seat is not None:
+            self._beat(self._here.seat)
+        else:
+            systemd.notify("READY=1\nSTATUS=ready")
+            self._pat(systemd.watchdog())
         if not self._here.settings.public_url:
             logger.info("public_url is not set: push updates (WebSub, rssCloud, CNWS) are disabled")
 
@@ -305,18 +324,45 @@ class _Life:
         loop.call_later(1, self._look_for_garbage, garbage)
         garbage.look(loop.time(), int(loop.time()))
 
+    def _beat(self, seat: Seat) -> None:
+        """Tell the supervisor, as long as the event loop turns."""
+        seat.beat()
+        asyncio.get_running_loop().call_later(BEAT, self._beat, seat)
+
+    def _pat(self, interval: Seconds | None) -> None:
+        """Tell systemd's watchdog, as long as the event loop turns."""
+        if interval is not None:
+            systemd.notify("WATCHDOG=1")
+            asyncio.get_running_loop().call_later(interval, self._pat, interval)
+
     async def drain(self) -> None:
-        """No new connections; what is under way is answered, within `drain_timeout`; then the end."""
-        if self._here.draining:
+        """No new connections; what is under way is answered, within `drain_timeout`; then the end.
+
+        A connection that the system has made already, and that waits to be accepted, is no new one.
+        """
+        here = self._here
+        if here.leaving:
             return
-        self._here.draining = True
-        self._here.ready = False
-        logger.info(
-            "shutting down: finishing open requests (up to %s s, drain_timeout)", self._here.settings.drain_timeout
-        )
-        self._master.options.update(server=False)
+        here.leaving = True
+        here.ready = False
+        logger.info("shutting down: finishing open requests (up to %s s, drain_timeout)", here.settings.drain_timeout)
+        if here.seat is None:
+            systemd.notify("STOPPING=1\nSTATUS=draining")
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._here.settings.drain_timeout
+        deadline = here.drained_by = loop.time() + here.settings.drain_timeout
+        server: proxyserver.Proxyserver = self._master.addons.get("proxyserver")
+        listeners = [each for instance in server.servers for each in getattr(instance, "_servers", ())]
+        listening = [each for one in listeners for each in one.sockets]
+        if not here.sockets:
+            for each in listening:
+                turn_away(each)  # a worker's socket is its supervisor's, and systemd's sockets live on
+        if here.seat is not None or not here.sockets:
+            await all_accepted(listening)
+        for one in listeners:
+            one.close()
+        await asyncio.sleep(ARRIVAL)
+        here.draining = True
+        self._master.options.update(server=False)
         while self._here.requests + self._here.fronted > 0 and loop.time() < deadline:  # noqa: ASYNC110 (it happens once)
             await asyncio.sleep(0.05)
         self._master.shutdown()
@@ -342,6 +388,9 @@ async def serve(
     here.seat = seat
     for port in seat.admin_ports if seat is not None else ():
         here.listeners.add(port, for_readers=False)
+    here.sockets = seat.sockets if seat is not None else plan.sockets
+    here.admin_sockets = seat.admin if seat is not None else plan.admin_sockets
+    _listen_as_given(here)
     if here.settings.log_format == "json":
         for handler in logging.getLogger().handlers:
             handler.setFormatter(JsonLines())
@@ -356,6 +405,8 @@ async def serve(
     for name in (signal.SIGTERM, signal.SIGINT):
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(name, stop)
+    with contextlib.suppress(NotImplementedError):
+        loop.add_signal_handler(signal.SIGHUP, _hang_up)
     here.tells_failures = True
     _ = here.service  # a store that cannot be opened is told before anybody is let in
     try:
@@ -367,7 +418,6 @@ async def serve(
         here.service.workshop.start()
     if seat is not None:
         loop.add_reader(seat.lifeline, stop)  # it is readable when the supervisor is no more
-        _inherit(seat)
         await here.service.store.flush()  # the next worker finds this installation's name and secrets
         if isinstance(here.others, Crew):
             await here.others.start()
@@ -387,18 +437,26 @@ def _wanted(made: master.Master, here: Runtime) -> Workers:
         raise UsageError(f"workers: {settings.workers} workers need a store that they share, not {MEMORY}")
     admin = door.listen_address(settings.admin, door.admin_token(settings)) if settings.admin else None
     listen = (made.options.listen_host, made.options.listen_port)
-    return Workers(settings.workers, listen, admin, settings.drain_timeout)
+    return Workers(settings.workers, listen, admin, settings.drain_timeout, settings.reuse_port)
 
 
-def _inherit(seat: Seat) -> None:
-    """Let mitmproxy listen on the sockets that a worker was given, where it would bind its own."""
+def _hang_up() -> None:
+    logger.info("SIGHUP ignored: restart to load another configuration")
+
+
+def _listen_as_given(here: Runtime) -> None:
+    """Let mitmproxy listen on the sockets that this process was given, or on a shared port, where it would bind its
+    own."""
+    shared = here.seat is not None or here.settings.reuse_port
+    if not here.sockets and not shared:
+        return
 
     async def listen(instance: AsyncioServerInstance[Any], host: str, port: int) -> list[Any]:
-        if instance.mode.custom_listen_port is not None:
-            return [await asyncio.start_server(instance.handle_stream, host, port, reuse_port=True)]
-        return [await asyncio.start_server(instance.handle_stream, sock=each) for each in seat.sockets]
+        if instance.mode.custom_listen_port is not None or not here.sockets:
+            return [await asyncio.start_server(instance.handle_stream, host, port, reuse_port=shared or None)]
+        return [await asyncio.start_server(instance.handle_stream, sock=each) for each in here.sockets]
 
-    # This process is a worker and nothing else, so there is nobody who would want mitmproxy's own way.
+    # This process is a proxy and nothing else, so there is nobody who would want mitmproxy's own way.
     AsyncioServerInstance.listen = listen  # type: ignore[method-assign,assignment]
 
 

@@ -504,6 +504,11 @@ class Settings:
         "It names no reader.",
         choices=("text", "json", "off"),
     )
+    reuse_port: bool = option(
+        False,
+        "Let a second feedproxy of the same user listen on the same ports.",
+        "So that it can take over without a gap: docs/how-to/restart-without-a-gap.md. Both need the option.",
+    )
     drain_timeout: int = option(20, "Time that open requests have after SIGTERM.", unit="s")
     record: str = option(
         "",

@@ -8,12 +8,17 @@ listening sockets   one for each worker and address (SO_REUSEPORT), bound here, 
                     started again: who has connected meanwhile waits a moment, instead of being refused. After a second
                     death in a row they are closed, and the other workers get all connections until it comes back.
 lifelines           a pair of sockets for each worker: its end tells when it is ready, and when the supervisor is gone.
+memory              in which workers agree on what is stored, keep what they have counted, and tell that they are alive:
+                    it outlives each of them.
+
+A worker that hangs is killed and started again. Its sockets stay open meanwhile: who has connected waits for the next.
 """
 
 import asyncio
 import contextlib
 import gc
 import logging
+import mmap
 import os
 import random
 import secrets
@@ -28,10 +33,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from feedproxy import serve
+from feedproxy import serve, systemd
 from feedproxy.clock import Seconds
-from feedproxy.crew.seat import Seat
+from feedproxy.crew.seat import BEAT, Seat
 from feedproxy.errors import FeedproxyError, UsageError
+from feedproxy.front.sockets import turn_away
 
 START_TIMEOUT: Seconds = 60
 """A store of 100,000 feeds is opened in a few seconds; what takes longer than this hangs."""
@@ -42,7 +48,15 @@ BACK_OFF_MAX: Seconds = 30
 GRACE: Seconds = 10
 """Seconds beyond `drain_timeout` that a worker may take to end."""
 
-_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})
+HANG: Seconds = 3.5
+"""A worker whose event loop has not turned for so long is killed: its readers wait, and it may never come back. Its
+longest turns are some 50 ms."""
+LOOK: Seconds = 0.5
+"""How often workers are looked at."""
+OVERSLEPT: Seconds = 1
+"""Where the supervisor itself is late by so much, the machine was stopped or is too busy: no worker is to blame."""
+
+_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD})
 
 logger = logging.getLogger("feedproxy.workers")
 
@@ -76,20 +90,33 @@ class Supervisor:
     _ending: bool = False
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(32))
     _common: int = -1
+    _snapshots: tuple[int, ...] = ()
+    _beats: mmap.mmap = field(init=False)
+    _patient_until: Seconds = 0.0
 
     def run(self) -> int:
         """Run until SIGTERM or SIGINT; the exit code. Raises UsageError where it cannot listen."""
         wanted = self.wanted
-        if wanted.admin is not None:
-            self._admin = _bound(*wanted.admin, "admin: cannot listen on", exclusive=True)
-            self._admin_ports = tuple({each.getsockname()[1] for each in self._admin})
-        host, port = wanted.listen
-        held = _bound(host, port, "cannot listen on", exclusive=True)
-        places = [(each.family, each.getsockname()) for each in held]
-        _close(held)
-        self._workers = [_Worker(index, _again(places)) for index in range(wanted.size)]
+        exclusive = not wanted.reuse_port
+        if self.plan.admin_sockets:
+            self._admin = self.plan.admin_sockets
+        elif wanted.admin is not None:
+            self._admin = _bound(*wanted.admin, "admin: cannot listen on", exclusive=exclusive)
+        self._admin_ports = tuple({each.getsockname()[1] for each in self._admin})
+        if self.plan.sockets:
+            # systemd's socket is one for all: whoever is free accepts, and it lives on when we end.
+            places = [(each.family, each.getsockname()) for each in self.plan.sockets]
+            self._workers = [_Worker(index, self.plan.sockets) for index in range(wanted.size)]
+        else:
+            host, port = wanted.listen
+            held = _bound(host, port, "cannot listen on", exclusive=exclusive)
+            places = [(each.family, each.getsockname()) for each in held]
+            _close(held)
+            self._workers = [_Worker(index, _again(places)) for index in range(wanted.size)]
         self._folder = Path(tempfile.mkdtemp(prefix="feedproxy-"))
         self._common = os.memfd_create("feedproxy-common", os.MFD_CLOEXEC)
+        self._snapshots = tuple(os.memfd_create(f"feedproxy-{n}", os.MFD_CLOEXEC) for n in range(wanted.size))
+        self._beats = mmap.mmap(-1, BEAT.size * wanted.size)
         # What was made until now is never collected, and so stays common to all workers.
         gc.collect()
         gc.freeze()
@@ -100,7 +127,8 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             _close((*self._admin, *(each for worker in self._workers for each in worker.sockets)))
             shutil.rmtree(self._folder, ignore_errors=True)
-            os.close(self._common)
+            for each in (self._common, *self._snapshots):
+                os.close(each)
 
     def _supervise(self, places: "list[Place]") -> int:
         for worker in self._workers:
@@ -111,14 +139,44 @@ class Supervisor:
                 return code
         for _, address in places:
             self.announce(f"http://{_named(address)}")
+        systemd.notify(f"READY=1\nSTATUS={len(self._workers)} workers are ready")
+        interval, patted = systemd.watchdog(), 0.0
         while True:
-            due = min((worker.due for worker in self._workers if worker.due is not None), default=None)
-            patience = 3600.0 if due is None else max(0.0, due - time.monotonic())
+            began = time.monotonic()
+            due = min((worker.due for worker in self._workers if worker.due is not None), default=began + LOOK)
+            patience = max(0.0, min(due - began, LOOK))
             got = signal.sigtimedwait(_SIGNALS, patience)
-            if got is not None and got.si_signo != signal.SIGCHLD:
+            now = time.monotonic()
+            if now - began > patience + OVERSLEPT:
+                self._patient_until = now + HANG
+            if interval is not None and now - patted >= interval / 2:
+                patted = now
+                systemd.notify("WATCHDOG=1")
+            if got is not None and got.si_signo == signal.SIGHUP:
+                logger.info("SIGHUP ignored: restart to load another configuration")
+            elif got is not None and got.si_signo != signal.SIGCHLD:
                 logger.info("shutting down: finishing open requests of %d workers", len(self._workers))
+                systemd.notify("STOPPING=1\nSTATUS=draining")
                 return self._end()
             self._look_after(places)
+            self._end_hanging(now)
+
+    def _end_hanging(self, now: Seconds) -> None:
+        """Kill the worker that has been silent for longest, where that is too long: others may have waited for it."""
+        if now < self._patient_until:
+            return
+        silent: list[tuple[Seconds, int, _Worker]] = []
+        for worker in self._workers:
+            if worker.pid:
+                (beat,) = BEAT.unpack_from(self._beats, BEAT.size * worker.index)
+                beyond = now - beat - HANG if beat else now - worker.started - START_TIMEOUT
+                silent.append((beyond, worker.index, worker))
+        if not silent or max(silent)[0] <= 0:
+            return
+        beyond, _, worker = max(silent)
+        logger.warning("worker %d hangs (no sign of life for %.1f s): it is killed", worker.index, HANG + beyond)
+        os.kill(worker.pid, signal.SIGKILL)
+        self._patient_until = now + LOOK
 
     def _look_after(self, places: "list[Place]") -> None:
         for worker in self._workers:
@@ -134,7 +192,7 @@ class Supervisor:
         now = time.monotonic()
         worker.deaths = 1 if now - worker.started >= SETTLED else worker.deaths + 1
         pause = 0.0 if worker.deaths == 1 else min(BACK_OFF_MAX, BACK_OFF_FIRST * 2 ** min(worker.deaths - 2, 16))
-        if pause:
+        if pause and not self.plan.sockets:
             _close(worker.sockets)
             worker.sockets = ()
         when = f"in {pause:g} s" if pause else "at once"
@@ -143,18 +201,31 @@ class Supervisor:
         worker.due = now + pause
 
     def _start(self, worker: _Worker) -> None:
+        BEAT.pack_into(self._beats, BEAT.size * worker.index, 0.0)
         ours, theirs = socket.socketpair()
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()
         if not pid:
             _close([ours, *(each.lifeline for each in self._workers if each.lifeline)])
-            _close(each for other in self._workers if other is not worker for each in other.sockets)
+            if not self.plan.sockets:
+                _close(each for other in self._workers if other is not worker for each in other.sockets)
             admin = self._admin if worker.index == 0 else ()
             if not admin:
                 _close(self._admin)
-            given = (self._folder, worker.sockets, admin, theirs)
-            seat = Seat(worker.index, self.wanted.size, *given, self._key, self._common, self._admin_ports)
+            seat = Seat(
+                worker.index,
+                self.wanted.size,
+                self._folder,
+                worker.sockets,
+                admin,
+                theirs,
+                self._key,
+                self._common,
+                self._snapshots,
+                self._beats,
+                self._admin_ports,
+            )
             _work(self.plan, seat)
         theirs.close()
         worker.pid, worker.lifeline, worker.started, worker.due = pid, ours, time.monotonic(), None
@@ -173,7 +244,8 @@ class Supervisor:
                 if code < 0:
                     logger.error("worker %d %s before it was ready", worker.index, _how(status))
                 return code if code > 0 else 1
-            if (got := signal.sigtimedwait(_SIGNALS - {signal.SIGCHLD}, 0)) is not None:
+            got = signal.sigtimedwait(_SIGNALS - {signal.SIGCHLD}, 0)
+            if got is not None and got.si_signo != signal.SIGHUP:
                 logger.info("draining before the start was over: %s", signal.Signals(got.si_signo).name)
                 return 0
         logger.error("worker %d was not ready within %d s", worker.index, START_TIMEOUT)
@@ -183,6 +255,9 @@ class Supervisor:
         """End every worker, those that do not obey by force; 0 where all came to a good end."""
         # Only who holds them listens: a worker that drains must be the last to hold its own.
         for worker in self._workers:
+            if not self.plan.sockets:
+                for each in worker.sockets:
+                    turn_away(each)
             _close(worker.sockets)
             worker.sockets = ()
         _close(self._admin)
@@ -223,6 +298,8 @@ def _work(plan: serve.Plan, seat: Seat) -> None:
     try:
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, signal.SIG_DFL)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        systemd.be_silent()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         random.seed()  # else all workers would throw the same dice
         done = asyncio.run(serve.serve(plan, lambda _: seat.tell_ready(), seat=seat))

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"", "clock", "errors", "notes", "quantities", "settings", "walk"}),
+    frozenset({"", "clock", "errors", "notes", "quantities", "settings", "systemd", "walk"}),
     frozenset({"http"}),
     frozenset({"rules"}),
     frozenset({"config"}),
@@ -32,7 +32,9 @@ LAYERS: tuple[frozenset[str], ...] = (
 )
 """From what is used to who uses it. The empty name is feedproxy/__init__.py."""
 
-FRIENDS = frozenset({"clock", "errors", "notes", "quantities", "settings", "walk", "", "commands", "cli", "__main__"})
+FRIENDS = frozenset(
+    {"clock", "errors", "notes", "quantities", "settings", "systemd", "walk", "", "commands", "cli", "__main__"}
+)
 """Of one layer, and still allowed to know one another. Other neighbours are not."""
 
 KNOW_MITMPROXY = frozenset({"front", "addons", "serve"})

@@ -2,9 +2,13 @@
 
 import argparse
 import asyncio
+import contextlib
+import dataclasses
 import os
+import signal
 from typing import Any
 
+from feedproxy import systemd
 from feedproxy.config import FILE_VARIABLE
 
 
@@ -38,6 +42,10 @@ def run(args: argparse.Namespace) -> int:
     # Only this command pays for importing mitmproxy.
     from feedproxy import serve, workers  # noqa: PLC0415
 
+    with contextlib.suppress(AttributeError, ValueError):  # no such signal; not the main thread
+        # Until there is a handler: it must not end what is just starting.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
     given: dict[str, Any] = {}
     for name, value in (
         ("listen", args.listen),
@@ -60,6 +68,9 @@ def run(args: argparse.Namespace) -> int:
             print(line)
         print(f"configuration OK{f': {file}' if file else ''}")
         return 0
+
+    readers, operators = systemd.sockets()
+    plan = dataclasses.replace(plan, sockets=readers, admin_sockets=operators)
 
     def announce(address: str) -> None:
         print(f"feedproxy listens on {address}", flush=True)

@@ -14,15 +14,17 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
+import time
 import zlib
 from collections.abc import Callable, Sequence
 
 import aiohttp
 from aiohttp import web
+from prometheus_client.core import Metric
 
 from feedproxy.clock import Clock, Seconds
 from feedproxy.crew.seat import Seat
+from feedproxy.crew.snapshot import Snapshot
 from feedproxy.errors import StoreError
 from feedproxy.fleet.leases import FleetCommon
 from feedproxy.origin.service import Service
@@ -39,8 +41,10 @@ from feedproxy.walk import unhurried
 
 ROUND: Seconds = 1.0
 """News of readers and of changed feeds go round this often: a count and the schedule need no more."""
-PATIENCE: Seconds = 5.0
+PATIENCE: Seconds = 2.0
 """A worker that does not answer by then is passed over."""
+KEPT: Seconds = 5.0
+"""What a worker has counted is kept this often, beside every look: a worker that is killed loses what came since."""
 NEWS_MAX = 64 * 1024 * 1024
 """Bytes of a message from another worker: more than the most that can wait."""
 
@@ -70,14 +74,16 @@ class Crew:
         self._connections = connections
         self._diary = diary
         self._panel = panel
-        self._doors = [seat.door(index) for index in range(seat.size) if index != seat.index]
+        self._indices = [index for index in range(seat.size) if index != seat.index]
+        self._doors = [seat.door(index) for index in self._indices]
         self._sessions: list[aiohttp.ClientSession] = []
         self._runner: web.AppRunner | None = None
         self._rounds: asyncio.Task[None] | None = None
         self._catching_up: asyncio.Task[None] | None = None
-        self._life = str(os.getpid())
-        self._last: dict[int, tuple[str, Plain]] = {}
-        self._departed: list[Plain] = []
+        self._snapshots = [Snapshot(handle) for handle in seat.snapshots]
+        self._before = _kept(self._snapshots[seat.index])  # by those who had this seat before
+        self._kept_at: Seconds = 0.0
+        metrics.keep = self._keep
         self._heard: list[Heard] | None = None  # while it is learnt what was counted: it would make that forgotten
         self._books: dict[int, Book] = {}
         self.silent = 0
@@ -121,28 +127,29 @@ class Crew:
         self._rounds = asyncio.ensure_future(self._go_round())
 
     async def families(self) -> Sequence[Plain]:
-        """What the others have counted, those that are no more included; what they know of readers is known then."""
+        """What the others have counted, those that are no more included; what they know of readers is known then.
+
+        Those who had this worker's own seat before are among them.
+        """
         self._look_around()
         answers = await asyncio.gather(*(self._ask(each, "families") for each in self._sessions))
         self.silent = sum(answer is None for answer in answers)
-        for index, answer in enumerate(answers):
-            if answer is None:
-                continue
-            try:
-                said = json.loads(answer)
-                life, families = str(said["life"]), list(said["families"])
-                self._books[index] = daybook.read(said["history"])
-            except (ValueError, LookupError, TypeError) as error:
-                logger.warning("a worker said what makes no sense: %s", error)
-                continue
-            before = self._last.get(index)
-            if before is not None and before[0] != life:
-                # It was started again. What it had counted before is counted still.
-                self._departed.append(summed.counters(before[1]))
-                self._departed = [summed.plain(summed.added([], self._departed))]
-            self._last[index] = (life, families)
-        # Of one that is being started again, what is known is what it said last.
-        return [*(families for _, families in self._last.values()), *self._departed]
+        told = [self._before]
+        for index, answer in zip(self._indices, answers, strict=True):
+            said = self._heard_from(index, answer) if answer is not None else None
+            # Of one that is being started again, or does not answer, what it counted last.
+            told.append(said if said is not None else _kept(self._snapshots[index]))
+        return told
+
+    def _heard_from(self, index: int, answer: bytes) -> Plain | None:
+        try:
+            said = json.loads(answer)
+            families = list(said["families"])
+            self._books[index] = daybook.read(said["history"])
+        except (ValueError, LookupError, TypeError) as error:
+            logger.warning("a worker said what makes no sense: %s", error)
+            return None
+        return families
 
     async def readers(self) -> Sequence[ReaderAccount]:
         """What the others know of the readers that they follow now; of what one has seen that died, nothing."""
@@ -178,6 +185,7 @@ class Crew:
             await session.close()
         if self._runner is not None:
             await self._runner.cleanup()
+        self._metrics.families()  # kept for the next in this seat
 
     # -- inside
 
@@ -187,8 +195,17 @@ class Crew:
             try:
                 await self.tell_news()
                 self._look_around()
+                if (now := time.monotonic()) - self._kept_at >= KEPT:
+                    self._kept_at = now
+                    self._metrics.families()
             except Exception:
                 logger.exception("the round among workers failed")
+
+    def _keep(self, families: Sequence[Metric]) -> None:
+        """Let what has been counted outlive this process."""
+        counted = summed.added([], [summed.counters(summed.plain(families)), self._before])
+        with contextlib.suppress(OSError):
+            self._snapshots[self._seat.index].write(json.dumps(summed.plain(counted)).encode())
 
     def _look_around(self) -> None:
         """What others have updated is shown anew; what is ours to look after gets its next instant."""
@@ -224,8 +241,7 @@ class Crew:
         await self.tell_news()
         self._metrics.observe_process(under_way=self._service.under_way, connections=self._connections())
         said = {
-            "life": self._life,
-            "families": summed.plain(self._metrics.families()),
+            "families": summed.plain(summed.added(self._metrics.families(), [self._before])),
             "history": self._diary.note(self._clock.now()).plain(),
         }
         return web.json_response(said)
@@ -250,3 +266,13 @@ class Crew:
         if self._heard is not None:
             self._heard += told
         return web.Response()
+
+
+def _kept(snapshot: Snapshot) -> Plain:
+    """What was counted in this seat, as it was kept last."""
+    try:
+        families = json.loads(snapshot.read() or b"[]")
+        return summed.plain(summed.added([], [families]))
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        logger.warning("what a worker had counted is lost: %s", error)
+        return []

@@ -1,9 +1,15 @@
 """A worker's seat: what its supervisor gives it."""
 
 import contextlib
+import mmap
 import socket
+import struct
+import time
 from dataclasses import dataclass
 from pathlib import Path
+
+BEAT = struct.Struct("<d")
+"""When a worker was last alive, on the monotonic clock, which all processes share; 0.0 before it was ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +20,9 @@ class Seat:
     system spreads connections over the workers that listen. `admin` are those of the admin listener, which the first
     worker has. `folder` is where workers find one another. `lifeline` leads to the supervisor. `key`
     is the same for all, and new at each start: readers are hashed under it where they are judged. `common` is the
-    descriptor of the memory in which workers agree on what is stored (store/shared.py). `admin_ports`
-    are those of the admin listener, which every worker knows.
+    descriptor of the memory in which workers agree on what is stored (store/shared.py), `snapshots` those of what each
+    has counted. `beats` is memory where each tells that it is alive.
+    `admin_ports` are those of the admin listener, which every worker knows.
     """
 
     index: int
@@ -26,6 +33,8 @@ class Seat:
     lifeline: socket.socket
     key: bytes
     common: int
+    snapshots: tuple[int, ...]
+    beats: mmap.mmap
     admin_ports: tuple[int, ...] = ()
 
     @property
@@ -45,6 +54,10 @@ class Seat:
     def is_mine(self, number: int) -> bool:
         """Whether what has this number (a hash, say) is this worker's to do, where one has to."""
         return number % self.size == self.index
+
+    def beat(self) -> None:
+        """Tell the supervisor that this worker does not hang."""
+        BEAT.pack_into(self.beats, BEAT.size * self.index, time.monotonic())
 
     def tell_ready(self) -> None:
         """Tell the supervisor that readers are let in."""

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from feedproxy.clock import Seconds
-from feedproxy.fleet.link import Away
+from feedproxy.fleet.link import Away, Refused
 from feedproxy.fleet.shelf import Message, Shelf, read
 
 logger = logging.getLogger("feedproxy.fleet")
@@ -77,6 +77,9 @@ class Ear:
 
     async def _hear(self, message: Message) -> None:
         self.heard = message.number
+        await self._heed(message)
+
+    async def _heed(self, message: Message) -> None:
         if message.machine != self._shelf.machine:
             try:
                 await self._act(message)
@@ -88,7 +91,7 @@ class Ear:
             try:
                 if self._shelf.link.up:
                     await self._subscribed()
-            except Away:
+            except (Away, Refused):
                 pass
             except Exception:
                 logger.exception("the fleet's news cannot be heard")
@@ -108,8 +111,7 @@ class Ear:
                 if message is None:
                     continue
                 if not message.number:
-                    if message.machine != self._shelf.machine:
-                        await self._act(message)
+                    await self._heed(message)
                     continue
                 async with self._one_at_a_time:
                     is_next = self.heard is not None and message.number == self.heard + 1

@@ -19,8 +19,14 @@ logger = logging.getLogger("feedproxy.fleet")
 
 BACK_OFF_FIRST: Seconds = 0.5
 BACK_OFF_MAX: Seconds = 5
+STEADY: Seconds = 10
+"""Once it has answered for so long, the next failure is the first again."""
+LOGGED_AGAIN: Seconds = 60
+"""Time between two lines that say that it is away: one that comes and goes fills no log."""
 AT_ONCE = 32
 """Questions at a time, each on a connection of its own."""
+READ_ONLY = "it is a read-only replica"
+
 START_PATIENCE: Seconds = 2
 """At the start nobody waits yet."""
 
@@ -72,6 +78,10 @@ class Link:
         self.on_away: Callable[[], None] = lambda: None
         self._began = False
         self._said = ""
+        self._read_only = False
+        self._logged = -LOGGED_AGAIN
+        self._silently = False
+        """It went away so soon after the last time that no line was written."""
         self._pause = BACK_OFF_FIRST
         self._next = 0.0
         self._doubted: Seconds | None = None
@@ -100,16 +110,29 @@ class Link:
     async def probe(self, patience: Seconds | None = None) -> bool:
         """Whether it answers; from then on it is asked again."""
         try:
-            await self._bounded(self._client.ping, patience or self._timeout)
-        except (Away, Refused):
+            await self._bounded(self._answers, patience or self._timeout)
+        except (Away, Refused) as error:
+            if not self.up:
+                self.why = str(error)
+                if self._silently:
+                    self._tell_away()
             return False
         now = asyncio.get_running_loop().time()
         if not self.up:
-            if self.changes or self._began:
+            if (self.changes or self._began) and not self._silently:
                 logger.info("the fleet's redis at %s is back after %d s", self.place, round(now - self.since))
             self.up, self._began, self.why, self._said, self.since = True, True, "", "", now
-            self._pause, self._doubted = BACK_OFF_FIRST, None
+            self._doubted, self._read_only = None, False
         return True
+
+    async def _answers(self) -> None:
+        """Raises where it does not, or where it may not be written to: a replica answers PING, too."""
+        await self._client.ping()
+        if self._read_only:
+            with contextlib.suppress(self._library.exceptions.ResponseError):  # the user may not ask
+                role = await self._client.execute_command("ROLE")  # type: ignore[no-untyped-call]
+                if role and role[0] not in (b"master", "master"):
+                    raise self._library.exceptions.ConnectionError(READ_ONLY)
 
     @contextlib.asynccontextmanager
     async def listening(self, channel: str) -> AsyncIterator[Any]:
@@ -173,6 +196,8 @@ class Link:
                 logger.warning("the fleet's redis at %s refuses: %s", self.place, error)
             raise
         self._doubted = None
+        if self._pause != BACK_OFF_FIRST and asyncio.get_running_loop().time() - self.since >= STEADY:
+            self._pause = BACK_OFF_FIRST
         return said
 
     async def _bounded(self, ask: Callable[[], Any], timeout: Seconds) -> Any:
@@ -185,7 +210,11 @@ class Link:
         except (known.TimeoutError, TimeoutError) as error:
             self._later()
             raise Late("timeout") from error
-        except (known.ReadOnlyError, known.ConnectionError, OSError) as error:
+        except known.ReadOnlyError as error:
+            self._read_only = True
+            self._later()
+            raise Away(READ_ONLY) from error
+        except (known.ConnectionError, OSError) as error:
             self._later()
             raise Away(_in_short(error)) from error
         except known.RedisError as error:
@@ -204,8 +233,17 @@ class Link:
         self.up, self._began, self.why = False, True, why
         self.since = asyncio.get_running_loop().time()
         self.changes += 1
-        logger.warning("Redis at %s is unreachable (%s): continuing with the local store only", self.place, why)
+        self._silently = True
+        self._tell_away()
         self.on_away()
+
+    def _tell_away(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._logged >= LOGGED_AGAIN:
+            self._logged, self._silently = now, False
+            logger.warning(
+                "Redis at %s is unreachable (%s): continuing with the local store only", self.place, self.why
+            )
 
     def absent_from_the_start(self) -> None:
         """It was not there when it was first asked."""

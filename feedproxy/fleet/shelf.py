@@ -11,7 +11,7 @@ from typing import Any
 
 from feedproxy.clock import Seconds
 from feedproxy.fleet import scripts
-from feedproxy.fleet.link import Call, Link
+from feedproxy.fleet.link import Call, Link, Refused
 from feedproxy.fleet.names import Names
 
 LOG_MAX = 10_000
@@ -65,19 +65,19 @@ class Shelf:
     async def look(self, target: str, known: int) -> Found:
         """What is there that is later than what is known."""
         version, data = await self.link.run(scripts.LOOK, [self._copy(target)], known)
-        return Found(int(version), data)
+        return Found(_whole(version), data)
 
     async def pull(self, target: str, known: int) -> Found:
         """The same, for those who have time."""
         version, data = await self.link.run(scripts.LOOK, [self._copy(target)], known, patience=LARGE)
-        return Found(int(version), data)
+        return Found(_whole(version), data)
 
     async def take(self, target: str, known: int, own: int = 0) -> Taken:
         """The lease of a target, unless another has it; `own` is a token of ours that may be in the way."""
         names = self.names
         keys = [names.lease(target), self._copy(target), names.fence]
         token, version, data = await self.link.run(scripts.TAKE, keys, self._lease, known, own)
-        return Taken(int(token), Found(int(version), data))
+        return Taken(_whole(token), Found(_whole(version), data))
 
     async def renew(self, held: Sequence[tuple[str, int]]) -> list[bool]:
         """For each target and token: whether its lease is still ours; if so, for its whole time from now on."""
@@ -104,7 +104,7 @@ class Shelf:
         asked = (version, data, released, token or version, self._expiry)
         told = (names.channel, LOG_MAX, self._message("put", target))
         done, there = await self.link.run(scripts.PUT, keys, *asked, *told, patience=LARGE)
-        return bool(done), int(there)
+        return bool(done), _whole(there)
 
     async def purge(self, target: str, version: int) -> None:
         """Forget a target: what of it was fetched before `version`; 0 is now."""
@@ -132,13 +132,13 @@ class Shelf:
 
     async def number(self) -> int:
         """The number of the last news."""
-        return int(await self.link.run(scripts.NUMBER, [self.names.sequence]))
+        return _whole(await self.link.run(scripts.NUMBER, [self.names.sequence]))
 
     async def since(self, number: int) -> tuple[int, list[Message] | None]:
         """The number of the last news, and all since that one; None where they are not all known any more."""
         keys = [self.names.sequence, self.names.log]
         now, said = await self.link.run(scripts.SINCE, keys, number, patience=LARGE)
-        now, told = int(now), [each for each in map(read, said) if each is not None]
+        now, told = _whole(now), [each for each in map(read, said) if each is not None]
         if now == number:
             return now, []
         if not number and len(told) < LOG_MAX:
@@ -150,7 +150,7 @@ class Shelf:
     async def versions(self, targets: Iterable[str]) -> list[tuple[int, bool]]:
         """For each target the number that is there, and whether there is a copy."""
         calls: list[Call] = [(scripts.VERSION, [self._copy(target)], []) for target in targets]
-        return [(int(version), bool(kept)) for version, kept in await self.link.run_all(calls, patience=LARGE)]
+        return [(_whole(version), bool(kept)) for version, kept in await self.link.run_all(calls, patience=LARGE)]
 
     async def mine(self, what: str, seconds: Seconds) -> bool:
         """Whether this machine is the first that asks for it, within that time."""
@@ -175,6 +175,14 @@ class Shelf:
     def _message(self, kind: str, target: str, rest: Any = None) -> str:
         said = [kind, self.machine, target] if rest is None else [kind, self.machine, target, rest]
         return json.dumps(said, separators=(",", ":"))
+
+
+def _whole(said: Any) -> int:
+    """A number, as Redis has it. Raises Refused for anything else: the key is another program's."""
+    try:
+        return int(said)
+    except (TypeError, ValueError):
+        raise Refused("a number of ours was replaced by something else") from None
 
 
 def read(said: bytes) -> Message | None:

@@ -338,6 +338,9 @@ class Listener:
 
     def close(self) -> None:
         """Let nobody in any more. Who waits for an answer gets it; who is idle, or done, is let go."""
+        if self._epoll.closed:
+            return
+        self._ready()  # what has been sent by now is answered
         for descriptor, door in self._doors.items():
             self._epoll.unregister(descriptor)
             door.close()

@@ -44,12 +44,12 @@ class _InFront[M: mode_specs.ProxyMode](mode_servers.AsyncioServerInstance[M]):
     async def listen(self, host: str, port: int) -> list[Any]:
         here = runtime(ctx.master)
         self._tasks = set()
-        if here.seat is not None and self.mode.custom_listen_port is None:
-            sockets = list(here.seat.sockets)
+        if here.sockets and self.mode.custom_listen_port is None:
+            sockets = list(here.sockets)
             for each in sockets:
                 ready(each)
         else:
-            sockets = listening(host, port, reuse_port=here.seat is not None)
+            sockets = listening(host, port, reuse_port=here.seat is not None or here.settings.reuse_port)
         for each in sockets:
             here.listeners.add(each.getsockname()[1], for_readers=True)
         settings = here.settings

@@ -4,6 +4,7 @@ A decision is made from what is stored (cache/reuse.py); when the origin must be
 update of that target that is under way (dispatch.py). Whoever waits may go away without ending it.
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import assert_never
@@ -395,8 +396,7 @@ class Service(Upkeep):
 
     async def close(self, timeout: Seconds) -> None:
         """Let what is under way land, `timeout` seconds at most, and end."""
+        until = asyncio.get_running_loop().time() + timeout
         await self.agenda.close()
-        await self._codings.close(timeout)
-        await self._deltas.close(timeout)
-        await self._renderings.close(timeout)
-        await self._dispatch.close(timeout)
+        for part in (self._codings, self._deltas, self._renderings, self._dispatch):
+            await part.close(max(0.0, until - asyncio.get_running_loop().time()))

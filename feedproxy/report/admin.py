@@ -91,7 +91,7 @@ class AdminServer:
             for given in sockets:
                 await web.SockSite(runner, given).start()
             if not sockets:
-                await web.TCPSite(runner, host, port).start()
+                await web.TCPSite(runner, host, port, reuse_port=settings.reuse_port or None).start()
         except OSError as error:
             await runner.cleanup()
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error

@@ -52,6 +52,7 @@ class Watched(Protocol):
     clock: Clock
     metrics: Metrics
     draining: bool
+    leaving: bool
     ready: bool
     connections: int
     others: summed.Others
@@ -193,7 +194,7 @@ class Answers:
 
     async def readyz(self, _: web.Request) -> web.Response:
         """Readers are let in."""
-        if self._runtime.draining:
+        if self._runtime.draining or self._runtime.leaving:
             return web.Response(status=503, text="draining\n")
         if not self._listening():
             return web.Response(status=503, text="not listening yet\n")

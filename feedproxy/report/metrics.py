@@ -92,6 +92,8 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._watchers: list[Callable[[str], None]] = []
         self._store_words: dict[str, Seconds] = {}
+        self.keep: Callable[[list[Metric]], None] | None = None
+        """Is given what somebody looks at: what has been shown must not fall when this process dies."""
         self._settling: list[Callable[[], None]] = []
         # Memory, processor time and open files of this process, by Prometheus's own names.
         ProcessCollector(registry=self.registry)
@@ -245,7 +247,10 @@ class Metrics:
     def families(self) -> list[Metric]:
         """Everything, as it is now."""
         self._settle()
-        return list(self.registry.collect())
+        families = list(self.registry.collect())
+        if self.keep is not None:
+            self.keep(families)
+        return families
 
     def touched(self, target: str) -> None:
         """Another process has updated a target."""

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from feedproxy.errors import UsageError
-from feedproxy.fleet.link import Away, Link, place_of
+from feedproxy.fleet.link import Away, Link, Refused, place_of
+from feedproxy.fleet.names import Names
+from feedproxy.fleet.shelf import Shelf
 from tests.fleet.conftest import Start
 from tests.fleet.machines import until
 from tests.fleet.redis_server import RedisServer
@@ -191,9 +193,9 @@ async def test_each_change_of_state_is_told_once(
     await until(lambda: one.fleet.link.up)
 
     told = [each.getMessage() for each in caplog.records]
-    assert [each for each in told if "is away" in each] == [
+    assert [each for each in told if "unreachable" in each] == [
         f"Redis at {own_redis.socket} is unreachable (Connection refused): continuing with the local store only"
-    ] or len([each for each in told if "is away" in each]) == 1
+    ] or len([each for each in told if "unreachable" in each]) == 1
     assert len([each for each in told if "is back after" in each]) == 1
 
 
@@ -210,6 +212,65 @@ async def test_a_redis_that_is_full_is_told_once_and_harms_nobody(
     assert "; hit" in (await one.get("/0")).cache
     assert one.fleet.link.up
     assert len([each for each in caplog.records if "refuses" in each.getMessage()]) == 1
+
+
+async def test_read_only_replica_is_away_once_until_it_may_be_written_to(
+    start: Start, origin: Origin, own_redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = await start(url=own_redis.url)
+    own_redis.ask("REPLICAOF", "127.0.0.1", "1")
+    origin.publish("/feed", a_feed("x"), cache_control=LASTING)
+    assert (await one.get("/feed")).status == 200
+    link = one.fleet.link
+    await until(lambda: not link.up)
+
+    for _ in range(5):
+        assert not await link.probe()
+
+    assert link.changes == 1
+    assert "read-only" in link.why
+    assert len([each for each in caplog.records if "unreachable" in each.getMessage()]) == 1
+    own_redis.ask("REPLICAOF", "NO", "ONE")
+    await until(lambda: link.up)
+
+
+async def test_redis_that_comes_and_goes_is_told_once_a_minute(
+    own_redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    link = Link(own_redis.url, timeout=5)
+    for _ in range(4):
+        assert await link.probe()
+        link._gone("a test")
+
+    assert len([each for each in caplog.records if "unreachable" in each.getMessage()]) == 1
+    link._logged -= 60
+    own_redis.kill()
+    assert not await link.probe()
+    assert len([each for each in caplog.records if "unreachable" in each.getMessage()]) == 2
+    await link.close()
+
+
+async def test_wrong_password_is_told_as_such(own_redis: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+    own_redis.ask("CONFIG", "SET", "requirepass", "right")
+    link = Link(f"unix://:wrong@{own_redis.socket}", timeout=5)
+
+    assert not await link.probe()
+    link.absent_from_the_start()
+
+    assert "password" in caplog.text
+    await link.close()
+
+
+async def test_foreign_value_in_the_place_of_a_number_is_a_refusal(start: Start, own_redis: RedisServer) -> None:
+    one = await start(url=own_redis.url)
+    link, names = one.fleet.link, Names("a-test:")
+    shelf = Shelf(link, names, "machine", lease=1, expiry=1)
+    own_redis.ask("SET", names.sequence, "no number")
+
+    with pytest.raises(Refused):
+        await shelf.number()
+    with pytest.raises(Refused):
+        await shelf.since(1)
 
 
 async def test_while_it_is_away_nothing_is_asked() -> None:

@@ -1,0 +1,230 @@
+"""Start, hang, restart and end: what readers notice of it, and the service manager."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.live.origin import Gate, Origin, a_feed, until
+from tests.live.product import COMMAND, LISTENS, Feedproxy, Process, product_environment, read_answer
+from tests.live.seats import TOLD_BY_PROC, admin, connections, workers
+from tests.patience import PATIENCE
+
+type Start = Callable[..., Feedproxy]
+
+pytestmark = pytest.mark.skipif(not TOLD_BY_PROC, reason="these need Linux")
+
+
+def answered(address: tuple[str, int], target: str) -> str:
+    """What became of one request on a connection of its own."""
+    try:
+        with socket.create_connection(address, timeout=PATIENCE) as wire:
+            wire.sendall(f"GET /{target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+            return str(read_answer(wire).status)
+    except ConnectionRefusedError:
+        return "refused"
+    except (OSError, AssertionError, ValueError) as error:
+        return type(error).__name__
+
+
+@contextlib.contextmanager
+def flood(address: tuple[str, int], target: str, *, clients: int = 8) -> Iterator[Counter[str]]:
+    """Clients that ask again and again, on a new connection each time; until the end, or until they are refused."""
+    seen: Counter[str] = Counter()
+    ended = threading.Event()
+
+    def ask() -> None:
+        while not ended.is_set():
+            outcome = answered(address, target)
+            seen[outcome] += 1
+            if outcome == "refused":
+                return
+
+    threads = [threading.Thread(target=ask) for _ in range(clients)]
+    for each in threads:
+        each.start()
+    try:
+        yield seen
+    finally:
+        ended.set()
+        for each in threads:
+            each.join()
+
+
+# -- a worker that hangs
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_worker_that_hangs_is_replaced_and_metrics_do_not_fall(start: Start, origin: Origin, first: bool) -> None:
+    path, target = f"/hang-{first}", origin.url(f"/hang-{first}")
+    origin.publish(path, a_feed("x"), Cache_Control="max-age=3600")
+    proxy = start("--workers", "2")
+    with connections(proxy, each=2) as all_:
+        for connection in all_:
+            connection.get(target)
+
+        def answered_before() -> int:
+            return int(admin(proxy, "GET", "/api/status")["requests"]["answered"])
+
+        before = answered_before()
+        assert before >= len(all_)
+        victim = workers(proxy)[0 if first else 1]
+        os.kill(victim, signal.SIGSTOP)
+        stopped = time.monotonic()
+        until(lambda: victim not in workers(proxy) and len(workers(proxy)) == 2)
+        noticed = time.monotonic() - stopped
+
+    assert "hangs" in proxy.said
+    assert noticed < 5 * max(1.0, PATIENCE / 60)
+    assert {answered(proxy.address, target) for _ in range(10)} == {"200"}
+    assert answered_before() >= before
+
+
+# -- the end
+
+
+@pytest.mark.parametrize("arguments", [(), ("--workers", "2"), ("--set", "fast_path=false")])
+def test_what_has_connected_before_the_end_is_answered(
+    start: Start, origin: Origin, arguments: tuple[str, ...]
+) -> None:
+    path = "/flood-" + "-".join(arguments).replace("=", "-")
+    origin.publish(path, a_feed("x"), Cache_Control="max-age=3600")
+    proxy = start(*arguments)
+    assert answered(proxy.address, origin.url(path)) == "200"
+    with flood(proxy.address, origin.url(path)) as seen:
+        until(lambda: seen["200"] > 50)
+        proxy.process.send_signal(signal.SIGTERM)
+        assert proxy.wait() == 0
+    assert set(seen) <= {"200", "refused"}, seen
+
+
+def test_drain_timeout_is_the_time_of_all_that_is_under_way(start: Start, origin: Origin) -> None:
+    gate = Gate(lambda handler, _: handler.say(200, b"late", Content_Type="text/plain"))
+    origin.stage("/never", gate)
+    proxy = start(drain_timeout=1)
+    with socket.create_connection(proxy.address) as wire:
+        wire.sendall(f"GET /{origin.url('/never')} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        origin.wait_for("/never")
+        began = time.monotonic()
+        assert proxy.terminate() == 0
+    gate.open()
+    assert time.monotonic() - began < 2.5 * max(1.0, PATIENCE / 60)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--workers", "2")])
+def test_sighup_ends_nothing(start: Start, origin: Origin, arguments: tuple[str, ...]) -> None:
+    origin.publish("/hup", a_feed("x"), Cache_Control="max-age=3600")
+    proxy = start(*arguments)
+    for pid in (proxy.pid, *(workers(proxy) if arguments else ())):
+        os.kill(pid, signal.SIGHUP)
+    until(lambda: "SIGHUP" in proxy.said)
+    assert answered(proxy.address, origin.url("/hup")) == "200"
+    assert proxy.terminate() == 0
+
+
+# -- a restart that nobody notices
+
+
+PASS_ON = """
+import os, sys
+for place, handle in ((3, 1), (4, 2)):
+    os.dup2(int(sys.argv[handle]), place)
+os.environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "2", "LISTEN_FDNAMES": "reader:admin"}
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+class Activated:
+    """What systemd does for a service with a socket: it opens the socket, passes it on, and listens for news."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.folder, self.arguments = folder, arguments
+        self.reader = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        self.admin = socket.create_server(("127.0.0.1", 0))
+        self.address: tuple[str, int] = self.reader.getsockname()
+        self.told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.told.bind(str(folder / "notify"))
+        self.told.settimeout(PATIENCE)
+
+    def start(self) -> Process:
+        environment = product_environment(self.folder)
+        environment |= {"NOTIFY_SOCKET": str(self.folder / "notify"), "WATCHDOG_USEC": "1000000"}
+        options = ["--store", str(self.folder / "store"), "--set", f"confdir={self.folder / 'conf'}", "--allow-private"]
+        serve = [*COMMAND, "serve", *options, *self.arguments]
+        passed = [self.reader.fileno(), self.admin.fileno()]
+        process = subprocess.Popen
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(subprocess, "Popen", lambda *args, **more: process(*args, pass_fds=passed, **more))
+            return Process([sys.executable, "-c", PASS_ON, *map(str, passed), *serve], self.folder, environment)
+
+    def wait_for(self, state: str) -> None:
+        while state not in self.told.recv(4096).decode().splitlines():
+            pass
+
+    def close(self) -> None:
+        for each in (self.reader, self.admin, self.told):
+            each.close()
+
+
+@pytest.mark.parametrize("arguments", [(), ("--workers", "2"), ("--set", "fast_path=false")])
+def test_restart_with_a_socket_of_systemds_refuses_no_connection(
+    tmp_path: Path, origin: Origin, arguments: tuple[str, ...]
+) -> None:
+    path = "/activated-" + "-".join(arguments).replace("=", "-")
+    origin.publish(path, a_feed("x"), Cache_Control="max-age=3600")
+    manager = Activated(tmp_path, *arguments)
+    process = manager.start()
+    try:
+        manager.wait_for("READY=1")
+        manager.wait_for("WATCHDOG=1")
+        assert answered(manager.address, origin.url(path)) == "200"
+        with flood(manager.address, origin.url(path)) as seen:
+            until(lambda: seen["200"] > 20)
+            process.process.send_signal(signal.SIGTERM)
+            manager.wait_for("STOPPING=1")
+            assert process.wait() == 0
+            process = manager.start()
+            manager.wait_for("READY=1")
+            before = seen["200"]
+            until(lambda: seen["200"] > before + 20)
+        assert set(seen) == {"200"}, seen
+    finally:
+        process.terminate()
+        manager.close()
+
+
+def test_second_process_takes_over_the_port_where_both_allow_it(start: Start, origin: Origin, tmp_path: Path) -> None:
+    origin.publish("/taken-over", a_feed("x"), Cache_Control="max-age=3600")
+    target = origin.url("/taken-over")
+    first = start(reuse_port="true", store=tmp_path / "store")
+    assert answered(first.address, target) == "200"
+    listen = f"127.0.0.1:{first.address[1]}"
+
+    refused = start_beside(tmp_path, listen, "false")
+    assert refused.wait() == 2
+    assert "Address already in use" in refused.said
+
+    with flood(first.address, target) as seen:
+        until(lambda: seen["200"] > 20)
+        second = start_beside(tmp_path, listen, "true")
+        second.line(LISTENS)
+        assert first.terminate() == 0
+        before = seen["200"]
+        until(lambda: seen["200"] > before + 20)
+    assert set(seen) == {"200"}, seen
+    assert second.terminate() == 0
+
+
+def start_beside(folder: Path, listen: str, reuse: str) -> Process:
+    options = ["--store", str(folder / "store"), "--set", f"confdir={folder / 'conf'}", "--allow-private"]
+    command = [*COMMAND, "serve", "--listen", listen, "--admin", "127.0.0.1:0", *options]
+    return Process([*command, "--set", f"reuse_port={reuse}"], folder, product_environment(folder))
