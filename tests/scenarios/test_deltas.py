@@ -364,7 +364,7 @@ async def test_who_does_not_want_it_gets_the_whole(stage, wish):
 
 async def test_where_all_is_new_the_whole_is_sent(stage):
     proxy, origin, clock, first = await a_reader(stage)
-    publish(origin, "entirely", "other", "things")
+    publish(origin, *(f"entirely other {number}" for number in range(len(OLD))))
     clock.advance(minutes=10)
 
     (await proxy.get(PATH, a_im="feed", if_none_match=first.tag)).expect(200)

@@ -103,7 +103,7 @@ async def test_another_tag_gets_the_content(stage, value):
 
 async def test_the_tag_of_an_old_version_gets_the_new_one(stage):
     proxy, origin, clock, first = await a_copy(stage, cache_control="max-age=60")
-    origin.publish("/feed.rss", a_feed("news"), cache_control="max-age=60")
+    origin.publish("/feed.rss", a_feed("news", *TITLES[:40]), cache_control="max-age=60")
     clock.advance(minutes=10)
 
     seen = (await proxy.get("/feed.rss", if_none_match=first.tag)).expect(200, cache="fwd=stale; fwd-status=200")
@@ -155,7 +155,7 @@ async def test_where_the_origins_last_modified_says_nothing_one_is_made_that_wor
     (await proxy.get("/feed.rss", if_modified_since=made)).expect(304)
     assert (await proxy.get("/feed.rss")).fields.get("last-modified") == made
 
-    origin.publish("/feed.rss", a_feed("news"), cache_control="max-age=60", **fields)
+    origin.publish("/feed.rss", a_feed("news", *TITLES[:40]), cache_control="max-age=60", **fields)
     clock.advance(minutes=10)
     news = (await proxy.get("/feed.rss", if_modified_since=made)).expect(200)
     assert news.fields.get("last-modified") == format_http_date(clock.now())
@@ -273,7 +273,7 @@ async def test_a_cold_head_says_what_get_would(stage):
 
 async def test_a_stale_head_renews_the_copy_of_a_feed(stage):
     proxy, origin, clock, _ = await a_copy(stage, cache_control="max-age=60")
-    origin.publish("/feed.rss", a_feed("news"), cache_control="max-age=60")
+    origin.publish("/feed.rss", a_feed("news", *TITLES[:40]), cache_control="max-age=60")
     clock.advance(minutes=10)
 
     await proxy.head("/feed.rss")
