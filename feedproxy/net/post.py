@@ -14,6 +14,7 @@ from yarl import URL
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, BrokenMessage, FeedproxyError, FetchTimeout, Overload, Unreachable
 from feedproxy.http.message import Fields, Response
+from feedproxy.http.syntax import is_field
 from feedproxy.net import local_failure
 from feedproxy.net.address import AddressPolicy
 from feedproxy.net.shares import Asker, asking
@@ -67,6 +68,9 @@ class Caller:
         Raises Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, BrokenMessage.
         """
         where = _url(url)
+        for name, value in fields or ():
+            if not is_field(name, value):  # aiohttp looks for ends of lines only
+                raise BadTarget(f"the field {name!r} cannot be sent")
         if named is Named.BY_ANYBODY:
             self._policy.check_port(where.port or 0)
             self._policy.literal(where.raw_host or "", where.port or 0)

@@ -6,7 +6,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from feedproxy.errors import Forbidden, Unreachable
+from feedproxy.errors import BadTarget, Forbidden, Unreachable
+from feedproxy.http.message import Fields
 from feedproxy.net.address import AddressPolicy
 from feedproxy.net.post import Caller, Named
 from feedproxy.notify import websub
@@ -138,3 +139,13 @@ async def test_a_push_may_have_what_a_fetch_may_have_at_an_address_that_we_gave(
 
     assert pushes.content_max(f"push/websub/1.{token}") == 7_000_000
     assert pushes.content_max("push/websub/1.guess") == 2 * 1024 * 1024
+
+
+@pytest.mark.parametrize("field", [("X-A", "a\x01b"), ("X-A", "a\r\nX-B: c"), ("X\0A", "b"), ("", "b")])
+async def test_a_field_that_breaks_the_grammar_is_not_sent_to_a_callback(field: tuple[str, str]) -> None:
+    calling = caller(["192.0.2.1"])
+    try:
+        with pytest.raises(BadTarget, match="cannot be sent"):
+            await calling.call("POST", "http://callback.example/", Fields([field]))
+    finally:
+        await calling.close()
