@@ -118,6 +118,10 @@ def as_text(
     return printable(f"{reader} {entrance} {method} {target} {status} {size} {took} [{cache}] {agent} {words}".rstrip())
 
 
+MARK = "<line>"
+"""Stands for the line, to find what is written before each."""
+
+
 class LineHandler(logging.StreamHandler[Any]):
     """Writes lines as they come, or many at once: what a turn of the event loop answers is written in one go."""
 
@@ -131,8 +135,9 @@ class LineHandler(logging.StreamHandler[Any]):
         now = time.time()
         if int(now) != self._second:
             self._second = int(now)
-            record = logging.LogRecord(name, logging.INFO, "", 0, "%s", ("\0",), None)
-            self._before = self.format(record).partition("\0")[0]
+            # A mark that no formatter escapes, as it does control characters.
+            record = logging.LogRecord(name, logging.INFO, "", 0, "%s", (MARK,), None)
+            self._before = self.format(record).partition(MARK)[0]
         try:
             self.stream.write(self._before + f"\n{self._before}".join(lines) + "\n")
             self.flush()

@@ -165,7 +165,7 @@ def test_a_worker_killed_in_flight_leaves_it_to_another_and_is_started_again(pai
         assert all(b"<title>x" in connection.answer().body for connection in rest)
     assert len(origin.asked(path)) == 2
     assert until(lambda: first.pid not in workers(pair) and len(workers(pair)) == 2)
-    assert "was ended by SIGKILL; it is started again" in pair.said
+    assert "was killed (SIGKILL), restarting" in pair.said
     with connections(pair) as all_:
         assert all("; hit" in connection.get(target).cache for connection in all_)
 
@@ -382,7 +382,7 @@ def test_a_worker_that_dies_again_and_again_leaves_the_readers_to_the_others(pai
         until(partial(_is_gone, pair, victim))
         until(lambda: len(workers(pair)) == 2)
         victim = max(workers(pair))
-    until(lambda: "started again in 0.5 s" in pair.said)
+    until(lambda: "restarting in 0.5 s" in pair.said)
     for _ in range(20):
         connection = socket.create_connection(pair.address, timeout=PATIENCE)
         connection.sendall(f"GET /{origin.url('/crash')} HTTP/1.1\r\nHost: x\r\n\r\n".encode())

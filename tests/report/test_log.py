@@ -1,11 +1,15 @@
 """What the line of a request shows, and what it must not."""
 
+import io
 import json
+import logging
+import re
 
 import pytest
 
+from feedproxy import serve
 from feedproxy.http.discretion import without_secrets
-from feedproxy.report.log import Line
+from feedproxy.report.log import Line, LineHandler
 
 
 @pytest.mark.parametrize(
@@ -34,3 +38,20 @@ def test_where_readers_know_another_address_than_we_ask_both_are_told_to_program
     assert json.loads(line.as_json())["target"] == "https://feeds.example/a"
     assert json.loads(line.as_json())["upstream"] == "http://127.0.0.1:8000/a?key=…"
     assert "https://feeds.example/a" in line.as_text()
+
+
+def test_lines_written_together_have_the_time_before_them_and_nothing_else() -> None:
+    stream = io.StringIO()
+    handler = LineHandler(stream)
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    serve.log_to(stream)
+    added = [each for each in root.handlers if each not in before]
+    try:
+        handler.setFormatter(added[0].formatter)
+        handler.write_all("feedproxy.access", ["one", "two"])
+    finally:
+        for each in added:
+            root.removeHandler(each)
+        root.setLevel(level)
+    assert [re.fullmatch(r"\S+ (one|two)", line) is not None for line in stream.getvalue().splitlines()] == [True, True]
