@@ -32,22 +32,81 @@ class Visit:
     user: str = ""
 
 
-OF_THE_WHOLE_ORIGIN = (
-    # What these say counts for all that a web origin answers: in the gateway, for every site that is read through it.
-    # NEL and the reports would tell one site which others are read; HSTS would lock out readers who come by http.
-    "set-cookie",
-    "set-cookie2",
-    "clear-site-data",
-    "service-worker-allowed",
-    "strict-transport-security",
-    "public-key-pins",
-    "nel",
-    "report-to",
-    "reporting-endpoints",
-    "accept-ch",
-    "critical-ch",
-    "use-as-dictionary",
+PASSED = frozenset(
+    {
+        # The message, and how long it is good.
+        "age",
+        "cache-control",
+        "cache-status",
+        "cdn-cache-control",
+        "date",
+        "etag",
+        "expires",
+        "last-modified",
+        "pragma",
+        "proxy-status",
+        "surrogate-control",
+        "surrogate-key",
+        "vary",
+        "via",
+        "warning",
+        # Its content. Content-Security-Policy is ours.
+        "accept-ranges",
+        "content-digest",
+        "content-disposition",
+        "content-encoding",
+        "content-language",
+        "content-length",
+        "content-location",
+        "content-md5",
+        "content-range",
+        "content-type",
+        "delta-base",
+        "digest",
+        "im",
+        "link",
+        "mime-version",
+        "repr-digest",
+        # What to do next.
+        "allow",
+        "accept-patch",
+        "accept-post",
+        "authentication-info",
+        "deprecation",
+        "location",
+        "proxy-authenticate",
+        "retry-after",
+        "sunset",
+        "ratelimit",
+        "ratelimit-limit",
+        "ratelimit-policy",
+        "ratelimit-remaining",
+        "ratelimit-reset",
+        "www-authenticate",
+        # What scripts of other web origins may read of it, without credentials.
+        "access-control-allow-headers",
+        "access-control-allow-methods",
+        "access-control-allow-origin",
+        "access-control-expose-headers",
+        "access-control-max-age",
+        "cross-origin-resource-policy",
+        "referrer-policy",
+        "timing-allow-origin",
+        "server",
+    }
 )
+"""Fields of an origin's answer that pass the gateway. Those whose names begin with `X-` pass as well: no browser gives
+new ones a meaning (RFC 6648).
+
+A field may have a meaning for all that a web origin answers, which is every site here: cookies, workers, reports, HSTS,
+log-in states, sessions bound to a device, trials. Browsers get new ones each year, which a list would lack.
+"""
+
+
+def passes_the_gateway(name: str) -> bool:
+    """Whether a field of an origin's answer, by its name, passes the gateway."""
+    lowered = name.lower()
+    return lowered in PASSED or lowered.startswith("x-")
 
 
 def dress(fields: Fields, visit: Visit, *, target: str, upstream: str) -> Fields:
@@ -59,8 +118,8 @@ def dress(fields: Fields, visit: Visit, *, target: str, upstream: str) -> Fields
     fields = _inside(fields, visit, target=target, upstream=upstream)
     fields = fields.without("alt-svc")  # another way to the origin is none to us (RFC 7838)
     if visit.entrance is Entrance.GATEWAY:
-        fields = fields.without(*OF_THE_WHOLE_ORIGIN)
-        if target:
+        if target:  # else it is an answer of our own
+            fields = Fields(line for line in fields if passes_the_gateway(line[0]))
             fields = _with_own_realms(fields, uri.origin_of(target))
         fields = fields.with_field("Content-Security-Policy", "sandbox")
         fields = fields.with_field("X-Content-Type-Options", "nosniff")
