@@ -34,7 +34,7 @@ PROOFS_MAX = 100_000
 
 FIELD_MAX = 2_048
 
-_PARAMETER = re.compile(r'([A-Za-z]+)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_PARAMETER = re.compile(r'(?<![A-Za-z])([A-Za-z]++)\s*+=\s*+"((?:[^"\\]|\\.)*+)"')
 
 
 class Verdict(StrEnum):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from html import unescape
 from itertools import groupby
 
@@ -52,7 +53,7 @@ def node_of(element: Element, depth: int = 0) -> Node | None:
     return Node(
         namespace,
         local,
-        tuple(each for each in said if ":" not in each[0].rpartition("}")[2]),
+        tuple(each for each in said if _may_be_attribute(each[0])),
         tidy(content),
     )
 
@@ -78,6 +79,11 @@ def tidy(content: Iterable[str | Node]) -> tuple[str | Node, ...]:
     return tuple(kept)
 
 
+def _may_be_attribute(key: str) -> bool:
+    namespace, _, local = key.rpartition("}")
+    return ":" not in local and (not namespace or _is_namespace(namespace[1:]))
+
+
 def _is_text(each: "str | Node") -> bool:
     return isinstance(each, str)
 
@@ -86,7 +92,17 @@ def usable(namespace: str, local: str) -> bool:
     """Whether an element of this name can be written."""
     if namespace.endswith(":") and namespace[:-1].isidentifier():
         return False  # a prefix that was never declared, and that custom gives no meaning
-    return bool(_NAME.fullmatch(local)) and " " not in namespace and '"' not in namespace
+    return bool(_NAME.fullmatch(local)) and (not namespace or _is_namespace(namespace))
+
+
+@lru_cache(maxsize=1024)
+def _is_namespace(name: str) -> bool:
+    """Whether a document can be written with this namespace."""
+    try:
+        etree.Element("x", nsmap={"n": name})
+    except ValueError:
+        return False
+    return True
 
 
 def _key(key: str) -> str:

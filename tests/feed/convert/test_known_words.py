@@ -108,3 +108,15 @@ def test_what_describes_the_picture_is_dublin_cores_description_in_rss_1():
     assert "<dc:description>A pot</dc:description>" in document
     assert RSS2 not in document
     assert again.image == feed.image
+
+
+@pytest.mark.parametrize("name", ["rss", "rdf", "atom"])
+def test_extension_in_a_namespace_that_is_no_address_is_left_out(name: str) -> None:
+    document = (
+        b"<rss version='2.0'><channel><title>t</title><item><title>x</title>"
+        b"<n:x xmlns:n='n/&lt;y&gt;' n:a='b'>y</n:x></item></channel></rss>"
+    )
+    feed = read(document)
+
+    assert feed is not None
+    assert b"x" in FORMATS[name].render(feed)

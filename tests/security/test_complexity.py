@@ -1,0 +1,97 @@
+"""Cost of a stranger's document grows with its size, for every parser, renderer and regular expression."""
+
+import gc
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.security.junk import DOCUMENTS, PIECES
+from tests.security.patterns import patterns
+from tests.security.readings import READINGS
+
+SIZE = 600
+TIMES = 6
+"""How much larger the second document is: what is quadratic takes 36 times as long."""
+
+WORST = 3 * TIMES
+MOMENT = 0.05
+"""Seconds below which a cost is noise."""
+
+QUICKLY_READ = ("prepare", "delta", "discovery", "opml", "as rdf", "as html", "as json", "as csv")
+
+ODD = {
+    "feedproxy.feed.detect._PROLOG": "searched in the first 64 KiB only",
+}
+"""Patterns whose cost is not linear, each with its reason."""
+
+
+def cost(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def grows_no_faster(work: Callable[[int], Callable[[], object]], size: int) -> str:
+    """Empty where the cost of `work` grows with its size; else what it was. Measured anew where it did not."""
+    told = ""
+    for _ in range(3):
+        large = cost(work(TIMES * size))
+        if large < MOMENT:
+            return ""
+        small = cost(work(size))
+        if large <= WORST * small:
+            return ""
+        told = f"{small:.4f} s, and {large:.4f} s for {TIMES} times as much"
+    return told
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_document_takes_time_by_its_size(name: str) -> None:
+    make = DOCUMENTS[name]
+    gc.collect()
+    slow = {
+        each: told
+        for each in QUICKLY_READ
+        if (told := grows_no_faster(lambda size, each=each: _reading(each, make(size)), SIZE))
+    }
+    assert not slow
+
+
+def _reading(name: str, document: bytes) -> Callable[[], object]:
+    return lambda: READINGS[name](document)
+
+
+@pytest.mark.parametrize("name", ["at first sight", "glance"])
+def test_document_read_where_readers_wait_takes_a_moment(name: str) -> None:
+    slow = {
+        each: took
+        for each, make in DOCUMENTS.items()
+        if (took := min(cost(_reading(name, make(3000))) for _ in range(2))) > MOMENT
+    }
+    assert not slow
+
+
+def test_regular_expressions_take_time_by_the_size_of_the_text() -> None:
+    slow = {}
+    for name, pattern in patterns().items():
+        if name in ODD:
+            continue
+        is_bytes = isinstance(pattern.pattern, bytes)
+        for piece in PIECES:
+            told = grows_no_faster(lambda size: _searched(pattern, piece, size, is_bytes=is_bytes), 500)  # noqa: B023
+            if told:
+                slow[name, piece] = told
+    assert not slow
+
+
+def _searched(pattern: object, piece: str, size: int, *, is_bytes: bool) -> Callable[[], object]:
+    text = (piece * size).encode() if is_bytes else piece * size
+
+    def search() -> None:
+        pattern.search(text)  # type: ignore[attr-defined]
+        for _ in pattern.finditer(text):  # type: ignore[attr-defined]
+            pass
+        pattern.fullmatch(text)  # type: ignore[attr-defined]
+
+    return search
