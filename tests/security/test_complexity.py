@@ -79,7 +79,7 @@ def test_regular_expressions_take_time_by_the_size_of_the_text() -> None:
             continue
         is_bytes = isinstance(pattern.pattern, bytes)
         for piece in PIECES:
-            told = grows_no_faster(lambda size: _searched(pattern, piece, size, is_bytes=is_bytes), 500)  # noqa: B023
+            told = grows_no_faster(lambda size: _searched(pattern, piece, size, is_bytes=is_bytes), 200)  # noqa: B023
             if told:
                 slow[name, piece] = told
     assert not slow
@@ -89,7 +89,6 @@ def _searched(pattern: object, piece: str, size: int, *, is_bytes: bool) -> Call
     text = (piece * size).encode() if is_bytes else piece * size
 
     def search() -> None:
-        pattern.search(text)  # type: ignore[attr-defined]
         for _ in pattern.finditer(text):  # type: ignore[attr-defined]
             pass
         pattern.fullmatch(text)  # type: ignore[attr-defined]
