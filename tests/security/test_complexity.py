@@ -1,4 +1,4 @@
-"""Cost of a stranger's document grows with its size, for every parser, renderer and regular expression."""
+"""Cost of a stranger's document grows with its size, for every parser and renderer."""
 
 import gc
 import time
@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.security.junk import DOCUMENTS, PIECES
-from tests.security.patterns import patterns
+from tests.security.junk import DOCUMENTS
 from tests.security.readings import READINGS
 
 SIZE = 600
@@ -19,11 +18,6 @@ MOMENT = 0.05
 """Seconds below which a cost is noise."""
 
 QUICKLY_READ = ("prepare", "delta", "discovery", "opml", "as rdf", "as html", "as json", "as csv")
-
-ODD = {
-    "feedproxy.feed.detect._PROLOG": "searched in the first 64 KiB only",
-}
-"""Patterns whose cost is not linear, each with its reason."""
 
 
 def cost(work: Callable[[], object]) -> float:
@@ -70,27 +64,3 @@ def test_document_read_where_readers_wait_takes_a_moment(name: str) -> None:
         if (took := min(cost(_reading(name, make(3000))) for _ in range(2))) > MOMENT
     }
     assert not slow
-
-
-def test_regular_expressions_take_time_by_the_size_of_the_text() -> None:
-    slow = {}
-    for name, pattern in patterns().items():
-        if name in ODD:
-            continue
-        is_bytes = isinstance(pattern.pattern, bytes)
-        for piece in PIECES:
-            told = grows_no_faster(lambda size: _searched(pattern, piece, size, is_bytes=is_bytes), 200)  # noqa: B023
-            if told:
-                slow[name, piece] = told
-    assert not slow
-
-
-def _searched(pattern: object, piece: str, size: int, *, is_bytes: bool) -> Callable[[], object]:
-    text = (piece * size).encode() if is_bytes else piece * size
-
-    def search() -> None:
-        for _ in pattern.finditer(text):  # type: ignore[attr-defined]
-            pass
-        pattern.fullmatch(text)  # type: ignore[attr-defined]
-
-    return search
