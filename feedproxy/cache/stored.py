@@ -36,6 +36,10 @@ class Bodies(Mapping[str, bytes]):
         self._codings = codings
         self._bodies = tuple(bodies.values())
 
+    def __reduce__(self) -> tuple[type["Bodies"], tuple[dict[str, bytes | Unpacked]]]:
+        # Made anew by the constructor: what comes from another process is given no say in the members.
+        return Bodies, (dict(self.kept),)
+
     def __getitem__(self, name: str) -> bytes:
         for known, body in zip(self._codings, self._bodies, strict=True):
             if known == name:

@@ -223,7 +223,16 @@ class _Unpickler(pickle.Unpickler):
         is_value = isinstance(found, type) and module.startswith("feedproxy.") and _is_value(found)
         if not is_error and not is_value:
             raise pickle.UnpicklingError(f"{module}.{name} is no value of ours")
-        return found
+        # A pickle can give state to a class as to an object, which would change it for the whole process. A class with
+        # `__setstate__` refuses that; of another only the maker is given away.
+        return found if hasattr(found, "__setstate__") else _maker(found)
+
+
+def _maker(kind: type) -> Callable[..., object]:
+    def make(*values: object) -> object:
+        return kind(*values)
+
+    return make
 
 
 def _is_value(kind: type) -> bool:

@@ -15,9 +15,12 @@ from pathlib import Path
 import pytest
 from diskcache.core import MODE_PICKLE
 
+from feedproxy.cache.status import Detail
 from feedproxy.cache.stored import Content, StoredResponse
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields
+from feedproxy.origin.apart import unpacked
+from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 from feedproxy.store.rows import FILE_MIN
 from feedproxy.store.tiered import open_store
@@ -44,6 +47,47 @@ def test_only_what_goes_to_our_own_child_and_back_is_pickled() -> None:
                 importing.add(path.relative_to(ROOT).as_posix())
 
     assert importing <= BETWEEN_PROCESSES
+
+
+def _state_for(module: str, name: str, attribute: str) -> bytes:
+    """A result that gives state to a class: `setattr(class, attribute, None)` where the pickle is obeyed."""
+    texts = [b"\x8c" + bytes([len(text)]) + text.encode() for text in (module, name, attribute)]
+    return b"\x80\x04" + texts[0] + texts[1] + b"\x93N}" + texts[2] + b"Ns\x86b0NN\x86."
+
+
+@pytest.mark.parametrize(
+    ("kind", "attribute"),
+    [
+        (Fields, "get"),
+        (Resource, "target"),
+        (Settings, "readers"),
+        (Detail, "HIT"),
+        (Detail, "new"),
+        (FeedproxyError, "x"),
+    ],
+    ids=lambda each: getattr(each, "__name__", each),
+)
+def test_result_of_a_process_that_reads_feeds_changes_no_class(kind: type, attribute: str) -> None:
+    before = vars(kind).get(attribute)
+    with contextlib.suppress(Exception):
+        unpacked(_state_for(kind.__module__, kind.__qualname__, attribute))
+
+    assert vars(kind).get(attribute) is before
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        *(("os", "system"), ("builtins", "eval"), ("builtins", "getattr"), ("subprocess", "Popen")),
+        *(("feedproxy.origin.workshop", "subprocess.Popen"), ("feedproxy.origin.apart", "os.system")),
+        *(("feedproxy.origin.apart", "pickle.loads"), ("feedproxy.store.tiered", "open_store")),
+    ],
+)
+def test_result_of_a_process_that_reads_feeds_names_nothing_that_is_called(module: str, name: str) -> None:
+    texts = [b"\x8c" + bytes([len(text)]) + text.encode() for text in (module, name)]
+
+    with pytest.raises(pickle.UnpicklingError):
+        unpacked(b"\x80\x04" + texts[0] + texts[1] + b"\x93NN\x86.")
 
 
 class Trap:
