@@ -194,15 +194,20 @@ class Waiter:
             self._connections.hand_over(reader, block + reader.held)
             return False
         loop = asyncio.get_running_loop()
-        self.runtime.fronted += 1
         # At once, unless others wait already: there are readers among them whose answer is known by heart.
         eager = time.monotonic() - self._began < PATIENCE
         task = asyncio.Task(self._answer(reader, head, block, found), loop=loop, eager_start=eager)
         if task.done():
             return reader.fd >= 0 and not reader.left
+        # Counted here, not in the coroutine: a task that is cancelled before its first step runs nothing of it.
+        self.runtime.fronted += 1
+        task.add_done_callback(self._answered)
         reader.task = task
         self._connections.settle(reader)
         return False
+
+    def _answered(self, _: asyncio.Task[None]) -> None:
+        self.runtime.fronted -= 1
 
     def _arrival(self, reader: Reader, head: Head) -> Arrival | None:
         """Where it wants to go; None for what is not asked of the service, or wrong."""
@@ -244,8 +249,6 @@ class Waiter:
             words = "feedproxy failed; its log says more"
             response, status = refused(request.method, request.fields, FeedproxyError(words))
             answer = Answer(response, status, words)
-        finally:
-            here.fronted -= 1
         was_waiting, reader.task = reader.task is not None, None
         if reader.fd < 0:
             self.teller.tell(Told(request, visit, 0, 0, answer.status, GONE), time.perf_counter() - began)

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -71,3 +72,28 @@ async def test_who_goes_away_before_a_slow_answer_has_a_line_all_the_same(
     assert line.endswith("the reader has gone meanwhile")
     await until(lambda: not proxy.stage.runtime.requests and not desk(proxy.stage.runtime)._cases)
     assert b'status="0"' in proxy.stage.runtime.metrics.exposition()
+
+
+async def test_who_goes_away_before_his_answer_is_begun_is_not_waited_for(
+    front: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A drain waits for answers under way; a task that is cancelled before its first step runs nothing of its own."""
+    proxy = await front()
+    monkeypatch.setattr("feedproxy.front.waiter.PATIENCE", -1.0)
+    dropped: list[object] = []
+
+    settle = proxy.listener.settle
+
+    def drop(reader: Any) -> None:
+        if reader.task is None:
+            settle(reader)
+            return
+        dropped.append(reader)
+        proxy.listener.drop(reader)
+
+    monkeypatch.setattr(proxy.listener, "settle", drop)
+    line = await proxy.line()
+    await line.say(proxy.get("/page"))
+    await until(lambda: bool(dropped))
+
+    await until(lambda: not proxy.stage.runtime.fronted)
