@@ -89,6 +89,7 @@ async def test_who_goes_away_before_his_answer_is_begun_is_not_waited_for(
             settle(reader)
             return
         dropped.append(reader)
+        reader.task.cancel()
         proxy.listener.drop(reader)
 
     monkeypatch.setattr(proxy.listener, "settle", drop)
