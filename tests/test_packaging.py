@@ -9,6 +9,7 @@ import tomllib
 import zipfile
 from collections.abc import Mapping
 from email.parser import Parser
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -175,3 +176,24 @@ def test_every_requirement_is_met_by_a_pin(wanted: str) -> None:
     ]
     assert pinned, f"{requirement.name} is not in constraints.txt"
     assert all(requirement.specifier.contains(version) for version in pinned)
+
+
+def test_every_requirement_of_a_pin_is_pinned() -> None:
+    """With `--require-hashes` pip installs nothing at all where one of them is missing."""
+    pins = {canonicalize_name(pin.name) for pin, _ in _pins()}
+    missing = {
+        f"{name} needs {requirement}"
+        for name in pins
+        for requirement in _requirements(name)
+        if canonicalize_name(requirement.name) not in pins
+    }
+    assert not missing
+
+
+def _requirements(name: str) -> list[Requirement]:
+    """What an installed distribution needs in any case, on this Python."""
+    try:
+        named = metadata.requires(name) or []
+    except metadata.PackageNotFoundError:
+        return []  # for another Python
+    return [each for each in map(Requirement, named) if each.marker is None or each.marker.evaluate({"extra": ""})]
