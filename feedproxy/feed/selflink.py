@@ -31,7 +31,7 @@ _PREFIXES = ("atom", "atom10", "a10", "atom2005", "feedproxy-atom")
 
 _MARKUP = re.compile(r"<!--.*?(?:-->|\Z)|</?[A-Za-z][^<>]*>", re.DOTALL)
 _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});")
-_ATTRIBUTE = re.compile(rb"""([^\s=<>"'/]++)\s*+=\s*+("[^"]*+"|'[^']*+')""")
+_ATTRIBUTE = re.compile(rb"""(?<![^\s=<>"'/])([^\s=<>"'/]++)\s*+=\s*+("[^"]*+"|'[^']*+')""")
 # XML 1.0, section 2.2: the characters that no document may have, not even as references.
 ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

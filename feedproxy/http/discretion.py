@@ -18,8 +18,9 @@ LONG_SECRET = re.compile(
     # A UUID, or a run of letters and digits too long to be a word: addresses of private feeds are made of these.
     r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"
     r"|(?<![0-9A-Za-z])(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[0-9A-Za-z]{16,}"
-    # The three parts of a JSON Web Token (RFC 7519): each begins as base64url of `{"` does.
-    r"|\beyJ[\w-]{4,}\.[\w-]{4,}\.[\w-]*"
+    # The three parts of a JSON Web Token (RFC 7519): each begins as base64url of `{"` does. What is joined to it
+    # before is taken with it, so that of many beginnings only the first is tried.
+    r"|(?<![\w-])(?>[\w-]*?\beyJ)[\w-]{4,}+\.[\w-]{4,}+\.[\w-]*+"
 )
 
 _DOUBTFUL = re.compile(r"[?@\[\]]|%40")

@@ -26,9 +26,10 @@ ENTRY_MAX = 1024
 """Bytes of one entry. Four parameters, with a host name of 255 bytes each at most."""
 
 # RFC 7239, section 4; in tokens also the signs of an address with a port, which senders do not always quote.
-_PAIR = r"""[!#$%&'*+.^_`|~0-9A-Za-z-]+=(?:[!#$%&'*+.^_`|~0-9A-Za-z:\[\]-]*|"(?:[^"\\]|\\.)*")"""
-_ENTRY = re.compile(rf"[ \t]*{_PAIR}(?:[ \t]*;[ \t]*(?:{_PAIR})?)*[ \t]*")
-_PAIRS = re.compile(r"""([^=;\s]+)=("(?:[^"\\]|\\.)*"|[^";\s]*)""")
+# Nothing is given back: white space between semicolons could be shared out in ever more ways.
+_PAIR = r"""[!#$%&'*+.^_`|~0-9A-Za-z-]++=(?:"(?:[^"\\]|\\.)*+"|[!#$%&'*+.^_`|~0-9A-Za-z:\[\]-]*+)"""
+_ENTRY = re.compile(rf"[ \t]*+{_PAIR}(?:[ \t]*+;[ \t]*+(?:{_PAIR})?+)*+[ \t]*+")
+_PAIRS = re.compile(r"""(?<![^=;\s])([^=;\s]++)=("(?:[^"\\]|\\.)*+"|[^";\s]*+)""")
 _NODE = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::[0-9A-Za-z._-]+)?|([0-9.]+):[0-9A-Za-z._-]+")
 _SCHEMES = ("http", "https")
 

@@ -47,7 +47,7 @@ _FEED_ID = re.compile(r"\bfeed-?id\s*[=:]\s*([\w.-]{1,64})", re.ASCII | re.IGNOR
 
 _NAME_END = re.compile(r"[/(;,]|\s-\s|\sfeed-?id\b", re.IGNORECASE)
 _COMMENT = re.compile(r"\(([^()]*)")
-_PRODUCT = re.compile(r"([A-Za-z][\w.-]*)/")
+_PRODUCT = re.compile(r"(?<![\w.-])(?:(?![A-Za-z])[\w.-])*+([A-Za-z][\w.-]*+)/")
 _PLATFORM = re.compile(
     r"(?:(?:compatible|x11|u|b|robot|wayland|linux|windows|win64|wow64|x64|x86\w*|arm\w*|macintosh|intel|ppc|android|"
     r"iphone|ipad|ipod|cpu|cros|mobile|msie|trident|mozilla|khtml|like|ubuntu|fedora|freebsd|openbsd)(?![\w.-])|"

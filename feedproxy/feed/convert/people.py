@@ -8,7 +8,7 @@ from feedproxy.feed.convert.model import Person
 
 _EMAIL = r"[^\s()<>,;:\"@]+@[^\s()<>,;:\"@]+"
 _WITH_NAME = re.compile(rf"(?:mailto:)?({_EMAIL})\s*\((.*)\)", re.DOTALL)
-_IN_BRACKETS = re.compile(rf"\"?(.*?)\"?\s*[<(](?:mailto:)?({_EMAIL})[>)]", re.DOTALL)
+_IN_BRACKETS = re.compile(rf"\"?(.*?)\"? ?[<(](?:mailto:)?({_EMAIL})[>)]", re.DOTALL)
 _ALONE = re.compile(rf"(?:mailto:)?({_EMAIL})")
 
 

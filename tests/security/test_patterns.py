@@ -1,0 +1,126 @@
+"""Cost of every regular expression of the product grows with the text: searched as its module searches."""
+
+import importlib
+import pkgutil
+import re
+import signal
+import time
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import feedproxy
+from tests.security.junk import PIECES
+
+type Pattern = re.Pattern[str] | re.Pattern[bytes]
+
+NOT_REACHED = ("feedproxy.demo", "feedproxy.lab", "feedproxy.desktop", "feedproxy.commands", "feedproxy.addons")
+"""Packages whose texts are the operator's own."""
+
+LENGTH = 4096
+"""Characters: linear searches take less than 2 ms, and quadratic ones 40 ms."""
+
+REACHED = {"feedproxy.quantities._PART": 128}
+"""Characters of the longest text, for patterns that only meet short ones of the operator."""
+
+PASSED_ON = {"feedproxy.http.structured": ("match",)}
+"""How modules search that hand their patterns on to a function."""
+
+NOISE = 0.005
+"""Seconds: a cost above it is measured again, and compared with that of half the text."""
+
+GROWTH = 3
+"""Quadratic time is 4 times as long for twice the text."""
+
+TOO_LONG = 1.0
+
+MADE_TO_TAKE_LONG = {
+    "feedproxy.http.forwarded._ENTRY": "a=b" + ";  " * 30 + "!",
+    "feedproxy.http.forwarded._PAIRS": "a" * LENGTH,
+    "feedproxy.http.user_agent._PRODUCT": "a" * LENGTH,
+    "feedproxy.http.discretion.LONG_SECRET": "-eyJ" * (LENGTH // 4),
+    "feedproxy.feed.selflink._ATTRIBUTE": "a" * LENGTH + '=""',
+    "feedproxy.access.wsse._PARAMETER": "a" * LENGTH,
+}
+
+
+class _TookTooLongError(Exception):
+    pass
+
+
+def _patterns() -> Iterator[tuple[str, Pattern, tuple[str, ...]]]:
+    """Name, pattern, and the methods that its module calls."""
+    for module in pkgutil.walk_packages(feedproxy.__path__, "feedproxy."):
+        if module.name.startswith(NOT_REACHED) or module.name.endswith("__main__"):
+            continue
+        loaded = importlib.import_module(module.name)
+        source = Path(str(loaded.__file__)).read_text(encoding="utf-8")
+        for name, pattern in vars(loaded).items():
+            if isinstance(pattern, re.Pattern) and re.search(rf"^{name}\b[^\n]*=", source, re.MULTILINE):
+                found = re.findall(rf"\b{name}\.(search|match|fullmatch|finditer|findall|sub|split)\b", source)
+                usual = PASSED_ON.get(module.name, ("finditer", "fullmatch"))
+                yield f"{module.name}.{name}", pattern, tuple(sorted(set(found))) or usual
+
+
+def _own(pattern: Pattern) -> list[str]:
+    """Pieces of the pattern's own signs and words, and two of them with space between."""
+    written = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
+    words = sorted(set(re.findall(r"[a-zA-Z]{3,}|[^\w\s\\()?*+|]", written)), key=len)[:8]
+    return [f"{one}{between}{other}" for one, other in product(words, words) for between in ("", "  ")]
+
+
+def _cost(pattern: Pattern, method: str, text: str) -> float:
+    """Processor time, TOO_LONG where it is not done by then."""
+    subject = text.encode() if isinstance(pattern.pattern, bytes) else text
+    before = signal.signal(signal.SIGVTALRM, _give_up)
+    signal.setitimer(signal.ITIMER_VIRTUAL, TOO_LONG)
+    began = time.process_time()
+    try:
+        search = getattr(pattern, method)
+        if method == "sub":
+            search(subject[:0], subject)
+        elif method == "finditer":
+            for _ in search(subject):
+                pass
+        else:
+            search(subject)
+    except _TookTooLongError:
+        return TOO_LONG
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+    return time.process_time() - began
+
+
+def _give_up(*_: object) -> None:
+    raise _TookTooLongError
+
+
+def _is_slow(pattern: Pattern, method: str, text: str) -> bool:
+    """Whether the cost of the text is more than GROWTH times that of its first half, whenever it is measured."""
+    for _ in range(3):
+        whole = _cost(pattern, method, text)
+        if whole <= NOISE:
+            return False
+        if whole < TOO_LONG and whole <= GROWTH * min(_cost(pattern, method, text[: len(text) // 2]) for _ in range(3)):
+            return False
+    return True
+
+
+def test_regular_expressions_take_time_by_the_length_of_the_text() -> None:
+    slow = {}
+    common = [piece * (LENGTH // len(piece)) for piece in PIECES]
+    for number, (name, pattern, methods) in enumerate(sorted(_patterns(), key=lambda found: found[0])):
+        reached = REACHED.get(name, LENGTH)
+        # Of the pieces that all share each pattern meets every third one; its own are short, for what is exponential.
+        texts = [text[:reached] for text in common[number % 3 :: 3]]
+        texts += [(piece * 30 + "!")[:reached] for piece in _own(pattern)]
+        texts += [MADE_TO_TAKE_LONG[name]] if name in MADE_TO_TAKE_LONG else []
+        for method, text in product(methods, texts):
+            if _is_slow(pattern, method, text):
+                slow[name, method] = text[:40]
+    assert not slow
+
+
+def test_texts_made_to_take_long_name_patterns_of_the_product() -> None:
+    assert {*MADE_TO_TAKE_LONG, *REACHED} <= {name for name, _, _ in _patterns()}
