@@ -26,6 +26,12 @@ from feedproxy.settings import Settings
 
 FRAMING = ("transfer-encoding", "content-length")
 
+ANOTHER_PATH = (
+    *("x-original-url", "x-original-uri", "x-original-path", "x-rewrite-url", "x-rewrite-uri"),
+    *("x-http-path-override", "x-path", "x-uri", "x-request-uri"),
+)
+"""Fields by which frameworks answer for another path than was asked for, which rules may protect."""
+
 _USUAL_NAME = re.compile(r"[A-Za-z0-9-]+")
 """The names of fields that go upstream. CGI, WSGI and PHP read other characters as a hyphen, and X_Forwarded_Host as
 X-Forwarded-Host. (nginx drops such fields as well: underscores_in_headers.)"""
@@ -113,7 +119,7 @@ def begin(flow: http.HTTPFlow, arrival: Arrival, *, via: str) -> None:
         fields = fields.without("cookie", "cookie2", "referer", "origin")
     hearsay = [name for name, _ in fields if name.lower().startswith("x-forwarded-")]
     unusual = [name for name, _ in fields if _USUAL_NAME.fullmatch(name) is None]
-    fields = fields.without("forwarded", "x-real-ip", *hearsay, *unusual)
+    fields = fields.without("forwarded", "x-real-ip", *ANOTHER_PATH, *hearsay, *unusual)
     if arrival.visit.entrance is Entrance.REVERSE:
         scheme, _, name = arrival.visit.base.partition("://")
         fields = fields.with_field("X-Forwarded-For", arrival.visit.address)

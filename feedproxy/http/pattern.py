@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from feedproxy.errors import BadTarget
 from feedproxy.http import uri
-from feedproxy.http.spelling import fully_decoded
+from feedproxy.http.spelling import as_php, fully_decoded
 
 _SCHEME = re.compile(r"([A-Za-z*][A-Za-z0-9+.*-]*)://(.*)", re.DOTALL)
 _ANY_SCHEME = frozenset({"*", "http*"})
@@ -50,8 +50,9 @@ class TargetPattern:
     def protects(self, reading: str) -> bool:
         """Does it match this reading of a target (spelling.py), as a server may that is lax?
 
-        The scheme does not count, nor whether the port is 80 or 443; nor the case of the path, a slash at its end, or a
-        query where the pattern has none. The names and addresses of loopback are one host.
+        The scheme does not count, nor whether the port is 80 or 443; nor the case of the path, a slash at its end, a
+        query where the pattern has none, or the order of its parameters. The names and addresses of loopback are one
+        host.
         """
         return self._wide.fullmatch(reading) is not None
 
@@ -108,16 +109,30 @@ def _wide_path(path: str | None) -> str:
         return "/.*"
     normal = uri.normalise(f"{_ANYWHERE}/{path}").removeprefix(_ANYWHERE)
     forms = []
-    for each in dict.fromkeys((normal, fully_decoded(normal))):
+    decoded = fully_decoded(normal)
+    path_alone, mark, query = decoded.partition("?")
+    for each in dict.fromkeys((normal, decoded, path_alone + mark + as_php(query))):
         before, mark, query = each.partition("?")
         if mark:
-            forms.append(_globbed(before, ".*") + r"/*\?(?:.*&)?" + _globbed(query, ".*") + "(?:&.*)?")
+            forms.append(_globbed(before.rstrip("/"), ".*") + r"/*\?" + _wide_query(query) + ".*")
         elif before.endswith("/*"):
             # What is below a folder, and the folder.
             forms.append(_globbed(before.rstrip("*").rstrip("/"), ".*") + r"(?:/.*|\?.*)?")
         else:
             forms.append(_globbed(before.rstrip("/"), ".*") + r"/*(?:\?.*)?")
     return "(?:" + "|".join(forms) + ")"
+
+
+def _wide_query(query: str) -> str:
+    """Each parameter of the pattern, in any order and among others. An asterisk at its end stays within it."""
+    return "".join(map(_parameter, filter(None, re.split("[&;]", query))))
+
+
+def _parameter(text: str) -> str:
+    ends_in_asterisk = text.endswith("*") and "*" not in text.rstrip("*")
+    expression = _globbed(text, "[^&;]*" if ends_in_asterisk else ".*")
+    before = "" if text.startswith("*") else "(?:.*[&;])?"
+    return rf"(?={before}{expression}(?:[&;].*)?\Z)"
 
 
 def _expression(text: str) -> str:

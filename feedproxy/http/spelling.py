@@ -21,13 +21,18 @@ READINGS_MAX = 96
 _PLAIN = re.compile(r"(?:/[A-Za-z0-9_~!&'()*,=:@-]+(?:\.[A-Za-z0-9_~!&'()*,=:@-]+)*)*/?")
 """A path that every server reads alike."""
 
+_PLAIN_QUERY = re.compile(r"[A-Za-z0-9_~!'()*,/:@$=&-]*")
+"""A query that every server reads alike."""
+
+_SUBSCRIPT = re.compile(r"\[[^\]\[]*\]")
+_SPACES = re.compile(r"(?:\+|%20|%09|%0[ABCD])+", re.IGNORECASE)
 _VISIBLE = re.compile(r"%(2[1-9A-F]|[3-6][0-9A-F]|7[0-9A-E])", re.IGNORECASE)
 _CONTROL = re.compile(r"%(?:[01][0-9A-F]|7F)", re.IGNORECASE)
 _OVERLONG = re.compile(r"%C[01]%[89AB][0-9A-F]|%E0%[89][0-9A-F]%|%F0%8[0-9A-F]%|%F[89A-F]%[89AB]", re.IGNORECASE)
 _OF_IIS = re.compile(r"%u([0-9A-F]{4})", re.IGNORECASE)
 _BYTES = re.compile(r"(?:%[89A-F][0-9A-F])+", re.IGNORECASE)
 _PARAMETERS = re.compile(r";[^/]*")
-_STREAM = re.compile(r"::?\$[A-Za-z_]+")
+_IGNORABLE = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
 _TRAILING = re.compile(r"(?<=[^/.])(?:\.|%20|\+)+(?=/|$)")
 
 # What Windows writes for these where a name has to be in a code page of 8 bits.
@@ -47,6 +52,19 @@ def _compatible(path: str) -> str:
     """Full-width and other compatible characters as those that they stand for."""
     text = _BYTES.sub(_text, path)
     return path if text is path else _encoded(unicodedata.normalize("NFKC", text.translate(_BEST_FIT)))
+
+
+def _without_ignorable(path: str) -> str:
+    """Zero-width characters and those that only direct how others are shown, left out."""
+    text = _BYTES.sub(_text, path)
+    return _encoded(_IGNORABLE.sub("", text)) if _IGNORABLE.search(text) else path
+
+
+def _without_streams(path: str) -> str:
+    """`name:stream:$TYPE` as `name`."""
+    if ":" not in path or "$" not in path:
+        return path
+    return "/".join(each.partition(":")[0] if "$" in each else each for each in path.split("/"))
 
 
 def _text(found: re.Match[str]) -> str:
@@ -88,7 +106,8 @@ READERS: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("every server, after one of the others", _without_dots),
     ("what decodes twice: the path ends where a query begins", lambda path: re.split(r"[?#]", path, maxsplit=1)[0]),
     ("Windows: dots and spaces that end a name", lambda path: _TRAILING.sub("", path)),
-    ("NTFS: streams", lambda path: _STREAM.sub("", path)),
+    ("NTFS: streams, of any name and type", _without_streams),
+    ("HFS+: zero-width characters in names are none", _without_ignorable),
 )
 """Who reads so, and what becomes of a path."""
 
@@ -102,11 +121,31 @@ def readings(target: str) -> tuple[str, ...]:
     start = target.index("/", target.index("://") + 3)
     origin, (path, mark, query) = target[:start], target[start:].partition("?")
     found = _paths(path)
-    queries = [mark + query]
-    if "%" in query:
-        queries.append(mark + _decoded(query))
-        queries.append(mark + _decoded(_decoded(query)))
-    return tuple(dict.fromkeys(f"{origin}{each}{rest}" for rest in queries for each in found))
+    queries = [mark + each for each in _queries(query)]
+    return tuple(
+        dict.fromkeys(
+            f"{origin}{each}{rest.replace('?', '&', 1) if '?' in each else rest}" for rest in queries for each in found
+        )
+    )
+
+
+def _queries(query: str) -> tuple[str, ...]:
+    """A query as it is, decoded once, decoded more; and what PHP takes each of these for."""
+    if _PLAIN_QUERY.fullmatch(query):
+        return (query,)
+    once = _decoded(query)
+    decoded = (query, once, _compatible(_decoded_as_iis(_decoded(once))))
+    return tuple(dict.fromkeys((*decoded, *map(as_php, decoded))))
+
+
+def as_php(query: str) -> str:
+    """A query as PHP and Express read it, values trimmed: `a.b[]=+x` is `a_b=x`, and a name ends at NUL."""
+    read = []
+    for each in re.split("[&;]", query):
+        name, equals, value = (_SPACES.sub(" ", part.partition("%00")[0]).strip(" ") for part in each.partition("="))
+        name = re.sub("[. ]", "_", _SUBSCRIPT.sub("", name))
+        read.append(name + equals + value.replace(" ", "%20"))
+    return "&".join(read)
 
 
 def _paths(path: str) -> tuple[str, ...]:

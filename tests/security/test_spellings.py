@@ -66,6 +66,10 @@ SPELLINGS = [
     "/secret%ef%bc%8ffeed",
     "/secret%e2%88%95feed",
     "/secret::$INDEX_ALLOCATION/feed",
+    "/secret:$I30:$INDEX_ALLOCATION/feed",
+    "/secret/feed:stream:$DATA",
+    "/se%e2%80%8bcret/feed",
+    "/s%c2%adecret%ef%bb%bf/feed",
     "/secret/feed/",
     "/secret/feed?x=1",
     "/secret/feed%3fx",
@@ -153,10 +157,39 @@ def test_what_can_be_read_in_any_way_is_refused_at_a_protected_host_alone(path: 
         ("http://o.example/feed?user=bob", "http://o.example/feed?x=1&user=bob"),
         ("http://o.example/feed?user=bob", "http://o.example/feed?user=%2562ob&x"),
         ("http://o.example/feed.php", "http://o.example/FEED.php/?x"),
+        ("http://o.example/f?cat=5&key=s*", "http://o.example/f?key=secret&cat=5"),
+        ("http://o.example/f?cat=5&key=s*", "http://o.example/f?cat=5&x=1&key=secret&y"),
+        ("http://o.example/f?cat=5&key=s*", "http://o.example/f%3fkey=secret%26cat=5"),
+        ("http://o.example/f?cat=5&key=s*", "http://o.example/f%3fkey=secret?cat=5"),
+        ("http://o.example/f?key=s", "http://o.example/f?x;key=s;y"),
+        ("http://o.example/f?key=s", "http://o.example/f?+key=%20s+"),
+        ("http://o.example/f?key=s", "http://o.example/f?key%00x=s%00y"),
+        ("http://o.example/f?key=s", "http://o.example/f?key[]=s"),
+        ("http://o.example/f?key=s", "http://o.example/f?key%5ba%5d%5bb%5d=s"),
+        ("http://o.example/f?key=s", "http://o.example/f?%u006bey=s"),
+        ("http://o.example/f?my_key=s", "http://o.example/f?my.key=s"),
+        ("http://o.example/f?my.key=a+b", "http://o.example/f?my_key=a%20b"),
+        ("http://o.example/f?*key*", "http://o.example/f?x=1&my-KEY=s"),
     ],
 )
 def test_other_names_of_the_same_server_and_of_the_same_feed(pattern: str, target: str) -> None:
     assert protecting((pattern, {"readers": ("bob",)}))(target).readers == ("bob",)
+
+
+@pytest.mark.parametrize("query", ["", "?", "?key=t", "?akey=s", "?key=st", "?x=key=s", "?key=s/", "?ke=y=s", "?cat=5"])
+def test_another_query_stays_what_it_is(query: str) -> None:
+    assert protecting(("http://o.example/f?key=s", {"readers": ("bob",)}))(f"{BASE}/f{query}").readers == ()
+
+
+def test_comparing_a_long_query_is_cheap() -> None:
+    settings_for = protecting(
+        (f"{BASE}/f?cat=5&key=s*", {"readers": ("bob",)}),
+        (f"{BASE}/f?*token*", {"readers": ("bob",)}),
+    )
+    began = time.perf_counter()
+    for piece in ("&key=s", "&a=%26key=s", ";", "&cat=5&key", "+", "&tok", "[", "%5b%5d&"):
+        settings_for(f"{BASE}/f?" + piece * (8000 // len(piece)))
+    assert time.perf_counter() - began < 2
 
 
 def test_a_rule_that_opens_a_part_opens_it_as_it_is_written_and_no_other_way() -> None:
