@@ -41,7 +41,11 @@ class Named(Enum):
 
 
 class Caller:
-    """A client that follows no redirect, keeps no cookie, and reads little."""
+    """A client that follows no redirect, keeps no cookie, and reads little.
+
+    How many calls there are at once is for its users to bound (notify/courier.py has places for 64): a call that waits
+    for a connection could not be told from one that hangs.
+    """
 
     def __init__(
         self,
@@ -49,7 +53,7 @@ class Caller:
         *,
         connect: Seconds = 10,
         total: Seconds = 30,
-        connections: int = 32,
+        connections: int = 128,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
         self._policy = policy

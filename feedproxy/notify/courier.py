@@ -28,6 +28,12 @@ logger = logging.getLogger(__name__)
 AT_ONCE = 32
 PER_HOST = 2
 """What one host gets at once: a stranger can subscribe others' servers, verified or not."""
+SLOW: Seconds = 5
+SLOW_AT_ONCE = 8
+"""Hosts whose last call took longer than SLOW have so many places together, among deliveries and among what is asked:
+sixteen that hang would else take them all."""
+SLOW_MAX = 512
+"""Slow hosts that are remembered; the one of longest ago is forgotten for another."""
 
 
 ASKED_AT_ONCE = 32
@@ -89,6 +95,7 @@ class Courier:
         self._asked: Counter[str] = Counter()
         self._room = asyncio.Condition()
         self._waiting = 0
+        self._slow: dict[str, None] = {}
         self.counts = Counts()
 
     @property
@@ -105,9 +112,7 @@ class Courier:
         await self._admitted(host)
         try:
             async with asyncio.timeout(ASK_TIMEOUT):
-                return await self._caller.call(
-                    message.method, message.url, message.fields, message.body, named=message.named
-                )
+                return await self._called(host, message)
         except TimeoutError as error:
             raise FetchTimeout(f"it did not answer within {ASK_TIMEOUT:g} s") from error
         finally:
@@ -132,25 +137,54 @@ class Courier:
         self._waiting += 1
         try:
             async with asyncio.timeout(ASK_TIMEOUT), self._room:
-                await self._room.wait_for(lambda: self._asked[host] < PER_HOST and self._asked.total() < ASKED_AT_ONCE)
+                await self._room.wait_for(lambda: self._may_be_asked(host))
                 self._asked[host] += 1
         except TimeoutError as error:
             raise Busy("too many subscriptions of this host are being verified; please try again later") from error
         finally:
             self._waiting -= 1
 
+    def _may_be_asked(self, host: str) -> bool:
+        if host in self._slow and self._of_slow(self._asked) >= SLOW_AT_ONCE:
+            return False
+        return self._asked[host] < PER_HOST and self._asked.total() < ASKED_AT_ONCE
+
+    def _of_slow(self, calls: Counter[str]) -> int:
+        return sum(count for host, count in calls.items() if host in self._slow)
+
+    async def _called(self, host: str, message: Message) -> Response:
+        """The answer to a call; whether its host is slow is remembered."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            return await self._caller.call(
+                message.method, message.url, message.fields, message.body, named=message.named
+            )
+        finally:
+            self._slow.pop(host, None)
+            if loop.time() - began > SLOW:
+                self._slow[host] = None
+                if len(self._slow) > SLOW_MAX:
+                    del self._slow[next(iter(self._slow))]
+
     async def step(self) -> None:
         """Write down what is done, and begin what is due and fits. Raises StoreError."""
         await self._write_down()
-        hosts = self._asked + Counter(delivery.host for delivery, _ in self._under_way.values())
+        delivered = Counter(delivery.host for delivery, _ in self._under_way.values())
+        hosts = self._asked + delivered
+        slow = self._of_slow(delivered)
         full = {host for host, count in hosts.items() if count >= PER_HOST}
         while (room := AT_ONCE - len(self._under_way)) > 0:
+            if slow >= SLOW_AT_ONCE:
+                full |= self._slow.keys()
             due = await self._queue.due(self._clock.now(), limit=room, under_way=self._under_way.keys(), full=full)
             begun = 0
             for delivery in due:
-                if hosts[delivery.host] >= PER_HOST:
+                is_slow = delivery.host in self._slow
+                if hosts[delivery.host] >= PER_HOST or (is_slow and slow >= SLOW_AT_ONCE):
                     full.add(delivery.host)
                     continue
+                slow += is_slow
                 hosts[delivery.host] += 1
                 begun += 1
                 self._under_way[delivery.id] = (delivery, asyncio.ensure_future(self._deliver(delivery)))
@@ -220,9 +254,7 @@ class Courier:
             return Refused("there is nothing to tell any more")
         answer: Response | FeedproxyError
         try:
-            answer = await self._caller.call(
-                message.method, message.url, message.fields, message.body, named=message.named
-            )
+            answer = await self._called(delivery.host, message)
         except FeedproxyError as error:
             answer = error
         return await protocol.judge(delivery, subscription, answer)

@@ -81,3 +81,52 @@ async def test_whoever_is_at_the_address_of_a_callback_speaks_for_it(stand: Stan
 
     assert await stand.notices.courier.is_at("http://me.example/x", address) is own
     assert stand.others.calls == []
+
+
+async def test_hosts_that_hang_take_few_of_the_places(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixteen with two calls each would be all."""
+    monkeypatch.setattr(courier, "SLOW", 0)
+    monkeypatch.setattr(courier, "ASKED_AT_ONCE", 2 * 16)
+    for number in range(16):
+        await stand.notices.courier.ask(Message("GET", f"http://hangs{number}.example/"))
+    monkeypatch.setattr(courier, "SLOW", 60)
+    stand.others.gate = asyncio.Event()
+    hanging = [
+        asyncio.ensure_future(stand.notices.courier.ask(Message("GET", f"http://hangs{number % 16}.example/")))
+        for number in range(32)
+    ]
+    asked = asyncio.ensure_future(stand.notices.courier.ask(CALLBACK))
+    async with asyncio.timeout(30):
+        while (CALLBACK.method, CALLBACK.url, b"") not in stand.others.calls:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+    assert stand.others.at_once == courier.SLOW_AT_ONCE + 1
+    stand.others.gate.set()
+    await asyncio.gather(asked, *hanging)
+
+
+async def test_deliveries_to_hosts_that_hang_leave_room_for_others(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(40):
+        await stand.subscribe(f"http://hangs{number}.example/")
+    await stand.subscribe("http://swift.example/")
+    stand.origin.publish("/feed.xml", a_feed("one"))
+    await stand.read()
+    monkeypatch.setattr(courier, "SLOW", 0)
+    for number in range(40):
+        await stand.notices.courier.ask(Message("GET", f"http://hangs{number}.example/"))
+    monkeypatch.setattr(courier, "SLOW", 60)
+    stand.others.calls.clear()
+    stand.others.gate = asyncio.Event()
+
+    stand.origin.publish("/feed.xml", a_feed("two"))
+    await stand.runtime.service._dispatch.in_background("http://origin.example/feed.xml")
+    async with asyncio.timeout(30):
+        while "http://swift.example/" not in [url for _, url, _ in stand.others.calls]:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+    assert len(stand.others.calls) == courier.SLOW_AT_ONCE + 1
+    stand.others.gate.set()
+    await stand.settled()
+    assert len(stand.others.calls) == 41
