@@ -144,6 +144,10 @@ class Desk:
         if entrance is Entrance.PROXY and tunnel is None and await self._names_us(head):
             flow.metadata[OWN_AUTHORITY] = True
             head, entrance = addressed_to_us(head), Entrance.GATEWAY
+        elif entrance is Entrance.REVERSE and head.absolute and head.authority:
+            named = replace(head, url=f"http://{head.authority}{head.path}")  # mitmproxy's url is the origin's
+            if await self._names_us(named):
+                head = replace(addressed_to_us(named), absolute=False)
         found = arrive(head, entrance, settings, tunnel)
         if isinstance(found, Ours):
             self._own(flow, found)

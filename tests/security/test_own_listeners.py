@@ -155,6 +155,15 @@ def test_absolute_form_with_our_own_authority_is_the_gateway(
             assert ask(f"{base}/nonsense", through=proxy.address).status == 404
 
 
+def test_absolute_form_with_our_own_authority_is_the_origin_in_reverse_mode(start: Start, origin: Origin) -> None:  # noqa: F811
+    origin.publish("/feed.rss", a_feed("one"))
+    proxy = start(upstream=origin.url("/"))
+
+    for host in ("127.0.0.1", "localhost.", "0.0.0.0", "[::ffff:127.0.0.1]"):
+        assert ask(f"http://{host}:{proxy.address[1]}/feed.rss", through=proxy.address).status == 200, host
+    assert ask(f"http://other.invalid:{proxy.address[1]}/feed.rss", through=proxy.address).status == 400
+
+
 def test_the_public_address_is_our_own_authority(start: Start, origin: Origin) -> None:  # noqa: F811
     origin.publish("/by/public.rss", a_feed("one"))
     proxy = start(public_url="http://feeds.example/")
