@@ -3,6 +3,7 @@
 from mitmproxy import ctx
 from mitmproxy.addonmanager import Loader
 
+from feedproxy import settings
 from feedproxy.http.message import Response
 from feedproxy.origin.endpoints import Call
 from feedproxy.origin.office_pages import OfficePages
@@ -16,12 +17,16 @@ class Lists:
     def __init__(self) -> None:
         self._pages: OfficePages | None = None
 
-    def load(self, _: Loader) -> None:
+    def load(self, loader: Loader) -> None:
+        settings.declare(loader, "list_readers_min")
         here = runtime(ctx.master)
         here.endpoints.add("feeds.opml", self._opml)
         here.endpoints.add("proxy.pac", self._pac)
         desk = OfficeDesk(here)
         here.deeds["opml"], here.shown["opml"] = desk.take, desk.show
+
+    def configure(self, _: set[str]) -> None:
+        runtime(ctx.master).adopt(ctx.options)
 
     async def done(self) -> None:
         await runtime(ctx.master).close()

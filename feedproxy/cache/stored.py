@@ -129,3 +129,5 @@ class StoredResponse:
     final_target: str | None = None
     """The target that gave it, at the end of redirects; empty where that is `target`, None where it is not known: what
     an earlier feedproxy has stored."""
+    key: Fields = field(default_factory=Fields)
+    """Fields of one client that the request carried and Vary does not nominate: it answers these only."""

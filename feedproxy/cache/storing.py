@@ -24,6 +24,10 @@ UNDERSTOOD = frozenset(
     | {500, 501, 502, 503, 504, 505}
 )
 
+# What is said of one request by its client, its credentials, its conditions, its size or its connection, and not of the
+# target: another request for the same target is answered otherwise.
+OF_ONE_REQUEST = frozenset({401, 407, 408, 411, 412, 413, 416, 417, 421, 425, 428, 431, 511})
+
 # Without these a stored response would be used for what it is not.
 _INDISPENSABLE = frozenset({"age", "cache-control", "content-encoding", "content-type", "date", "expires", "vary"})
 
@@ -85,6 +89,8 @@ def _status_forbids(status: int) -> str | None:
         return "a part is no whole"
     if status == 304:
         return "a 304 updates what is stored, and is not stored itself"
+    if status in OF_ONE_REQUEST:
+        return f"{status} answers one request only"
     if status == 226:
         # RFC 3229: the content is what was done to an instance for one request.
         return "226 answers one request only"

@@ -53,8 +53,8 @@ class PassThrough:
 class Ask:
     """One reader's request, with everything that is looked up for it once.
 
-    `upstream` is the request as it would go to the origin, `own_agent` whether as feedproxy; `shareable` that others
-    may wait for the same answer, since nothing in the request makes it this reader's own.
+    `upstream` is the request as it would go to the origin, `own_agent` whether as feedproxy; `key`, `apart`, `withheld`
+    and `credentials` are told in upstream.py; `ranged` that the client's range goes with it.
     """
 
     request: Request
@@ -63,7 +63,11 @@ class Ask:
     directives: CacheControl
     upstream: Request
     own_agent: bool
-    shareable: bool
+    key: Fields
+    apart: Fields
+    withheld: frozenset[str]
+    credentials: bool
+    ranged: bool
 
 
 def is_oversized(resource: Resource, now: Instant) -> bool:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from feedproxy.cache import variation
+from feedproxy.cache.status import Detail
 from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.http import negotiation, uri
@@ -18,8 +19,9 @@ from feedproxy.http.memo import memoised
 from feedproxy.http.message import Fields
 from feedproxy.http.reverse import is_upstream, public_form
 from feedproxy.net.shares import ITSELF, Asker, asking, client_of
-from feedproxy.origin import elsewhere, partial, planner
+from feedproxy.origin import elsewhere, keying, partial, planner
 from feedproxy.origin.answers import Ask
+from feedproxy.origin.assess import assess
 from feedproxy.origin.flight import Flights
 from feedproxy.origin.keeping import Errand
 from feedproxy.origin.landed import Landed, Observer
@@ -31,7 +33,7 @@ from feedproxy.origin.workshop import Workshop
 from feedproxy.rules import covers
 from feedproxy.settings import Settings
 from feedproxy.store.base import Store
-from feedproxy.store.resource import Resource
+from feedproxy.store.resource import Failures, Resource
 
 LOOK_FIRST: Seconds = 0.002
 LOOK_LAST: Seconds = 0.02
@@ -47,6 +49,12 @@ FEED_TYPES = (
     "text/xml",
     "application/json",
 )
+
+
+_SAID_ANYWAY = frozenset({"user-agent", "accept-encoding", "accept", "cache-control", "pragma", "via"})
+
+_OF_THE_ORIGIN = frozenset({Detail.RATE_LIMITED, Detail.ERROR_STATUS, Detail.UNREACHABLE, Detail.TIMEOUT})
+"""Failures that concern whoever asks."""
 
 
 class Dispatch:
@@ -82,7 +90,7 @@ class Dispatch:
         self._alone = itertools.count()
         self._askers: dict[asyncio.Task[Landed], Asker] = {}
         self._common = store.common
-        self._epochs: dict[str, int] = {}
+        self._epochs: dict[object, int] = {}
         self._plain: OrderedDict[str, int] = OrderedDict()
         self._scheduled: dict[str, asyncio.Task[None]] = {}
         self._wanted: dict[str, set[object]] = {}
@@ -104,23 +112,54 @@ class Dispatch:
             free = self._common.sites.free(uri.site_of(target), settings.site_interval, now)
         return planner.may_fetch(resource, now, settings, site_free=free)
 
+    def permission_for(self, ask: Ask, resource: Resource | None) -> planner.Permission:
+        """May the target be asked for this request now?
+
+        Credentials are a question of their own: neither the floor of the copy that others share binds them, nor what
+        the origin refused to others; but an origin that answers nobody is left in peace.
+        """
+        if not ask.credentials or resource is None:
+            return self.permission(resource, ask.request.target, ask.settings)
+        failures = resource.failures
+        failures = failures if failures.detail in _OF_THE_ORIGIN else Failures()
+        return planner.may_fetch(
+            Resource(resource.target, failures=failures), self._clock.now(), ask.settings, site_free=0.0
+        )
+
+    def refresh_for_all(self, ask: Ask, landed: Landed) -> None:
+        """After a request of one client's own: renew the copy of all, where it is due, or where there is none yet."""
+        if not len(ask.key) and not len(ask.apart):
+            return
+        resource, now = self._store.get(ask.request.target), self._clock.now()
+        if resource is None or resource.channel is None:
+            if ask.credentials or landed.response is None or not landed.response.content.feed:
+                return
+        else:
+            newest = resource.variants[-1] if resource.variants else None
+            if newest is None or (landed.stored and len(ask.apart)):
+                return
+            if assess(resource, newest, ask.settings, now).fresh(now):
+                return
+        if isinstance(self.permission(resource, ask.request.target, ask.settings), planner.Go):
+            self.begin(ask.request.target)
+
     def is_under_way(self, ask: Ask) -> bool:
         """Whether this request would join an update that others wait for already."""
-        return _is_shareable(ask) and ask.request.target in self._flights
+        return (key := _flight_of(ask)) is not None and key in self._flights
 
     async def for_reader(
         self, ask: Ask, resource: Resource | None, variant: StoredResponse | None
     ) -> tuple[Landed | None, bool]:
         """What the update brought, and whether it was shared with others; None after `answer_timeout`."""
         target, client = ask.request.target, client_of(ask.visit.address)
-        key: object = target if _is_shareable(ask) else next(self._alone)
+        key: object = _flight_of(ask) or next(self._alone)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + ask.settings.answer_timeout
         for _ in range(2):
             asker = Asker(client, is_known=_is_known(resource))
             with asking(asker):
-                if key is target:
-                    task, joined = self._join(target, lambda: self._shared_flight(ask, resource, variant))
+                if not isinstance(key, int):
+                    task, joined = self._join(target, key, lambda: self._shared_flight(ask, resource, variant))
                 else:
                     task, joined = self._flights.join(key, lambda: self._for_reader(ask, resource, variant))
             if not joined:
@@ -159,7 +198,7 @@ class Dispatch:
     def begin(self, target: str) -> asyncio.Task[Landed]:
         """Begin to update a target, or join; nobody has to wait."""
         with asking(Asker(is_known=_is_known(self._store.get(target)))):
-            task, _ = self._join(target, lambda: self._in_background(target))
+            task, _ = self._join(target, target, lambda: self._in_background(target))
         return task
 
     def schedule(self, target: str, seconds: Seconds) -> None:
@@ -193,7 +232,7 @@ class Dispatch:
         """
         for target in [each for each in self._wanted if matches(each)]:
             self._wanted[target].clear()
-            self._flights.close(target)
+            self._close(target)
         for target in [each for each in self._plain if matches(each)]:
             del self._plain[target]
 
@@ -205,16 +244,23 @@ class Dispatch:
         await self.workshop.close()
         self.workers.shutdown(wait=True, cancel_futures=True)
 
-    def _join(self, target: str, start: Callable[[], Awaitable[Landed]]) -> tuple[asyncio.Task[Landed], bool]:
-        """The flight of this target that is under way, or a new one."""
+    def _join(
+        self, target: str, key: object, start: Callable[[], Awaitable[Landed]]
+    ) -> tuple[asyncio.Task[Landed], bool]:
+        """The flight with this key that is under way, or a new one."""
         epoch = self._common.epoch(target)
-        if self._epochs.get(target, epoch) != epoch:
-            self._flights.close(target)  # another process has outdated it: it is no answer for whoever comes now
-        task, joined = self._flights.join(target, start)
+        if self._epochs.get(key, epoch) != epoch:
+            self._flights.close(key)  # another process has outdated it: it is no answer for whoever comes now
+        task, joined = self._flights.join(key, start)
         if not joined:
-            self._epochs[target] = epoch
-            task.add_done_callback(lambda _: None if target in self._flights else self._epochs.pop(target, None))
+            self._epochs[key] = epoch
+            task.add_done_callback(lambda _: None if key in self._flights else self._epochs.pop(key, None))
         return task, joined
+
+    def _close(self, target: str) -> None:
+        """Nobody joins a flight of this target any more."""
+        for key in [each for each in self._epochs if each == target or (type(each) is tuple and each[0] == target)]:
+            self._flights.close(key)
 
     async def _one_of_all(
         self,
@@ -258,7 +304,7 @@ class Dispatch:
     async def _for_reader(self, ask: Ask, resource: Resource | None, variant: StoredResponse | None) -> Landed:
         target, settings = ask.request.target, ask.settings
         known = _is_known(resource)
-        if known:
+        if known and not (resource is not None and resource.failures.detail == Detail.REFUSED):
             await self._turn(target, settings)
         # A HEAD goes out for what is known to be no feed: it asks what stands there, not where that leads.
         follow = ask.upstream.method == "GET" and (known or self._may_lead_to_a_feed(ask))
@@ -273,9 +319,11 @@ class Dispatch:
                 exempt=is_upstream(target, settings),
                 rest=partial.rest_of(ask, resource, self._clock.now()) if variant is None else None,
                 accept_encoding=ask.request.fields.combined("accept-encoding"),
+                key=ask.key,
+                apart=ask.apart,
             )
         )
-        if follow and landed.response is not None and 300 <= landed.response.status < 400:
+        if follow and not len(ask.key) and landed.response is not None and 300 <= landed.response.status < 400:
             self._plain[target] = self._common.epoch(target)
             if len(self._plain) > PLAIN_MAX:
                 self._plain.popitem(last=False)
@@ -297,6 +345,7 @@ class Dispatch:
         if resource is not None and resource.variants:
             variant = variation.choose(resource.variants, request.fields, own_agent=True) or resource.variants[-1]
             request = replace(request, fields=_as_stored(request.fields, variant))
+        apart = Fields() if variant is None else _told_apart(variant)
         if _is_known(resource):
             await self._turn(target, settings)
         own_agent = variant.own_agent if variant is not None else True
@@ -308,6 +357,7 @@ class Dispatch:
                 validate=variant,
                 own_agent=own_agent,
                 exempt=is_upstream(target, settings),
+                apart=apart,
             )
         )
 
@@ -383,20 +433,33 @@ def _is_known(resource: Resource | None) -> bool:
     return resource is not None and resource.channel is not None
 
 
-def _is_shareable(ask: Ask) -> bool:
-    return ask.shareable and ask.upstream.method == "GET"
+def _flight_of(ask: Ask) -> object:
+    """The key of the flight that this request may share with others; None where it goes alone."""
+    if ask.ranged or ask.credentials or ask.upstream.method != "GET":
+        return None
+    target = ask.request.target
+    own = (*ask.key, *ask.apart)
+    return (target, own) if own else target
 
 
 def _may_be_shared(ask: Ask, landed: Landed) -> bool:
     """May one who waited have what another's request brought?"""
     if landed.response is None or landed.kept is not None:
         return True  # a failure, a move or an end is the same for all
-    return landed.stored and variation.selects(landed.response, ask.upstream.fields, own_agent=ask.own_agent)
+    stored, fields, own = landed.response, ask.upstream.fields, ask.own_agent
+    if len(stored.key):
+        return landed.stored and keying.selects(stored, fields, ask.key, own_agent=own)
+    return landed.stored and variation.selects(stored, fields, own_agent=own)
+
+
+def _told_apart(variant: StoredResponse) -> Fields:
+    """The fields of one client that a background request asks for this variant with."""
+    return Fields(line for line in variant.vary_request if line[0].lower() not in _SAID_ANYWAY)
 
 
 def _as_stored(fields: Fields, variant: StoredResponse) -> Fields:
     """A background request asks for the variant that is held."""
     for name, value in variant.vary_request:
-        if name.lower() not in ("user-agent", "accept-encoding"):
+        if name.lower() not in _SAID_ANYWAY:
             fields = fields.with_field(name, value)
     return fields

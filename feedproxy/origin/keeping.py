@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from feedproxy.cache import cookies, storing, variation
@@ -10,13 +10,14 @@ from feedproxy.cache.partial import Missing
 from feedproxy.cache.stored import Content, StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
-from feedproxy.http.message import Request, Response
+from feedproxy.http.message import Fields, Request, Response
 from feedproxy.net.fetch import Fetched
 from feedproxy.origin import moves, trail
 from feedproxy.origin.announced import with_links
 from feedproxy.origin.guard import Outcome
 from feedproxy.origin.prepare import Prepared, Wanted
 from feedproxy.origin.pushing import Push
+from feedproxy.origin.upstream import is_credential
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Edition, Ending, Resource, Sighting, Version
 
@@ -56,6 +57,9 @@ class Errand:
     push: Push | None = None
     accept_encoding: str | None = None
     """That of the reader who waits: the one upstream is ours."""
+    key: Fields = field(default_factory=Fields)
+    apart: Fields = field(default_factory=Fields)
+    """Of the request (upstream.py)."""
 
 
 def untouched(response: Response) -> Content:
@@ -75,8 +79,10 @@ def received(errand: Errand, fetched: Fetched, prepared: Prepared, at: str = "")
         response_time=fetched.response_time,
         vary_request=variation.request_fields_for(fetched.response.fields, errand.request.fields),
         own_agent=errand.own_agent,
-        authorized="authorization" in errand.request.fields,
+        authorized="authorization" in errand.request.fields
+        or any(is_credential(name) and not name.startswith("cookie") for name, _ in errand.key),
         final_target=final_target(errand, at),
+        key=errand.key,
     )
     stored = cookies.with_cookies(stored, fetched.response.fields, errand.request, targeted=targeted)
     return with_links(stored, errand.settings, errand.self_href)
@@ -239,20 +245,23 @@ def with_past(
     return replace(resource, changes=(*published, *resource.changes)[-CHANGES_MAX:], undated=False)
 
 
-def unstored(request: Request, held: Resource | None, landed: Resource) -> Resource:
-    """What is learned from an answer that may not be stored; `landed` as if it had been everybody's.
+def unstored(errand: Errand, held: Resource | None, landed: Resource, *, is_good: bool) -> Resource:
+    """What is learned from an answer that is not stored; `landed` as if every client could have asked like that.
 
-    What came for one reader's credentials or no-store says nothing of the copy that all others share: anybody could
-    take it away with a wrong password. That the origin was asked is remembered.
+    What came for no-store says nothing of the copy that others share. What went wrong with fields that one client
+    chose, though the origin tells them apart, may have gone wrong by them: not even that the origin was asked counts,
+    or the floor would keep it from others.
     """
-    credentials = any(name in request.fields for name in ("authorization", "cookie"))
-    personal = credentials or CacheControl.from_request(request.fields).no_store
-    if not personal or held is None or not (held.variants or held.parts):
+    if held is None:
+        held = Resource(landed.target)
+    if len(errand.apart) and not is_good:
+        return held
+    if not CacheControl.from_request(errand.request.fields).no_store or not (held.variants or held.parts):
         return landed
-    return replace(held, fetched=landed.fetched, failures=held.failures if credentials else landed.failures)
+    return replace(held, fetched=landed.fetched, failures=landed.failures)
 
 
 def worth_keeping(resource: Resource) -> bool:
     """Nothing is kept of a target of which there is nothing to remember: strangers name many."""
-    known = resource.variants or resource.parts or resource.channel
+    known = resource.responses or resource.channel
     return bool(known or resource.sighting or resource.oversized or resource.failures.next_try)

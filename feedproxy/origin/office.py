@@ -1,9 +1,9 @@
 """The office's list: what its operator has imported, and what its readers have asked for lately.
 
 Both are state in the store, so every worker and every machine on one store has the same list. What was asked for is
-noted from the counts of readers, now and then: those know a day, the list a month. An address with a secret in it is
-not noted at all, and what is listed is asked anew each time whether it may be (public.py): a rule may have made it
-private since.
+noted with a few pseudonyms of readers (readers/distinct.py), now and then: `list_readers_min` different ones make a
+feed public. An address with a secret in it is not noted at all, and what is listed is asked anew each time whether it
+may be (public.py): a rule may have made it private since.
 
 Importing is the operator's word: feeds are fetched in the background, one at a time for each site, in its turn; and
 for the schedule the import counts as a reader who has asked once. Only an explicit word adds hosts to those whose TLS
@@ -24,11 +24,12 @@ from feedproxy.feed import opml
 from feedproxy.feed.discovery import page_of
 from feedproxy.feed.opml import Listing, Subscription
 from feedproxy.http import uri
-from feedproxy.http.discretion import has_secret
 from feedproxy.http.reverse import is_upstream
 from feedproxy.origin import moves
 from feedproxy.origin.public import may_be_listed
 from feedproxy.origin.service import Service
+from feedproxy.readers.distinct import Readers, merged, number
+from feedproxy.readers.identify import LASTING
 from feedproxy.settings import Settings
 from feedproxy.store.base import Store
 from feedproxy.store.resource import Resource
@@ -36,11 +37,8 @@ from feedproxy.walk import unhurried
 
 logger = logging.getLogger(__name__)
 
-KEEP: Seconds = 30 * 86_400
-"""So long after somebody asked for it a feed stands in the list (DESIGN, section 4)."""
-
-ASKED_MAX = 20_000
-"""Feeds noted as asked for, and those listed at most; the ones asked for longest ago go first."""
+KEEP = LASTING
+"""Seconds for which a feed stands in the list after readers asked for it (DESIGN, section 4)."""
 
 SMALL = 500
 """Feeds up to which the list is made anew at every change: some milliseconds."""
@@ -164,7 +162,7 @@ class Office:
         """The public list: every feed imported or asked for in the last 30 days that may be named to everybody."""
         async with self._lock:
             self._look()
-            token = (self._store.common.generation, self._raw, len(self._service.counts.targets()))
+            token = (self._store.common.generation, self._raw, self._service.counts.distinct.changes)
             now, decided = time.monotonic(), self._changed()
             if decided != self._decided or (now >= self._good_until and (token != self._token or now >= self._limit)):
                 self._made = await self._public()
@@ -194,7 +192,9 @@ class Office:
         asked = await self._asked()
         imported = self._imported
         by_address = {each.address: each for each in imported.feeds}
-        others = sorted(asked.keys() - by_address.keys())
+        enough = max(1, self._settings_for("").list_readers_min)
+        known = (target for target, readers in asked.items() if number(readers) >= enough)
+        others = sorted(set(known) - by_address.keys())
         self._considered = len(by_address) + len(others)
         found: dict[str, Subscription] = {}
         async for each in unhurried([*imported.feeds, *(Subscription(target) for target in others)]):
@@ -222,15 +222,11 @@ class Office:
                     return _described(entry, resource)
         return None
 
-    async def _asked(self) -> dict[str, int]:
-        """What was asked for in the last 30 days, whole seconds; the latest ASKED_MAX."""
-        lately: dict[str, int] = {}
-        async for target in unhurried(self._service.counts.targets()):
-            last = self._service.counts.last(target)
-            if last is not None and not has_secret(target) and "#" not in target:
-                lately[target] = int(last)
-        raw, now = self._store.get_state(ASKED), self._clock.now()
-        return await asyncio.to_thread(_asked_since, raw, lately, now - KEEP)
+    async def _asked(self) -> dict[str, Readers]:
+        """What was asked for in the last 30 days, and by which readers, a few of each."""
+        since = self._clock.now() - KEEP
+        lately = [each async for each in unhurried(self._service.counts.distinct.since(since))]
+        return await asyncio.to_thread(_asked_since, self._store.get_state(ASKED), lately, since)
 
     def _look(self) -> None:
         self._looked = time.monotonic()
@@ -287,21 +283,20 @@ def _described(entry: Subscription, resource: Resource | None) -> Subscription:
     return replace(entry, title=entry.title or channel.title, page=page_of(channel, entry.address) or entry.page)
 
 
-def _asked_since(raw: bytes | None, lately: Mapping[str, int], since: Instant) -> dict[str, int]:
-    """What was noted as asked for, and what was lately: the latest ASKED_MAX, in their order."""
+def _asked_since(raw: bytes | None, lately: Iterable[tuple[str, Readers]], since: Instant) -> dict[str, Readers]:
+    """What was noted as asked for, and what was lately."""
     try:
-        told = json.loads(raw)["asked"] if raw else {}
-        asked = {str(target): int(at) for target, at in told.items()}
+        told = json.loads(raw) if raw else {}
+        # Version 1 knew when a feed was asked for, and not by how many.
+        asked = told["asked"] if told.get("version") == 2 else {}
+        noted = {str(target): {int(each): int(at) for each, at in readers} for target, readers in asked.items()}
     except (ValueError, LookupError, TypeError, AttributeError):
-        asked = {}  # it is written anew
-    for target, at in lately.items():
-        asked[target] = max(asked.get(target, 0), at)
-    recent = [(at, target) for target, at in asked.items() if since < at]
-    return {target: at for at, target in sorted(recent)[-ASKED_MAX:]}
+        noted = {}  # it is written anew
+    return merged(noted, lately, since)
 
 
-def _asked_written(asked: Mapping[str, int]) -> bytes:
-    return json.dumps({"version": 1, "asked": asked}).encode()
+def _asked_written(asked: Mapping[str, Readers]) -> bytes:
+    return json.dumps({"version": 2, "asked": {target: list(each.items()) for target, each in asked.items()}}).encode()
 
 
 def _written(imported: Imported) -> bytes:

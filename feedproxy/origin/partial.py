@@ -11,7 +11,7 @@ from feedproxy.cache.storing import Store
 from feedproxy.clock import Instant
 from feedproxy.http.message import Fields, Response
 from feedproxy.net.fetch import Oversized
-from feedproxy.origin import trail
+from feedproxy.origin import keying, trail
 from feedproxy.origin.answers import Ask
 from feedproxy.origin.assess import assess
 from feedproxy.origin.keeping import Errand
@@ -95,7 +95,11 @@ def kept(resource: Resource, response: StoredResponse, errand: Errand) -> Resour
 def _selected(ask: Ask, resource: Resource) -> list[StoredResponse]:
     """The parts that this request selects (RFC 9111, section 4.1), newest first."""
     fields, own = ask.upstream.fields, ask.own_agent
-    return [each for each in reversed(resource.parts) if variation.selects(each, fields, own_agent=own)]
+    keyed = [each for each in reversed(resource.keyed) if each.status == 206]
+    return [
+        *(each for each in keyed if keying.selects(each, fields, ask.key, own_agent=own)),
+        *(each for each in reversed(resource.parts) if variation.selects(each, fields, own_agent=own)),
+    ]
 
 
 def _may_be_used(ask: Ask, part: StoredResponse, freshness: Freshness, now: Instant) -> bool:

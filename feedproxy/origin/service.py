@@ -9,17 +9,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import assert_never
 
-from feedproxy.cache import reuse, stale, variation
+from feedproxy.cache import reuse, stale
 from feedproxy.cache.freshness import Freshness
 from feedproxy.cache.reuse import Forward, Reuse, ReuseAndRevalidate, Unsatisfiable, Validate
 from feedproxy.cache.stale import Occasion
 from feedproxy.cache.status import CacheStatus, Detail, Fwd
 from feedproxy.cache.stored import StoredResponse
+from feedproxy.cache.variation import nominated
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError, FetchError, FetchTimeout, Forbidden, Loop
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request
-from feedproxy.origin import guard, moves, partial, planner
+from feedproxy.origin import guard, keying, moves, partial, planner
 from feedproxy.origin.answers import Answer, Ask, OwnAnswers, PassThrough, is_oversized
 from feedproxy.origin.assess import assess, rests_until
 from feedproxy.origin.audience import Audience
@@ -34,7 +35,7 @@ from feedproxy.origin.renderings import Renderings
 from feedproxy.origin.reply import reply
 from feedproxy.origin.trail import Fetching
 from feedproxy.origin.upkeep import Refreshed, Upkeep
-from feedproxy.origin.upstream import for_everybody, passed_here_before, surrogate_key, upstream_request
+from feedproxy.origin.upstream import outgoing, passed_here_before, surrogate_key
 from feedproxy.readers.count import SubscriberCounts
 from feedproxy.readers.identify import Identifier
 from feedproxy.settings import Settings
@@ -150,7 +151,9 @@ class Service(Upkeep):
         response = await self._deltas.instead_of(answer.response, answer.stored, request, resource, settings)
         return replace(answer, response=response)
 
-    async def _answer(self, request: Request, visit: Visit, *, looked: bool = False) -> Answer | PassThrough:
+    async def _answer(
+        self, request: Request, visit: Visit, *, looked: bool = False, again: bool = False
+    ) -> Answer | PassThrough:
         if passed_here_before(request.fields, self.pseudonym):
             raise Loop("this request has passed this proxy already")
         now = self._clock.now()
@@ -194,9 +197,9 @@ class Service(Upkeep):
             case Validate() | Forward() if not looked and await self.look(request.target):
                 return await self._answer(request, visit, looked=True)  # another machine has something newer
             case Validate(stored, fwd):
-                return await self._forward(ask, resource, stored, freshness, fwd)
+                return await self._forward(ask, resource, stored, freshness, fwd, again=again)
             case Forward(fwd, _, selected):
-                return await self._forward(ask, resource, selected, freshness, fwd)
+                return await self._forward(ask, resource, selected, freshness, fwd, again=again)
             case _:
                 assert_never(decision)
 
@@ -213,24 +216,26 @@ class Service(Upkeep):
             # take no place from feeds. What is known for no feed has no subscribers.
             newcomer = request.fields.get("user-agent") or ""
         keep_range = request.method == "GET" and "range" in request.fields and is_new and not known
-        upstream = upstream_request(
+        out = outgoing(
             request,
             visit,
+            resource,
             via=self.via,
             own_agent=(lambda: self.audience.agent(request.target, newcomer)) if own_agent else None,
             keep_range=keep_range,
         )
-        personal = any(name in upstream.fields for name in ("authorization", "cookie"))
-        if resource is not None and known and not personal and not keep_range:
-            upstream = for_everybody(upstream, resource)
         return Ask(
             request,
             visit,
             settings,
             CacheControl.from_request(request.fields),
-            upstream,
+            out.request,
             own_agent,
-            shareable=not personal and not keep_range,
+            key=out.key,
+            apart=out.apart,
+            withheld=out.withheld,
+            credentials=out.credentials,
+            ranged=keep_range,
         )
 
     def _count(self, request: Request, visit: Visit) -> None:
@@ -241,7 +246,9 @@ class Service(Upkeep):
     ) -> tuple[StoredResponse | None, Freshness | None]:
         if resource is None:
             return None, None
-        variant = variation.choose(resource.variants, ask.upstream.fields, own_agent=ask.own_agent)
+        variant = keying.choose(
+            resource, ask.upstream.fields, ask.key, own_agent=ask.own_agent, credentials=ask.credentials
+        )
         if variant is None:
             return None, None
         return variant, assess(resource, variant, ask.settings, now)
@@ -253,9 +260,11 @@ class Service(Upkeep):
         variant: StoredResponse | None,
         freshness: Freshness | None,
         fwd: Fwd,
+        *,
+        again: bool,
     ) -> Answer | PassThrough:
         now = self._clock.now()
-        match self._dispatch.permission(resource, ask.request.target, ask.settings):
+        match self._dispatch.permission_for(ask, resource):
             case planner.Wait() if self._dispatch.is_under_way(ask):
                 pass  # it is this very update that the floor and the spacing speak of
             case planner.Wait(until, detail, words):
@@ -276,6 +285,11 @@ class Service(Upkeep):
             if variant and freshness and self._allowed(ask, variant, freshness, Occasion.DISCONNECTED):
                 return self._hit(ask, variant, freshness, Detail.TIMEOUT, "the origin takes too long")
             raise FetchTimeout("the origin takes too long")
+        self._dispatch.refresh_for_all(ask, landed)
+        told_apart = nominated(landed.response.fields) if landed.response is not None and landed.stored else ()
+        if not again and not ask.withheld.isdisjoint(told_apart):
+            # The origin tells apart what the request for all lacked: this client is to have what it asked for.
+            return await self._answer(ask.request, ask.visit, looked=True, again=True)
         return self._landed(ask, landed, fwd, collapsed=collapsed)
 
     # -- what is made of what the origin said

@@ -16,7 +16,7 @@ from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.net import local_failure
 from feedproxy.net.fetch import Fetched, Oversized
-from feedproxy.origin import guard, moves, partial, planner, pushing, trail
+from feedproxy.origin import guard, keying, moves, partial, planner, pushing, trail
 from feedproxy.origin.announced import with_links
 from feedproxy.origin.guard import Accept, Keep, Outcome, Pass
 from feedproxy.origin.keeping import (
@@ -53,6 +53,16 @@ class _Came:
     prepared: Prepared
 
 
+def _settled(errand: Errand, came: "_Came | FeedproxyError", held: Resource | None) -> Errand:
+    """The errand with the key of what came for it."""
+    if isinstance(came, FeedproxyError) or errand.push is not None or isinstance(came.walked.last, Oversized):
+        return errand
+    is_feed = came.prepared.channel is not None
+    is_new = held is None or not (held.variants or held.channel)
+    key = keying.settled(errand, came.walked.last.response, is_feed=is_feed, is_new=is_new)
+    return errand if key == errand.key else replace(errand, key=key)
+
+
 class Updates:
     """Carries out errands. Errors of the origin come back as values in `Landed`, never as exceptions."""
 
@@ -80,23 +90,32 @@ class Updates:
         started = self._clock.now()
         came = await self._fetch(errand)
         # From here to the store nothing waits: what other errands have stored of the target meanwhile is not lost.
-        landed = self._made_of(came, errand, started)
+        settled = _settled(errand, came, self._store.newest(target))
+        landed = self._made_of(came, settled, started)
         if landed is None:
             # RFC 9111, 4.3.4: the 304 speaks of another response, so nothing here can be freshened by it.
             errand = replace(errand, validate=None)
             came = await self._fetch(errand)
-            landed = self._made_of(came, errand, started)
+            settled = _settled(errand, came, self._store.newest(target))
+            landed = self._made_of(came, settled, started)
             assert landed is not None
+        errand = settled
         interim = came.walked.last.interim if isinstance(came, _Came) else ()
         held = self._store.newest(target)
         resource = landed.resource
-        if resource.fetched != started:
+        if len(errand.key):
+            resource = keying.merged(held or Resource(target, fetched=started), resource, errand.key)
+            stored = any(each is landed.response for each in resource.keyed)
+            landed = replace(landed, stored=stored, changed=False)
+        elif resource.fetched != started:
             resource = replace(resource, fetched=started)
         if errand.push is not None and held is not None:
             resource = pushing.only_content(resource, held)
         if interim or resource is not landed.resource:
             landed = replace(landed, resource=resource, interim=interim)
-        learned = landed.resource if landed.stored else unstored(errand.request, held, landed.resource)
+        learned = landed.resource
+        if not len(errand.key) and not landed.stored:
+            learned = unstored(errand, held, learned, is_good=landed.kept is None and landed.fwd_status in (200, 304))
         if still_wanted() and worth_keeping(learned):
             await self._store.put(learned, still_wanted)
         elif still_wanted() and held is not None:
@@ -134,6 +153,7 @@ class Updates:
         """What the fetch comes to, against what is stored now; None for a 304 that confirms nothing we hold."""
         held = self._store.newest(errand.request.target)
         before = set_right(held, started) if held is not None else Resource(errand.request.target, fetched=started)
+        before = keying.alone(before, errand) if len(errand.key) else before
         if isinstance(came, FeedproxyError):
             return self._judged(errand, before, Outcome(error=came))
         walked, fetched = came.walked, came.walked.last
@@ -227,7 +247,8 @@ class Updates:
         before = replace(before, oversized=False) if before.oversized else before
         if walked.broken is Detail.ACCESS and before.channel is not None and isinstance(walked.first, Fetched):
             return self._led_to_others(errand, before, walked.first)
-        if relocated := self._relocated(errand, before, walked, prepared, now):
+        learns = not len(errand.key) and not len(errand.apart)
+        if learns and (relocated := self._relocated(errand, before, walked, prepared, now)):
             return relocated
         elsewhere = walked.followed > 0 or walked.broken is not None
         if elsewhere and prepared.channel is None and before.channel is None and isinstance(walked.first, Fetched):
@@ -250,7 +271,7 @@ class Updates:
         if landed.stored and landed.response is not None:
             resource = with_versions(resource, prepared.left)
             resource = with_past(resource, before, landed.response, prepared.published, now)
-        if landed.kept is None:
+        if landed.kept is None and learns:
             sighting = sighted(before, walked, outcome, now, errand.settings)
             resource = replace(resource, sighting=sighting) if sighting != resource.sighting else resource
         if walked.combined:
@@ -352,7 +373,8 @@ class Updates:
                         now,
                         not_before=not_before,
                         jitter=self._jitter(),
-                        back_off=before.channel is not None,
+                        # The refusal itself is the answer: it asks for a password.
+                        back_off=before.channel is not None and outcome.status != 401,
                     )
                     resource = replace(resource, failures=failures)
                 elif fault is None and resource.failures != Failures():
@@ -381,6 +403,8 @@ class Updates:
         if (with_part := partial.kept(resource, response, errand)) is not None:
             return Landed(with_part, response, True, outcome.status, None, detail, words)
         unstored = self._forbids(errand, response)
+        if not unstored and "range" in errand.request.fields and response.status != 200:
+            unstored = f"a {response.status} that answers a range"
         if not unstored and not self._worth_storing(response, errand):
             unstored = f"a {response.status} with no lifetime and no validator"
         if detail is not None and resource.channel is not None:

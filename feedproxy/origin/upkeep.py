@@ -254,9 +254,10 @@ class Upkeep:
             self.store.common.outdate(target)
             self._dispatch.outdate(partial(eq, target))
             resource = self.store.newest(target)
-            if resource is not None and (resource.variants or resource.parts):
+            if resource is not None and resource.responses:
                 variants = tuple(replace(each, invalid=True) for each in resource.variants)
-                await self.store.put(replace(resource, variants=variants, parts=()))
+                keyed = tuple(replace(each, invalid=True) for each in resource.keyed if each.status != 206)
+                await self.store.put(replace(resource, variants=variants, parts=(), keyed=keyed))
 
     def resources(self) -> Iterable[Resource]:
         """Everything that is held, for those who look after it."""

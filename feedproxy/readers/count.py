@@ -23,6 +23,7 @@ from feedproxy.clock import Instant, Seconds, is_ahead
 from feedproxy.http.user_agent import Claim, parse_claim, product
 from feedproxy.readers import state
 from feedproxy.readers.claims import current, hear, held_back, not_after
+from feedproxy.readers.distinct import DistinctReaders
 from feedproxy.readers.held import CLAIM_WEIGHT, Feed, weight_of_name
 from feedproxy.readers.identify import Pseudonym
 from feedproxy.readers.names import Names
@@ -104,6 +105,7 @@ class SubscriberCounts:
         self._unswept: list[str] = []  # what is still to be pruned, the next at the end
         self.news: News | None = None
         """Where other processes hear of who reads; None where there are none."""
+        self.distinct = DistinctReaders()
         self.sums: Abroad | None = None
         """What other machines know of who reads; None where there are none."""
 
@@ -122,6 +124,7 @@ class SubscriberCounts:
 
     def _note(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> bool:
         """Count one; whether that is news."""
+        self.distinct.note(target, pseudonym, now)
         if not self._unswept and abs(now - self._pruned) >= self._window / 24:
             self._pruned, self._unswept = now, list(self._feeds)
         if self._unswept:
@@ -282,7 +285,7 @@ class SubscriberCounts:
     def _read(self, feed: Feed, pseudonym: Pseudonym, name: str, now: Instant) -> bool:
         before: Instant | None = None
         # The key has changed since he came last: the old pseudonym is his, and makes way for the new one.
-        for known in pseudonym:
+        for known in (pseudonym.current, pseudonym.previous):
             if (value := feed.readers.pop(known, None)) is not None:
                 self._names.leave(value & 0xFF)
                 before = (value >> 8) / 1000

@@ -20,6 +20,9 @@ from typing import NamedTuple
 from feedproxy.clock import Instant, Seconds
 from feedproxy.net.networks import client_network
 
+LASTING: Seconds = 30 * 86_400
+"""For so long a reader of a feed is known again where it matters how many different ones there are (distinct.py)."""
+
 SECRET_MIN = 16
 """Bytes of a secret: 128 bits cannot be tried through."""
 
@@ -32,7 +35,7 @@ LONGEST = 512
 
 
 class Pseudonym(NamedTuple):
-    """A reader, now and as he was called in the period before: two numbers of 60 bits.
+    """A reader, now and as he was called in the period before: numbers of 60 bits.
 
     60 bits are what the smallest int objects hold, and a million readers collide with a chance of 1 in 2
     million.
@@ -40,6 +43,8 @@ class Pseudonym(NamedTuple):
 
     current: int
     previous: int
+    lasting: int = 0
+    """The same for the stretch of LASTING that it is; 0 where that is not known."""
 
 
 class Identifier:
@@ -53,7 +58,8 @@ class Identifier:
         self._secret = hashlib.blake2b(secret, person=b"feedproxy.reader").digest()
         self._period = period
         self._number: int | None = None
-        self._keys = (b"", b"")
+        self._stretch: int | None = None
+        self._keys = (b"", b"", b"")
         self._known: dict[tuple[str, str, str], Pseudonym] = {}
         self._since: Instant = 0.0
 
@@ -64,8 +70,14 @@ class Identifier:
         of 64 bits: a machine changes the rest of it every day (RFC 8981).
         """
         number = int(now // self._period)
-        if number != self._number:
-            self._number, self._keys = number, (self._key(number), self._key(number - 1))
+        if number != self._number or int(now // LASTING) != self._stretch:
+            lasting = int(now // LASTING)
+            self._number, self._stretch = number, lasting
+            self._keys = (
+                self._key(str(number)),
+                self._key(str(number - 1)),
+                self._key(f"lasting {lasting}"),
+            )
             self._known.clear()
         if not 0 <= now - self._since < REMEMBERED or len(self._known) >= KNOWN_MAX:
             self._known.clear()
@@ -86,11 +98,10 @@ class Identifier:
         # NUL stands in none of the three, so no two readers run together.
         origin = f"user\0{user}" if user else f"address\0{client_network(address)}"
         text = f"{origin}\0{user_agent}".encode("utf-8", "surrogatepass")
-        current, previous = self._keys
-        return Pseudonym(_digest(text, current), _digest(text, previous))
+        return Pseudonym(*[_digest(text, key) for key in self._keys])
 
-    def _key(self, number: int) -> bytes:
-        return hashlib.blake2b(str(number).encode(), key=self._secret, digest_size=32).digest()
+    def _key(self, name: str) -> bytes:
+        return hashlib.blake2b(name.encode(), key=self._secret, digest_size=32).digest()
 
 
 def _digest(text: bytes, key: bytes) -> int:

@@ -52,6 +52,6 @@ def is_due(before: Instant | None, now: Instant, interval: Seconds) -> bool:
 def events(told: Iterable[Any]) -> list[Heard]:
     """What was told, read. Raises ValueError or TypeError for what is none."""
     return [
-        (str(target), Pseudonym(int(current), int(previous)), str(agent), float(now))
-        for target, current, previous, agent, now in told
+        (str(target), Pseudonym(*map(int, pseudonym)), str(agent), float(now))
+        for target, *pseudonym, agent, now in told
     ]

@@ -91,7 +91,7 @@ def load_with_header(data: bytes) -> tuple[Resource, bytes]:
 
 
 def restore(header: bytes, bodies: Iterable[Bodies]) -> Resource:
-    """The resource that has this header, and these bodies: its variants', then its parts'. Raises Damaged."""
+    """The resource that has this header, and these bodies, in the order of `Resource.responses`. Raises Damaged."""
     return _read(header, _Kept(bodies))
 
 

@@ -31,8 +31,9 @@ def weight(resource: Resource) -> int:
     total = RESOURCE_OVERHEAD + sum(
         each.size for each in (resource.versions, resource.changes) if isinstance(each, Compact)
     )
-    for variant in (*resource.variants, *resource.parts):
-        total += VARIANT_OVERHEAD + variant.content.size() + variant.fields.pack() + variant.vary_request.pack()
+    for stored in resource.responses:
+        total += VARIANT_OVERHEAD + stored.content.size() + stored.fields.pack() + stored.vary_request.pack()
+        total += stored.key.pack() if len(stored.key) else 0
     return total
 
 
@@ -94,11 +95,11 @@ class Entry:
             self._alive = None
 
     def _packed_size(self, resource: Resource) -> int:
-        several = len(resource.variants) + len(resource.parts)
+        several = len(resource.responses)
         return PACKED_OVERHEAD + BODIES_OVERHEAD * several + len(self._header) + resource.size()
 
 
 def _bodies_of(resource: Resource) -> Bodies | tuple[Bodies, ...]:
-    found = tuple([each.content.bodies for each in (*resource.variants, *resource.parts)])
+    found = tuple([each.content.bodies for each in resource.responses])
     assert all(isinstance(each, Bodies) for each in found)
     return found[0] if len(found) == 1 else found  # type: ignore[return-value] # as it was just said

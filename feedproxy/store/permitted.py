@@ -69,8 +69,7 @@ class PermittedStore:
     def _permitted(self, resource: Resource | None) -> Resource | None:
         if resource is None:
             return None
-        for responses in (resource.variants, resource.parts):
-            for each in responses:
-                if each.final_target != "" and not self._may_lead(resource.target, each.final_target):
-                    return None
+        for each in resource.responses:
+            if each.final_target != "" and not self._may_lead(resource.target, each.final_target):
+                return None
         return resource

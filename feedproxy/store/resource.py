@@ -141,6 +141,8 @@ class Resource:
     `editions` are the last ones of all, the current one at the end, for the operator (origin/keeping.py).
     `oversized` remembers that the body was above the cap, so that the next request streams at once.
     `parts` are pieces of what is no feed (cache/partial.py): they stand apart so that nothing takes one for a whole.
+    `keyed` are responses to requests with fields of one client's own (origin/keying.py). They answer requests with
+    these same fields only, and no other member says anything of them.
     """
 
     target: str
@@ -168,6 +170,8 @@ class Resource:
     fence: int = 0
     """The later of two has the higher number, on whichever machine it was made (fleet/); 0 where there is no fleet."""
 
+    keyed: tuple[StoredResponse, ...] = ()
+
     def __post_init__(self) -> None:
         # By type: what descends from an abstract class is looked at for a microsecond.
         if type(self.changes) is not Instants and self.changes != ():
@@ -179,7 +183,12 @@ class Resource:
 
     def size(self) -> int:
         """Bytes of content held."""
-        return sum(variant.content.size() for variant in (*self.variants, *self.parts))
+        return sum(response.content.size() for response in self.responses)
+
+    @property
+    def responses(self) -> tuple[StoredResponse, ...]:
+        """All stored responses, in the order in which they are written."""
+        return (*self.variants, *self.parts, *self.keyed)
 
 
 def set_right(resource: Resource, now: Instant) -> Resource:
@@ -189,7 +198,7 @@ def set_right(resource: Resource, now: Instant) -> Resource:
     ahead. The result is to be stored: else its instants would be `now` at every look, and a copy never grow old.
     """
     noted = [resource.fetched, resource.heard, resource.failures.last, resource.known]
-    noted += [variant.response_time for variant in (*resource.variants, *resource.parts)]
+    noted += [variant.response_time for variant in resource.responses]
     if resource.sighting is not None:
         noted.append(resource.sighting.last)
     if resource.new_shape is not None:
@@ -208,6 +217,7 @@ def set_right(resource: Resource, now: Instant) -> Resource:
         known=min(resource.known, now),
         variants=tuple(_received_by(each, now) for each in resource.variants),
         parts=tuple(_received_by(each, now) for each in resource.parts),
+        keyed=tuple(_received_by(each, now) for each in resource.keyed),
         failures=replace(
             failures, since=min(failures.since, now), last=min(failures.last, now), next_try=max(0.0, pause)
         ),

@@ -171,6 +171,7 @@ class Model:
             # 4.1: "… the cache SHOULD choose the most recent stored response with a valid Vary field value."
             and ("vary" in newer.fields or "vary" not in old.fields)
             and selects(newer, request)
+            and not is_apart(newer, request)
             for newer in self.history
         )
 
@@ -198,6 +199,7 @@ class Model:
                 and old.request.method == "GET"
                 and old.status == 200
                 and selects(old, head.request)
+                and not is_apart(head, old.request)
             ):
                 if all(head.fields.get(name) in (None, old.fields.get(name)) for name in ("etag", "last-modified")):
                     updated[freshened(old, head)] = None
@@ -227,6 +229,14 @@ def selects(old: Exchange, request: Request) -> bool:
     return "*" not in named and all(
         members(old.request.fields.combined(name)) == members(request.fields.combined(name)) for name in named
     )
+
+
+def is_apart(old: Exchange, request: Request) -> bool:
+    """Whether this was asked with fields of one client that Vary does not name: it need not count for others."""
+    named = set(members(old.fields.combined("vary"))) - {"authorization"}
+    names = {"accept-language", "x-colour", "authorization"} - named
+    mine, theirs = ({name: each.fields.combined(name) for name in names} for each in (old.request, request))
+    return any(value is not None for value in mine.values()) and mine != theirs
 
 
 def in_time(old: Exchange, request: Request, now: float, lifetime: float) -> Verdict:

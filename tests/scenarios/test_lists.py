@@ -9,6 +9,7 @@ import pytest
 from feedproxy.feed import opml
 from feedproxy.front.desk import desk
 from feedproxy.origin.office import Office
+from feedproxy.readers.distinct import DistinctReaders
 from tests.patience import PATIENCE
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
@@ -30,7 +31,7 @@ async def addresses(proxy, query: str = "?addresses=original") -> list[str]:
 
 
 async def test_a_feed_that_was_asked_for_stands_in_the_list_at_once(door):
-    proxy, origin, _ = await door()
+    proxy, origin, _ = await door(list_readers_min=1)
     origin.publish(PATH, a_feed())
     assert await addresses(proxy) == []
     await proxy.get(PATH)
@@ -43,7 +44,7 @@ async def test_a_feed_that_was_asked_for_stands_in_the_list_at_once(door):
 
 
 async def test_what_is_no_feed_is_not_in_it(door):
-    proxy, origin, _ = await door()
+    proxy, origin, _ = await door(list_readers_min=1)
     origin.publish("/page", b"<!doctype html><p>hello", content_type="text/html")
     await proxy.get("/page")
 
@@ -51,7 +52,7 @@ async def test_what_is_no_feed_is_not_in_it(door):
 
 
 async def test_a_feed_stays_in_the_list_for_thirty_days(door):
-    proxy, origin, clock = await door()
+    proxy, origin, clock = await door(list_readers_min=1)
     origin.publish(PATH, a_feed())
     await proxy.get(PATH)
     await proxy.stage.runtime.office.remember()
@@ -65,9 +66,34 @@ async def test_a_feed_stays_in_the_list_for_thirty_days(door):
     assert await addresses(proxy) == [origin.url("/other")]
 
 
+async def test_a_feed_is_listed_when_three_different_readers_have_asked_for_it_within_a_month(door):
+    proxy, origin, clock = await door()
+    origin.publish(PATH, a_feed(), cache_control="max-age=60")
+    agents = ("NetNewsWire", "Thunderbird/128.0", "Newsboat/2.32")
+    for agent in (agents[0], agents[0], agents[1]):
+        await proxy.get(PATH, user_agent=agent)
+        clock.advance(days=3)
+        await proxy.stage.runtime.office.remember()
+    for _ in range(3):
+        await proxy.get(PATH, user_agent=agents[1])
+    assert await addresses(proxy) == []
+
+    await proxy.get(PATH, user_agent=agents[2])
+    assert await addresses(proxy) == [origin.url(PATH)]
+    await proxy.stage.runtime.office.remember()
+    proxy.service.counts.distinct = DistinctReaders()  # as after a restart
+    assert await addresses(proxy) == [origin.url(PATH)]
+    clock.advance(days=31)
+    origin.publish("/other", a_feed())
+    for agent in agents:
+        await proxy.get("/other", user_agent=agent)
+
+    assert await addresses(proxy) == [origin.url("/other")]
+
+
 @pytest.mark.parametrize("path", ["/feed.rss?token=abc", "/private/0f1e2d3c4b5a69788796a5b4c3d2e1f0/feed.xml"])
 async def test_an_address_with_a_secret_is_never_listed_nor_written_down(door, path):
-    proxy, origin, _ = await door()
+    proxy, origin, _ = await door(list_readers_min=1)
     origin.publish(path, a_feed())
     await proxy.get(path)
     await proxy.stage.runtime.office.remember()
@@ -77,7 +103,7 @@ async def test_an_address_with_a_secret_is_never_listed_nor_written_down(door, p
 
 
 async def test_a_feed_that_a_rule_has_made_private_since_is_listed_no_more(door):
-    proxy, origin, _ = await door()
+    proxy, origin, _ = await door(list_readers_min=1)
     origin.publish(PATH, a_feed())
     await proxy.get(PATH)
     assert await addresses(proxy) == [origin.url(PATH)]
@@ -88,7 +114,7 @@ async def test_a_feed_that_a_rule_has_made_private_since_is_listed_no_more(door)
 
 
 async def test_what_was_fetched_with_a_password_is_not_listed(door):
-    proxy, origin, _ = await door()
+    proxy, origin, _ = await door(list_readers_min=1)
     origin.publish(PATH, a_feed(), cache_control="public, max-age=60")
     await proxy.get(PATH, authorization="Basic eDp5")
 
@@ -96,7 +122,7 @@ async def test_what_was_fetched_with_a_password_is_not_listed(door):
 
 
 async def test_a_feed_that_has_moved_is_listed_where_it_is_and_one_that_ended_not_at_all(door):
-    proxy, origin, _ = await door()
+    proxy, origin, _ = await door(list_readers_min=1)
     origin.publish("/old", a_feed())
     origin.publish("/over", a_feed())
     await proxy.get("/old")
@@ -108,7 +134,7 @@ async def test_a_feed_that_has_moved_is_listed_where_it_is_and_one_that_ended_no
 
 
 async def test_the_list_has_validators_and_answers_304(door):
-    proxy, origin, clock = await door()
+    proxy, origin, clock = await door(list_readers_min=1)
     origin.publish(PATH, a_feed())
     await proxy.get(PATH)
     first = await proxy.ask("/-/feeds.opml")
@@ -127,7 +153,7 @@ async def test_the_list_has_validators_and_answers_304(door):
 
 
 async def test_the_list_itself_may_not_be_run_as_a_page(door):
-    proxy, _, _ = await door()
+    proxy, _, _ = await door(list_readers_min=1)
 
     seen = await proxy.ask("/-/feeds.opml")
 
@@ -136,14 +162,14 @@ async def test_the_list_itself_may_not_be_run_as_a_page(door):
 
 
 async def test_other_words_than_those_it_knows_are_refused(door):
-    proxy, _, _ = await door()
+    proxy, _, _ = await door(list_readers_min=1)
 
     (await proxy.ask("/-/feeds.opml?addresses=secret")).expect(400)
     (await proxy.ask("/-/feeds.opml", method="POST")).expect(405)
 
 
 async def test_in_front_of_an_origin_the_list_holds_public_addresses_in_every_form(door):
-    proxy, origin, _ = await door(upstream=UPSTREAM, public_url="https://feeds.example")
+    proxy, origin, _ = await door(upstream=UPSTREAM, public_url="https://feeds.example", list_readers_min=1)
     origin.publish(PATH, a_feed())
     await proxy.ask(PATH)
 
@@ -198,7 +224,7 @@ async def test_an_import_counts_as_a_reader_that_asked_once(door):
 
 
 async def test_a_second_import_adds_and_replaces_where_that_is_said(door):
-    proxy, _, _ = await door()
+    proxy, _, _ = await door(list_readers_min=1)
     office = proxy.stage.runtime.office
     await office.take(a_file('<outline xmlUrl="http://a.example/a"/>'), name="Ours")
 
@@ -211,7 +237,7 @@ async def test_a_second_import_adds_and_replaces_where_that_is_said(door):
 
 
 async def test_secrets_in_an_imported_list_are_not_listed(door):
-    proxy, _, _ = await door()
+    proxy, _, _ = await door(list_readers_min=1)
     await proxy.stage.runtime.office.take(
         a_file('<outline xmlUrl="http://a.example/a?token=abc"/><outline xmlUrl="http://a.example/b"/>')
     )
@@ -220,7 +246,7 @@ async def test_secrets_in_an_imported_list_are_not_listed(door):
 
 
 async def test_what_was_imported_is_kept_by_the_store(door):
-    proxy, _, clock = await door()
+    proxy, _, clock = await door(list_readers_min=1)
     here = proxy.stage.runtime
     await here.office.take(a_file('<outline text="x" xmlUrl="http://a.example/a"/>'), intercept=True)
 
@@ -231,7 +257,7 @@ async def test_what_was_imported_is_kept_by_the_store(door):
 
 
 async def test_a_list_in_the_store_that_makes_no_sense_is_none(door):
-    proxy, _, _ = await door()
+    proxy, _, _ = await door(list_readers_min=1)
     for raw in (b"[1]", b"{", b'{"feeds": [[1]]}', b'{"feeds": 7}'):
         await proxy.service.store.put_state("office-list", raw)
         await proxy.service.store.put_state("office-asked", raw)
@@ -282,7 +308,7 @@ async def test_the_function_sends_known_and_decrypted_hosts_through_us_and_all_e
 
 
 async def test_the_function_names_no_private_feeds_host(door):
-    proxy, _, _ = await door()
+    proxy, _, _ = await door(list_readers_min=1)
     outlines = '<outline xmlUrl="https://secret.example/a?token=x"/><outline xmlUrl="https://open.example/a"/>'
     await proxy.stage.runtime.office.take(a_file(outlines), intercept=True)
 
@@ -293,14 +319,14 @@ async def test_the_function_names_no_private_feeds_host(door):
 
 
 async def test_the_function_has_validators(door):
-    proxy, _, _ = await door()
+    proxy, _, _ = await door(list_readers_min=1)
     first = await proxy.ask("/-/proxy.pac")
 
     (await proxy.ask("/-/proxy.pac", if_none_match=first.tag)).expect(304)
 
 
 async def test_a_host_that_is_none_gets_into_no_function(door):
-    proxy, _, _ = await door()
+    proxy, _, _ = await door(list_readers_min=1)
 
     seen = await proxy.ask("/-/proxy.pac", host='x"; alert(1); "')
 
@@ -308,7 +334,7 @@ async def test_a_host_that_is_none_gets_into_no_function(door):
 
 
 async def test_using_a_feed_never_adds_a_host_but_the_operators_word_does(door):
-    proxy, origin, _ = await door()
+    proxy, origin, _ = await door(list_readers_min=1)
     origin.publish(PATH, a_feed())
     await proxy.get(PATH)
     at = desk(proxy.stage.runtime)

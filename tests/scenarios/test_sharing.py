@@ -103,7 +103,8 @@ async def test_a_pages_cookie_for_one_who_was_known_is_his_alone(stage):
     origin.publish("/page", b"<html></html>", content_type="text/html", set_cookie="s=1", cache_control="max-age=600")
 
     first = await proxy.get("/page", cookie="s=0")
-    second = (await proxy.get("/page")).expect(200, cache="hit")
+    second = (await proxy.get("/page", cookie="s=0")).expect(200, cache="hit")
+    (await proxy.get("/page")).expect(200, cache="stored")
 
     assert first.fields.get_all("set-cookie") == ["s=1"]
     assert "set-cookie" not in second.fields

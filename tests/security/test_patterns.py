@@ -38,7 +38,7 @@ MADE_TO_TAKE_LONG = {
     "feedproxy.http.forwarded._ENTRY": "a=b" + ";  " * 30 + "!",
     "feedproxy.http.forwarded._PAIRS": "a" * LENGTH,
     "feedproxy.http.user_agent._PRODUCT": "a" * LENGTH,
-    "feedproxy.http.discretion.LONG_SECRET": "-eyJ" * (LENGTH // 4),
+    "feedproxy.http.discretion._JWT": "-eyJ" * (LENGTH // 4),
     "feedproxy.feed.selflink._ATTRIBUTE": "a" * LENGTH + '=""',
     "feedproxy.access.wsse._PARAMETER": "a" * LENGTH,
 }

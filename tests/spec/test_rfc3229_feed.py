@@ -12,7 +12,7 @@ from feedproxy.http.instance import IM_USED, Bases, accepts_feed, im_used, wante
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.validator import EntityTag
 from feedproxy.origin.entrance import Entrance, Visit
-from feedproxy.origin.upstream import upstream_request
+from feedproxy.origin.upstream import outgoing
 
 TAG = ("If-None-Match", '"v1"')
 A_IM = ("A-IM", "feed")
@@ -197,7 +197,7 @@ def test_a_226_of_an_origins_own_is_never_stored(control: str) -> None:
 def test_a_im_goes_no_further_than_here() -> None:
     visit = Visit(Entrance.GATEWAY, "http://proxy.example", "192.0.2.1")
 
-    upstream = upstream_request(request(A_IM, TAG), visit, via="1.1 feedproxy-0", own_agent=None)
+    upstream = outgoing(request(A_IM, TAG), visit, via="1.1 feedproxy-0", own_agent=None).request
 
     assert not {"a-im", "if-none-match"} & {name.lower() for name, _ in upstream.fields}
 
