@@ -43,6 +43,7 @@ def read(body: bytes) -> Moved | Gone | None:
         return None
     reader = _Reader()
     parser = ParserCreate("utf-8")
+    parser.buffer_text = True  # else each line is a call
     parser.StartElementHandler = reader.start
     parser.EndElementHandler = reader.end
     parser.CharacterDataHandler = reader.characters

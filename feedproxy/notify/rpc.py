@@ -22,6 +22,10 @@ logger = logging.getLogger(__name__)
 CONTENT_MAX = 65_536
 """Bytes of a call: a ping has half a thousand, a subscription to a hundred feeds some ten thousand."""
 
+SIGNS_MAX = {b"<": 2_000, b"=": 2_000, b"\n": 8_000}
+"""Signs of a call, which is read where readers wait: what is made of these takes most of the time. A subscription to a
+hundred feeds has some hundreds of each."""
+
 NOT_WELL_FORMED, NO_METHOD, INTERNAL = -32700, -32601, -32603
 """The codes that implementations of XML-RPC have agreed on for faults."""
 
@@ -59,8 +63,15 @@ class Rpc:
             return returned(xmlrpc.client.Fault(INTERNAL, "feedproxy failed; its log says more"))
 
 
+def is_excessive(content: bytes) -> bool:
+    """Whether a document has more of what takes time than a call has."""
+    return any(content.count(sign) > most for sign, most in SIGNS_MAX.items())
+
+
 def read_call(content: bytes) -> tuple[str, tuple[Any, ...]]:
     """Method name and parameters. Raises BadCall for what is no XML-RPC call."""
+    if is_excessive(content):
+        raise BadCall("this is more XML than a call has")
     unmarshaller = xmlrpc.client.Unmarshaller()
     try:
         parser = DefusedExpatParser(unmarshaller, forbid_dtd=True, forbid_entities=True, forbid_external=True)

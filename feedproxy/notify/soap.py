@@ -10,10 +10,11 @@ from xml.sax.saxutils import escape
 
 from defusedxml.ElementTree import fromstring
 
+from feedproxy.feed.xml import endurable
 from feedproxy.http.message import Response
 from feedproxy.notify.ping import BadCall
 from feedproxy.notify.replies import XML, reply
-from feedproxy.notify.rpc import writable
+from feedproxy.notify.rpc import is_excessive, writable
 
 SOAP_11 = "http://schemas.xmlsoap.org/soap/envelope/"
 SOAP_12 = "http://www.w3.org/2003/05/soap-envelope"
@@ -33,6 +34,8 @@ class SoapCall:
 
 def document(content: bytes) -> Element:
     """The root of a document without document type and entities. Raises BadCall."""
+    if is_excessive(content) or endurable(content) < len(content):
+        raise BadCall("this is more XML than a call has")
     try:
         root: Element = fromstring(content, forbid_dtd=True)
     except (ParseError, ValueError, LookupError) as error:

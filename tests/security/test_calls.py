@@ -1,0 +1,35 @@
+"""Calls of XML-RPC and SOAP are read where readers wait: what takes long to read is refused unread."""
+
+import pytest
+
+from feedproxy.notify import rpc, soap
+from feedproxy.notify.ping import BadCall
+
+_SOAP = b'<e:Envelope xmlns:e="http://schemas.xmlsoap.org/soap/envelope/"><e:Body>%s</e:Body></e:Envelope>'
+_RPC = b"<methodCall><methodName>x</methodName><params>%s</params></methodCall>"
+
+_LONG = {
+    "elements": b"<x>" + b"<y/>" * 8_000 + b"</x>",
+    "a long namespace": b"<x xmlns='" + b"u" * 30_000 + b"'>" + b"<y/>" * 900 + b"</x>",
+    "attributes": b"<x" + b"".join(b" a%d=''" % at for at in range(7_000)) + b"/>",
+    "lines": b"<x>" + b"\n" * 60_000 + b"</x>",
+}
+
+
+@pytest.mark.parametrize("name", _LONG)
+def test_soap_call_that_takes_long_is_refused(name: str) -> None:
+    with pytest.raises(BadCall, match="more XML"):
+        soap.read_call(_SOAP % _LONG[name])
+
+
+@pytest.mark.parametrize("name", ["elements", "attributes", "lines"])
+def test_xml_rpc_call_that_takes_long_is_refused(name: str) -> None:
+    with pytest.raises(BadCall, match="more XML"):
+        rpc.read_call(_RPC % _LONG[name])
+
+
+def test_calls_about_a_hundred_feeds_are_read() -> None:
+    urls = [f"http://a.example/feed?number={at}&form=rss" for at in range(100)]
+    assert rpc.read_call(rpc.write_call("x", *urls)) == ("x", tuple(urls))
+    call = soap.read_call(soap.write_call("hello", [("urls", urls)], "http://n.example/"))
+    assert call.parameters == (("urls", urls),)
