@@ -94,7 +94,7 @@ def caller(found: Sequence[str]) -> Caller:
 async def test_a_name_that_the_operator_wrote_leads_to_no_private_address(found: str) -> None:
     calling = caller([found])
     try:
-        with pytest.raises(Forbidden):
+        with pytest.raises(Unreachable):  # in the words of a name that does not exist
             await calling.call("GET", "http://sink.example:10080/", named=Named.BY_CONFIGURATION)
     finally:
         await calling.close()

@@ -39,7 +39,7 @@ MADE_TO_TAKE_LONG = {
     "feedproxy.http.forwarded._PAIRS": "a" * LENGTH,
     "feedproxy.http.user_agent._PRODUCT": "a" * LENGTH,
     "feedproxy.http.discretion._JWT": "-eyJ" * (LENGTH // 4),
-    "feedproxy.feed.selflink._ATTRIBUTE": "a" * LENGTH + '=""',
+    "feedproxy.feed.selflink._ATTRIBUTE": "a" * LENGTH,
     "feedproxy.access.wsse._PARAMETER": "a" * LENGTH,
 }
 
