@@ -143,7 +143,8 @@ class Sums:
         begin = int((now - self._window) * 1000)
         rest = [int(now * 1000), self._exact_max, life, self._stretch, begin]
         names = (self._names.readers(target, period), self._names.readers(target, period - 1))
-        return [(scripts.SEEN, [name], [f"{who:x}", *rest]) for name, who in zip(names, pseudonym, strict=True)]
+        readers = (pseudonym.current, pseudonym.previous)
+        return [(scripts.SEEN, [name], [f"{who:x}", *rest]) for name, who in zip(names, readers, strict=True)]
 
     async def _learn(self, targets: list[str], patience: float) -> None:
         now = self._clock.now()
