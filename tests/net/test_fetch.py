@@ -252,10 +252,13 @@ async def test_a_head_request_is_answered_without_body_and_keeps_the_length_it_t
         assert raw.connections == 2, "what it tells of may come after all"
 
 
-async def test_an_unknown_status_passes() -> None:
-    got = fetched(await fetch_once(response(b"x", status=b"999 Request denied")))
+async def test_status_of_an_unknown_code_passes_and_one_beyond_599_is_broken() -> None:
+    got = fetched(await fetch_once(response(b"x", status=b"599 Request denied")))
+    assert (got.response.status, got.response.reason) == (599, "Request denied")
 
-    assert (got.response.status, got.response.reason) == (999, "Request denied")
+    # RFC 9110, section 15: "values outside the range 100..599 are invalid".
+    with pytest.raises(BrokenMessage):
+        await fetch_once(response(b"x", status=b"999 Request denied"))
 
 
 async def test_redirects_are_not_followed_and_cookies_not_kept() -> None:
@@ -638,6 +641,7 @@ async def test_every_hostile_answer_of_the_corpus_ends_in_an_answer_or_an_error(
     expected_broken = {
         "cl-too-long", "cl-too-long-after-good", "chunked-cut", "chunked-bad-size",
         "duplicate-content-length", "close-at-once", "close-in-headers", "http09", "header-huge",
+        "status-999",
     }  # fmt: skip
     broken = set()
     for path in sorted((corpus / "hostile" / "raw").glob("*.http")):

@@ -13,6 +13,7 @@ from feedproxy.errors import Forbidden, Unreachable
 from feedproxy.http.message import Response
 from feedproxy.notify.protocol import DAY
 from feedproxy.notify.subscriptions import Role, State
+from feedproxy.store.permitted import PermittedStore
 from feedproxy.store.tiered import TieredStore
 from tests.spec.test_websub import signed
 from tests.stages.notify import NOON, TARGET
@@ -58,7 +59,7 @@ def shown(made: WebSubStand) -> str:
 
 async def test_a_push_makes_polling_rarer_and_its_silence_makes_it_as_before(stand_at: Callable[..., Any]) -> None:
     made = await subscribed(stand_at, default_lifetime=1_800, learned_lifetime=1_800, lifetime_max=1_800)
-    assert "fresh for 29 min" in shown(made)
+    assert "fresh for another 29 min" in shown(made)
 
     await push(made, "four", *OLD)
     assert "fresh for another 6 h: its changes are pushed here" in shown(made)
@@ -66,7 +67,7 @@ async def test_a_push_makes_polling_rarer_and_its_silence_makes_it_as_before(sta
     await made.stand.pass_time(HOUR)
     made.stand.origin.publish("/feed.xml", a_feed("five", "four", *OLD), link=LINKS)
     await made.stand.read()  # somebody has it fetched, and it has changed, and nobody had told us
-    assert "fresh for 30 min" in shown(made)
+    assert "fresh for another 30 min" in shown(made)
 
     await push(made, "six", "five", "four", *OLD)
     assert "its changes are pushed here" in shown(made)
@@ -80,7 +81,7 @@ async def test_what_http_forbids_to_hold_is_not_held_by_a_push(stand_at: Callabl
 
     await push(made, "four", *OLD)
 
-    assert "fresh for 60 s" in shown(made) or "fresh for 1 min" in shown(made)
+    assert "fresh for another 60 s" in shown(made) or "fresh for another 1 min" in shown(made)
 
 
 async def test_a_promise_ends_with_its_lease(stand_at: Callable[..., Any]) -> None:
@@ -462,6 +463,8 @@ async def test_after_a_start_no_feed_is_taken_into_memory_for_its_hub(stand_at: 
     again = await websub_at(stand_at, folder="store", origin=origin, clock=clock)
     await again.stand.pass_time(1)
 
-    store = again.stand.runtime.service.store
+    permitted = again.stand.runtime.service.store
+    assert isinstance(permitted, PermittedStore)
+    store = permitted.behind
     assert isinstance(store, TieredStore)
     assert (len(list(store.targets())), store.hot) == (2, 0)

@@ -33,7 +33,7 @@ def test_a_feed_is_not_asked_for_twice_within_its_floor() -> None:
 
     assert isinstance(early, Wait)
     assert (early.until, early.detail) == (NOW + 60, Detail.FLOOR)
-    assert "once in 60 s" in early.words
+    assert "less than 60 s ago" in early.words
     assert may_fetch(resource, NOW + 60, Settings(), site_free=0.0) == Go()
 
 
@@ -146,7 +146,7 @@ def test_a_pause_shorter_than_our_back_off_is_not_put_on_the_origin() -> None:
     assert (ours.until, ours.detail, ours.words) == (
         NOW + 90,
         Detail.BACK_OFF,
-        "1 failure (rate-limited); next in 90 s",
+        "1 failure (rate-limited); next try in 90 s",
     )
     assert isinstance(theirs, Wait)
-    assert (theirs.detail, theirs.words) == (Detail.RETRY_AFTER, "the origin asked for a pause; next in 500 s")
+    assert (theirs.detail, theirs.words) == (Detail.RETRY_AFTER, "the origin asked for a pause; next try in 500 s")

@@ -47,6 +47,8 @@ NOT_HERE = {
     Detail.BUSY: "what others are asked, not what is answered",
     Detail.WEBSUB: "an endpoint of its own",
     Detail.BAD_STEP: "the operator's listener",
+    Detail.BAD_REQUEST: "requests that are no HTTP are refused before the service",
+    Detail.OVERLOAD: "a machine that has no connection or descriptor left",
     Detail.STORE_ERROR: "a store that fails",
     Detail.INTERNAL_ERROR: "a fault of ours",
     Detail.FETCH_ERROR: "a fetcher without a better word",
