@@ -37,8 +37,9 @@ async def test_the_same_fields_in_another_order_need_no_second_thought(front: Op
     proxy = await front()
     line = await proxy.line()
     fields = ("Accept: */*", "Accept-Language: de", "Cache-Control: max-age=600", "Pragma: x")
-    await line.ask(proxy.get("/feed.rss", *fields))
-    await line.ask(proxy.get("/feed.rss", *fields))
+    # The first answer is that of this language; from the second on the feed is known, and everybody's.
+    for _ in range(4):
+        await line.ask(proxy.get("/feed.rss", *fields))
     asked = proxy.asked
 
     for order in itertools.permutations(fields):
