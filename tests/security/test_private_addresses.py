@@ -109,7 +109,7 @@ PUBLIC = (
     "https://example.com/rechtsschutzversicherungsgesellschaften/rss.xml",
     "https://example.com/iso-8859-1-and-utf8/feed",
     "https://status.example.com/history.atom",
-    "https://planet.debian.org/rss20.xml",
+    "https://planet.example.org/rss20.xml",
     "https://example.org/mp3/h264/x265/feed.rss",
     "https://example.com/feed/rss2_0.xml",
     "https://example.com/web2.0/HowToDoItNow.rss",
