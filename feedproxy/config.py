@@ -177,9 +177,9 @@ def load(path: str | Path, known: Mapping[str, OptionSpec], *, foreign: bool = F
     rules: tuple[Rule, ...] = ()
     for name, value in document.items():
         where = f"{path}:{_line(document, name)}"
-        if name in RENAMED or name in DERIVED or name in deprecated_names():
+        if _is_former(name):
             _warn(name, where)
-        if name in RENAMED or name in DERIVED:
+        if _is_translated(name):
             options |= _translated(name, value, where, options)
         elif name == RULES_KEY:
             rules = tuple(_rules(value, str(path), where))
@@ -204,9 +204,9 @@ def from_environment(environment: Mapping[str, str], known: Mapping[str, OptionS
         name = variable.removeprefix(ENVIRONMENT).lower()
         if not variable.startswith(ENVIRONMENT):
             continue
-        if name in RENAMED or name in DERIVED or name in deprecated_names():
+        if _is_former(name):
             _warn(name, variable)
-        if name in RENAMED or name in DERIVED:
+        if _is_translated(name):
             options |= _translated(name, _scalar(environment[variable]), variable, options)
         elif name in known:
             options[name] = _from_text(name, environment[variable], known[name], variable)
@@ -243,6 +243,16 @@ def parse_set(text: str, known: Mapping[str, OptionSpec]) -> tuple[str, Any]:
     if spec.kind is list:
         return name, _checked(name, [value], spec, where)
     return name, _from_text(name, value if equals else "true", spec, where)
+
+
+def _is_translated(name: str) -> bool:
+    """Return whether another option has taken the place of this one."""
+    return name in RENAMED or name in DERIVED
+
+
+def _is_former(name: str) -> bool:
+    """Return whether this option will not be there in the next release."""
+    return _is_translated(name) or name in deprecated_names()
 
 
 def _warn(name: str, where: str) -> None:
@@ -303,9 +313,9 @@ def parse_sets(texts: Iterable[str], known: Mapping[str, OptionSpec]) -> dict[st
     options: dict[str, Any] = {}
     for text in texts:
         name, _, value = text.partition("=")
-        if name in RENAMED or name in DERIVED or name in deprecated_names():
+        if _is_former(name):
             _warn(name, "--set")
-        if name in RENAMED or name in DERIVED:
+        if _is_translated(name):
             options |= _translated(name, _scalar(value or "true"), "--set", options)
             continue
         name, value = parse_set(text, known)
@@ -356,9 +366,9 @@ def _rules(value: Any, path: str, where: str) -> Iterable[Rule]:
             here = f"{path}:{_line(entry, name)}"
             if name == MATCH_KEY:
                 continue
-            if name in RENAMED or name in DERIVED or name in deprecated_names():
+            if _is_former(name):
                 _warn(name, here)
-            if name in RENAMED or name in DERIVED:
+            if _is_translated(name):
                 translated = _translated(name, said, here, overrides)
                 overrides |= {new: tuple(each) if isinstance(each, list) else each for new, each in translated.items()}
                 continue
