@@ -74,7 +74,7 @@ def test_what_is_no_list_and_what_is_no_proxy_are_told_in_one_line(start: Start,
     proxy = start()
     (tmp_path / "x.opml").write_text("<html>")
 
-    for words, code in ((["import", str(tmp_path / "x.opml")], 1), (["import", str(tmp_path / "none")], 1), ([], 2)):
+    for words, code in ((["import", str(tmp_path / "x.opml")], 1), (["import", str(tmp_path / "none")], 2), ([], 2)):
         done = command(proxy, *words)
         assert (done.returncode, done.stderr.count("\n")) == (code, 1), done.stderr
     elsewhere = [*COMMAND, "opml", "export", "--admin", "127.0.0.1:1"]
@@ -88,7 +88,7 @@ def test_newsboat_subscribes_to_the_list_itself(
 ) -> None:
     origin.publish("/one", a_feed("first"))
     origin.publish("/two", a_feed("second"))
-    proxy = start()
+    proxy = start(list_readers_min=1)
     proxy.get(origin.url("/one"))
     reader = Newsboat(tmp_path / "reader", "", authority.file)
     folder = reader.home / ".newsboat"

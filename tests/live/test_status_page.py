@@ -164,7 +164,7 @@ async def test_what_is_new_appears_without_a_reload_and_takes_nothing_out_of_one
 
     for _ in range(1_000_000 // 50):
         office.runtime.metrics.answered("gateway", 200, CacheStatus(hit=True), 50, 0.001)
-    await page.locator("#summary", has_text="27\u202f059 times").wait_for()
+    await page.locator("#summary", has_text="27\u202f059 requests").wait_for()
 
     assert await page.evaluate("window.sameDocument")
     assert await page.get_by_label("Address of the feed").input_value() == "https://example.com/half-typed"
