@@ -12,17 +12,17 @@ from feedproxy.front.judged import judge
 from feedproxy.front.telling import GONE
 from feedproxy.http import uri
 from feedproxy.http.reverse import public_form
-from feedproxy.report.log import Line
+from feedproxy.report.log import REQUESTS, Line
 from feedproxy.runtime import runtime
 
-logger = logging.getLogger("feedproxy.access")
+logger = logging.getLogger(REQUESTS)
 
 
 class AccessLog:
     """Comes last, so that it tells what the reader really gets."""
 
     def load(self, loader: Loader) -> None:
-        settings.declare(loader, "log_format", "score_readers")
+        settings.declare(loader, "log_format", "log_level", "score_readers")
 
     def configure(self, _: set[str]) -> None:
         runtime(ctx.master).adopt(ctx.options)
@@ -81,7 +81,7 @@ class AccessLog:
             upstream=upstream if upstream != target else "",
             words=words or (flow.error.msg if flow.error is not None else ""),
         )
-        logger.info("%s", line.as_json() if here.settings.log_format == "json" else line.as_text())
+        logger.info("%s", line.written(here.settings.log_format))
 
 
 addons = [AccessLog()]

@@ -76,6 +76,7 @@ SYNONYMS = {
     "key": "tls_key",
     "keep_stale": "stale_max",
     "log": "log_format",
+    "loglevel": "log_level",
     "max_age": "default_lifetime",
     "max_size": "store_max",
     "max_ttl": "lifetime_max",
@@ -110,6 +111,8 @@ SYNONYMS = {
     "url": "public_url",
     "user_agent": "contact_url",
     "users": "users_file",
+    "verbose": "log_level",
+    "verbosity": "log_level",
 }
 """What other programs call an option of ours. Only for the hint after an unknown name; none of them is accepted."""
 

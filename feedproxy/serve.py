@@ -6,7 +6,6 @@ Half of what mitmdump spends on a request goes to its default addons; only those
 import asyncio
 import contextlib
 import ipaddress
-import json
 import logging
 import os
 import re
@@ -14,7 +13,6 @@ import signal
 import socket
 import ssl
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,10 +50,10 @@ from feedproxy.http.coding import CODINGS
 from feedproxy.net import local_failure
 from feedproxy.net.address import AddressPolicy
 from feedproxy.report import door
-from feedproxy.report.log import LineFormatter, LineHandler, printable
+from feedproxy.report.log import LineHandler
 from feedproxy.rules import Rules
 from feedproxy.runtime import Runtime, runtime
-from feedproxy.settings import Settings, listen_address, option_names
+from feedproxy.settings import Settings, defaults, listen_address, option_names, restart_names
 from feedproxy.store.tiered import MEMORY, store_folder
 
 logger = logging.getLogger("feedproxy")
@@ -130,11 +128,7 @@ def make_master(plan: Plan, clock: Clock | None = None) -> tuple[master.Master, 
         here.clock = clock
     made.addons.add(core.Core(), disable_h2c.DisableH2C(), proxyserver.Proxyserver())
     made.addons.add(*default_addons(), next_layer.NextLayer(), tlsconfig.TlsConfig())
-    known = known_options(made)
-    config = load(plan.config, known) if plan.config else Config()
-    given = {**from_environment(plan.environment, known), **parse_sets(plan.sets, known), **plan.options}
-    for variable, meant in unknown_variables(plan.environment, known).items():
-        logger.warning("config: environment variable %s sets no option: did you mean %s?", variable, meant)
+    config, given = _read(made, plan)
     here.set_rules(Rules(config.rules))
     try:
         values = {**_listening(config.options), **_listening(given)}
@@ -156,6 +150,55 @@ def make_master(plan: Plan, clock: Clock | None = None) -> tuple[master.Master, 
     if here.settings.tls_certificate and not all(mode.startswith("front") for mode in made.options.mode):
         raise UsageError("tls_certificate: only the fast path speaks TLS with readers, and it is off")
     return made, here
+
+
+def _read(made: master.Master, plan: Plan) -> tuple[Config, dict[str, Any]]:
+    """Return what the configuration file says, and what was given beside it, which wins. Raises UsageError."""
+    known = known_options(made)
+    config = load(plan.config, known) if plan.config else Config()
+    given = {**from_environment(plan.environment, known), **parse_sets(plan.sets, known), **plan.options}
+    for variable, meant in unknown_variables(plan.environment, known).items():
+        logger.warning("config: environment variable %s sets no option: did you mean %s?", variable, meant)
+    return config, given
+
+
+def reload(made: master.Master, here: Runtime, plan: Plan) -> None:
+    """Read the configuration again and take over what needs no restart, rules included; log what came of it.
+
+    After a mistake in it nothing is taken over.
+    """
+    try:
+        config, given = _read(made, plan)
+        wanted = {**defaults(), **config.options, **given}
+        changed = {name: value for name in defaults() if (value := wanted[name]) != _plain(getattr(made.options, name))}
+        later = [name for name in changed if name in restart_names()]
+        now = {name: value for name, value in changed.items() if name not in later}
+        _take_over(made, here, now, Rules(config.rules))
+    except (exceptions.OptionsError, UsageError) as error:
+        logger.error("configuration not loaded, the former one stays in force: %s", error)
+        return
+    _set_log(here.settings)
+    logger.info("configuration loaded: %d rules; options changed: %s", len(here.rules), ", ".join(now) or "none")
+    if later:
+        logger.warning("these options take effect after a restart: %s", ", ".join(later))
+
+
+def _take_over(made: master.Master, here: Runtime, options: Mapping[str, Any], rules: Rules) -> None:
+    """Set rules and options, or neither. Raises UsageError or mitmproxy's OptionsError."""
+    former, former_rules = {name: getattr(made.options, name) for name in options}, here.rules
+    here.set_rules(rules)
+    try:
+        made.options.update(**options)
+        _check(here)
+    except (exceptions.OptionsError, UsageError):
+        here.set_rules(former_rules)
+        made.options.update(**former)
+        raise
+
+
+def _plain(value: Any) -> Any:
+    """Return an option's value as a configuration has it: mitmproxy's sequences are lists."""
+    return list(value) if isinstance(value, tuple | list) else value
 
 
 def known_options(made: master.Master) -> dict[str, OptionSpec]:
@@ -391,9 +434,7 @@ async def serve(
     here.sockets = seat.sockets if seat is not None else plan.sockets
     here.admin_sockets = seat.admin if seat is not None else plan.admin_sockets
     _listen_as_given(here)
-    if here.settings.log_format == "json":
-        for handler in logging.getLogger().handlers:
-            handler.setFormatter(JsonLines())
+    _set_log(here.settings)
     life = _Life(made, here, announce)
     made.addons.add(life)
     loop = asyncio.get_running_loop()
@@ -406,7 +447,7 @@ async def serve(
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(name, stop)
     with contextlib.suppress(NotImplementedError):
-        loop.add_signal_handler(signal.SIGHUP, _hang_up)
+        loop.add_signal_handler(signal.SIGHUP, reload, made, here, plan)
     here.tells_failures = True
     _ = here.service  # a store that cannot be opened is told before anybody is let in
     try:
@@ -440,10 +481,6 @@ def _wanted(made: master.Master, here: Runtime) -> Workers:
     return Workers(settings.workers, listen, admin, settings.drain_timeout, settings.reuse_port)
 
 
-def _hang_up() -> None:
-    logger.info("SIGHUP ignored: restart to load another configuration")
-
-
 def _listen_as_given(here: Runtime) -> None:
     """Let mitmproxy listen on the sockets that this process was given, or on a shared port, where it would bind its
     own."""
@@ -466,18 +503,6 @@ def _in_short(error: BaseException) -> str:
     return os.strerror(number) if number > 0 else str(error).rpartition(" with ")[2]
 
 
-class JsonLines(logging.Formatter):
-    """Every line an object: those of requests are (report/log.py), all others become one."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        said = super().format(record)
-        if record.name == "feedproxy.access":
-            return printable(said)
-        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
-        line = {"time": at, "level": record.levelname.lower(), "message": said}
-        return printable(json.dumps(line, ensure_ascii=False))
-
-
 def _is_no_cancellation(record: logging.LogRecord) -> bool:
     """A task that was given up at the end of the drain is no fault; asyncio before 3.12.3 tells it as one."""
     return not (record.exc_info and record.exc_info[0] is asyncio.CancelledError)
@@ -486,11 +511,18 @@ def _is_no_cancellation(record: logging.LogRecord) -> bool:
 def log_to(stream: Any = None) -> None:
     """Feedproxy's lines and mitmproxy's warnings, one a line."""
     handler = LineHandler(stream or sys.stderr)
-    handler.setFormatter(LineFormatter("%(asctime)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S%z"))
     handler.addFilter(_is_no_cancellation)
-    root = logging.getLogger()
-    root.addHandler(handler)
-    root.setLevel(logging.WARNING)
-    logging.getLogger("feedproxy").setLevel(logging.INFO)
+    logging.getLogger().addHandler(handler)
     # That it cannot listen is told as the reason to end, once.
     logging.getLogger("mitmproxy.addons.proxyserver").setLevel(logging.CRITICAL)
+    _set_log(Settings())
+
+
+def _set_log(settings: Settings) -> None:
+    """Log in the form, and from the level on, that the settings say."""
+    root, level = logging.getLogger(), logging.getLevelNamesMapping()[settings.log_level.upper()]
+    for handler in root.handlers:
+        if isinstance(handler, LineHandler):
+            handler.set_form(settings.log_format)
+    root.setLevel(logging.INFO if level == logging.DEBUG else max(level, logging.WARNING))
+    logging.getLogger("feedproxy").setLevel(level)

@@ -48,15 +48,17 @@ def option(
     choices: tuple[str, ...] = (),
     per_feed: bool = False,
     unit: Unit = "",
+    restart: bool = False,
     deprecated: bool = False,
 ) -> Any:
     """Describe an option: its default, what it does in a sentence, why an operator would change it.
 
     `choices` are the permitted values, `per_feed` says whether a rule may override it, `unit` what its number counts.
-    A deprecated one still works, stands in no list, and is reported at start where it is set.
+    `restart` says that it is read at the start only: a reload (SIGHUP) leaves it as it is. A deprecated one still
+    works, stands in no list, and is reported at start where it is set.
     """
     metadata = {"text": text, "why": why, "choices": choices, "per_feed": per_feed, "unit": unit}
-    return field(default=default, metadata={**metadata, "deprecated": deprecated})
+    return field(default=default, metadata={**metadata, "restart": restart, "deprecated": deprecated})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +71,20 @@ class Settings:
         "HOST:PORT on which readers are served: gateway and explicit proxy alike.",
         "The default admits this machine only. An office sets its network's address, or 0.0.0.0 and a firewall. PORT"
         " alone is loopback, :PORT every address.",
+        restart=True,
     )
     upstream: str = option(
         "",
         "The origin that feedproxy stands in front of (reverse mode); empty: gateway and explicit proxy.",
         "Set by publishers, see conf/publisher.yaml. The address is trusted: it may be private, and on any port.",
+        restart=True,
     )
     public_url: str = option(
         "",
         "The URL under which readers, hubs and clouds reach this proxy, such as https://feeds.example/.",
         "Set it where TLS or another name in front makes it differ from what a request shows. Pages, lists, self links"
         " and redirects are written with it, and push updates (WebSub, rssCloud, CNWS) need it.",
+        restart=True,
     )
     trusted_proxies: tuple[str, ...] = option(
         (),
@@ -98,6 +103,7 @@ class Settings:
         "/-/",
         "The path of feedproxy's own endpoints.",
         "Change it only where the origin you serve has such a path itself.",
+        restart=True,
     )
     max_connections: int = option(
         10_000,
@@ -114,27 +120,33 @@ class Settings:
         "Answer plain requests in front of mitmproxy.",
         "A hit then costs microseconds instead of a millisecond; the answers are the same"
         " (docs/explanation/fast-path.md). Switch it off to run every request through mitmproxy's hooks.",
+        restart=True,
     )
     tls_certificate: str = option(
         "",
         "PEM file with the certificate and its chain, to serve readers under TLS.",
         "For proxies with nothing in front that does it. Renewed files are read within a minute. Needs fast_path.",
+        restart=True,
     )
-    tls_key: str = option("", "PEM file with the certificate's key; empty: the key is in the certificate's file.")
+    tls_key: str = option(
+        "", "PEM file with the certificate's key; empty: the key is in the certificate's file.", restart=True
+    )
 
     # -- what may be reached through it
     allow_private: bool = option(
         False,
         "Let targets be at private, loopback and link-local addresses, and on any port above 1024.",
         "Every client of this proxy then reaches them too: prefer allow_networks.",
+        restart=True,
     )
     allow_networks: tuple[str, ...] = option(
-        (), "Private networks in which targets may be.", "For an intranet's feeds: [10.20.0.0/16]."
+        (), "Private networks in which targets may be.", "For an intranet's feeds: [10.20.0.0/16].", restart=True
     )
     allow_ports: tuple[str, ...] = option(
         ("80", "443", "8080", "8443"),
         "Ports that a target may have; `1025-65535` adds a range.",
         "A short list keeps clients from probing other services through this proxy.",
+        restart=True,
     )
     intercept: tuple[str, ...] = option(
         (),
@@ -171,7 +183,11 @@ class Settings:
         unit="s",
     )
     fetch_timeout: int = option(
-        60, "Maximum time of one exchange with an origin.", "Half of it may pass before the first byte.", unit="s"
+        60,
+        "Maximum time of one exchange with an origin.",
+        "Half of it may pass before the first byte.",
+        unit="s",
+        restart=True,
     )
     answer_timeout: int = option(
         45,
@@ -185,6 +201,7 @@ class Settings:
         "The largest feeds met are a few megabytes; this keeps podcasts' audio files out. After decoding a response may"
         " be five times as large.",
         unit="B",
+        restart=True,
     )
 
     # -- refreshing ahead of readers
@@ -316,10 +333,17 @@ class Settings:
         "",
         "File of readers' passwords, as `htpasswd -B` writes it (bcrypt, Argon2).",
         "Changes take effect at once. See docs/how-to/ask-readers-who-they-are.md for this and the next three.",
+        restart=True,
     )
-    wsse_file: str = option("", "File of NAME:PASSWORD lines for readers that sign in by WSSE; mode 0600.")
-    tokens_file: str = option("", "File of secret addresses, which `feedproxy token` gives out and revokes.")
-    wallet: str = option("", "YAML file of credentials for origins, and for whose requests they are used; mode 0600.")
+    wsse_file: str = option(
+        "", "File of NAME:PASSWORD lines for readers that sign in by WSSE; mode 0600.", restart=True
+    )
+    tokens_file: str = option(
+        "", "File of secret addresses, which `feedproxy token` gives out and revokes.", restart=True
+    )
+    wallet: str = option(
+        "", "YAML file of credentials for origins, and for whose requests they are used; mode 0600.", restart=True
+    )
 
     # -- what is done to a feed
     feed_usm: bool = option(
@@ -376,10 +400,15 @@ class Settings:
         "Time for which a reader counts as a subscriber.",
         "Publishers get the count in the User-Agent.",
         unit="s",
+        restart=True,
     )
-    claim_max: int = option(1_000_000, "Maximum number of subscribers that one fetcher may claim for one feed.")
+    claim_max: int = option(
+        1_000_000, "Maximum number of subscribers that one fetcher may claim for one feed.", restart=True
+    )
     claim_jump: int = option(
-        10, "Factor by which a claim may grow at once; a larger one counts when it is repeated an hour later."
+        10,
+        "Factor by which a claim may grow at once; a larger one counts when it is repeated an hour later.",
+        restart=True,
     )
     list_readers_min: int = option(
         3,
@@ -394,6 +423,7 @@ class Settings:
         "Folder of the store; empty: the platform's cache folder. `memory:` keeps nothing; `redis://HOST/` is shared.",
         "After a restart with `memory:` every origin is asked anew. `redis://` and `rediss://` are for several"
         " machines: docs/how-to/run-a-fleet.md.",
+        restart=True,
     )
     memory_max: int = option(
         268_435_456,
@@ -401,11 +431,15 @@ class Settings:
         "A feed with its codings takes about 1.5 times its size: the default holds several thousand. Half as much again"
         " is used for answers kept ready.",
         unit="B",
+        restart=True,
     )
-    store_max: int = option(4_294_967_296, "Maximum size of the stored responses on disk.", unit="B")
-    fleet_local: str = option("", "With `redis://`: folder of this machine's own store in front of it.")
+    store_max: int = option(4_294_967_296, "Maximum size of the stored responses on disk.", unit="B", restart=True)
+    fleet_local: str = option("", "With `redis://`: folder of this machine's own store in front of it.", restart=True)
     fleet_prefix: str = option(
-        "feedproxy", "With `redis://`: what every name in Redis begins with.", "Two fleets on one Redis need two."
+        "feedproxy",
+        "With `redis://`: what every name in Redis begins with.",
+        "Two fleets on one Redis need two.",
+        restart=True,
     )
 
     # -- notifications
@@ -437,6 +471,7 @@ class Settings:
         50_000,
         "Maximum number of subscriptions, all protocols together.",
         "Callbacks at one site (registrable domain) get a fiftieth of it.",
+        restart=True,
     )
     websub_hub: str = option(
         "own",
@@ -487,33 +522,46 @@ class Settings:
         "Number of processes that serve readers, on one port with one store.",
         "One uses one processor and answers thousands of requests a second. Several need a store on disk:"
         " docs/how-to/run-more-workers.md.",
+        restart=True,
     )
     admin: str = option(
         "127.0.0.1:8081",
         "HOST:PORT of the admin listener: status page, metrics, refresh, purge; empty: off.",
         "Beyond loopback it needs a token.",
+        restart=True,
     )
-    admin_token: str = option("", "Token for the admin listener.", "Keep this file readable by feedproxy's user only.")
+    admin_token: str = option(
+        "", "Token for the admin listener.", "Keep this file readable by feedproxy's user only.", restart=True
+    )
     admin_token_file: str = option(
         "",
         "File that holds the admin token, in place of admin_token.",
         "For secrets that Docker, Kubernetes or systemd hand over.",
+        restart=True,
     )
     admin_hosts: tuple[str, ...] = option(
         (),
         "Extra host names that the admin listener accepts.",
         "Other names are refused: a web page could have made one that leads here.",
+        restart=True,
     )
     log_format: str = option(
         "text",
-        "Format of the line per request: text, json or off.",
-        "It names no reader.",
-        choices=("text", "json", "off"),
+        "Format of the line per request: text, json, combined (as Apache and nginx write it) or off.",
+        "It names no reader. Only text and json say why an answer is what it is.",
+        choices=("text", "json", "combined", "off"),
+    )
+    log_level: str = option(
+        "info",
+        "Lowest level of the lines that are logged: debug (with mitmproxy's messages), info, warning or error.",
+        "Lines of requests are of level info.",
+        choices=("debug", "info", "warning", "error"),
     )
     reuse_port: bool = option(
         False,
         "Let a second feedproxy of the same user listen on the same ports.",
         "So that it can take over without a gap: docs/how-to/restart-without-a-gap.md. Both need the option.",
+        restart=True,
     )
     drain_timeout: int = option(20, "Time that open requests have after SIGTERM.", unit="s")
     record: str = option(
@@ -521,16 +569,20 @@ class Settings:
         "HAR file in which requests and responses are recorded.",
         "For replay and grading (docs/how-to/record-traffic.md). Secrets are left out, addresses become pseudonyms."
         " Hits cost more meanwhile.",
+        restart=True,
     )
     record_keep: tuple[str, ...] = option(
         (),
         "What is recorded unchanged: addresses (of readers), secrets (credentials, private feeds' contents).",
         "Think of where the file will go before you add one.",
+        restart=True,
     )
 
     # -- deprecated: limits that no installation has had a reason to change; fixed from the next release on
 
-    connect_timeout: int = option(10, "Time to reach an origin: name, connection, TLS.", unit="s", deprecated=True)
+    connect_timeout: int = option(
+        10, "Time to reach an origin: name, connection, TLS.", unit="s", deprecated=True, restart=True
+    )
     head_timeout: int = option(
         15,
         "Seconds for a TLS handshake with a reader, and for the head of a request once it has begun; 0 = unlimited.",
@@ -538,7 +590,11 @@ class Settings:
         deprecated=True,
     )
     header_max: int = option(
-        65_536, "Bytes of the head of a message: more than common servers accept.", unit="B", deprecated=True
+        65_536,
+        "Bytes of the head of a message: more than common servers accept.",
+        unit="B",
+        deprecated=True,
+        restart=True,
     )
     redirects_max: int = option(
         5,
@@ -566,36 +622,45 @@ class Settings:
         604_800, "Seconds after which a feed that is gone is asked for again.", per_feed=True, unit="s", deprecated=True
     )
     realm: str = option(
-        "feedproxy", "The protection space that readers sign in to (RFC 9110, section 11.5).", deprecated=True
+        "feedproxy",
+        "The protection space that readers sign in to (RFC 9110, section 11.5).",
+        deprecated=True,
+        restart=True,
     )
     deltas_not_for: tuple[str, ...] = option(
         ("feedparser/", "UniversalFeedParser/", "rss2email/"),
         "User-Agent prefixes that never get a 226: programs that ask for one and take it for an error.",
         deprecated=True,
     )
-    feed_process: bool = option(True, "Feeds are read and compressed in a process beside the proxy.", deprecated=True)
+    feed_process: bool = option(
+        True, "Feeds are read and compressed in a process beside the proxy.", deprecated=True, restart=True
+    )
     fleet_timeout: int = option(
         250,
         "Milliseconds that a request waits for Redis; one in the same building answers within five.",
         unit="ms",
         deprecated=True,
+        restart=True,
     )
     fleet_lease: int = option(
         15,
         "Seconds after which a silent machine has lost what it was fetching; it renews three times in that time.",
         unit="s",
         deprecated=True,
+        restart=True,
     )
     fleet_expiry: int = option(
         691_200,
         "Seconds that a copy, or a purge, stays in Redis after it was last written: longer than stale_max.",
         unit="s",
         deprecated=True,
+        restart=True,
     )
     fleet_exact_max: int = option(
         1_000,
         "Readers of a feed that a fleet counts one by one, at some 200 bytes each; above by HyperLogLog, within 0.8 %.",
         deprecated=True,
+        restart=True,
     )
     ping_interval: int = option(
         30, "Seconds within which all pings of one feed cause one fetch.", unit="s", deprecated=True
@@ -613,15 +678,16 @@ class Settings:
         deprecated=True,
     )
     record_max: int = option(
-        1_073_741_824, "Bytes of a recording after which a new file is begun.", unit="B", deprecated=True
+        1_073_741_824, "Bytes of a recording after which a new file is begun.", unit="B", deprecated=True, restart=True
     )
     score_readers: int = option(
-        200, "Readers whose behaviour is graded by each worker, at some 20 KB each.", deprecated=True
+        200, "Readers whose behaviour is graded by each worker, at some 20 KB each.", deprecated=True, restart=True
     )
     connect_ports: tuple[str, ...] = option(
         ("443",),
         "Ports that CONNECT may reach: anything can be said through a tunnel (RFC 9110, section 9.3.6).",
         deprecated=True,
+        restart=True,
     )
     keep_unchanged: bool = option(
         True,
@@ -706,6 +772,17 @@ def option_names() -> list[str]:
 def deprecated_names() -> list[str]:
     """Return the options that still work and will be fixed limits in the next release."""
     return [each.name for each in fields(Settings) if each.metadata["deprecated"]]
+
+
+def restart_names() -> list[str]:
+    """Return the options that are read at the start only."""
+    return [each.name for each in fields(Settings) if each.metadata["restart"]]
+
+
+def defaults() -> dict[str, Any]:
+    """Return the default of every option, deprecated ones included, as a configuration would write it."""
+    found = {each.name: each.default for each in fields(Settings)}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
 
 def per_feed_names() -> list[str]:

@@ -153,13 +153,19 @@ class Supervisor:
                 patted = now
                 systemd.notify("WATCHDOG=1")
             if got is not None and got.si_signo == signal.SIGHUP:
-                logger.info("SIGHUP ignored: restart to load another configuration")
+                self._reload()
             elif got is not None and got.si_signo != signal.SIGCHLD:
                 logger.info("shutting down: finishing open requests of %d workers", len(self._workers))
                 systemd.notify("STOPPING=1\nSTATUS=draining")
                 return self._end()
             self._look_after(places)
             self._end_hanging(now)
+
+    def _reload(self) -> None:
+        """Let every worker load the configuration again; one that starts later reads it anyway."""
+        for worker in self._workers:
+            if worker.pid:
+                os.kill(worker.pid, signal.SIGHUP)
 
     def _end_hanging(self, now: Seconds) -> None:
         """Kill the worker that has been silent for longest, where that is too long: others may have waited for it."""

@@ -30,7 +30,8 @@ OPTIONS_HEAD = """# Options
 Made by `make docs` from `feedproxy/settings.py`. An option is a key of the configuration file (`--config`), and
 can be given as `--set NAME=VALUE` or in the environment as `FEEDPROXY_NAME`
 ([how](../how-to/configure-it.md)). Durations and sizes take units: `30m`, `4GiB`. Those marked *rule* can also stand
-in a rule of `feeds:`, for the feeds that it matches.
+in a rule of `feeds:`, for the feeds that it matches. Those marked *restart* are read at the start only, all others
+with every reload (SIGHUP) too.
 mitmproxy's own options are keys too.
 """
 
@@ -110,9 +111,9 @@ def _is_last_of_section(name: str, headings: Mapping[str, str]) -> bool:
 def _kind(each: Field[Any]) -> str:
     choices = [f"`{choice}`" if choice else "empty" for choice in each.metadata["choices"]]
     kind = " or ".join(choices) if choices else NOUNS[type(each.default)]
-    rule = ", *rule*" if each.metadata["per_feed"] else ""
+    marks = [word for word, name in (("*rule*", "per_feed"), ("*restart*", "restart")) if each.metadata[name]]
     kind = {"s": "duration", "ms": "duration", "B": "size"}.get(each.metadata["unit"], kind)
-    return f"{kind}, default {_written(shown(each.name, each.default))}{rule}"
+    return f"{kind}, default {', '.join([_written(shown(each.name, each.default)), *marks])}"
 
 
 def _written(default: Any) -> str:

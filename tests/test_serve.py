@@ -1,5 +1,8 @@
 """What `serve` finds out before it lets anybody in."""
 
+import io
+import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ from feedproxy import serve
 from feedproxy.errors import UsageError
 from feedproxy.report import door
 from feedproxy.runtime import Runtime
+from feedproxy.settings import per_feed_names, restart_names
 
 
 async def test_a_folder_for_the_ca_that_cannot_be_had_is_told_before_anybody_is_let_in(tmp_path: Path) -> None:
@@ -130,3 +134,105 @@ async def test_admin_token_in_two_places_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match="admin_token_file: admin_token is set as well"):
         serve.make_master(plan)
+
+
+# -- reload
+
+
+def reloaded(path: Path, made: master.Master, here: Runtime, **given: object) -> None:
+    serve.reload(made, here, serve.Plan(str(path), options={"admin": "", "store": "memory:", **given}))
+
+
+async def test_reload_takes_over_options_and_rules_and_puts_back_defaults(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "feedproxy")
+    made, here = configured(tmp_path, "site_interval: 7\nstale_max: 1h\n")
+    target = "https://slow.example/feed"
+    before = here.changed
+    (path := tmp_path / "feedproxy.yaml").write_text(
+        "site_interval: 5\nping_sinks: [https://sink.example/RPC2]\nfeeds:\n- match: slow.example\n  private: true\n"
+    )
+
+    reloaded(path, made, here)
+
+    assert (here.settings.site_interval, here.settings.stale_max) == (5, 604_800)
+    assert here.settings_for(target).private
+    assert here.changed > before
+    assert "configuration loaded: 1 rules; options changed: site_interval, stale_max, ping_sinks" in caplog.text
+    assert "restart" not in caplog.text
+
+
+async def test_reload_leaves_what_is_read_at_the_start_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    made, here = configured(tmp_path, "memory_max: 1MiB\n")
+    (path := tmp_path / "feedproxy.yaml").write_text("memory_max: 2MiB\nworkers: 2\nsite_interval: 5\n")
+
+    reloaded(path, made, here)
+
+    assert (here.settings.memory_max, here.settings.workers, here.settings.site_interval) == (1_048_576, 1, 5)
+    assert "these options take effect after a restart: memory_max, workers" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "site_interval: 5\nfeed_hint: off\n",
+            "feedproxy.yaml:2: unknown option 'feed_hint'; did you",
+        ),
+        ("site_interval: 5\nping_sinks: [x]\n", "ping_sinks: "),
+        ("site_interval: 5\ntrusted_proxies: [x]\n", "trusted_proxies: 'x' is no address"),
+        ("site_interval: 5\nfeeds:\n- private: true\n", "feedproxy.yaml:3: this rule says no `match: PATTERN`"),
+    ],
+)
+async def test_reload_with_a_mistake_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, words: str
+) -> None:
+    made, here = configured(tmp_path, "site_interval: 7\nfeeds:\n- match: a.example\n  private: true\n")
+    settings = here.settings
+    (path := tmp_path / "feedproxy.yaml").write_text(text)
+
+    reloaded(path, made, here)
+
+    assert here.settings == settings
+    assert here.settings_for("https://a.example/").private
+    assert words in caplog.text
+
+
+async def test_reload_keeps_what_the_command_line_says(tmp_path: Path) -> None:
+    made, here = configured(tmp_path, "site_interval: 7\n", site_interval=3)
+    (path := tmp_path / "feedproxy.yaml").write_text("site_interval: 5\n")
+
+    reloaded(path, made, here, site_interval=3)
+
+    assert here.settings.site_interval == 3
+
+
+def test_no_option_of_a_rule_waits_for_a_restart() -> None:
+    assert not set(restart_names()) & set(per_feed_names())
+
+
+async def test_log_level_and_format_are_taken_over_by_a_reload(tmp_path: Path) -> None:
+    stream, root, product = io.StringIO(), logging.getLogger(), logging.getLogger("feedproxy")
+    before = list(root.handlers), root.level, product.level
+    serve.log_to(stream)
+    try:
+        made, here = configured(tmp_path, "")
+        (path := tmp_path / "feedproxy.yaml").write_text("log_level: warning\nlog_format: json\n")
+        reloaded(path, made, here)
+        stream.truncate(0)
+        stream.seek(0)
+        product.info("not heard")
+        product.warning("heard")
+        assert json.loads(stream.getvalue())["message"] == "heard"
+
+        path.write_text("log_level: debug\n")
+        reloaded(path, made, here)
+        logging.getLogger("mitmproxy.x").info("of mitmproxy")
+        assert "of mitmproxy" in stream.getvalue()
+    finally:
+        for each in list(root.handlers):
+            if each not in before[0]:
+                root.removeHandler(each)
+        root.setLevel(before[1])
+        product.setLevel(before[2])

@@ -166,7 +166,7 @@ class Teller:
             words=moment.words,
             upstream=recipe.upstream,
         )
-        return line.as_json(str)
+        return line.written(form, str)
 
     def tell(self, told: Told, seconds: Seconds) -> None:
         """Tell of one answer, and how long it took."""
@@ -193,7 +193,7 @@ class Teller:
             upstream=request.target if request.target != target else "",
             words=told.words,
         )
-        self.lines.append(line.as_json() if here.settings.log_format == "json" else line.as_text())
+        self.lines.append(line.written(here.settings.log_format))
 
     def flush_soon(self) -> None:
         """Give the log what was collected, together with what comes in a moment."""

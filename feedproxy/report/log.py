@@ -16,6 +16,9 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.http.discretion import without_secrets
 from feedproxy.http.memo import memoised
 
+REQUESTS = "feedproxy.access"
+"""The logger of the lines for requests."""
+
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 """C0, DEL and C1 controls, line separators, controls of writing direction (UAX 9), and what has no form in UTF-8."""
 
@@ -38,6 +41,33 @@ class LineFormatter(logging.Formatter):
 
     def formatStack(self, stack_info: str) -> str:
         return _indented(stack_info)
+
+
+class CombinedLines(LineFormatter):
+    """The lines of requests with nothing before them; all others as text."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(record.getMessage()) if record.name == REQUESTS else super().format(record)
+
+
+class JsonLines(logging.Formatter):
+    """Every line an object: those of requests are (`Line.as_json`), all others become one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        said = super().format(record)
+        if record.name == REQUESTS:
+            return printable(said)
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
+        line = {"time": at, "level": record.levelname.lower(), "message": said}
+        return printable(json.dumps(line, ensure_ascii=False))
+
+
+def _formatter(form: str) -> logging.Formatter:
+    """The formatter for all lines, where those of requests have this form (`log_format`)."""
+    if form == "json":
+        return JsonLines()
+    kind = CombinedLines if form == "combined" else LineFormatter
+    return kind("%(asctime)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S%z")
 
 
 def _indented(text: str) -> str:
@@ -79,6 +109,21 @@ class Line:
             quoted(self.agent),
             self.words,
         )
+
+    def written(self, form: str, show: Callable[[str], str] = without_secrets) -> str:
+        """The line in this form: `text`, `json` or `combined`. `show` is as for `as_text`."""
+        write = {"json": self.as_json, "combined": self.as_combined}.get(form, self.as_text)
+        return write(show)
+
+    def as_combined(self, show: Callable[[str], str] = without_secrets) -> str:
+        """For log analysers: the combined log format of Apache and nginx, with the reader's pseudonym as the host.
+
+        The version of HTTP and the referring page are not known here: they are always `HTTP/1.1` and `-`.
+        """
+        moment = time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(self.at))
+        asked = f"{self.method} {show(self.target)} HTTP/1.1".replace("\\", "\\\\").replace('"', '\\"')
+        agent = self.agent.replace("\\", "\\\\").replace('"', '\\"') or "-"
+        return printable(f'{self.reader} - - [{moment}] "{asked}" {self.status} {self.size} "-" "{agent}"')
 
     def as_json(self, show: Callable[[str], str] = without_secrets) -> str:
         """For programs: one object a line."""
@@ -129,6 +174,11 @@ class LineHandler(logging.StreamHandler[Any]):
         super().__init__(stream)
         self._second = 0
         self._before = ""
+
+    def set_form(self, form: str) -> None:
+        """Write lines in this form from now on (`log_format`)."""
+        self._second = 0
+        self.setFormatter(_formatter(form))
 
     def write_all(self, name: str, lines: Sequence[str]) -> None:
         """These lines, as if each had been logged under this name at INFO."""

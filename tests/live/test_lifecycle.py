@@ -121,13 +121,24 @@ def test_drain_timeout_is_the_time_of_all_that_is_under_way(start: Start, origin
 
 
 @pytest.mark.parametrize("arguments", [(), ("--workers", "2")])
-def test_sighup_ends_nothing(start: Start, origin: Origin, arguments: tuple[str, ...]) -> None:
+def test_sighup_loads_the_configuration_again_and_ends_nothing(
+    start: Start, origin: Origin, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
     origin.publish("/hup", a_feed("x"), Cache_Control="max-age=3600")
-    proxy = start(*arguments)
-    for pid in (proxy.pid, *(workers(proxy) if arguments else ())):
-        os.kill(pid, signal.SIGHUP)
-    until(lambda: "SIGHUP" in proxy.said)
+    (config := tmp_path / "feedproxy.yaml").write_text("contact_url: https://a.example/\n")
+    proxy = start("--config", str(config), *arguments)
+    processes = 2 if arguments else 1
+
+    config.write_text("contact_url: https://b.example/\nnonsense: 1\n")
+    os.kill(proxy.pid, signal.SIGHUP)
+    until(lambda: proxy.said.count("unknown option 'nonsense'") == processes)
+    config.write_text("contact_url: https://b.example/\nstore_max: 1GiB\n")
+    os.kill(proxy.pid, signal.SIGHUP)
+    until(lambda: proxy.said.count("options changed: contact_url") == processes)
+    until(lambda: proxy.said.count("after a restart: store_max") == processes)
+
     assert answered(proxy.address, origin.url("/hup")) == "200"
+    assert "b.example" in (origin.asked("/hup")[0].fields.get("User-Agent") or "")
     assert proxy.terminate() == 0
 
 

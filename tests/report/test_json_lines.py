@@ -4,8 +4,7 @@ import io
 import json
 import logging
 
-from feedproxy.report.log import Line
-from feedproxy.serve import JsonLines
+from feedproxy.report.log import JsonLines, Line
 
 
 def test_lines_of_requests_and_all_others_are_objects() -> None:

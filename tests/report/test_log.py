@@ -40,6 +40,38 @@ def test_where_readers_know_another_address_than_we_ask_both_are_told_to_program
     assert "https://feeds.example/a" in line.as_text()
 
 
+def test_combined_lines_are_what_log_analysers_read_and_hold_no_secret() -> None:
+    form = re.compile(
+        r"(\S+) - - \[(\d\d/[A-Z][a-z][a-z]/\d{4}:\d\d:\d\d:\d\d \+0000)\] "
+        r'"((?:[^"\\]|\\.)*)" (\d+) (\d+) "-" "((?:[^"\\]|\\.)*)"'
+    )
+    line = Line(0, "8000", "gateway", "GET", 'https://e.example/"?token=x', 200, 7, "hit", 0.1, 'a "b" \\ \x1b', "why")
+
+    found = form.fullmatch(line.written("combined"))
+
+    assert found is not None
+    assert found.groups() == (
+        "8000",
+        "01/Jan/1970:00:00:00 +0000",
+        'GET https://e.example/\\"?token=… HTTP/1.1',
+        "200",
+        "7",
+        'a \\"b\\" \\\\ \\u001b',
+    )
+
+
+def test_combined_lines_have_nothing_before_them_and_other_lines_have() -> None:
+    stream = io.StringIO()
+    handler = LineHandler(stream)
+    handler.set_form("combined")
+    handler.write_all("feedproxy.access", ["one", "two"])
+    handler.emit(logging.LogRecord("feedproxy.access", logging.INFO, "", 0, "%s", ("three",), None))
+    handler.emit(logging.LogRecord("feedproxy", logging.INFO, "", 0, "other", (), None))
+    lines = stream.getvalue().splitlines()
+    assert lines[:3] == ["one", "two", "three"]
+    assert re.fullmatch(r"\d{4}-\S+ other", lines[3])
+
+
 def test_lines_written_together_have_the_time_before_them_and_nothing_else() -> None:
     stream = io.StringIO()
     handler = LineHandler(stream)

@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from feedproxy.report.log import Line, LineFormatter, printable
-from feedproxy.serve import JsonLines
+from feedproxy.report.log import JsonLines, Line, LineFormatter, printable
 
 CONTROLS = [
     *range(32),
