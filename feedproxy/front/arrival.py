@@ -4,6 +4,7 @@ Only from `trusted_proxies` is the field that `forwarded_by` names believed, and
 (http/forwarded.py). From every other peer, and in every other field, it may be forged.
 """
 
+import contextlib
 import ipaddress
 import re
 from dataclasses import dataclass, replace
@@ -12,12 +13,11 @@ from urllib.parse import urlsplit
 
 from mitmproxy import http
 
-from feedproxy.errors import BadTarget, FeedproxyError
+from feedproxy.errors import BadTarget, NotOurs
+from feedproxy.feed import subscription_address
 from feedproxy.front.stream import ABSOLUTE_FORM
 from feedproxy.http import forwarded, uri
 from feedproxy.http.message import Fields, Request
-from feedproxy.net.address import AddressPolicy
-from feedproxy.net.listeners import Listeners
 from feedproxy.origin.entrance import Entrance, Visit
 from feedproxy.settings import Settings
 
@@ -30,6 +30,9 @@ OWN_AUTHORITY = "feedproxy.own-authority"
 LANDING = ("/", "/robots.txt", "/favicon.ico")
 """Paths of the gateway that are pages of ours."""
 
+_OTHER_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/*(?![0-9])")
+_HOST_WITH_PORT = re.compile(r"[^/?#]+:[0-9]{1,5}(?:[/?#]|$)")
+
 HOST = re.compile(r"^(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?$")
 
 
@@ -38,6 +41,14 @@ class Ours:
     """A path of our own: the landing page, an endpoint, or nothing at all."""
 
     path: str
+    visit: Visit
+
+
+@dataclass(frozen=True, slots=True)
+class Misspelt:
+    """A gateway address in another form than the gateway's, and the target that it means."""
+
+    target: str
     visit: Visit
 
 
@@ -100,7 +111,9 @@ def came(flow: http.HTTPFlow) -> Came:
     )
 
 
-def arrive(head: Came, entrance: Entrance, settings: Settings, tunnel: tuple[str, int] | None) -> Arrival | Ours:
+def arrive(
+    head: Came, entrance: Entrance, settings: Settings, tunnel: tuple[str, int] | None
+) -> Arrival | Ours | Misspelt:
     """Where this request wants to go. Raises BadTarget and NotOurs (uri.gateway_target).
 
     `tunnel` is the host and port of the CONNECT that this request came through, if it did.
@@ -118,7 +131,38 @@ def arrive(head: Came, entrance: Entrance, settings: Settings, tunnel: tuple[str
     bare = head.path.partition("?")[0]
     if bare in LANDING or head.path.startswith(settings.endpoint_prefix):
         return Ours(head.path, visit)
-    return Arrival(Request(head.method, uri.gateway_target(head.path), head.fields), visit)
+    try:
+        target = uri.gateway_target(head.path)
+    except (NotOurs, BadTarget):
+        return Misspelt(_pasted(head.path, visit.base), visit)
+    if target.startswith(f"{visit.base}/"):
+        with contextlib.suppress(BadTarget):  # one of our own pages: refused where it is fetched
+            return Misspelt(subscription_address.read(target, visit.base), visit)
+    return Arrival(Request(head.method, target, head.fields), visit)
+
+
+def _pasted(path: str, base: str) -> str:
+    """The target of a path that is no gateway address: one with `feed:`, encoded, or without a scheme.
+
+    Browsers and scanners ask for names with a dot, too (`/apple-touch-icon.png`), so what has no scheme is a host
+    only with a port, as an IP address, or below a public suffix or a name that is kept for private use. Raises NotOurs,
+    with the right address where it can be guessed, and BadTarget.
+    """
+    written = path.lstrip("/")
+    if subscription_address.has_scheme(written):
+        return subscription_address.read(written, base)
+    example = "https://example.com/feed.xml"
+    try:
+        target = subscription_address.read(_OTHER_SCHEME.sub("", written), base)
+    except BadTarget:
+        target = ""
+    if target and not path.startswith("//") and not _OTHER_SCHEME.match(written):
+        host = uri.host_of(target)
+        if _HOST_WITH_PORT.match(written) or host.rpartition(".")[2].isdigit() or uri.has_known_suffix(host):
+            return target
+    if "/" in written.rstrip("/"):
+        example = target or example
+    raise NotOurs(f"put the feed's full URL after the slash, such as {base}/{example}")
 
 
 def entrance_of(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int] | None) -> Entrance:
@@ -134,39 +178,6 @@ def entrance_of(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int]
         own, port, *_ = flow.client_conn.sockname
         absolute = flow.request.port != port or flow.request.host not in (own, "localhost")
     return Entrance.PROXY if absolute else Entrance.GATEWAY
-
-
-def may_be_own(url: str, settings: Settings, listeners: Listeners) -> bool:
-    """Whether an absolute-form may name this proxy itself: by its public address, or by a port that listens here."""
-    try:
-        target = uri.normalise(url)
-        return _is_public(target, settings) or listeners.are_for_readers(uri.host_port(target)[1])
-    except BadTarget:
-        return False
-
-
-async def is_own(url: str, settings: Settings, policy: AddressPolicy, listeners: Listeners) -> bool:
-    """Whether an absolute-form names this proxy itself. A name is looked up, where its port listens here."""
-    if not may_be_own(url, settings, listeners):
-        return False
-    target = uri.normalise(url)
-    if _is_public(target, settings):
-        return True
-    host, port = uri.host_port(target)
-    try:
-        found = [str(ipaddress.ip_address(host))]
-    except ValueError:
-        try:
-            found = await policy.addresses(host, port)
-        except FeedproxyError:
-            return False  # what cannot be resolved is told by whoever fetches it
-    return any(listeners.include(each, port) for each in found)
-
-
-def _is_public(target: str, settings: Settings) -> bool:
-    """Whether a target is below `public_url`, where that is a whole web origin."""
-    public = settings.public_url and uri.normalise(settings.public_url)
-    return bool(public) and urlsplit(public).path == "/" and uri.origin_of(public) == uri.origin_of(target)
 
 
 def addressed_to_us(head: Came) -> Came:

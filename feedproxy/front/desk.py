@@ -20,13 +20,13 @@ from feedproxy.front.arrival import (
     OWN_AUTHORITY,
     Arrival,
     Came,
+    Misspelt,
     Ours,
     addressed_to_us,
     arrive,
     came,
     entrance_of,
     fields_of,
-    is_own,
     visit_of,
 )
 from feedproxy.front.crowd import Crowd
@@ -38,13 +38,14 @@ from feedproxy.http import uri
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.syntax import is_well_formed
+from feedproxy.net.own_authority import is_own
 from feedproxy.net.shares import Asker, asking, client_of
 from feedproxy.origin.endpoints import Call, Endpoint
 from feedproxy.origin.entrance import Entrance, Visit, dress
 from feedproxy.origin.problem import problem
 from feedproxy.origin.service import Answer, PassThrough
 from feedproxy.origin.upstream import passed_here_before
-from feedproxy.report.landing import landing_page
+from feedproxy.report.landing import landing_page, right_form
 from feedproxy.runtime import Runtime
 
 logger = logging.getLogger(__name__)
@@ -149,7 +150,7 @@ class Desk:
             if await self._names_us(named):
                 head = replace(addressed_to_us(named), absolute=False)
         found = arrive(head, entrance, settings, tunnel)
-        if isinstance(found, Ours):
+        if isinstance(found, Ours | Misspelt):
             self._own(flow, found)
             return
         if self._ends_here(flow, found):
@@ -288,17 +289,19 @@ class Desk:
         self._put_own(flow, case, response, Detail.CONTENT_TOO_LARGE)
         flow.metadata[AT_ONCE] = True
 
-    def _own(self, flow: http.HTTPFlow, ours: Ours) -> None:
+    def _own(self, flow: http.HTTPFlow, ours: Ours | Misspelt) -> None:
         prefix = self.runtime.settings.endpoint_prefix
-        if ours.path.startswith(prefix):
+        if isinstance(ours, Ours) and ours.path.startswith(prefix):
             self._endpoint(flow, ours, ours.path.removeprefix(prefix))
+            return
+        case, request, base = self._open(flow, Case(ours.visit)), _bare(flow), ours.visit.base
+        if request.method not in CACHED:
+            self._put_own(flow, case, _not_allowed(request, CACHED), Detail.METHOD)
+        elif isinstance(ours, Misspelt):
+            self._put_own(flow, case, right_form(ours.target, base))
         else:
-            case, request = self._open(flow, Case(ours.visit)), _bare(flow)
-            if request.method in CACHED:
-                self._put_own(flow, case, landing_page(ours.path, ours.visit.base, prefix))
-            else:
-                self._put_own(flow, case, _not_allowed(request, CACHED), Detail.METHOD)
-            self._answer_at_once(flow)
+            self._put_own(flow, case, landing_page(ours.path, base, prefix))
+        self._answer_at_once(flow)
 
     def _endpoint(self, flow: http.HTTPFlow, ours: Ours, below: str) -> None:
         """Refuse what no endpoint takes; what one takes is answered by `serve`, once its content is there."""

@@ -14,7 +14,7 @@ from typing import Protocol
 from feedproxy.cache.status import CacheStatus
 from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError, Overload
-from feedproxy.front.arrival import Arrival, Came, arrive, may_be_own
+from feedproxy.front.arrival import Arrival, Came, arrive
 from feedproxy.front.between import PATIENCE
 from feedproxy.front.desk import finished, refused
 from feedproxy.front.head import KEPT, Head, read
@@ -25,6 +25,7 @@ from feedproxy.front.table import Shared, Table
 from feedproxy.front.telling import GONE, Teller, Told
 from feedproxy.http.message import Response
 from feedproxy.net import local_failure
+from feedproxy.net.own_authority import may_be_own
 from feedproxy.origin.answers import Answer, PassThrough
 from feedproxy.origin.entrance import Entrance
 from feedproxy.origin.repeat import Moment, again, onward, repeat

@@ -29,6 +29,8 @@ _REG_NAME = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
 _IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 SUFFIX_LABELS = 8
 """Labels of a name that are compared with the public suffixes, of which none has more than five."""
+PRIVATE_SUFFIXES = frozenset({"example", "internal", "local", "localhost", "test", "home", "lan", "corp", "intranet"})
+"""Kept from the public DNS (RFC 6761, RFC 6762 and its appendix G, ICANN for `internal` in 2024)."""
 _HOST_MAX = 253
 """RFC 1035, section 2.3.4: 255 octets on the wire."""
 
@@ -153,6 +155,14 @@ def site_of(uri: str) -> str:
 def site_of_host(host: str) -> str:
     """The registrable domain of a name in lower case; a name of a single label is its own."""
     return _registrable(host) if "." in host else host
+
+
+def has_known_suffix(host: str) -> bool:
+    """Whether a name lies below a public suffix, or one that is kept for private use."""
+    labels = host.split(".")
+    if len(labels) > 1 and labels[-1] in PRIVATE_SUFFIXES:
+        return True
+    return _suffixes().privatesuffix(".".join(labels[-SUFFIX_LABELS:]), accept_unknown=False) is not None
 
 
 @lru_cache(maxsize=4096)

@@ -3,20 +3,17 @@
 It names nothing that anybody reads here. A URL pasted into its field leads on to the gateway's form of it.
 """
 
-import re
 from urllib.parse import parse_qs
 
 from feedproxy import __version__
 from feedproxy.errors import BadTarget, NotOurs
-from feedproxy.feed.discovery import without_feed_scheme
+from feedproxy.feed import subscription_address
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.report import pages
 
 ROBOTS = "User-agent: *\nDisallow: /\n"
 """The gateway shows other people's pages under its own name: nothing that a search engine should find."""
-
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?![0-9])")
 
 
 def landing_page(path: str, base: str, prefix: str = "/-/") -> Response:
@@ -44,25 +41,20 @@ def _front(query: str, base: str, own: str) -> Response:
     if not value:
         return _page(400, base, own, "Please put the address of a feed into the field.")
     try:
-        target = read_address(value, base)
+        target = subscription_address.read(value, base)
     except BadTarget as error:
         return _page(400, base, own, f"That is no address of a feed that can be fetched: {error}.", value)
-    answer = _answer(303, "text/plain; charset=utf-8", b"", "no-store", base)
+    return _redirect(303, target, base, "no-store")
+
+
+def right_form(target: str, base: str) -> Response:
+    """The answer to a gateway address in another form than the gateway's: the redirect to the right one."""
+    return _redirect(301, target, base, "max-age=86400")
+
+
+def _redirect(status: int, target: str, base: str, cache_control: str) -> Response:
+    answer = _answer(status, "text/plain; charset=utf-8", b"", cache_control, base)
     return answer.with_fields(answer.fields.with_added("Location", base + uri.gateway_path(target)))
-
-
-def read_address(value: str, base: str) -> str:
-    """What somebody pasted, as a target: without its scheme, with `feed:`, or in our own form. Raises BadTarget."""
-    text = value.removeprefix(base).lstrip("/") if value.startswith(base + "/http") else value
-    text = without_feed_scheme(text)
-    if re.match(r"(?i)https?:/[^/]", text):
-        return uri.gateway_target("/" + text)
-    if not _SCHEME.match(text):
-        # `example.com/feed` is an address to people; `feed` alone is none.
-        if "." not in re.split(r"[/?#]", text.lstrip("/"), maxsplit=1)[0]:
-            raise BadTarget("not a URL: it must start with http:// or https://")
-        text = "https://" + text.lstrip("/")
-    return uri.normalise(text)
 
 
 def _page(status: int, base: str, own: str, message: str = "", value: str = "") -> Response:

@@ -41,7 +41,7 @@ async def test_a_client_that_folds_slashes_gets_the_same_copy(door):
 
 
 @pytest.mark.parametrize(
-    "line", ["/origin.example/feed.rss", "/ftp://origin.example/feed", "/file:///etc/passwd", "/feed", "//x/y"]
+    "line", ["/origin.unknown/feed.rss", "/ftp://origin.example/feed", "/file:///etc/passwd", "/feed", "//x/y"]
 )
 async def test_an_address_without_http_is_404_with_a_page_that_explains(door, line):
     proxy, origin, _ = await door()
@@ -514,3 +514,116 @@ async def test_options_that_may_go_on_have_one_step_less_to_go(door, said, heard
     await proxy.send("OPTIONS", "/feed.rss", max_forwards=said)
 
     assert origin.heard.get("max-forwards") == heard
+
+
+# -- gateway addresses as people paste them
+
+PASTED = [
+    ("/feed:https://feeds.example/a.xml", "https://feeds.example/a.xml"),
+    ("/feed:https:/feeds.example/a.xml", "https://feeds.example/a.xml"),
+    ("/feed://feeds.example/a.xml", "http://feeds.example/a.xml"),
+    ("/feed:/feeds.example/a.xml", "https://feeds.example/a.xml"),
+    ("/FEED:feeds.example/a.xml", "https://feeds.example/a.xml"),
+    ("/feeds.example/a.xml", "https://feeds.example/a.xml"),
+    ("/feeds.example/a.xml?b=c", "https://feeds.example/a.xml?b=c"),
+    ("/www.example.com", "https://www.example.com/"),
+    ("/localhost:8000/a.xml", "https://localhost:8000/a.xml"),
+    ("/wiki.firm:8080/a.xml", "https://wiki.firm:8080/a.xml"),
+    ("/192.0.2.7/a.xml", "https://192.0.2.7/a.xml"),
+    ("/https%3A%2F%2Ffeeds.example%2Fa.xml", "https://feeds.example/a.xml"),
+    ("/https%3a%2f%2ffeeds.example%3a8443%2fa%2520b%3fc%3dd", "https://feeds.example:8443/a%20b?c=d"),
+    ("/http%3A//feeds.example/a%3Fb%3Dc", "http://feeds.example/a?b=c"),
+    ("/https%3A%2F%2Ffeeds.example%2Fa?b=%2F", "https://feeds.example/a?b=%2F"),
+    ("/https%253A%252F%252Ffeeds.example%252Fa", "https://feeds.example/a"),
+    ("/feed%3Ahttps%3A%2F%2Ffeeds.example%2Fa", "https://feeds.example/a"),
+    ("/feed:https%3A%2F%2Ffeeds.example%2Fa", "https://feeds.example/a"),
+    ("/%20https://feeds.example/a", "https://feeds.example/a"),
+    ("/https//feeds.example/a", "https://feeds.example/a"),
+    ("/https:feeds.example/a", "https://feeds.example/a"),
+    ("/https:///feeds.example/a", "https://feeds.example/a"),
+]
+
+FILES = [
+    "/apple-touch-icon.png",
+    "/wp-login.php",
+    "/.well-known/x",
+    "/index.html",
+    "/sitemap.xml?a",
+    "/.env",
+    "/a/b.com",
+]
+
+GUESSED = {
+    "/wiki.firm/feed": "/https://wiki.firm/feed",
+    "/ftp://feeds.example/feed": "/https://feeds.example/feed",
+    "/feed": "/https://example.com/feed.xml",
+}
+
+
+async def test_pasted_address_is_redirected_to_the_gateways_form(door):
+    proxy, origin, _ = await door()
+
+    for line, meant in PASTED:
+        seen = await proxy.ask(line)
+
+        assert seen.status == 301, line
+        assert seen.location == f"{proxy.stage.name}/{meant}", line
+        assert is_sandboxed(seen)
+    assert origin.requests == 0
+
+
+async def test_own_gateway_address_behind_the_slash_is_redirected_to_the_inner_feed(door):
+    proxy, origin, _ = await door()
+
+    seen = await proxy.ask(f"/{proxy.stage.name}/{proxy.stage.name}/https://feeds.example/a")
+
+    assert seen.expect(301).location == f"{proxy.stage.name}/https://feeds.example/a"
+    assert origin.requests == 0
+
+
+async def test_redirect_to_the_right_form_leads_to_the_same_access_check(door):
+    proxy, origin, _ = await door()
+    proxy.rule("https://feeds.example/secret/*", readers=("bob",))
+
+    seen = (await proxy.ask("/feeds.example/x/..%2fsecret/feed")).expect(301)
+
+    (await proxy.ask(seen.location.removeprefix(proxy.stage.name))).expect(401)
+    assert origin.requests == 0
+
+
+async def test_name_of_a_file_is_no_pasted_address(door):
+    proxy, _, _ = await door()
+
+    for line in FILES:
+        (await proxy.ask(line, **HTML)).expect(404, cache="detail=not-found")
+
+
+async def test_address_that_is_only_guessed_is_named_on_the_error_page(door):
+    proxy, _, _ = await door()
+
+    for line, right in GUESSED.items():
+        seen = (await proxy.ask(line, **HTML)).expect(404, cache="detail=not-found")
+
+        assert f"{proxy.stage.name}{right}" in seen.body.decode()
+
+
+async def test_user_information_in_a_pasted_address_is_refused(door):
+    proxy, _, _ = await door()
+
+    for line in ("/feed:https://name:word@feeds.example/", "/https%3A%2F%2Fname%3Aword%40a.example%2F"):
+        (await proxy.ask(line)).expect(400, cache="detail=bad-target")
+
+
+async def test_pasted_address_is_a_path_of_the_upstream_in_reverse_mode(door):
+    proxy, origin, _ = await door(upstream=UPSTREAM)
+    origin.publish("/feed:https://feeds.example/a.xml", a_feed())
+    origin.publish("/feeds.example/a.xml", a_feed())
+
+    (await proxy.ask("/feeds.example/a.xml")).expect(200)
+    (await proxy.ask("/feed:https://feeds.example/a.xml")).expect(200)
+
+
+async def test_post_to_a_pasted_address_is_refused(door):
+    proxy, _, _ = await door()
+
+    (await proxy.ask("/feeds.example/a.xml", method="POST")).expect(405, cache="detail=method")
