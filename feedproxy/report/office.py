@@ -1,16 +1,24 @@
 """The operator's hand on the office's list: POST /opml imports one, GET /opml gives out what is public of it."""
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
 from aiohttp import web
 
-from feedproxy.errors import FeedproxyError
-from feedproxy.feed import opml
+from feedproxy.errors import BadTarget, FeedproxyError
+from feedproxy.feed import opml, subscription_address
+from feedproxy.feed.opml import Listing, Subscription
+from feedproxy.http import uri
+from feedproxy.http.reverse import upstream_form
+from feedproxy.net.address import AddressPolicy
+from feedproxy.net.listeners import Listeners
+from feedproxy.net.own_authority import is_own
 from feedproxy.origin.office import Office
 from feedproxy.origin.service import Service
 from feedproxy.report.answers import as_json, wants_json
+from feedproxy.settings import Settings
 
 CONTENT_MAX = 8_000_000
 """Bytes of a list: ten thousand feeds with all that programs write beside them."""
@@ -41,6 +49,15 @@ class Having(Protocol):
     @property
     def service(self) -> Service: ...
 
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def policy(self) -> AddressPolicy: ...
+
+    @property
+    def listeners(self) -> Listeners: ...
+
 
 class OfficeDesk:
     """The two handlers."""
@@ -59,6 +76,7 @@ class OfficeDesk:
         listing = await self._here.service.workshop.do(partial(opml.read, body, request.charset))
         if listing is None:
             raise NoList("That is no subscription list: OPML is expected.")
+        listing = await _originals(listing, self._here)
         outcome = await self._here.office.take(
             listing,
             name=request.query.get("name", "").strip()[:WORDS_MAX],
@@ -84,6 +102,27 @@ class OfficeDesk:
         if wants_json(request):
             return as_json({"title": listing.title, "feeds": len(listing.feeds), "document": document.decode()})
         return web.Response(body=document, headers={"Content-Type": opml.MEDIA_TYPE})
+
+
+async def _originals(listing: Listing, here: Having) -> Listing:
+    """The list with the feeds' own addresses where it has ones of this proxy, each feed once."""
+    settings, own = here.settings, dict[str, bool]()
+    feeds: dict[str, Subscription] = {}
+    wrong = 0
+    for feed in listing.feeds:
+        address, origin = upstream_form(feed.address, settings), uri.origin_of(feed.address)
+        if not settings.upstream:
+            if origin not in own:
+                own[origin] = await is_own(feed.address, settings, here.policy, here.listeners)
+            if own[origin]:
+                try:
+                    address = subscription_address.behind(feed.address, settings.endpoint_prefix)
+                except BadTarget:
+                    wrong += 1
+                    continue
+        wrong += address in feeds
+        feeds.setdefault(address, replace(feed, address=address))
+    return Listing(listing.title, tuple(feeds.values()), listing.passed_over + wrong)
 
 
 def _said(request: web.Request, name: str) -> bool:

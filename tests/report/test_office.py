@@ -13,13 +13,14 @@ from feedproxy.runtime import Runtime
 from tests.stages.admin import NOW, Proxy
 from tests.stages.origin import Origin, OriginFetcher
 
+OPTIONS = {"admin": "127.0.0.1:0", "store": "memory:", "site_interval": 0}
 LIST = opml.write(opml.Listing("Ours", (opml.Subscription("https://a.example/1", "One", folder=("F",)),)))
 
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
     runtime = Runtime(ManualClock(NOW))
-    runtime.configure({"admin": "127.0.0.1:0", "store": "memory:", "site_interval": 0})
+    runtime.configure(OPTIONS)
     runtime.make_fetcher = lambda: OriginFetcher(Origin(runtime.clock))
     runtime.ready = True
     desk = OfficeDesk(runtime)
@@ -69,3 +70,43 @@ async def test_another_sites_page_imports_nothing(proxy: Proxy) -> None:
 
     assert status == 403
     assert proxy.runtime.office.imported.feeds == ()
+
+
+@pytest.mark.parametrize(
+    "own", ["http://127.0.0.1:8080", "http://localhost:8080", "http://[::1]:8080", "https://feeds.example"]
+)
+async def test_own_gateway_addresses_of_a_list_are_read_as_the_feeds_own(proxy: Proxy, own: str) -> None:
+    proxy.runtime.configure({**OPTIONS, "public_url": "https://feeds.example/"})
+    proxy.runtime.listeners.add(8080, for_readers=True)
+    written = opml.write(
+        opml.Listing(
+            "",
+            (
+                opml.Subscription(f"{own}/https://a.example/1?x=/y"),
+                opml.Subscription(f"{own}/http:/a.example/2"),
+                opml.Subscription(f"{own}/-/as/rss/https://a.example/3"),
+                opml.Subscription(f"{own}/-/changes.xml"),
+                opml.Subscription("https://a.example/1?x=/y"),
+                opml.Subscription("http://other.example:80/https://a.example/4"),
+            ),
+        )
+    )
+
+    _, told, _ = await proxy.post("/opml", written)
+
+    assert (told["added"], told["passed_over"]) == (4, 2)
+    assert [each.address for each in proxy.runtime.office.imported.feeds] == [
+        "https://a.example/1?x=/y",
+        "http://a.example/2",
+        "https://a.example/3",
+        "http://other.example/https://a.example/4",
+    ]
+
+
+async def test_public_addresses_of_a_list_are_read_as_the_upstreams_in_reverse_mode(proxy: Proxy) -> None:
+    reverse = {"upstream": "http://origin.example", "public_url": "https://www.example.org"}
+    proxy.runtime.configure({**OPTIONS, **reverse})
+
+    await proxy.post("/opml", opml.write(opml.Listing("", (opml.Subscription("https://www.example.org/1"),))))
+
+    assert [each.address for each in proxy.runtime.office.imported.feeds] == ["http://origin.example/1"]
