@@ -8,6 +8,7 @@ Runtime. It refuses by raising FeedproxyError; the addon that called turns this 
 import fnmatch
 import logging
 from dataclasses import dataclass, replace
+from functools import partial
 from weakref import WeakKeyDictionary
 
 from mitmproxy import http
@@ -15,7 +16,7 @@ from mitmproxy import http
 from feedproxy.cache.status import CacheStatus, Detail, Fwd, append
 from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError, Forbidden, Loop, NotAdmitted, Unreachable
-from feedproxy.front import passing
+from feedproxy.front import passing, preview
 from feedproxy.front.arrival import (
     OWN_AUTHORITY,
     Arrival,
@@ -45,7 +46,7 @@ from feedproxy.origin.entrance import Entrance, Visit, dress
 from feedproxy.origin.problem import problem
 from feedproxy.origin.service import Answer, PassThrough
 from feedproxy.origin.upstream import passed_here_before
-from feedproxy.report.landing import landing_page, right_form
+from feedproxy.report.landing import landing_page, pasted, preview_page, right_form
 from feedproxy.runtime import Runtime
 
 logger = logging.getLogger(__name__)
@@ -299,9 +300,20 @@ class Desk:
             self._put_own(flow, case, _not_allowed(request, CACHED), Detail.METHOD)
         elif isinstance(ours, Misspelt):
             self._put_own(flow, case, right_form(ours.target, base))
+        elif target := pasted(ours.path, base):
+            flow.request.stream = False
+            flow.metadata[CONTENT_CAP] = CONTENT_MAX
+            case.endpoint = Endpoint(partial(self._preview, target))
+            case.call = Call(replace(request, target=ours.path), ours.visit, ours.path)
+            return
         else:
             self._put_own(flow, case, landing_page(ours.path, base, prefix))
         self._answer_at_once(flow)
+
+    async def _preview(self, target: str, call: Call) -> Response:
+        """The landing page for a pasted address."""
+        seen = await preview.look(self.runtime, target, call.visit)
+        return preview_page(seen, call.visit.base, self.runtime.settings.endpoint_prefix)
 
     def _endpoint(self, flow: http.HTTPFlow, ours: Ours, below: str) -> None:
         """Refuse what no endpoint takes; what one takes is answered by `serve`, once its content is there."""

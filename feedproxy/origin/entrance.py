@@ -23,13 +23,15 @@ class Visit:
     """A reader's way in: entrance, our own address as the reader wrote it, and who the reader is.
 
     `base` has no trailing slash, such as `http://proxy.example:8080`; `address` is the reader's own, believed
-    from a trusted proxy in front; `user` is a name that was proved, or empty.
+    from a trusted proxy in front; `user` is a name that was proved, or empty. `counted` is False for a look at a feed
+    that makes no subscriber.
     """
 
     entrance: Entrance
     base: str
     address: str
     user: str = ""
+    counted: bool = True
 
 
 PASSED = frozenset(

@@ -12,14 +12,14 @@ import hashlib
 import logging
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from feedproxy.cache.stored import Content, StoredResponse
 from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError, NotAFeed
 from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.formats import FORMATS, Format
-from feedproxy.feed.convert.model import Feed
+from feedproxy.feed.convert.model import Feed, Item
 from feedproxy.feed.convert.read import found_at, read
 from feedproxy.http import coding
 from feedproxy.http.date import parse_http_date
@@ -41,6 +41,10 @@ RENDERINGS_BYTES = 64 * 1024 * 1024
 HEADLINE_MAX = 64 * 1024
 """Characters of each text of the headlines."""
 
+ENTRIES_MAX = 5
+TITLE_MAX = 200
+"""Entries that the headlines name, and characters of each title."""
+
 type _Version = tuple[str, str]
 type _Key = tuple[_Version, str, str]
 
@@ -55,12 +59,16 @@ class Rendering:
 
 @dataclass(frozen=True, slots=True)
 class Headlines:
-    """What a feed says in a few words: title and text of the channel, and of the item that is dated last."""
+    """What a feed says in a few words: title and text of the channel, and of the item that is dated last.
+
+    `entries` are titles and dates of the items that are dated last, plain text.
+    """
 
     title: str = ""
     summary: str = ""
     newest_title: str = ""
     newest_text: str = ""
+    entries: tuple[tuple[str, int | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,11 +220,21 @@ def _rendered(document: _Document, wanted: str, name: str, level: int) -> tuple[
 def _headlines_of(document: _Document) -> Headlines:
     """The headlines; the newest item is the first where none is dated. Raises NotAFeed."""
     feed = _model(document)[0]
-    said = [markup.line(feed.title), markup.plain(feed.summary)]
-    if feed.items:
-        item = max(feed.items, key=lambda item: item.published or item.updated or 0)
-        said += [markup.line(item.title), markup.plain(item.summary or item.content)]
-    return Headlines(*(text[:HEADLINE_MAX] for text in said))
+    items = sorted(feed.items, key=lambda item: -(item.published or item.updated or 0))[:ENTRIES_MAX]
+    said = Headlines(markup.line(feed.title)[:HEADLINE_MAX], markup.plain(feed.summary)[:HEADLINE_MAX])
+    if not items:
+        return said
+    return replace(
+        said,
+        newest_title=markup.line(items[0].title)[:HEADLINE_MAX],
+        newest_text=markup.plain(items[0].summary or items[0].content)[:HEADLINE_MAX],
+        entries=tuple((_title(item), item.published or item.updated) for item in items),
+    )
+
+
+def _title(item: Item) -> str:
+    title = markup.line(item.title) or " ".join(markup.plain(item.summary or item.content).split())
+    return title[:TITLE_MAX]
 
 
 def _model(document: _Document) -> tuple[Feed, bool]:

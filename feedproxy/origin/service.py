@@ -211,7 +211,7 @@ class Service(Upkeep):
         newcomer = None
         if known or (own_agent and is_new and self.counts.knows(request.target)):
             self._count(request, visit)
-        elif own_agent and is_new:
+        elif own_agent and is_new and visit.counted:
             # He is told of, but counted only once it has turned out to be a feed (`_landed`): made-up addresses
             # take no place from feeds. What is known for no feed has no subscribers.
             newcomer = request.fields.get("user-agent") or ""
@@ -239,7 +239,8 @@ class Service(Upkeep):
         )
 
     def _count(self, request: Request, visit: Visit) -> None:
-        self.audience.seen(request.target, visit, request.fields.get("user-agent") or "")
+        if visit.counted:
+            self.audience.seen(request.target, visit, request.fields.get("user-agent") or "")
 
     def _select(
         self, ask: Ask, resource: Resource | None, now: Instant

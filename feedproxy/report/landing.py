@@ -1,8 +1,10 @@
 """The gateway's own page for people at `/`, and what browsers and crawlers ask for beside it.
 
-It names nothing that anybody reads here. A URL pasted into its field leads on to the gateway's form of it.
+It names nothing that anybody reads here. For an address pasted into its field it shows the gateway's form of it, a link
+to subscribe, and what the feed says as plain text.
 """
 
+from dataclasses import dataclass
 from urllib.parse import parse_qs
 
 from feedproxy import __version__
@@ -16,8 +18,22 @@ ROBOTS = "User-agent: *\nDisallow: /\n"
 """The gateway shows other people's pages under its own name: nothing that a search engine should find."""
 
 
+SANDBOX = "sandbox allow-forms allow-downloads allow-top-navigation-to-custom-protocols"
+"""The page runs no script; its link to subscribe begins with `feed:`, which the system gives to a feed reader."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a pasted address leads to: the feed's address, what it says in a few words, or why that is not shown."""
+
+    target: str
+    title: str = ""
+    entries: tuple[tuple[str, str], ...] = ()
+    words: str = ""
+
+
 def landing_page(path: str, base: str, prefix: str = "/-/") -> Response:
-    """The answer to `/` (with `?url=…`), `/robots.txt` and `/favicon.ico`; raises NotOurs for other paths.
+    """The answer to `/`, `/robots.txt` and `/favicon.ico`; raises NotOurs for other paths.
 
     `path` stands as in the request line, query included; `base` is our own address without a trailing slash, `prefix`
     what our endpoints stand under.
@@ -33,33 +49,52 @@ def landing_page(path: str, base: str, prefix: str = "/-/") -> Response:
     raise NotOurs("there is no such page")
 
 
-def _front(query: str, base: str, own: str) -> Response:
-    given = parse_qs(query, keep_blank_values=True, max_num_fields=20).get("url") if query.count("&") < 20 else None
-    if given is None:
-        return _page(200, base, own)
-    value = given[0].strip()
-    if not value:
-        return _page(400, base, own, "Please put the address of a feed into the field.")
+def pasted(path: str, base: str) -> str:
+    """The target of the address in `/?url=ADDRESS`; empty for another path and for what is no address."""
+    bare, _, query = path.partition("?")
+    value = _given(query) if bare == "/" else None
     try:
-        target = subscription_address.read(value, base)
-    except BadTarget as error:
-        return _page(400, base, own, f"That is no address of a feed that can be fetched: {error}.", value)
-    return _redirect(303, target, base, "no-store")
+        return subscription_address.read(value, base) if value else ""
+    except BadTarget:
+        return ""
+
+
+def preview_page(preview: Preview, base: str, prefix: str = "/-/") -> Response:
+    """The page for a pasted address: the gateway's form of it, a link to subscribe, and what the feed says."""
+    return _page(200, base, base + prefix, preview=preview, value=preview.target)
 
 
 def right_form(target: str, base: str) -> Response:
     """The answer to a gateway address in another form than the gateway's: the redirect to the right one."""
-    return _redirect(301, target, base, "max-age=86400")
-
-
-def _redirect(status: int, target: str, base: str, cache_control: str) -> Response:
-    answer = _answer(status, "text/plain; charset=utf-8", b"", cache_control, base)
+    answer = _answer(301, "text/plain; charset=utf-8", b"", "max-age=86400", base)
     return answer.with_fields(answer.fields.with_added("Location", base + uri.gateway_path(target)))
 
 
-def _page(status: int, base: str, own: str, message: str = "", value: str = "") -> Response:
-    body = pages.page("landing.html", base=base, own=own, message=message, value=value[:2000], version=__version__)
-    return _answer(status, pages.HTML, body, "private, max-age=300" if status == 200 else "no-store", base)
+def _given(query: str) -> str | None:
+    given = parse_qs(query, keep_blank_values=True, max_num_fields=20).get("url") if query.count("&") < 20 else None
+    return given[0].strip() if given else None
+
+
+def _front(query: str, base: str, own: str) -> Response:
+    value = _given(query)
+    if value is None:
+        return _page(200, base, own)
+    if not value:
+        return _page(400, base, own, "Please put the address of a feed into the field.")
+    try:
+        subscription_address.read(value, base)
+    except BadTarget as error:
+        return _page(400, base, own, f"That is no address of a feed that can be fetched: {error}.", value)
+    return _page(200, base, own, value=value)
+
+
+def _page(
+    status: int, base: str, own: str, message: str = "", value: str = "", preview: Preview | None = None
+) -> Response:
+    shown = {"base": base, "own": own, "message": message, "value": value[:2000], "version": __version__}
+    address = base + uri.gateway_path(preview.target) if preview is not None else ""
+    body = pages.page("landing.html", **shown, preview=preview, address=address)
+    return _answer(status, pages.HTML, body, "no-store" if value or message else "private, max-age=300", base)
 
 
 def _answer(status: int, media_type: str, body: bytes, cache_control: str, base: str = "") -> Response:
@@ -67,7 +102,7 @@ def _answer(status: int, media_type: str, body: bytes, cache_control: str, base:
     lines = [
         ("Content-Type", media_type),
         ("Cache-Control", cache_control),
-        ("Content-Security-Policy", f"sandbox allow-forms allow-downloads; {pages.policy(base)}"),
+        ("Content-Security-Policy", f"{SANDBOX}; {pages.policy(base)}"),
         ("X-Content-Type-Options", "nosniff"),
         ("Referrer-Policy", "no-referrer"),
         ("Content-Length", str(len(body))),

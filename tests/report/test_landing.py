@@ -3,7 +3,8 @@
 import pytest
 
 from feedproxy.errors import NotOurs
-from feedproxy.report.landing import landing_page
+from feedproxy.http import uri
+from feedproxy.report.landing import SANDBOX, Preview, landing_page, pasted, preview_page
 
 BASE = "http://proxy.example:8080"
 
@@ -31,14 +32,14 @@ def test_the_page_runs_nothing_and_loads_nothing_from_elsewhere() -> None:
     answer = landing_page("/", BASE)
 
     policy = answer.fields.get("content-security-policy") or ""
-    assert policy.startswith("sandbox allow-forms allow-downloads; default-src 'none'; style-src 'sha256-")
+    assert policy.startswith(f"{SANDBOX}; default-src 'none'; style-src 'sha256-")
     assert f"form-action 'self' {BASE};" in policy
     assert b"<script" not in answer.body
     assert b'src="http' not in answer.body
 
 
 @pytest.mark.parametrize(
-    ("pasted", "path"),
+    ("address", "path"),
     [
         ("https%3A%2F%2Fexample.com%2Ffeed%3Fa%3D1%26b", "/https://example.com/feed?a=1&b"),
         ("example.com/feed.xml", "/https://example.com/feed.xml"),
@@ -51,17 +52,12 @@ def test_the_page_runs_nothing_and_loads_nothing_from_elsewhere() -> None:
         ("https://b%C3%BCcher.example/", "/https://xn--bcher-kva.example/"),
     ],
 )
-def test_a_pasted_address_leads_to_the_gateways_form_of_it(pasted: str, path: str) -> None:
-    answer = landing_page(f"/?url={pasted}", BASE)
-
-    assert answer.status == 303
-    assert answer.fields.get("location") == BASE + path
-    # Without a policy of its own the answer would be taken for a target's, and its Location for one of theirs.
-    assert answer.fields.get("content-security-policy") is not None
+def test_pasted_address_is_read_as_the_target(address: str, path: str) -> None:
+    assert uri.gateway_path(pasted(f"/?url={address}", BASE)) == path
 
 
 @pytest.mark.parametrize(
-    "pasted",
+    "address",
     [
         "",
         "feed",
@@ -75,8 +71,8 @@ def test_a_pasted_address_leads_to_the_gateways_form_of_it(pasted: str, path: st
         "%00",
     ],
 )
-def test_what_is_no_address_gets_the_page_again_with_a_reason(pasted: str) -> None:
-    answer = landing_page(f"/?url={pasted}", BASE)
+def test_what_is_no_address_gets_the_page_again_with_a_reason(address: str) -> None:
+    answer = landing_page(f"/?url={address}", BASE)
 
     assert answer.status == 400
     assert b'role="alert"' in answer.body
@@ -105,3 +101,18 @@ def test_browsers_get_an_icon() -> None:
 def test_other_paths_are_not_ours() -> None:
     with pytest.raises(NotOurs):
         landing_page("/feeds", BASE)
+
+
+def test_preview_names_the_address_a_link_to_subscribe_and_the_entries_as_text() -> None:
+    preview = Preview("https://example.com/f?a=1&b", "<b>News</b>", (("<script>x</script>", "2026-11-20"),))
+
+    answer = preview_page(preview, BASE)
+
+    text = answer.body.decode()
+    assert answer.status == 200
+    assert answer.fields.get("cache-control") == "no-store"
+    assert f'readonly value="{BASE}/https://example.com/f?a=1&amp;b"' in text
+    assert f'href="feed:{BASE}/https://example.com/f?a=1&amp;b"' in text
+    assert "&lt;b&gt;News&lt;/b&gt;" in text
+    assert "&lt;script&gt;x&lt;/script&gt;" in text
+    assert "<script" not in text

@@ -627,3 +627,52 @@ async def test_post_to_a_pasted_address_is_refused(door):
     proxy, _, _ = await door()
 
     (await proxy.ask("/feeds.example/a.xml", method="POST")).expect(405, cache="detail=method")
+
+
+# -- the landing page
+
+
+async def test_landing_page_previews_a_pasted_feed_as_text_and_counts_no_subscriber(door):
+    proxy, origin, _ = await door()
+    origin.publish("/feed.rss", a_feed("<![CDATA[<b>Bold</b><script>alert(1)</script>]]>"))
+
+    seen = (await proxy.ask(f"/?url={origin.url('/feed.rss')}", **HTML)).expect(200)
+
+    text = seen.body.decode()
+    assert f'value="{proxy.stage.name}/{origin.url("/feed.rss")}"' in text
+    assert "Bold" in text
+    assert "<script" not in text
+    assert is_sandboxed(seen)
+    assert not proxy.service.counts.knows(origin.url("/feed.rss"))
+    assert "1 subscriber" not in (origin.heard.get("user-agent") or "")
+
+
+async def test_landing_page_leads_from_a_page_to_its_feed(door):
+    proxy, origin, _ = await door()
+    link = f'<link rel="alternate" type="application/rss+xml" href="{origin.url("/feed.rss")}">'
+    origin.publish("/", f"<html><head>{link}</head></html>".encode(), content_type="text/html")
+    origin.publish("/feed.rss", a_feed("An entry"))
+
+    text = (await proxy.ask(f"/?url={origin.url('/')}", **HTML)).expect(200).body.decode()
+
+    assert f'value="{proxy.stage.name}/{origin.url("/feed.rss")}"' in text
+    assert "An entry" in text
+
+
+async def test_landing_page_shows_nothing_of_a_protected_feed_and_of_what_leads_to_one(door):
+    proxy, origin, _ = await door()
+    origin.publish("/feed.rss", a_feed("An entry"))
+    origin.publish("/moved", b"", status=301, location=origin.url("/feed.rss"))
+    proxy.rule("/feed.rss", readers=("bob",))
+
+    for path in ("/feed.rss", "/moved"):
+        seen = (await proxy.ask(f"/?url={origin.url(path)}", **HTML)).expect(200)
+        assert b"An entry" not in seen.body
+
+
+async def test_landing_page_gives_the_reason_where_there_is_no_feed(door):
+    proxy, origin, _ = await door()
+    origin.publish("/page", b"<html></html>", content_type="text/html")
+
+    assert b"status 404" in (await proxy.ask(f"/?url={origin.url('/nothing')}", **HTML)).expect(200).body
+    assert b"This is no feed" in (await proxy.ask(f"/?url={origin.url('/page')}", **HTML)).expect(200).body
