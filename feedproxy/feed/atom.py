@@ -3,16 +3,19 @@
 from feedproxy.feed import parts
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.rss import first
+from feedproxy.feed.structure import FEED, Items, is_made_of
 from feedproxy.feed.xml import ATOM, ATOM03, Document, Element, name
 
 _VERSIONS = {ATOM: "1.0", ATOM03: "0.3"}
 
 
-def read(document: Document) -> Channel | None:
-    """The channel; None where `feed` belongs to another vocabulary. Without a namespace it is a feed."""
+def read(document: Document, items: Items) -> Channel | None:
+    """The channel; None where `feed` belongs to another vocabulary."""
     root = document.root
     core = name(root)[0]
     if core and "atom" not in core.lower():
+        return None
+    if not is_made_of(FEED, root, core, items.entries, items.first, is_said=bool(core)):
         return None
     links = parts.atom_links(root, {core, ATOM, ATOM03})
     return Channel(

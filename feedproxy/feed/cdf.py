@@ -8,17 +8,27 @@ import re
 from feedproxy.clock import Seconds
 from feedproxy.feed import hints
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.feed.xml import Document, Element, attributes, children, text_of
+from feedproxy.feed.structure import Items
+from feedproxy.feed.xml import Document, Element, attributes, children, name, text_of
 
 _UNITS = {"day": 86400.0, "hour": 3600.0, "min": 60.0, "sec": 1.0}
 _OWN = frozenset(("item", "schedule", "logo", "abstract", "a", "usage", "intropage"))
+_TELLING = frozenset(("href", "a", "schedule", "usage", "intropage", "abstract"))
+"""Names that are CDF's and rarely any other vocabulary's, of elements or attributes."""
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
-def read(document: Document, items: int) -> Channel | None:
-    """The channel; None where nothing of CDF is in it."""
+def read(document: Document, items: Items) -> Channel | None:
+    """The channel; None where nothing of CDF is in it.
+
+    In capitals any element of CDF's shows it. In other cases `channel` and `item` are words of many vocabularies, and
+    it takes what only CDF has: an address in an attribute, or a schedule.
+    """
     root = document.root
-    if not items and not _attribute(root, "href") and not any(local.lower() in _OWN for _, local, _ in children(root)):
+    if name(root)[1] != "CHANNEL":
+        if not _attribute(root, "href") and not _has(root, _TELLING) and _TELLING.isdisjoint(items.first or ()):
+            return None
+    elif not items.items and not _attribute(root, "href") and not _has(root, _OWN):
         return None
     return Channel(
         kind=Kind.CDF,
@@ -39,6 +49,10 @@ def _interval(root: Element) -> Seconds | None:
                 return 0.0
             return sum(_UNITS[unit] * int(value) for unit, value in given.items() if value)
     return None
+
+
+def _has(parent: Element, names: frozenset[str]) -> bool:
+    return any(local.lower() in names for _, local, _ in children(parent))
 
 
 def _named(parent: Element, wanted: str) -> list[Element]:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from feedproxy.feed import read, xml
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.charset import Text, to_utf8
+from feedproxy.feed.structure import Items
 from feedproxy.http.field import charset_of
 
 _BEGINNINGS = (b"<?xml ", b"<rss", b"<feed", b"<rdf:RDF")
@@ -52,7 +53,8 @@ def glance(body: bytes, content_type: str | None, *, digest: str = "") -> Channe
     around = xml.at_once(Text(body[: first.start()] + others[-1], text.encoding, text.sound))
     if around is None or around.items:
         return None
-    channel = read.channel_of(around.document, 0)
-    if channel is None or _ITEM_OF[channel.kind] != name:
-        return None
-    return replace(channel, items=len(others), content_digest=digest)
+    count = len(others)
+    channel = read.channel_of(around.document, Items(entries=count) if name == b"entry" else Items(count))
+    if channel is None or _ITEM_OF[channel.kind] != name or not channel.version:
+        return None  # without a version or namespace the items are to be looked at (feed/structure.py)
+    return replace(channel, items=count, content_digest=digest)

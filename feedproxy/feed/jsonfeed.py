@@ -6,6 +6,7 @@ from feedproxy.feed.channel import Channel, Kind, SelfLink
 from feedproxy.feed.identity import digest_of_json
 
 _VERSION = "jsonfeed.org/version/"
+_ITEM = frozenset(("id", "url", "external_url", "title", "content_html", "content_text", "summary", "date_published"))
 
 
 def read(data: bytes, *, sound: bool) -> Channel | None:
@@ -42,13 +43,13 @@ def read(data: bytes, *, sound: bool) -> Channel | None:
 
 
 def _is_feed(feed: dict[str, object]) -> bool:
-    """By its version, or clearly by its shape: "version (required, string) is the URL" -- JSON Feed 1.1."""
-    if _VERSION in _text(feed.get("version")):
-        return True
+    """ "version (required, string) is the URL of the version of the format the feed uses"; "items is an array" --
+    JSON Feed 1.1. Without both it is the answer of some program, though its members may have the same names.
+    """
     items = feed.get("items")
-    if not isinstance(items, list) or not _text(feed.get("title")):
+    if _VERSION not in _text(feed.get("version")) or not isinstance(items, list):
         return False
-    return all(isinstance(item, dict) and ("id" in item or "url" in item) for item in items)
+    return not items or any(isinstance(item, dict) and (not item or not _ITEM.isdisjoint(item)) for item in items)
 
 
 def _version(feed: dict[str, object]) -> str:

@@ -3,17 +3,21 @@
 from feedproxy.feed import parts
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.rss import first
+from feedproxy.feed.structure import CHANNEL, Items, is_made_of
 from feedproxy.feed.xml import Document, children, name
 
 _RSS10 = "http://purl.org/rss/1.0/"
 
 
-def read(document: Document) -> Channel | None:
+def read(document: Document, items: Items) -> Channel | None:
     """The channel; None for RDF without one, which is something else (FOAF and the like)."""
     channel = next((child for _, local, child in children(document.root) if local.lower() == "channel"), None)
     if channel is None:
         return None
     core = name(channel)[0]
+    is_channel = bool(_version(core))
+    if not is_channel and not is_made_of(CHANNEL, channel, core, items.items, items.first, is_said=False):
+        return None
     links = parts.atom_links(channel)
     return Channel(
         kind=Kind.RDF,

@@ -1,7 +1,8 @@
 """The one entrance: bytes in, a Channel out, or None where they are no feed.
 
 No feeds are: HTML and XHTML under whatever label, OPML, single Atom entries, RDF of other kinds, an XML
-redirect (feed/relocation.py), JSON that reports an error. Never raises on what a document contains.
+redirect (feed/relocation.py), XML of other vocabularies (feed/structure.py), JSON without JSON Feed's version or items.
+Never raises on what a document contains.
 """
 
 import dataclasses
@@ -11,6 +12,7 @@ from feedproxy.feed.channel import Channel
 from feedproxy.feed.charset import Text, to_utf8
 from feedproxy.feed.detect import Nature, nature_of_text
 from feedproxy.feed.identity import ContentDigest, digest_of_text
+from feedproxy.feed.structure import Items, names_in
 from feedproxy.http.field import charset_of
 
 _TEXT_MAX = 8192
@@ -45,9 +47,11 @@ def _read_whole(text: Text, reckon: bool) -> Channel | None:
         for item in items:
             digest.add_item(item)
     count = len(items)
+    first = names_in(items[0]) if items else None
     items.clear()
     whole.strip()
-    channel = channel_of(whole.document, count if local == "item" else 0)
+    found = Items(entries=count, first=first) if local == "entry" else Items(count, first=first)
+    channel = channel_of(whole.document, found)
     if channel is None:
         return None
     counts = local == ("entry" if channel.kind == "atom" else "item")
@@ -58,40 +62,44 @@ def _read_whole(text: Text, reckon: bool) -> Channel | None:
 def _read_xml(text: Text) -> Channel | None:
     digest = ContentDigest()
     counted = {"item": 0, "entry": 0}
+    first: frozenset[str] | None = None
 
     def seen(item: xml.Element) -> None:
+        nonlocal first
+        first = names_in(item) if first is None else first
         counted[xml.name(item)[1].lower()] += 1
         digest.add_item(item)
 
     document = xml.pass_over(text, seen)
     if document is None:
         return None
-    channel = channel_of(document, counted["item"])
+    found = Items(counted["item"], counted["entry"], first)
+    channel = channel_of(document, found)
     if channel is None:
         return None
     return dataclasses.replace(
         channel,
-        items=counted["entry" if channel.kind == "atom" else "item"],
+        items=found.entries if channel.kind == "atom" else found.items,
         content_digest=digest.finish(document.root) if document.well_formed else digest_of_text(text.data),
     )
 
 
-def channel_of(document: xml.Document, items: int) -> Channel | None:
-    """What the document of a feed says; None for one that is none. `items`: how many CDF's had."""
+def channel_of(document: xml.Document, items: Items) -> Channel | None:
+    """What the document of a feed says; None for one that is none. `items` are those that are not in it any more."""
     channel = _channel_of(document, items)
     if channel is None or max(len(channel.title), len(channel.link)) <= _TEXT_MAX:
         return channel
     return dataclasses.replace(channel, title=channel.title[:_TEXT_MAX], link=channel.link[:_TEXT_MAX])
 
 
-def _channel_of(document: xml.Document, items: int) -> Channel | None:
+def _channel_of(document: xml.Document, items: Items) -> Channel | None:
     match xml.name(document.root)[1].lower():
         case "rss":
-            return rss.read(document)
+            return rss.read(document, items)
         case "rdf":
-            return rdf.read(document)
+            return rdf.read(document, items)
         case "feed":
-            return atom.read(document)
+            return atom.read(document, items)
         case "channel":
             return cdf.read(document, items)
         case _:

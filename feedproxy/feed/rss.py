@@ -2,15 +2,23 @@
 
 from feedproxy.feed import parts
 from feedproxy.feed.channel import Channel, Cloud, Kind
+from feedproxy.feed.structure import CHANNEL, Items, is_made_of, is_version
 from feedproxy.feed.xml import Document, Element, children, name, text_of
 
 
-def read(document: Document) -> Channel:
-    """The channel; without version where the root element has none, and empty where there is no channel."""
+def read(document: Document, items: Items) -> Channel | None:
+    """The channel, without version where the root element has none; None where `rss` is another vocabulary's.
+
+    A channel may be missing: some feeds have what is to be in it in the root element.
+    """
     root = document.root
     channel = next((child for _, local, child in children(root) if local.lower() == "channel"), root)
     # Some feeds put RSS itself into a namespace; then that of `channel` is the one whose `title` is meant.
     core = name(channel)[0]
+    is_said = is_version(root.get("version"))
+    is_channel = is_said and channel is not root
+    if not is_channel and not is_made_of(CHANNEL, channel, core, items.items, items.first, is_said=is_said):
+        return None
     links = parts.atom_links(channel)
     return Channel(
         kind=Kind.RSS,

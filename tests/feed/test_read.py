@@ -4,6 +4,7 @@ import pytest
 
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.detect import Nature, nature
+from feedproxy.feed.glance import glance
 from feedproxy.feed.read import read
 
 RSS = """\
@@ -66,6 +67,12 @@ def test_what_is_no_feed_is_none_whatever_its_label(body: bytes, sort: Nature) -
         b'{"title": "t", "items": [1, 2]}',
         b'{"title": {"content": "t"}, "items": [{"id": 1}]}',
         b'{"version": "1.1", "data": []}',
+        b'{"title": "Cart", "items": [{"id": 0}]}',
+        b'{"version": "1.1", "title": "Cart", "items": [{"id": 0}]}',
+        b'{"version": "https://jsonfeed.org/version/1.1", "title": "t"}',
+        b'{"version": "https://jsonfeed.org/version/1.1", "title": "t", "items": {}}',
+        b'{"version": "https://jsonfeed.org/version/1.1", "title": "t", "items": ["a", "b"]}',
+        b'{"version": "https://jsonfeed.org/version/1.1", "title": "t", "items": [{"price": 3}]}',
         b'{"version": "https://jsonfeed.org/version/1.1", "title": "t", "items": [',
         b"[" * 100_000,
         b'{"a":' * 100_000,
@@ -76,6 +83,51 @@ def test_what_is_no_feed_is_none_whatever_its_label(body: bytes, sort: Nature) -
 )
 def test_json_that_is_no_feed_is_none(body: bytes) -> None:
     assert read(body, "application/feed+json") is None
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "<rss><memory/></rss>",
+        '<rss version="2.0"><memory unit="KiB">3</memory></rss>',
+        "<rss><channel><frequency/></channel></rss>",
+        "<rss><channel><title>Radio</title><frequency/></channel></rss>",
+        "<rss><title>Memory</title><memory/></rss>",
+        "<rss><channel><frequency/><item><weight/></item></channel></rss>",
+        "<feed><cow/></feed>",
+        "<feed><id>7</id><cow/></feed>",
+        "<feed><id>7</id><title>Hay</title><entry><weight>3</weight></entry></feed>",
+        "<feed><entry><weight>3</weight></entry></feed>",
+        '<feed xmlns="http://www.w3.org/2005/Atom"><cow/></feed>',
+        '<feed xmlns="http://example.com/atomic"><cow/></feed>',
+        '<RDF xmlns="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><channel xmlns="urn:r"><mhz/></channel></RDF>',
+        "<channel><title>Five</title><item><price>3</price></item></channel>",
+        "<channel><item><title>News at ten</title></item></channel>",
+    ],
+)
+def test_root_element_of_a_feed_with_content_of_another_vocabulary_is_no_feed(document: str) -> None:
+    assert read(document.encode(), "application/rss+xml") is None
+    assert read(document[:-2].encode(), "application/rss+xml") is None
+    assert glance(document.encode(), "application/rss+xml") is None
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        '<rss version="2.0"><channel><station/></channel></rss>',
+        '<rss version="2.0"><channel><x:summary xmlns:x="urn:x"/></channel></rss>',
+        '<rss version="2.0"><channel><title>t</title><station/>',
+        '<rss version="2.0"><channel><title>t</title><item><ti',
+        "<rss><channel><title>t</title><link/><station/></channel></rss>",
+        "<rss><channel><station/><title>t</title><item><title/></item></channel></rss>",
+        '<feed xmlns="http://www.w3.org/2005/Atom"><title>t</title><cow/>',
+        "<feed><title>t</title><cow/><entry><title/></entry></feed>",
+        "<CHANNEL><ITEM><TITLE>t</TITLE></ITEM></CHANNEL>",
+        '<channel><item href="http://example.com/"><title>t</title></item></channel>',
+    ],
+)
+def test_channel_with_foreign_elements_or_cut_short_is_a_feed(document: str) -> None:
+    assert read(document.encode(), None) is not None
 
 
 # what is one nevertheless
@@ -95,8 +147,7 @@ def test_json_that_is_no_feed_is_none(body: bytes) -> None:
         ('<RDF xmlns="http://my.netscape.com/rdf/simple/0.9/"><channel/></RDF>', Kind.RDF, "0.90"),
         ('<Channel href="http://example.com/"><Title>t</Title></Channel>', Kind.CDF, ""),
         ('{"version": "http://jsonfeed.org/version/1", "items": []}', Kind.JSON, "1"),
-        ('{"title": "t", "items": [{"id": "1"}]}', Kind.JSON, ""),
-        ('\ufeff {"title": "t", "items": []}', Kind.JSON, ""),
+        ('\ufeff {"version": "https://jsonfeed.org/version/1.1", "items": [{"id": "1"}]}', Kind.JSON, "1.1"),
     ],
 )
 def test_feeds_are_known_by_their_shape(body: str, kind: Kind, version: str) -> None:
@@ -121,7 +172,7 @@ def test_json_behind_which_something_follows_is_a_feed_and_not_well_formed() -> 
 
 
 def test_half_a_surrogate_pair_does_no_harm() -> None:
-    channel = channel_of(b'{"title": "\\ud83d", "items": []}')
+    channel = channel_of(b'{"version": "https://jsonfeed.org/version/1", "title": "\\ud83d", "items": []}')
 
     assert channel.title.encode() == b"?"
 

@@ -309,3 +309,31 @@ async def test_a_field_that_is_not_for_all_reaches_the_first_reader_only(stage, 
 
     assert first.fields.get("x-mine") == "1"
     assert "x-mine" not in second.fields
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        '{"title": "Cart", "items": [{"id": 0, "of": "WHOSE"}]}',
+        "<feed><cow>WHOSE</cow></feed>",
+        "<rss><memory>WHOSE</memory></rss>",
+        "<rss><channel><title>WHOSE</title><frequency/></channel></rss>",
+    ],
+)
+async def test_document_with_the_root_of_a_feed_alone_is_plain_http_with_its_own_vary_and_freshness(stage, document):
+    proxy, origin, clock = await stage(site_interval=0)
+    json = document.startswith("{")
+    label = "application/json" if json else "application/xml"
+
+    def answer(request: Request) -> Response:
+        said = request.fields.combined("X-Api-Key") or "nobody"
+        lines = [("Date", format_http_date(clock.now())), ("Content-Type", label), ("Vary", "X-Api-Key")]
+        return Response(200, Fields([*lines, ("ETag", '"1"')]), document.replace("WHOSE", said).encode())
+
+    origin.speak(answer)
+
+    for whose in ("ann", "bob", "ann"):
+        seen = (await proxy.get("/list", x_api_key=whose)).expect(200)
+        assert (seen.plain.decode(), seen.fields.get("content-type")) == (document.replace("WHOSE", whose), label)
+        assert "hit" not in seen.cache
+    assert origin.requests == 3
