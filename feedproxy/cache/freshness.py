@@ -13,7 +13,7 @@ permission to use the stale response on (4.2.4): the response is *held*.
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import assert_never
@@ -65,7 +65,7 @@ class Freshness:
 
     `expires` is when the lifetime ends; `held` is until when, and why, the stale response may be used on.
     `control` are the directives that govern the response, parsed once for all that ask; `reason` says where
-    the lifetime comes from when `source` alone does not.
+    the lifetime comes from when `source` alone does not. `limit` says why it ends sooner than it would otherwise.
     """
 
     age: Seconds
@@ -75,6 +75,7 @@ class Freshness:
     held: Allowance | None = None
     control: CacheControl = field(default_factory=CacheControl)
     reason: str = ""
+    limit: Allowance | None = None
 
     def fresh(self, now: Instant) -> bool:
         """Whether the response is fresh at that moment."""
@@ -259,6 +260,20 @@ def assess(
         return Freshness(age, lifetime, Source.HINT, base + lifetime, None, control, allowance.words)
     lifetime, source = heuristic_lifetime(stored, learned=learned, default=default, minimum=minimum, maximum=maximum)
     return Freshness(age, lifetime, source, base + lifetime, None, control)
+
+
+def limited(found: Freshness, limit: Allowance) -> Freshness:
+    """The same freshness, ending with `limit` where it would last longer. A cache may validate sooner than it must."""
+    until = limit.until
+    held = found.held
+    if until >= (held.until if held is not None else found.expires):
+        return found
+    if until >= found.expires:
+        return replace(
+            found, held=replace(held, until=until, words=limit.words) if held is not None else None, limit=limit
+        )
+    lifetime = max(0.0, until - (found.expires - found.lifetime))
+    return replace(found, lifetime=lifetime, expires=until, held=None, reason=limit.words, limit=limit)
 
 
 def may_be_held(stored: StoredResponse, control: CacheControl) -> bool:

@@ -20,7 +20,7 @@ from feedproxy.http.cache_control import CacheControl
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """The stored response is the answer. `detail` says what allows it where it is stale."""
+    """The stored response is the answer. `detail` says what allows it where it is stale, or what is wrong with it."""
 
     stored: StoredResponse
     freshness: Freshness
@@ -128,7 +128,7 @@ def _decide_fresh(
     # section 5.2.1.3
     if request.min_fresh is not None and freshness.expires - now < request.min_fresh:
         return _ask(stored, request, Fwd.REQUEST, "not fresh for as long as the request's min-fresh")
-    return Reuse(stored, freshness)
+    return Reuse(stored, freshness, freshness.limit.detail if freshness.limit is not None else None)
 
 
 def _decide_stale(
@@ -145,7 +145,7 @@ def _decide_stale(
 
     held = freshness.held
     if held is not None and allows(Occasion.HELD):
-        return Reuse(stored, freshness, held.detail)
+        return Reuse(stored, freshness, (freshness.limit or held).detail)
     if allows(Occasion.REVALIDATING):
         return ReuseAndRevalidate(stored, freshness)
     if request.min_fresh is None and _young_enough(request, freshness) and allows(Occasion.MAX_STALE):

@@ -81,6 +81,15 @@ def is_skipped(schedule: Schedule, instant: Instant) -> bool:
     return _week(schedule.skip_hours, schedule.skip_days)[_week_hour(instant)]
 
 
+def unskipped(schedule: Schedule, instant: Instant) -> Instant:
+    """The first moment from `instant` on at which the publisher may be asked."""
+    for _ in range(_WEEK_HOURS):
+        if not is_skipped(schedule, instant):
+            break
+        instant = (math.floor(instant / _HOUR) + 1) * _HOUR
+    return instant
+
+
 def skipped_until(schedule: Schedule, instant: Instant, skip_max: Seconds) -> Instant | None:
     """The end of the skipped stretch around `instant`; None outside, and beyond its first `skip_max`."""
     found = _quiet(schedule, instant, skip_max)

@@ -2,12 +2,16 @@
 
 from feedproxy.cache import freshness
 from feedproxy.cache.freshness import Allowance, Freshness
+from feedproxy.cache.status import Detail
 from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed import schedule
 from feedproxy.origin import pushing
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
+
+SECOND_LOOK: Seconds = 60
+"""An ill-formed feed is looked at again after so many seconds at first: what was cut short may be whole by then."""
 
 
 def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: Instant) -> Freshness:
@@ -47,7 +51,7 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         )
         return pushed if pushed.until > base + guessed else None
 
-    return freshness.assess(
+    found = freshness.assess(
         stored,
         now,
         hint=hint,
@@ -58,6 +62,25 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         maximum=settings.lifetime_max,
         targeted=settings.is_targeted,
     )
+    limit = _doubt(resource, stored, settings)
+    return found if limit is None else freshness.limited(found, limit)
+
+
+def _doubt(resource: Resource, stored: StoredResponse, settings: Settings) -> Allowance | None:
+    """Until when a copy that is not well-formed may be used; None for every other.
+
+    It may have been cut short, or caught while it was written. So it is fetched again after a minute, and then each
+    time after as long as the feed has been known: what stays ill-formed is so by its nature. Hours to be skipped are.
+    """
+    channel = resource.channel
+    if channel is None or channel.well_formed or not stored.content.feed:
+        return None
+    until = stored.response_time + max(
+        stored.response_time - resource.known, SECOND_LOOK, float(settings.feed_min_interval)
+    )
+    if settings.feed_hints != "off":
+        until = schedule.unskipped(channel.schedule, until)
+    return Allowance(until, Detail.ILL_FORMED, "it is not well-formed, and is fetched again soon")
 
 
 def learned_lifetime(resource: Resource, stored: StoredResponse, settings: Settings) -> Seconds | None:
@@ -84,6 +107,8 @@ def rests_until(resource: Resource | None, stored: StoredResponse, fresh: Freshn
     """
     patience = min(settings.learned_patience, settings.stale_while_refreshing)
     if resource is None or patience <= 0 or not stored.content.feed or not freshness.may_be_held(stored, fresh.control):
+        return 0.0
+    if fresh.limit is not None:
         return 0.0
     learned = learned_lifetime(resource, stored, settings)
     if learned is None:

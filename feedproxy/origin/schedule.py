@@ -14,15 +14,13 @@ assess.py.) Three things keep it modest:
 Floor, spacing, Retry-After and back-off bind it as they bind everybody (planner.py).
 """
 
-import math
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from feedproxy.cache.freshness import Freshness, span
 from feedproxy.clock import Instant, Seconds
-from feedproxy.feed.channel import Schedule
-from feedproxy.feed.schedule import is_skipped
+from feedproxy.feed.schedule import unskipped
 from feedproxy.origin import moves, planner
 from feedproxy.origin.assess import rests_until
 from feedproxy.settings import Settings
@@ -39,8 +37,6 @@ thousands may have waited."""
 
 GAP_MIN: Seconds = 30
 """The schedule asks no oftener than this, whatever the floor: copies that are good for less are fetched by readers."""
-
-WEEK_HOURS = 7 * 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +109,6 @@ def ours(_: str) -> bool:
 def own_jitter(target: str) -> float:
     """A number in [0, 1) that is the same for a feed in every process and at every start."""
     return zlib.crc32(target.encode("utf-8", "surrogatepass")) / 2**32
-
-
-def unskipped(schedule: Schedule, instant: Instant) -> Instant:
-    """The first moment from `instant` on at which the publisher may be asked."""
-    for _ in range(WEEK_HOURS):
-        if not is_skipped(schedule, instant):
-            break
-        instant = (math.floor(instant / 3600) + 1) * 3600.0
-    return instant
 
 
 def _unusable(resource: Resource, freshness: Freshness, now: Instant, settings: Settings) -> str:

@@ -180,7 +180,7 @@ class Service(Upkeep):
             now,
             known_uri=bool(resource and resource.variants),
             stale_limit=ask.settings.stale_max,
-            meanwhile=ask.settings.stale_while_refreshing if variant is not None and variant.content.feed else 0,
+            meanwhile=self._meanwhile(ask, variant, freshness),
         )
         match decision:
             case Reuse(stored, how_fresh, detail):
@@ -202,6 +202,12 @@ class Service(Upkeep):
                 return await self._forward(ask, resource, selected, freshness, fwd, again=again)
             case _:
                 assert_never(decision)
+
+    def _meanwhile(self, ask: Ask, variant: StoredResponse | None, freshness: Freshness | None) -> Seconds:
+        """For how long a stale copy answers while it is refreshed: a feed's, and not where the copy itself is bad."""
+        if variant is None or not variant.content.feed or (freshness is not None and freshness.limit is not None):
+            return 0
+        return ask.settings.stale_while_refreshing
 
     def _ask(self, request: Request, visit: Visit, resource: Resource | None) -> Ask:
         settings = self._settings_for(request.target)
@@ -319,10 +325,13 @@ class Service(Upkeep):
             self._count(ask.request, ask.visit)  # perhaps it was not known for a feed before; nobody counts twice
         freshness = assess(landed.resource, landed.response, ask.settings, now)
         ttl = int(freshness.ttl) if landed.stored else None
+        detail: str | None = landed.detail
+        if detail is None and landed.stored and freshness.limit is not None:
+            detail = freshness.limit.detail
         words = landed.words if landed.detail is not None else freshness.words
         if landed.detail is None and landed.unstored:
             words = f"not stored: {landed.unstored}"
-        answer = self._made(ask, landed.response, freshness, replace(status, ttl=ttl, detail=landed.detail), words)
+        answer = self._made(ask, landed.response, freshness, replace(status, ttl=ttl, detail=detail), words)
         if collapsed:
             return answer
         # A cookie is for the one whose request brought it, and for nobody after; so are responses on the way.

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from feedproxy.cache.status import Detail
 from feedproxy.cache.stored import Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind, Schedule
-from feedproxy.feed.schedule import is_skipped
+from feedproxy.feed.schedule import is_skipped, unskipped
 from feedproxy.http.message import Fields
 from feedproxy.origin import planner
 from feedproxy.origin.assess import assess
-from feedproxy.origin.schedule import GAP_MIN, SPREAD, Later, Plan, Refresh, Rest, own_jitter, plan, unskipped
+from feedproxy.origin.schedule import GAP_MIN, SPREAD, Later, Plan, Refresh, Rest, own_jitter, plan
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Ending, Failures, Resource, Sighting
 

@@ -255,3 +255,46 @@ async def test_dead_origin_without_a_copy_is_asked_once_in_a_floors_time(stage):
         await proxy.get("/feed.rss")
 
     assert origin.requests - asked == 2
+
+
+@pytest.mark.parametrize("stated", [{}, {"cache_control": "max-age=86400"}])
+async def test_first_copy_that_is_cut_short_is_marked_and_fetched_again_after_a_minute(stage, stated):
+    whole = a_feed("one", "two", "three", ttl=60)
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", whole[: len(whole) // 2], **stated)
+
+    (await proxy.get("/feed.rss")).expect(200, cache="fwd=uri-miss; stored; ttl=60; detail=ill-formed")
+    clock.advance(seconds=40)
+    (await proxy.get("/feed.rss")).expect(200, cache="hit; ttl=20; detail=ill-formed")
+    assert origin.requests == 1
+    clock.advance(seconds=21)
+    origin.publish("/feed.rss", whole, **stated)
+
+    seen = (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale; fwd-status=200; stored")
+
+    assert (seen.plain.count(b"<item>"), "detail" in seen.cache) == (3, False)
+
+
+async def test_feed_that_stays_ill_formed_is_fetched_less_and_less_often(stage):
+    proxy, origin, clock = await stage(default_lifetime=1800, lifetime_min=300)
+    origin.publish("/feed.rss", a_feed("one", "two")[:-20], validators=False)
+
+    for _ in range(6 * 60):
+        (await proxy.get("/feed.rss")).expect(200)
+        clock.advance(minutes=1)
+
+    # After 0, 1, 2, 4, 8, 16 and 32 minutes, and then as often as any other.
+    assert 10 <= origin.requests <= 20
+    assert "ill-formed" not in (await proxy.get("/feed.rss")).cache
+
+
+async def test_ill_formed_feed_is_not_fetched_again_in_hours_to_be_skipped(stage):
+    proxy, origin, clock = await stage()
+    hours = "<skipHours>" + "".join(f"<hour>{hour}</hour>" for hour in range(12, 15)) + "</skipHours>"
+    origin.publish("/feed.rss", a_feed("one").replace(b"<item>", hours.encode() + b"<item>", 1)[:-20])
+
+    for _ in range(170):
+        (await proxy.get("/feed.rss")).expect(200)
+        clock.advance(minutes=1)
+
+    assert origin.requests == 1
