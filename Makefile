@@ -91,9 +91,10 @@ format: $(stamp) ## write code as ruff has it
 	$(py) -m ruff check --fix .
 	$(py) -m ruff format .
 
-docs: $(stamp) ## write the reference pages and conf/*.yaml that are made from the code
+docs: $(stamp) ## write what is made from the code: reference pages, conf/*.yaml, manual page, completion
 	$(py) scripts/reference.py
 	$(py) scripts/examples.py
+	$(py) scripts/shell.py
 
 fuzz: $(stamp) ## hostile requests and feeds, made up from a seed (SEED=1 SECONDS=60)
 	@for name in requests feeds; do \

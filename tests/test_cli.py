@@ -49,19 +49,9 @@ def test_help_is_a_command_too(capsys: pytest.CaptureFixture[str], argv: list[st
     assert capsys.readouterr().out.startswith(" ".join(["usage: feedproxy", *argv[1:]]))
 
 
-@pytest.mark.parametrize("flag", ["-V", "version"])
+@pytest.mark.parametrize("flag", ["--version", "-V", "version"])
 def test_version_has_three_spellings(capsys: pytest.CaptureFixture[str], flag: str) -> None:
-    with pytest.raises(SystemExit):
-        main([flag])
-
-    assert capsys.readouterr().out == f"feedproxy {__version__}\n"
-
-
-def test_version_says_what_is_installed(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(["--version"])
-
-    assert end.value.code == 0
+    assert main([flag]) == 0
     assert capsys.readouterr().out == f"feedproxy {__version__}\n"
 
 

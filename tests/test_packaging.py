@@ -21,7 +21,7 @@ import feedproxy
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-PACKAGED = ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "feedproxy", "addons")
+PACKAGED = ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "feedproxy", "addons", "conf")
 
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_{}(sys.argv[1])"
 
@@ -71,7 +71,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _contents(archive: Path) -> set[str]:
     with zipfile.ZipFile(archive) as opened:
-        return {name for name in opened.namelist() if ".dist-info/" not in name}
+        return {name for name in opened.namelist() if ".dist-info/" not in name and ".data/" not in name}
 
 
 def _expected() -> set[str]:
@@ -96,8 +96,15 @@ def test_the_wheel_holds_every_file_of_the_product_and_no_other(wheel: Path) -> 
     assert _contents(wheel) == _expected()
 
 
+def test_wheel_brings_manual_and_completion(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as opened:
+        found = {name.partition(".data/data/")[2] for name in opened.namelist() if ".data/data/" in name}
+    share = ROOT / "conf" / "share"
+    assert found == {f"share/{path.relative_to(share)}" for path in share.rglob("*") if path.is_file()}
+
+
 def test_nothing_named_addons_lands_beside_the_package(installed: Path) -> None:
-    assert {path.name for path in installed.iterdir() if path.suffix != ".dist-info"} == {"feedproxy"}
+    assert {path.name for path in installed.iterdir() if path.suffix not in (".dist-info", ".data")} == {"feedproxy"}
 
 
 def test_the_wheel_says_the_version_that_the_program_says(installed: Path) -> None:

@@ -1,15 +1,20 @@
 """The pages made from the code say what the code says."""
 
 import runpy
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
+
+from feedproxy.cli import command_names
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = runpy.run_path(str(ROOT / "scripts" / "reference.py"))
 
 
 EXAMPLES = runpy.run_path(str(ROOT / "scripts" / "examples.py"))
+SHELL = runpy.run_path(str(ROOT / "scripts" / "shell.py"))
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES["pages"]()))
@@ -22,3 +27,40 @@ def test_example_configuration_is_what_the_settings_make_of_it(name: str) -> Non
 def test_a_reference_page_is_what_the_code_makes_of_it(name: str) -> None:
     page = (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
     assert page == REFERENCE["PAGES"][name](), f"docs/reference/{name} is out of date: make docs"
+
+
+@pytest.mark.parametrize(
+    "name", ["man/man1/feedproxy.1", "bash-completion/completions/feedproxy", "zsh/site-functions/_feedproxy"]
+)
+def test_manual_and_completion_are_what_the_command_line_makes_of_them(name: str) -> None:
+    text = (ROOT / "conf" / "share" / name).read_text(encoding="utf-8")
+    assert text == SHELL["pages"]()[name], f"conf/share/{name} is out of date: make docs"
+
+
+def test_manual_names_every_command_and_troff_finds_no_fault() -> None:
+    page = SHELL["manual"]()
+    assert all(rf"feedproxy {name}" in page for name in command_names())
+    if shutil.which("groff") is None:
+        pytest.skip("groff is not installed")
+    done = subprocess.run(
+        ["groff", "-man", "-ww", "-z", "-K", "utf-8"], input=page.encode(), capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_bash_completes_commands_flags_and_options() -> None:
+    if shutil.which("bash") is None:
+        pytest.skip("bash is not installed")
+    script = ROOT / "conf" / "share" / "bash-completion" / "completions" / "feedproxy"
+    found = {}
+    for words in ("sta", "serve --lis", "serve --set stor"):
+        typed = ["feedproxy", *words.split()]
+        lines = f"""
+            source {script}
+            COMP_WORDS=({" ".join(typed)}); COMP_CWORD={len(typed) - 1}
+            _shtab_feedproxy
+            echo "${{COMPREPLY[@]}}"
+        """
+        done = subprocess.run(["bash", "-c", lines], capture_output=True, text=True, check=True)
+        found[words] = done.stdout.split()
+    assert found == {"sta": ["status"], "serve --lis": ["--listen"], "serve --set stor": ["store=", "store_max="]}
