@@ -12,6 +12,8 @@ from feedproxy.front.judged import judge
 from feedproxy.front.telling import GONE
 from feedproxy.http import uri
 from feedproxy.http.reverse import public_form
+from feedproxy.http.user_agent import LENGTH_MAX
+from feedproxy.report.journal import Asked
 from feedproxy.report.log import REQUESTS, Line
 from feedproxy.runtime import runtime
 
@@ -60,22 +62,26 @@ class AccessLog:
             here.metrics.answered(case.visit.entrance, code, case.status, size, seconds)
         if case.arrival is not None and not connects and code:
             judge(here, flow, case, size)
-        if here.settings.log_format == "off":
-            return
         agent = flow.request.headers.get("user-agent", "")
         upstream = case.arrival.request.target if case.arrival is not None else ""
         target = public_form(upstream, here.settings) if upstream else flow.request.path
         if connects:
             target = uri.hostport(flow.request.host, flow.request.port)
+        entrance, cache = "connect" if connects else str(case.visit.entrance), case.status.text()
+        here.journal.asked(
+            Asked(here.clock.now(), entrance, flow.request.method, target, code, size, cache, agent[:LENGTH_MAX])
+        )
+        if here.settings.log_format == "off":
+            return
         line = Line(
             at=here.clock.now(),
             reader=here.service.audience.pseudonym_of(case.visit, agent),
-            entrance="connect" if connects else case.visit.entrance,
+            entrance=entrance,
             method=flow.request.method,
             target=target,
             status=code,
             size=size,
-            cache=case.status.text(),
+            cache=cache,
             seconds=seconds,
             agent=agent,
             upstream=upstream if upstream != target else "",

@@ -42,6 +42,7 @@ from feedproxy.readers.identify import Identifier
 from feedproxy.readers.score.panel import Panel
 from feedproxy.report.admin import Deed
 from feedproxy.report.daybook import Diary
+from feedproxy.report.journal import Journal
 from feedproxy.report.metrics import Metrics
 from feedproxy.report.summed import Nobody, Others
 from feedproxy.rules import Rules, covers
@@ -74,6 +75,7 @@ class Runtime:
         self._adopted: Any = None
         self.rules = Rules()
         self.metrics = Metrics()
+        self.journal = Journal(self.metrics, self.clock, lambda: self.settings)
         self.draining = False
         self.tells_failures = False
         """`feedproxy serve` tells `failure` itself, in one line at the end; under mitmdump the log has to."""
@@ -314,7 +316,7 @@ class _Opened:
             identifier=Identifier(secret, period=max(86_400, settings.subscriber_window)),
             pseudonym=pseudonym.decode(),
             version=__version__,
-            observer=runtime.metrics,
+            observer=runtime.journal,
             key_for=self.doorkeeper.key_for,
         )
         seat = runtime.seat
@@ -322,7 +324,7 @@ class _Opened:
         self.crew: Crew | None = None
         if seat is not None:
             told = (runtime.metrics, runtime.clock, lambda: runtime.connections, self.diary, lambda: runtime.panel)
-            self.crew = runtime.others = Crew(seat, self.service, *told)
+            self.crew = runtime.others = Crew(seat, self.service, *told, runtime.journal)
         self.service.resume()
         self.office = Office(self.service, runtime.clock, runtime.settings_for, lambda: runtime.changed)
         self.service.interest = self.office.interest

@@ -40,6 +40,11 @@ def status(args: argparse.Namespace) -> int:
         print()
         wide = shutil.get_terminal_size((120, 24)).columns
         print("\n".join(table([line(row) for row in feeds["feeds"]], wide)))
+    if failed := [each for each in totals["never_worked"] if args.search.casefold() in each["target"].casefold()]:
+        print("\nnever worked:")
+        for each in failed[: max(1, args.limit)]:
+            tries = "1 try" if each["tries"] == 1 else f"{each['tries']} tries"
+            print(f"  {each['target']}  {each['status'] or 'no answer'}, {tries}: {each['reason']}")
     if feeds["total"] > len(feeds["feeds"]):
         print(f"… and {feeds['total'] - len(feeds['feeds'])} more (--limit)")
     return 0

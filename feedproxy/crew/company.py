@@ -7,6 +7,7 @@ folder, in HTTP, whose client and server are there already:
 GET  /families   its metrics, once it has told what it knows of readers
 POST /news       who reads (readers/news.py)
 GET  /readers    what it knows of the readers that it follows (readers/score/told.py)
+GET  /fetches    its last fetches of a target
 GET  /counts     all that it counts of readers, for one that has just been started
 """
 
@@ -16,7 +17,10 @@ import json
 import logging
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple
+from typing import Any
+from urllib.parse import urlencode
 
 import aiohttp
 from aiohttp import web
@@ -34,6 +38,7 @@ from feedproxy.readers.score.account import ReaderAccount
 from feedproxy.readers.score.panel import Panel
 from feedproxy.report import daybook, summed
 from feedproxy.report.daybook import Book, Diary
+from feedproxy.report.journal import Fetched, Journal
 from feedproxy.report.metrics import Metrics
 from feedproxy.report.summed import Plain
 from feedproxy.store.shared import Shared
@@ -66,6 +71,7 @@ class Crew:
         connections: Callable[[], int],
         diary: Diary,
         panel: Callable[[], Panel],
+        journal: Journal,
     ) -> None:
         self._seat = seat
         self._service = service
@@ -74,6 +80,8 @@ class Crew:
         self._connections = connections
         self._diary = diary
         self._panel = panel
+        self._journal = journal
+        self._journals: dict[int, dict[str, Any]] = {}
         self._indices = [index for index in range(seat.size) if index != seat.index]
         self._doors = [seat.door(index) for index in self._indices]
         self._sessions: list[aiohttp.ClientSession] = []
@@ -110,6 +118,7 @@ class Crew:
         application.router.add_get("/families", self._tell_families)
         application.router.add_get("/readers", self._tell_readers)
         application.router.add_get("/counts", self._tell_counts)
+        application.router.add_get("/fetches", self._tell_fetches)
         application.router.add_post("/news", self._hear)
         self._heard = []
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=PATIENCE)
@@ -146,6 +155,7 @@ class Crew:
             said = json.loads(answer)
             families = list(said["families"])
             self._books[index] = daybook.read(said["history"])
+            self._journals[index] = dict(said["journal"])
         except (ValueError, LookupError, TypeError) as error:
             logger.warning("a worker said what makes no sense: %s", error)
             return None
@@ -163,6 +173,21 @@ class Crew:
             except (ValueError, LookupError, TypeError, AttributeError) as error:
                 logger.warning("a worker said of readers what makes no sense: %s", error)
         return found
+
+    async def fetches(self, target: str) -> Sequence[Fetched]:
+        """The last fetches of a target that the others have made."""
+        path, found = f"fetches?{urlencode({'target': target})}", list[Fetched]()
+        for answer in await asyncio.gather(*(self._ask(each, path) for each in self._sessions)):
+            try:
+                found += [Fetched(*each) for each in json.loads(answer or b"[]")]
+            except (ValueError, TypeError) as error:
+                logger.warning("a worker said of fetches what makes no sense: %s", error)
+        return found
+
+    @property
+    def journals(self) -> Sequence[Mapping[str, Any]]:
+        """What happened lately in each of the others, as it told last."""
+        return list(self._journals.values())
 
     @property
     def books(self) -> Sequence[Book]:
@@ -243,6 +268,7 @@ class Crew:
         said = {
             "families": summed.plain(summed.added(self._metrics.families(), [self._before])),
             "history": self._diary.note(self._clock.now()).plain(),
+            "journal": self._journal.plain(),
         }
         return web.json_response(said)
 
@@ -253,6 +279,9 @@ class Crew:
             if number % AT_ONCE == AT_ONCE - 1:
                 await asyncio.sleep(0)
         return web.Response(body=b"".join(lines))
+
+    async def _tell_fetches(self, request: web.Request) -> web.Response:
+        return web.json_response([astuple(each) for each in self._journal.fetches(request.query.get("target", ""))])
 
     async def _tell_counts(self, _: web.Request) -> web.Response:
         return web.Response(body=await self._service.counts.dump_unhurried())

@@ -7,6 +7,7 @@ given to the metrics once a second, or when somebody looks.
 
 import asyncio
 import logging
+from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,8 +18,11 @@ from feedproxy.front.recipe import Recipe, Tally
 from feedproxy.http.discretion import without_secrets
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.reverse import public_form
+from feedproxy.http.user_agent import LENGTH_MAX
 from feedproxy.origin.entrance import Visit
+from feedproxy.origin.repeat import Moment
 from feedproxy.readers.identify import Pseudonym
+from feedproxy.report.journal import REQUESTS_MAX, Asked
 from feedproxy.report.log import Line, as_text, quoted, write_all
 from feedproxy.runtime import Runtime
 
@@ -74,6 +78,8 @@ class Teller:
         self._runtime = runtime
         self.lines: list[str] = []
         """What the log has not been given yet."""
+        self.recent: deque[tuple[Instant, Recipe, Moment, bytes]] = deque(maxlen=REQUESTS_MAX)
+        """The last answers that were given by a recipe, which the journal has not been given yet."""
         self._tallies: dict[tuple[str, str | None, int], Tally] = {}
         self.told = 0
         """Answers that were told of, or more: it grows with each."""
@@ -175,19 +181,30 @@ class Teller:
         here.metrics.answered(told.visit.entrance, told.status, told.cache, told.size, seconds)
         if told.status:
             judge_answer(here, request, told.visit, told.status, told.fields, told.size)
+        agent = request.fields.get("user-agent") or ""
+        asked = Asked(
+            here.clock.now(),
+            told.visit.entrance,
+            request.method,
+            public_form(request.target, here.settings),
+            told.status,
+            told.size,
+            told.cache.text(),
+            agent[:LENGTH_MAX],
+        )
+        here.journal.asked(asked)
         if here.settings.log_format == "off":
             return
-        agent = request.fields.get("user-agent") or ""
-        target = public_form(request.target, here.settings)
+        target = asked.target
         line = Line(
-            at=here.clock.now(),
+            at=asked.at,
             reader=here.service.audience.pseudonym_of(told.visit, agent),
             entrance=told.visit.entrance,
             method=request.method,
             target=target,
             status=told.status,
             size=told.size,
-            cache=told.cache.text(),
+            cache=asked.cache,
             seconds=seconds,
             agent=agent,
             upstream=request.target if request.target != target else "",
@@ -219,6 +236,14 @@ class Teller:
     def settle(self) -> None:
         """Give the metrics what was added up, and forget what was true for a second."""
         self._forget_lines()
+        for now, recipe, moment, agent in self.recent:
+            said = agent.partition(b":")[2].strip(b" \t").decode("latin-1")[:LENGTH_MAX]
+            target = public_form(recipe.target, self._runtime.settings)
+            visit, size = recipe.visit, len(recipe.body)
+            self._runtime.journal.asked(
+                Asked(now, visit.entrance, recipe.method, target, recipe.status, size, moment.said, said)
+            )
+        self.recent.clear()
         for (entrance, detail, status), tally in self._tallies.items():
             if tally.count:
                 count, size, tally.count, tally.size = tally.count, tally.size, 0, 0

@@ -70,6 +70,7 @@ class Waiter:
         self._connections = connections
         self._shared = Shared()
         self._lines = self.teller.lines
+        self._recent = self.teller.recent
         self._clock = runtime.clock.now
         self._store = runtime.service.store
         self._common = runtime.service.store.common
@@ -163,6 +164,7 @@ class Waiter:
         elif recipe.lines is None or (line := recipe.lines.get(asker, UNTOLD)) is UNTOLD:
             line = self.teller.line_of(recipe, address, agent, self.now)
         self._lines.append(line)
+        self._recent.append((self.now, recipe, recipe.moment, agent))
         tally = recipe.tally
         tally.count += 1
         tally.size += len(recipe.body)

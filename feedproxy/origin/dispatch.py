@@ -192,6 +192,7 @@ class Dispatch:
             validate=held,
             own_agent=held.own_agent,
             push=push,
+            occasion="push",
         )
         return await self._run(errand)
 
@@ -315,6 +316,7 @@ class Dispatch:
                 self_href=public_form(target, settings),
                 validate=variant,
                 own_agent=ask.own_agent,
+                occasion="reader",
                 follow=follow,
                 exempt=is_upstream(target, settings),
                 rest=partial.rest_of(ask, resource, self._clock.now()) if variant is None else None,

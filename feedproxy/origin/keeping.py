@@ -43,7 +43,8 @@ class Errand:
 
     `validate` is the stored variant that conditions are made from; `follow` whether redirects are followed;
     `exempt` that the address is the operator's own word; `own_agent` that the request speaks as feedproxy.
-    `rest` is what to ask for instead of all, since a part is held. With `push` nothing is fetched: it is the answer.
+    `rest` is what to ask for instead of all, since a part is held; `occasion` why it is fetched (landed.Update). With
+    `push` nothing is fetched: it is the answer.
     """
 
     request: Request
@@ -51,6 +52,7 @@ class Errand:
     self_href: str
     validate: StoredResponse | None = None
     own_agent: bool = True
+    occasion: str = "background"
     follow: bool = True
     exempt: bool = False
     rest: Missing | None = None

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from feedproxy.cache.status import Detail
 from feedproxy.cache.stored import StoredResponse
+from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Response
 from feedproxy.origin.guard import Keep
@@ -14,13 +15,31 @@ from feedproxy.store.resource import Resource
 class Observer(Protocol):
     """Who is told what happened: metrics and log."""
 
-    def fetched(
-        self, target: str, status: int | None, detail: str, sent: int, seconds: float, received: int = 0
-    ) -> None:
-        """`sent` bytes of content were made ready of the `received` ones, which came from the origin."""
-        ...
+    def updated(self, update: "Update") -> None: ...
 
     def scheduled(self, target: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """An update that is over, as it is told.
+
+    `occasion` is why the origin was asked: `reader`, `background`, or `push` where the content came by itself. `sent`
+    bytes of content were made ready of the `received` ones, which came from the origin. `is_missing` tells that a feed
+    was wanted, and what came is none while none is held.
+    """
+
+    target: str
+    occasion: str
+    status: int | None
+    outcome: str
+    detail: str = ""
+    words: str = ""
+    sent: int = 0
+    received: int = 0
+    seconds: Seconds = 0.0
+    is_feed: bool = False
+    is_missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +68,10 @@ class Landed:
     combined: bool = False
     elsewhere: bool = False
     """Another process has asked (elsewhere.py)."""
+
+    @property
+    def outcome(self) -> str:
+        """What came of it, in a word: `confirmed` (304), `updated`, `unchanged`, `failed` or `not-stored`."""
+        if self.stored:
+            return "confirmed" if self.fwd_status == 304 else "updated" if self.changed else "unchanged"
+        return "failed" if self.detail or self.error else "not-stored"

@@ -35,7 +35,7 @@ from feedproxy.origin.keeping import (
     without_variant,
     worth_keeping,
 )
-from feedproxy.origin.landed import Landed, Observer
+from feedproxy.origin.landed import Landed, Observer, Update
 from feedproxy.origin.prepare import UNPREPARED, Prepared
 from feedproxy.origin.readying import made_ready
 from feedproxy.origin.workshop import Workshop
@@ -51,6 +51,16 @@ class _Came:
 
     walked: trail.Trail
     prepared: Prepared
+
+
+def _is_missing(errand: Errand, landed: Landed) -> bool:
+    """Whether a feed was wanted, for which we ask in our own name, and an error or a page came while none is held."""
+    if landed.resource.channel is not None or not errand.own_agent or landed.oversized:
+        return False
+    if (response := landed.response) is None or response.status >= 400:
+        return True
+    label = (response.fields.get("content-type") or "").partition(";")[0].strip().lower()
+    return response.status == 200 and label in ("text/html", "application/xhtml+xml")
 
 
 def _settled(errand: Errand, came: "_Came | FeedproxyError", held: Resource | None) -> Errand:
@@ -120,10 +130,21 @@ class Updates:
             await self._store.put(learned, still_wanted)
         elif still_wanted() and held is not None:
             await self._store.delete(target)  # what was stored has been replaced by something that may not be
-        size = landed.response.content.size() if landed.response is not None else 0
-        received = came.walked.size if isinstance(came, _Came) and errand.push is None else 0
-        seconds = self._clock.now() - started
-        self._observer.fetched(target, landed.fwd_status, landed.detail or "", size, seconds, received)
+        self._observer.updated(
+            Update(
+                target,
+                errand.occasion,
+                landed.fwd_status,
+                landed.outcome,
+                landed.detail or "",
+                landed.words or str(landed.error or ""),
+                sent=landed.response.content.size() if landed.response is not None else 0,
+                received=came.walked.size if isinstance(came, _Came) and errand.push is None else 0,
+                seconds=self._clock.now() - started,
+                is_feed=landed.resource.channel is not None,
+                is_missing=_is_missing(errand, landed),
+            )
+        )
         return landed
 
     async def _fetch(self, errand: Errand) -> _Came | FeedproxyError:

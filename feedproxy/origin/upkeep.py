@@ -144,13 +144,7 @@ class Upkeep:
                 self._dispatch.schedule(target, until - self._clock.now())
                 return Refreshed(target, "later", words, at=until)
         landed = await self._dispatch.in_background(target)
-        if landed.stored and landed.fwd_status == 304:
-            outcome = "confirmed"
-        elif landed.stored:
-            outcome = "updated" if landed.changed else "unchanged"
-        else:
-            outcome = "failed" if landed.detail or landed.error else "not-stored"
-        return Refreshed(target, outcome, landed.words or str(landed.detail or ""), landed.fwd_status)
+        return Refreshed(target, landed.outcome, landed.words or str(landed.detail or ""), landed.fwd_status)
 
     async def kept(self, target: str) -> None:
         """Return when what is held of this target outlives the process."""

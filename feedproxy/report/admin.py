@@ -5,6 +5,7 @@ our own pages, from the command line or from a program (report/door.py). Nothing
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -15,7 +16,7 @@ from aiohttp import web
 
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.report import pages
-from feedproxy.report.answers import Answers, Watched
+from feedproxy.report.answers import OUTCOME, Answers, Watched
 from feedproxy.report.deeds import Deeds
 from feedproxy.report.door import CHALLENGE, Door, admin_token, listen_address
 from feedproxy.report.events import Events
@@ -24,14 +25,20 @@ from feedproxy.report.notified import Board
 from feedproxy.report.overview import Overview
 from feedproxy.report.readership import Judges, Readership
 from feedproxy.report.roll import Clerk
+from feedproxy.report.views import masked
 
 logger = logging.getLogger(__name__)
+
+actions = logging.getLogger("feedproxy.operator")
 
 BODY_MAX = 65_536
 """Bytes of a form: a URL or two."""
 
 STOP_TIMEOUT = 2.0
 """Seconds that answers under way have when the listener is closed."""
+
+LOGGED = ("deed", "id", "url", "pattern", "feed", "name", "seconds", "replace", "intercept")
+"""Parameters of an action that its line in the log has."""
 
 HEADERS: Mapping[str, str] = MappingProxyType(
     {
@@ -163,16 +170,37 @@ class AdminServer:
             if refusal.retry_after:
                 extra["Retry-After"] = str(refusal.retry_after)
             return Answers.failure(request, refusal.status, refusal.detail, refusal.words, extra)
+        OUTCOME.set("")
         try:
-            return await handler(request)
+            response = await handler(request)
         except FeedproxyError as error:
+            await _log_action(request, error.status_hint, str(error))
             return Answers.failure(request, error.status_hint, error.detail, str(error))
         except web.HTTPException as error:
+            await _log_action(request, error.status, error.reason)
             kept = {name: error.headers[name] for name in ("Allow",) if name in error.headers}
             return Answers.failure(request, error.status, "admin", f"{error.reason}.", kept)
         except Exception:
             logger.exception("the admin listener failed at %s", request.path)
+            await _log_action(request, 500, "internal error")
             return Answers.failure(request, 500, "internal-error", "feedproxy failed; its log says more.")
+        await _log_action(request, response.status, OUTCOME.get())
+        return response
+
+
+async def _log_action(request: web.Request, status: int, words: str) -> None:
+    """Write the line of what the operator did, or tried to do. What only looks leaves none."""
+    if request.method != "POST" or request.match_info.route.resource is None:
+        return
+    given = dict(request.query)
+    if request.content_type in ("application/x-www-form-urlencoded", "multipart/form-data"):
+        with contextlib.suppress(Exception):  # what cannot be read was refused
+            given.update((name, value) for name, value in (await request.post()).items() if isinstance(value, str))
+    said = {name: masked(given[name]) for name in LOGGED if given.get(name)}
+    action, client = request.path.removeprefix("/api").strip("/"), request.remote or ""
+    fields = {"event": "operator", "action": action, **said, "client": client, "status": status, "reason": words}
+    what = "".join(f" {name}={value}" for name, value in said.items())
+    actions.info("%s", f"operator {client} {action}{what} {status} {words}".rstrip(), extra={"fields": fields})
 
 
 async def _sign(_: web.Request, response: web.StreamResponse) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -18,9 +19,10 @@ from feedproxy.http.negotiation import best_type
 from feedproxy.notify.notices import Notices
 from feedproxy.origin.service import Service
 from feedproxy.readers.score.panel import Panel
-from feedproxy.report import editions, pages, summed
+from feedproxy.report import editions, journal, pages, summed
 from feedproxy.report.condition import MEANING, State
 from feedproxy.report.daybook import Diary
+from feedproxy.report.journal import Journal
 from feedproxy.report.metrics import CONTENT_TYPE, Metrics
 from feedproxy.report.roll import Clerk, Roll
 from feedproxy.report.views import View, detail, look
@@ -28,6 +30,9 @@ from feedproxy.settings import Settings
 
 PER_PAGE = 50
 PER_PAGE_MAX = 1000
+
+OUTCOME: ContextVar[str] = ContextVar("outcome", default="")
+"""What came of the action that this request asks for, in words for the log."""
 
 NOTICES_MAX = 64
 """Outcomes of deeds kept for the page that one comes back to."""
@@ -51,6 +56,7 @@ class Watched(Protocol):
 
     clock: Clock
     metrics: Metrics
+    journal: Journal
     draining: bool
     leaving: bool
     ready: bool
@@ -165,7 +171,14 @@ class Answers:
         now = self._runtime.clock.now()
         seen = look(resource, service.freshness_of, self._runtime.settings_for(target), now, service.plan_for)
         versions = await service.workshop.do(partial(editions.told, resource))
-        view = {**detail(seen, service.counts.view(target, now)), "versions": versions}
+        fetches = journal.fetches_of(
+            [*self._runtime.journal.fetches(target), *await self._runtime.others.fetches(target)]
+        )
+        view = {
+            **detail(seen, service.counts.view(target, now)),
+            "versions": versions,
+            "fetches": [journal.fetch_view(each) for each in fetches],
+        }
         if wants_json(request):
             return as_json(view)
         return self.page(request, "feed.html", feed=view, meaning=MEANING)

@@ -13,7 +13,7 @@ from feedproxy.errors import FeedproxyError
 from feedproxy.http import uri
 from feedproxy.origin.service import Refreshed, Service
 from feedproxy.origin.upstream import feed_id
-from feedproxy.report.answers import Answers, Notice, Watched, as_json, wants_json
+from feedproxy.report.answers import OUTCOME, Answers, Notice, Watched, as_json, wants_json
 from feedproxy.report.pages import iso
 from feedproxy.report.roll import Clerk
 from feedproxy.report.views import View, masked, named
@@ -136,6 +136,7 @@ class Deeds:
         return "", pattern
 
     def _outcome(self, request: web.Request, target: str, view: View, notice: Notice) -> web.Response:
+        OUTCOME.set(notice.words)
         if wants_json(request):
             return as_json(view, 202 if view.get("outcome") == "later" else 200)
         held = bool(target) and self._answers.service().store.get(target) is not None

@@ -83,17 +83,21 @@ def verdict(findings: Sequence[Finding]) -> Health:
     return findings[0].level if findings else Health.GOOD
 
 
-def headline(findings: Sequence[Finding], feeds: int, troubled: int) -> str:
-    """The page's first words."""
+def headline(findings: Sequence[Finding], feeds: int, troubled: int, failed: int = 0) -> str:
+    """The page's first words. `failed` counts the addresses that never gave a feed."""
     match verdict(findings):
         case Health.BAD:
             return "Something is wrong"
         case Health.DEGRADED:
             return "Works, but not as well as it should"
+    if not feeds and failed:
+        return f"No feed yet; {plural(failed, 'address has', 'addresses have')} never worked"
     if not feeds:
         return "Ready for the first feed"
     if troubled:
         return f"Running normally; {plural(troubled, 'feed needs', 'feeds need')} attention"
+    if failed:
+        return f"Running normally; {plural(failed, 'address has', 'addresses have')} never worked"
     return "Running normally"
 
 

@@ -51,14 +51,17 @@ class CombinedLines(LineFormatter):
 
 
 class JsonLines(logging.Formatter):
-    """Every line an object: those of requests are (`Line.as_json`), all others become one."""
+    """Every line an object: those of requests are (`Line.as_json`), all others become one.
+
+    The members are those of the record's `fields` where it brings some, else its `message`.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         said = super().format(record)
         if record.name == REQUESTS:
             return printable(said)
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
-        line = {"time": at, "level": record.levelname.lower(), "message": said}
+        line = {"time": at, "level": record.levelname.lower(), **getattr(record, "fields", {"message": said})}
         return printable(json.dumps(line, ensure_ascii=False))
 
 

@@ -25,6 +25,7 @@ from prometheus_client.core import Metric
 from feedproxy import __version__
 from feedproxy.cache.status import CacheStatus, Detail, Fwd
 from feedproxy.clock import Seconds
+from feedproxy.origin.landed import Update
 from feedproxy.report.daybook import Tally
 from feedproxy.report.histogram import SecondsBy
 from feedproxy.report.summed import Collected
@@ -200,6 +201,10 @@ class Metrics:
         self._request_of(entrance, outcome, detail, _code(status)).inc()
         self._seconds.observe(outcome, max(0.0, seconds))
         self._bytes_of(entrance, _source(outcome, detail)).inc(size)
+
+    def updated(self, update: Update) -> None:
+        """An update of a target is over."""
+        self.fetched(update.target, update.status, update.detail, update.sent, update.seconds, update.received)
 
     def fetched(
         self, target: str, status: int | None, detail: str, sent: int, seconds: Seconds, received: int = 0

@@ -17,7 +17,7 @@ from feedproxy.net.listeners import Listeners
 from feedproxy.net.own_authority import is_own
 from feedproxy.origin.office import Office
 from feedproxy.origin.service import Service
-from feedproxy.report.answers import as_json, wants_json
+from feedproxy.report.answers import OUTCOME, as_json, wants_json
 from feedproxy.settings import Settings
 
 CONTENT_MAX = 8_000_000
@@ -83,6 +83,7 @@ class OfficeDesk:
             replace=_said(request, "replace"),
             intercept=_said(request, "intercept"),
         )
+        OUTCOME.set(f"{len(outcome.added)} added, {outcome.known} already there, {outcome.passed_over} skipped")
         return as_json(
             {
                 "ok": True,

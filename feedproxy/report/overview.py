@@ -13,7 +13,8 @@ from aiohttp import web
 
 from feedproxy import __version__
 from feedproxy.clock import Seconds
-from feedproxy.report import charts, daybook, health, pages, summed
+from feedproxy.origin.upstream import feed_id
+from feedproxy.report import charts, daybook, health, journal, pages, summed
 from feedproxy.report.answers import SORTS, Answers, Watched, as_json, by_state, subscribers_of, wants_json
 from feedproxy.report.condition import State
 from feedproxy.report.daybook import DAY, HOUR, NOTHING, Book, Tally
@@ -130,6 +131,11 @@ class Overview:
                 told=[masked(each) for each in self._runtime.ailments()],
             )
         )
+        journals = self._runtime.others.journals
+        on_roll = {row["id"] for row in roll.rows}
+        failed = journal.failed_of(journals, self._runtime.journal.failed())
+        failed = [each for each in failed if feed_id(each.target) not in on_roll]
+        asked = journal.requests_of(journals, self._runtime.journal.requests())
         states = by_state(roll.rows)
         troubled = sum(states[each] for each in TROUBLE)
         today = next(tally for _, tally in book.last(DAY, 1, now))
@@ -139,7 +145,7 @@ class Overview:
             "uptime": round(now - self._started),
             "as_of": pages.iso(roll.at),
             "health": str(health.verdict(findings)),
-            "headline": health.headline(findings, len(roll.rows), troubled),
+            "headline": health.headline(findings, len(roll.rows), troubled, len(failed)),
             "findings": [{**asdict(each), "level": str(each.level)} for each in findings],
             "ready": ready,
             "draining": self._runtime.draining,
@@ -147,6 +153,8 @@ class Overview:
             "states": states,
             "others": roll.others,
             "complete": roll.complete,
+            "never_worked": [journal.failed_view(each, settings) for each in failed],
+            "recent_requests": [journal.request_view(each, settings) for each in asked],
             "subscribers": sum(read),
             "feeds_read": len(read),
             "today": tally_view(today),

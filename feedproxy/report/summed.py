@@ -5,7 +5,7 @@ be chosen before the library is imported, knows no memory and no processor time,
 Here each process tells its families as plain values, and they are added when somebody looks.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from prometheus_client.core import Metric
@@ -13,6 +13,7 @@ from prometheus_client.samples import Sample
 
 from feedproxy.readers.score.account import ReaderAccount
 from feedproxy.report.daybook import Book
+from feedproxy.report.journal import Fetched
 
 ADDED = frozenset(
     {
@@ -41,6 +42,15 @@ class Others(Protocol):
         """What each knows of the readers that it follows; one that several know is there several times."""
         ...
 
+    async def fetches(self, target: str) -> Sequence[Fetched]:
+        """The last fetches of a target that each has made."""
+        ...
+
+    @property
+    def journals(self) -> Sequence[Mapping[str, Any]]:
+        """What happened lately in each, as it told with its families (journal.py)."""
+        ...
+
     @property
     def books(self) -> Sequence[Book]:
         """What each has written down of its history, as it told with its families."""
@@ -59,6 +69,13 @@ class Nobody:
         return ()
 
     async def readers(self) -> Sequence[ReaderAccount]:
+        return ()
+
+    async def fetches(self, target: str) -> Sequence[Fetched]:
+        return ()
+
+    @property
+    def journals(self) -> Sequence[Mapping[str, Any]]:
         return ()
 
     @property

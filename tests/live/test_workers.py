@@ -193,6 +193,19 @@ def test_readers_and_requests_are_counted_once_whichever_worker_has_them(pair: F
     assert re.search(r"feedproxy_subscribers 3\.0", metrics)
 
 
+def test_recent_requests_and_fetches_are_those_of_all_workers(two: Feedproxy, origin: Origin) -> None:
+    path, target = "/journal", origin.url("/journal")
+    with connections(two) as all_:
+        for version, asks in enumerate(all_):
+            origin.publish(path, a_feed(f"v{version}"), Cache_Control="max-age=3600")
+            asks.get(target, Cache_Control="no-cache")
+    status = admin(two, "GET", "/api/status")
+    feed = next(each for each in admin(two, "GET", "/api/feeds?q=journal")["feeds"] if each["target"] == target)
+
+    assert sum(each["target"] == target for each in status["recent_requests"]) == len(all_)
+    assert len(admin(two, "GET", f"/api/feeds/{feed['id']}")["fetches"]) == len(all_)
+
+
 def test_readers_are_judged_by_what_they_ask_of_all_workers(pair: Feedproxy, origin: Origin) -> None:
     path, target = "/judged", origin.url("/judged")
     origin.publish(path, a_feed("x"), Cache_Control="max-age=3600")

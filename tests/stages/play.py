@@ -16,6 +16,7 @@ from feedproxy.origin.entrance import Entrance, Visit
 from feedproxy.origin.service import Answer, PassThrough, Service
 from feedproxy.readers.count import SubscriberCounts
 from feedproxy.readers.identify import Identifier
+from feedproxy.report.journal import Journal
 from feedproxy.report.metrics import Metrics
 from feedproxy.rules import Rule, Rules
 from feedproxy.settings import Settings
@@ -136,6 +137,7 @@ class OnService:
         self.settings = settings
         self.name = "http://proxy.example"
         self._rules = Rules()
+        self.journal = Journal(Metrics(), clock, lambda: Settings(log_format="off"))
         self._service: Service
 
     @property
@@ -158,7 +160,7 @@ class OnService:
             identifier=Identifier(b"0123456789abcdef"),
             pseudonym="feedproxy-00000000",
             version="0",
-            observer=Metrics(),
+            observer=self.journal,
         )
 
     async def close(self) -> None:

@@ -1,0 +1,78 @@
+"""What happened lately, as the operator is shown it: requests, fetches, and addresses that never worked."""
+
+import pytest
+
+from feedproxy.report import journal
+from tests.stages.origin import a_feed
+
+SECRET = "/feed.rss?token=hunter2hunter2"
+
+
+def journal_of(proxy):
+    """That of the service alone, or of the whole proxy."""
+    return proxy.stage.journal if hasattr(proxy.stage, "journal") else proxy.stage.runtime.journal
+
+
+async def test_recent_requests_name_the_client_and_never_an_address_or_a_secret(door):
+    proxy, origin, _ = await door()
+    origin.publish(SECRET, a_feed())
+    here = proxy.stage.runtime
+
+    for _ in range(3):
+        await proxy.ask("/" + origin.url(SECRET), user_agent="Liferea/1.14 (Linux)")
+    await proxy.ask("/-/nothing", user_agent="curl/8")
+    here.metrics.families()
+
+    views = [journal.request_view(each, here.settings) for each in journal.requests_of([], here.journal.requests())]
+    assert {(each["status"], each["client"], each["target"]) for each in views} == {
+        (200, "Liferea", origin.url("/feed.rss?token=…")),
+        (404, "curl", "/-/nothing"),
+    }
+    assert sum("hit" in each["cache"] for each in views) >= 2
+    assert not [each for each in views if "192.0.2.1" in str(each) or "hunter2" in str(each)]
+
+
+async def test_fetches_of_a_feed_are_kept_with_status_bytes_and_outcome(stage):
+    proxy, origin, clock = await stage(default_lifetime=600)
+    origin.publish("/feed.rss", a_feed(), etag='"one"')
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=50)
+    await proxy.service.refresh(origin.url("/feed.rss"))
+    origin.break_down()
+    clock.advance(minutes=50)
+    await proxy.service.refresh(origin.url("/feed.rss"))
+
+    told = [
+        (each.occasion, each.status, each.size > 0, each.outcome)
+        for each in journal_of(proxy).fetches(origin.url("/feed.rss"))
+    ]
+    assert told[:2] == [("reader", 200, True, "updated"), ("background", 304, False, "confirmed")]
+    assert told[2][0] == "background"
+    assert told[2][3] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "status"), [("/nothing", "text/plain", 404), ("/page", "text/html", 200), ("/error", "", 500)]
+)
+async def test_address_that_never_gave_a_feed_is_kept_until_it_does(stage, path, kind, status):
+    proxy, origin, clock = await stage()
+    origin.publish(path, b"<html></html>", content_type=kind, status=status)
+    await proxy.get(path)
+
+    assert [(each.target, each.last.status) for each in journal_of(proxy).failed()] == [(origin.url(path), status)]
+
+    origin.publish(path, a_feed())
+    clock.advance(hours=1)
+    await proxy.get(path)
+    assert journal_of(proxy).failed() == []
+
+
+async def test_feed_that_worked_once_and_a_page_of_a_browser_are_no_failed_addresses(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed())
+    await proxy.get("/feed.rss")
+    origin.break_down()
+    clock.advance(hours=30)
+    await proxy.get("/feed.rss")
+
+    assert journal_of(proxy).failed() == []
