@@ -90,6 +90,9 @@ class Entrance:
         # Here, and not where the other limits are: no script of ours that finds targets goes without the veto.
         passing.check(data, desk.desk(runtime(ctx.master)).passes)
 
+    def server_connected(self, data: ServerConnectionHookData) -> None:
+        desk.desk(runtime(ctx.master)).pace.server_connected(data.client, data.server)
+
     def next_layer(self, chosen: layer.NextLayer) -> None:
         at = desk.desk(runtime(ctx.master))
         tunnel = at.passes.tunnels.get(chosen.context.client.id)

@@ -9,6 +9,7 @@ import asyncio
 from typing import Any
 
 from feedproxy.clock import Seconds
+from feedproxy.front.reset import read_to_the_end
 
 LINGER: Seconds = 30
 """How long the rest of an answer may take after mitmproxy has let go of the connection."""
@@ -28,6 +29,13 @@ class Pace:
         if isinstance(writer, asyncio.StreamWriter):
             self._writers[client.id] = writer
             self._handlers[client.id] = handler
+
+    def server_connected(self, client: Any, server: Any) -> None:
+        """A connection to an origin is there, and nothing has been written to it."""
+        handler = self._handlers.get(client.id)
+        held = handler.transports.get(server) if handler is not None else None
+        if held is not None:
+            read_to_the_end(held.writer)
 
     def unsent(self, client: Any) -> int:
         """Bytes written to a client that its system has not taken yet."""

@@ -64,13 +64,17 @@ class Relay:
                 if data is None:
                     return
                 self._inwards = data
-                if not data:
+            try:
+                if not self._inwards:
                     self._heard = True
                     self._near.shutdown(socket.SHUT_WR)
                     return
-            try:
                 sent = self._near.send(self._inwards)
             except BlockingIOError:
+                return
+            except OSError:
+                # mitmproxy has closed its end, and what it said may still wait to be carried out.
+                self._inwards, self._heard = b"", True
                 return
             self._inwards = self._inwards[sent:]
 

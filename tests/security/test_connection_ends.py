@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import socket
 
 import pytest
 
@@ -150,6 +151,41 @@ async def test_an_answer_while_a_large_upload_is_under_way_reaches_the_client(st
             assert status_of(said) == 501
             assert said.endswith(b"none")
         assert all(len(received) < 3_000_000 for received in origin.connections)
+
+
+def refuse(door: socket.socket, ending: str) -> None:
+    """Answer two requests at once, and end their connections with their content unread: a reset follows."""
+    door.settimeout(PATIENCE)
+    for _ in range(2):
+        connection, _ = door.accept()
+        with connection:
+            while b"\r\n\r\n" not in connection.recv(65_536):
+                pass
+            connection.sendall(REFUSALS["with a length"])
+            if ending == "sending side first":
+                connection.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.parametrize("ending", ["at once", "sending side first"])
+@pytest.mark.parametrize("framing", ["Transfer-Encoding: chunked", "Content-Length: 60000"])
+async def test_an_answer_before_a_reset_reaches_the_client(stage: OnFront, ending: str, framing: str) -> None:
+    piece = bytes(3_000)
+    if "chunked" in framing:
+        piece = b"%x\r\n%b\r\n" % (len(piece), piece)
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        origin = asyncio.create_task(asyncio.to_thread(refuse, door, ending))
+        for base in bases(stage).values():
+            reader, writer = await asyncio.open_connection("127.0.0.1", port_of(base))
+            target = f"http://127.0.0.1:{door.getsockname()[1]}/x"
+            writer.write(f"PUT /{target} HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n".encode())
+            for _ in range(19):
+                writer.write(piece)
+                await asyncio.sleep(0.0005)
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
+            assert status_of(head) == 501, head
+            assert await asyncio.wait_for(reader.readexactly(4), PATIENCE) == b"none"
+            writer.close()
+        await origin
 
 
 # -- content that breaks off

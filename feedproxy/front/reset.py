@@ -1,0 +1,64 @@
+"""What an origin said before it reset the connection.
+
+An origin that refuses an upload answers at once and closes. What still goes to it is then answered with a reset
+(RFC 9112, section 9.6), and asyncio drops the transport at the first write that fails, with the answer unread: in the
+kernel's buffer, or in the StreamReader, which raises the error before it gives what it holds.
+
+"A client sending a message body SHOULD monitor the network connection for an error status code while it is transmitting
+the request" (RFC 9112, section 9.5): here a write that fails ends the writing only, and what has come is read first.
+"""
+
+import asyncio
+import os
+
+PIECE = 65_536
+
+
+class ReadToTheEnd(asyncio.Protocol):
+    """Stands in front of a StreamReaderProtocol; a lost connection is the end of what can be read, and no error."""
+
+    def __init__(self, transport: asyncio.Transport, streams: asyncio.Protocol) -> None:
+        self._socket = transport.get_extra_info("socket")
+        self._streams = streams
+        self._is_paused = self._has_ended = False
+
+    def data_received(self, data: bytes) -> None:
+        self._streams.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        self._has_ended = True
+        return self._streams.eof_received()
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+        self._streams.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        self._streams.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None and not self._has_ended:
+            while data := self._read():
+                self._streams.data_received(data)
+        if not self._has_ended:
+            self._streams.eof_received()
+        if self._is_paused:
+            self._streams.resume_writing()  # whatever waits to write on need not wait
+
+    def _read(self) -> bytes:
+        """What the kernel has still got. The transport closes the socket when this returns."""
+        try:
+            return os.read(self._socket.fileno(), PIECE)
+        except OSError:
+            return b""
+
+
+def read_to_the_end(writer: object) -> None:
+    """Let what was received be read, when writing to an origin fails."""
+    transport = getattr(writer, "transport", None)
+    if not isinstance(transport, asyncio.Transport) or transport.is_closing():
+        return
+    streams = transport.get_protocol()
+    if isinstance(streams, asyncio.StreamReaderProtocol):
+        transport.set_protocol(ReadToTheEnd(transport, streams))
