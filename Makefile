@@ -25,8 +25,9 @@ stamp := $(VENV)/.installed
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PIP_NO_INPUT = 1
-# A tool's settings from an environment that happens to be active have no say in ours.
-unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV
+# A tool's settings from an environment that happens to be active have no say in ours. Without compiled files every
+# process that a test starts would compile the whole product again.
+unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 
 # Store and CA belong into the home folder; where nothing can be written there, into build/home.
 define with_a_home

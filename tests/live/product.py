@@ -15,9 +15,14 @@ from http.client import HTTPMessage, HTTPResponse
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from tests.live.forked import Forked, nursery
 from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
+COMMAND = [sys.executable, "-m", "feedproxy.cli"]
+_OF_THE_START = ("LD_PRELOAD", "LISTEN_FDS")
+"""Variables that count when the interpreter begins: with one of them it is started by exec."""
+
 LISTENS = re.compile(r"feedproxy listens on (http://\S+)")
 
 
@@ -41,15 +46,20 @@ class Process:
         folder.mkdir(parents=True, exist_ok=True)
         self.log = folder / f"log-{time.monotonic_ns()}"
         self._log = self.log.open("wb")
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            env=environment or product_environment(folder),
-            cwd=folder,
-            text=True,
-        )
+        environment = environment or product_environment(folder)
+        self.process: subprocess.Popen[str] | Forked
+        if command[: len(COMMAND)] == COMMAND and not any(name in environment for name in _OF_THE_START):
+            self.process = nursery.start(command[len(COMMAND) :], environment, folder, self._log)
+        else:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                env=environment,
+                cwd=folder,
+                text=True,
+            )
         self._lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()
 
@@ -156,9 +166,6 @@ class Feedproxy(Process):
     def get(self, url: str, **fields: str) -> "Seen":
         """GET a target through the gateway."""
         return ask(self.gateway(url), fields=fields)
-
-
-COMMAND = [sys.executable, "-m", "feedproxy.cli"]
 
 
 @dataclass(frozen=True)

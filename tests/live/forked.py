@@ -1,0 +1,188 @@
+"""feedproxy processes that are forked from one that has imported the product already.
+
+A start costs a fifth of a second of processor time then instead of one and a half. The process is a real one in every
+other way: its own pid, environment, folder, standard streams and signals. What depends on how the interpreter itself is
+started (preloaded libraries, inherited sockets) is started by exec, as `Process` decides.
+"""
+
+import json
+import os
+import random
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import IO, Any
+
+ROOT = Path(__file__).resolve().parents[2]
+MESSAGE_MAX = 200_000
+
+
+class Forked:
+    """A process of a `Nursery`, with the part of Popen's interface that tests use."""
+
+    def __init__(self, pid: int, command: list[str], stdout: IO[str]) -> None:
+        self.pid = pid
+        self.stdout = stdout
+        self.returncode: int | None = None
+        self._command = command
+        self._ended = threading.Event()
+
+    def end(self, code: int) -> None:
+        """Note that it has ended."""
+        self.returncode = code
+        self._ended.set()
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if not self._ended.wait(timeout):
+            raise subprocess.TimeoutExpired(self._command, timeout or 0)
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class Nursery:
+    """The process that has imported the product. It is started with the first `start`, and ends with the tests."""
+
+    def __init__(self) -> None:
+        self._control: socket.socket | None = None
+        self._lock = threading.Lock()
+        self._begun = threading.Condition()
+        self._pids: list[int] = []
+        self._codes: dict[int, int] = {}
+        self._processes: dict[int, Forked] = {}
+
+    def start(self, command: list[str], environment: dict[str, str], folder: Path, stderr: IO[bytes]) -> Forked:
+        """Start feedproxy with the arguments that follow the program in `command`."""
+        with self._lock:
+            control = self._control or self._open()
+            ours, theirs = os.pipe()
+            try:
+                order = json.dumps([command, environment, str(folder)]).encode()
+                assert len(order) < MESSAGE_MAX
+                socket.send_fds(control, [order], [theirs, stderr.fileno()])
+            finally:
+                os.close(theirs)
+            with self._begun:
+                assert self._begun.wait_for(lambda: self._pids, 60), "the nursery is silent"
+                pid = self._pids.pop()
+                process = Forked(pid, command, os.fdopen(ours))
+                if pid in self._codes:
+                    process.end(self._codes.pop(pid))
+                else:
+                    self._processes[pid] = process
+            return process
+
+    def _open(self) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        for each in (ours, theirs):
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MESSAGE_MAX)
+        run = "from tests.live.forked import main; import sys; main(int(sys.argv[1]))"
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        command = [sys.executable, "-P", "-c", run, str(theirs.fileno())]
+        subprocess.Popen(command, pass_fds=(theirs.fileno(),), env={**os.environ, "PYTHONPATH": path})
+        theirs.close()
+        self._control = ours
+        threading.Thread(target=self._listen, args=(ours,), daemon=True).start()
+        return ours
+
+    def _listen(self, control: socket.socket) -> None:
+        while message := control.recv(64):
+            what, pid, code = message.decode().split()
+            with self._begun:
+                if what == "began":
+                    self._pids.append(int(pid))
+                    self._begun.notify_all()
+                elif (process := self._processes.pop(int(pid), None)) is not None:
+                    process.end(int(code))
+                else:
+                    self._codes[int(pid)] = int(code)
+
+
+nursery = Nursery()
+
+
+def main(descriptor: int) -> None:
+    """Fork a process for every order that comes, until there are no tests any more."""
+    import feedproxy.cli
+    from feedproxy import serve, workers  # noqa: F401 -- imported once, for all that are forked
+    from feedproxy.http import uri
+    from feedproxy.report import pages
+
+    feedproxy.cli.make_parser()
+    # What is computed once in a process, and would be in each of them.
+    pages.make_ready()
+    uri.site_of_host("www.example")
+    with socket.socket(fileno=descriptor) as control:
+        order = _served(control)
+    if order is not None:
+        sys.argv = ["feedproxy", *order]
+        sys.exit(feedproxy.cli.main(order))
+
+
+def _served(control: socket.socket) -> list[str] | None:
+    """Serve orders; the arguments in each process that was forked, None at the end of the tests."""
+    told, tell = os.pipe()
+    os.set_blocking(tell, False)
+    signal.set_wakeup_fd(tell)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    while True:
+        ready, _, _ = select.select([control, told], [], [])
+        if told in ready:
+            os.read(told, 4096)
+            _tell_ends(control)
+        if control not in ready:
+            continue
+        message, descriptors, _, _ = socket.recv_fds(control, MESSAGE_MAX, 2)
+        if not message:
+            return None
+        if pid := os.fork():
+            control.send(b"began %d 0" % pid)
+            for each in descriptors:
+                os.close(each)
+            continue
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        control.detach()
+        return _settled(json.loads(message), descriptors)
+
+
+def _settled(order: Any, descriptors: list[int]) -> list[str]:
+    """Be the process that was ordered: its streams, environment and folder. Its arguments."""
+    command, environment, folder = order
+    with open(os.devnull, "rb") as nothing:
+        for number, each in enumerate((nothing.fileno(), *descriptors)):
+            os.dup2(each, number)
+    os.closerange(3, 1024)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    random.seed()  # else all of them would draw the same numbers
+    arguments: list[str] = command
+    return arguments
+
+
+def _tell_ends(control: socket.socket) -> None:
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not pid:
+            return
+        control.send(b"ended %d %d" % (pid, os.waitstatus_to_exitcode(status)))
