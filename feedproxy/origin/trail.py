@@ -10,6 +10,7 @@ from feedproxy.http import uri
 from feedproxy.http.message import Request
 from feedproxy.net.fetch import Fetched, Oversized
 from feedproxy.origin import moves
+from feedproxy.origin.upstream import is_credential
 
 REDIRECTS = moves.PERMANENT | moves.TEMPORARY
 
@@ -52,8 +53,8 @@ async def walk(
     """Fetch, and follow what redirects, `limit` times at most.
 
     Only the first fetch may raise: when a later one fails, the trail ends there and `broken` says why. Overload is
-    raised by each of them. Credentials
-    and cookies stay with the origin that they were meant for (RFC 9110, section 15.4). So does what is `exempt`
+    raised by each of them. Credentials,
+    cookies among them, stay with the origin that they were meant for (RFC 9110, section 15.4). So does what is `exempt`
     from the address check: where a redirect leads is nobody's word but the origin's.
 
     `may_lead` says whether content of the second target may be had under the first. Where it may not, the trail ends
@@ -82,7 +83,9 @@ async def walk(
         if same_origin:
             # RFC 9110, 10.2.2: the redirect "inherits the fragment", which is a credential's name here.
             there += request.target[len(uri.without_fragment(request.target)) :]
-        fields = request.fields if same_origin else request.fields.without("authorization", "cookie")
+        fields = request.fields
+        if not same_origin:
+            fields = fields.without(*(name for name, _ in fields if is_credential(name)))
         request = Request(request.method, there, fields)
         exempt = exempt and same_origin  # once led away, nothing that follows is the operator's word
         try:
