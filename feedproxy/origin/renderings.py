@@ -14,7 +14,7 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
-from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError, NotAFeed
 from feedproxy.feed.convert import markup
@@ -127,7 +127,7 @@ class Renderings:
 
     async def of(self, stored: StoredResponse, wanted: Format, name: str, settings: Settings) -> Rendering:
         """This stored feed in this format and coding. Raises NotAFeed, and FeedproxyError where it takes too much."""
-        version = stored.target, _version(stored.content)
+        version = _version(stored)
         key = version, wanted.name, name
         if (known := self._made.get(key)) is not None:
             return known
@@ -177,11 +177,12 @@ class Renderings:
         await self._writing.land_all(timeout)
 
 
-def _version(content: Content) -> str:
-    if content.tag is not None:
-        return content.tag
-    body = next(iter(content.bodies.values()), b"")
-    return hashlib.blake2b(body, digest_size=16).hexdigest()
+def _version(stored: StoredResponse) -> _Version:
+    """What names the content and how it is read: the same bytes may come with another charset to one client."""
+    content, tag = stored.content, stored.content.tag
+    if tag is None:
+        tag = hashlib.blake2b(next(iter(content.bodies.values()), b""), digest_size=16).hexdigest()
+    return stored.target, f"{tag} {stored.fields.get('content-type') or ''}"
 
 
 def _document(stored: StoredResponse, settings: Settings) -> _Document:
@@ -192,7 +193,7 @@ def _document(stored: StoredResponse, settings: Settings) -> _Document:
     said = stored.fields.get("last-modified")
     modified = content.last_modified if content.last_modified is not None else parse_http_date(said) if said else None
     return _Document(
-        (stored.target, _version(content)),
+        _version(stored),
         body,
         label,
         stored.fields.get("content-type"),
