@@ -35,6 +35,7 @@ class Cache:
             "lifetime_min",
             "lifetime_max",
             "learned_lifetime",
+            "shared_fields",
             "targeted_fields",
             "state_freshness",
             "private",

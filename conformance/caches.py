@@ -1,7 +1,8 @@
 """What is started in front of the suite's origin: feedproxy as it is, and the peers that are installed.
 
 A peer's configuration is a template in peers/, such as its own manual would suggest for a cache in front of one origin
-(or, for `proxy`, as an explicit proxy). None is tuned for the suite, feedproxy is not either.
+(or, for `proxy`, as an explicit proxy). None is tuned for the suite. feedproxy is told the names of the suite's fields,
+since it shares no answer to a request with fields that it does not know.
 """
 
 import os
@@ -94,6 +95,10 @@ def _write(place: Place, template: str, into: str = "") -> Path:
     return target
 
 
+SHARED_FIELDS = ("test-id", "test-name", "req-num", "foo", "bar", "baz", "other", "authorization")
+"""Fields of the suite's requests by which its origin's answers differ where Vary says so, as RFC 9111 has it."""
+
+
 def feedproxy(workers: int = 1, options: Sequence[str] = ()) -> Cache:
     """feedproxy, as it is or with options (`NAME=VALUE`), which its name then tells."""
 
@@ -102,6 +107,7 @@ def feedproxy(workers: int = 1, options: Sequence[str] = ()) -> Cache:
         return [
             *(program, "-m", "feedproxy.cli", "serve", "--allow-private", *upstream),
             *("--listen", f"127.0.0.1:{place.port}", "--admin", f"127.0.0.1:{free_port()}"),
+            *(word for each in SHARED_FIELDS for word in ("--set", f"shared_fields={each}")),
             *("--store", str(place.folder / "store"), "--set", f"confdir={place.folder / 'ca'}"),
             *(["--workers", str(workers)] if workers > 1 else []),
             *(word for each in options for word in ("--set", each)),

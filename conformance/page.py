@@ -22,7 +22,9 @@ Made by `make conformance CONFORMANCE_ARGS=--record` from `conformance/results/`
 [cache-tests.fyi](https://cache-tests.fyi/) is a public suite of tests for HTTP caches. It stands at both ends, as
 client and as origin, and tells from what arrives what the cache between them did. A test names what is *required* of a
 cache, what an *optimal* one does, or it *checks* what a cache does, without an opinion. feedproxy runs with its default
-configuration; so do the others, as far as they cache by it (`conformance/peers/`).
+configuration but for `shared_fields`, which names the fields of the suite's requests: by default the answers to
+requests with such fields are shared with no other ([why](../decisions/what-is-shared.md)). The others run with their
+defaults, too, as far as they cache by them (`conformance/peers/`).
 
     make conformance                          feedproxy, nginx, Squid, Varnish, Traffic Server, httpd: what is installed
     make conformance SUITE=../cache-tests     with a checkout of the suite, instead of its release on npm

@@ -128,7 +128,8 @@ class Dispatch:
 
     def refresh_for_all(self, ask: Ask, landed: Landed) -> None:
         """After a request of one client's own: renew the copy of all, where it is due, or where there is none yet."""
-        if not len(ask.key) and not len(ask.apart):
+        is_shared = landed.response is None or not len(landed.response.key)
+        if is_shared and not len(ask.key) and not len(ask.apart):
             return
         resource, now = self._store.get(ask.request.target), self._clock.now()
         if resource is None or resource.channel is None:
@@ -325,7 +326,7 @@ class Dispatch:
                 apart=ask.apart,
             )
         )
-        if follow and not len(ask.key) and landed.response is not None and 300 <= landed.response.status < 400:
+        if follow and _is_redirect_for_all(landed):
             self._plain[target] = self._common.epoch(target)
             if len(self._plain) > PLAIN_MAX:
                 self._plain.popitem(last=False)
@@ -433,6 +434,11 @@ def _whereabouts(resource: Resource) -> object:
 def _is_known(resource: Resource | None) -> bool:
     """Whether a feed is stored."""
     return resource is not None and resource.channel is not None
+
+
+def _is_redirect_for_all(landed: Landed) -> bool:
+    response = landed.response
+    return response is not None and 300 <= response.status < 400 and not len(response.key)
 
 
 def _flight_of(ask: Ask) -> object:

@@ -6,6 +6,7 @@ known of the target is learned from it, no failure, no move, no end, no channel.
 or by an odd field what another client gets.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -15,11 +16,14 @@ from feedproxy.cache.variation import nominated
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Response
 from feedproxy.origin.keeping import Errand
-from feedproxy.origin.upstream import is_credential
+from feedproxy.origin.upstream import is_credential, shared_names
 from feedproxy.store.resource import Resource
 
 KEYED_MAX = 8
 """Keyed responses of one target: those that were stored last stay."""
+
+_ORDINARY_AGENT = re.compile(r"[\w ()+,./:;@~!*'=-]{0,256}", re.ASCII)
+"""A User-Agent with which a feed may be fetched for others, too."""
 
 _WHOLE_OR_PART = frozenset({200, 206})
 
@@ -41,9 +45,11 @@ def choose(
 
     With credentials, one of its own comes first, and a refusal of those without any is no answer.
     """
-    own = [each for each in resource.keyed if each.status != 206]
-    own = [each for each in own if selects(each, request, key, own_agent=own_agent)]
-    shared = [each for each in resource.variants if not credentials or each.status < 400]
+    keyed = [each for each in resource.keyed if each.status != 206]
+    own = [each for each in keyed if selects(each, request, key, own_agent=own_agent)]
+    # What is kept for one User-Agent is for all that have it.
+    of_agent = [each for each in keyed if selects(each, request, Fields(), own_agent=own_agent)]
+    shared = [each for each in (*resource.variants, *of_agent) if not credentials or each.status < 400]
     if credentials and own:
         shared = []
     return variation.choose((*own, *shared), request, own_agent=own_agent)
@@ -53,16 +59,20 @@ def settled(errand: Errand, response: Response, *, is_feed: bool, is_new: bool) 
     """The key of what came for an errand.
 
     What Vary nominates is no part of it, since it is compared anyway; but credentials are. The client's own User-Agent
-    is one where it went upstream and brought no feed: pages differ by it, and refusals. So is a range that brought
-    neither a part nor the whole. `is_new`: nothing is stored for all yet that this could replace.
+    is one where it went upstream and brought no feed: pages differ by it, and refusals. It is one for a feed, too,
+    where it could be markup in a document that repeats it. So is a range that brought neither a part nor the whole. A
+    credential that the option shared_fields names is none where the origin allows it, and nothing is stored for all
+    yet that this could replace (`is_new`).
     """
     if response.status == 304:
         return errand.key if len(errand.key) or errand.validate is None else errand.validate.key
     key, asked = _without_nominated(errand.key, response.fields), errand.request.fields
-    if not is_feed and is_new and not response.status >= 400:
-        key = _as_declared(key, errand.key, response.fields)
+    if not is_feed and is_new and response.status < 400 and _allows_sharing(response.fields):
+        shared = shared_names(errand.settings.shared_fields)
+        key = Fields(line for line in key if line[0] not in shared)
     agent = asked.combined("user-agent")
-    if not errand.own_agent and not is_feed and agent is not None and "user-agent" not in nominated(response.fields):
+    is_told = errand.own_agent or agent is None or "user-agent" in nominated(response.fields)
+    if agent is not None and not is_told and not (is_feed and _ORDINARY_AGENT.fullmatch(agent)):
         key = key.with_added("user-agent", agent)
     if "range" in asked and response.status not in _WHOLE_OR_PART and "range" not in key:
         key = key.with_added("range", asked.combined("range") or "")
@@ -86,18 +96,10 @@ def merged(held: Resource, learned: Resource, key: Fields) -> Resource:
     return replace(held, keyed=(*others, *own)[-KEYED_MAX:])
 
 
-def _as_declared(key: Fields, sent: Fields, response: Fields) -> Fields:
-    """The key of what is no feed, and has an origin that says in its answer who may have it.
-
-    One that names a field that this request brought (Vary) has said by what its answers differ. One that allows shared
-    caching of an answer to credentials (RFC 9111, section 3.5) has thought of them.
-    """
-    names = nominated(response)
-    if any(name in names for name, _ in sent if not is_credential(name)):
-        key = Fields(line for line in key if is_credential(line[0]))
+def _allows_sharing(response: Fields) -> bool:
+    """Whether an answer to a request with Authorization may be shared (RFC 9111, section 3.5)."""
     control = CacheControl.from_fields(response)
-    shared = control.public or control.must_revalidate or control.s_maxage is not None
-    return Fields() if shared and {name for name, _ in key} == {"authorization"} else key
+    return control.public or control.must_revalidate or control.s_maxage is not None
 
 
 def _without_nominated(key: Fields, response: Fields) -> Fields:

@@ -35,7 +35,7 @@ from feedproxy.origin.renderings import Renderings
 from feedproxy.origin.reply import reply
 from feedproxy.origin.trail import Fetching
 from feedproxy.origin.upkeep import Refreshed, Upkeep
-from feedproxy.origin.upstream import outgoing, passed_here_before, surrogate_key
+from feedproxy.origin.upstream import outgoing, passed_here_before, shared_names, surrogate_key
 from feedproxy.readers.count import SubscriberCounts
 from feedproxy.readers.identify import Identifier
 from feedproxy.settings import Settings
@@ -229,6 +229,7 @@ class Service(Upkeep):
             via=self.via,
             own_agent=(lambda: self.audience.agent(request.target, newcomer)) if own_agent else None,
             keep_range=keep_range,
+            shared=shared_names(settings.shared_fields),
         )
         return Ask(
             request,

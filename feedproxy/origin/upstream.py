@@ -49,10 +49,7 @@ NOT_PASSED_ON = frozenset(
 _NOT_PASSED_ON = ("x-forwarded", "sec-fetch-", "sec-purpose", "cf-", "x-b3-", "x-datadog-", "fastly-", "x-amz-cf-")
 """How the names of further such fields begin."""
 
-SUITE = frozenset({"test-id", "test-name", "req-num"})
-"""Fields by which the public test suite for caches numbers its requests (conformance/); no other origin reads them."""
-
-_WRITTEN_HERE = frozenset({"accept-encoding", "cache-control", "pragma", "via"}) | SUITE
+_WRITTEN_HERE = frozenset({"accept-encoding", "cache-control", "pragma", "via"})
 """Fields that make no request one client's own: what is sent of them is written here."""
 
 _FEED_TYPES = ("application/rss+xml", "application/atom+xml", "application/feed+json", "application/rdf+xml")
@@ -99,6 +96,11 @@ def is_passed_on(name: str) -> bool:
     return plain not in NOT_PASSED_ON and not plain.startswith(_NOT_PASSED_ON)
 
 
+def shared_names(shared_fields: tuple[str, ...]) -> frozenset[str]:
+    """The names of `shared_fields`, in lower case."""
+    return frozenset(name.lower() for name in shared_fields)
+
+
 @memoised()
 def is_credential(name: str) -> bool:
     """Whether a field of this name tells who asks."""
@@ -113,6 +115,7 @@ def outgoing(
     via: str,
     own_agent: Callable[[], str] | None,
     keep_range: bool = False,
+    shared: frozenset[str] = frozenset(),
 ) -> Outgoing:
     """The request to send for a client's GET or HEAD.
 
@@ -121,7 +124,8 @@ def outgoing(
     answer is kept under what it had more (`key`). A known feed is asked for with nothing more but credentials.
 
     `via` is our own Via member. `own_agent` gives our User-Agent where it is to replace the client's. With `keep_range`
-    the range and the coding go with it: the answer is then no whole.
+    the range and the coding go with it: the answer is then no whole. `shared` are further fields that make no request
+    one client's own (option shared_fields), in lower case; credentials among them do all the same.
     """
     came = request.fields.end_to_end()
     passed = came.without("user-agent", *[name for name, _ in came if not is_passed_on(name)])
@@ -138,16 +142,17 @@ def outgoing(
         for line in passed
         if line[0].lower() in told_apart - _WRITTEN_HERE and line[0] not in secrets and _ORDINARY.fullmatch(line[1])
     )
-    own = Fields(line for line in passed if line[0] not in apart and _is_own(*line))
+    shared -= {name.lower() for name, _ in secrets}
+    own = Fields(line for line in passed if line[0] not in apart and line[0].lower() not in shared and _is_own(*line))
     accept = passed.combined("accept")
     is_for_feeds = _is_for_feeds(accept or "") or (visit.entrance is Entrance.GATEWAY and _is_anything(accept))
-    if known or not len(own) or (is_for_feeds and not len(secrets)):
+    if known or all(name in secrets for name, _ in own) or (is_for_feeds and not len(secrets)):
         lines = [*apart, *secrets]
         if "accept" not in apart and (known or is_for_feeds):
             lines.append(("Accept", ACCEPT))
         elif "accept" not in apart and accept is not None:
             lines.append(("Accept", "*/*"))
-        lines += [line for line in passed if line[0].lower() in SUITE and not known]
+        lines += [line for line in passed if line[0].lower() in shared and line[0] not in apart]
         # Some feeds are written in several languages, and say so (Vary): the answer tells whether it was one of these.
         language = [] if known else [line for line in own if _is_language(*line)]
         fields, key = Fields((*lines, *language, *_control(came))), Fields((*secrets, *language))

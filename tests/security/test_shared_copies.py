@@ -1,6 +1,7 @@
 """What one client sends never decides what another gets: no odd field, no credentials, no answer to them."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -55,10 +56,10 @@ CREDENTIALS = {"plain": {}, "authorization": {"Authorization": "Basic eDp5"}, "c
 class Stand:
     """The service before an origin that the test speaks for."""
 
-    def __init__(self, entrance: Entrance) -> None:
+    def __init__(self, entrance: Entrance, **settings: Any) -> None:
         self.clock = ManualClock(NOON)
-        settings = {"upstream": UPSTREAM} if entrance is Entrance.REVERSE else {}
-        self.stage = OnService(self.clock, {"site_interval": 0, **settings})
+        upstream = {"upstream": UPSTREAM} if entrance is Entrance.REVERSE else {}
+        self.stage = OnService(self.clock, {"site_interval": 0, **upstream, **settings})
         self.proxy = Proxy(self.stage)
         self.entrance = entrance
 
@@ -127,6 +128,122 @@ async def test_shared_copy_holds_nothing_that_a_client_sent(
                 assert EVIL.encode() not in body, list(odd)
                 assert b"Basic eDp5" not in body
                 assert b"session=1" not in body
+
+
+@entrances
+async def test_vary_on_one_field_lets_no_other_field_into_the_shared_copy(entrance: Entrance) -> None:
+    def answer(request: Request) -> Response:
+        lines = [("Content-Type", "text/html"), ("Cache-Control", "public, max-age=600"), ("Vary", "Accept-Language")]
+        return Response(200, Fields(lines), (request.fields.get("x-odd") or "page").encode())
+
+    async with Stand(entrance) as stand:
+        stand.origin.speak(answer)
+        await stand.ask({"Accept": "text/html", "Accept-Language": "de", "X-Odd": EVIL})
+
+        assert await stand.ask({"Accept-Language": "de"}) == (200, b"page")
+        assert await stand.ask({}) == (200, b"page")
+
+
+@entrances
+@pytest.mark.parametrize("control", ["public, max-age=600", "s-maxage=600", "max-age=600, must-revalidate"])
+async def test_answer_to_credentials_is_kept_for_these_whatever_it_allows(entrance: Entrance, control: str) -> None:
+    def answer(request: Request) -> Response:
+        lines = [("Content-Type", "text/html"), ("Cache-Control", control)]
+        return Response(200, Fields(lines), (request.fields.get("authorization") or "all").encode())
+
+    async with Stand(entrance) as stand:
+        stand.origin.speak(answer)
+        for _ in range(2):
+            assert (await stand.get(Authorization="Basic eDp5"))[1] == b"Basic eDp5"
+        assert stand.origin.requests == 1
+
+        assert (await stand.get())[1] == b"all"
+
+
+@entrances
+@pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
+async def test_shared_fields_go_upstream_and_the_answer_is_shared(entrance: Entrance, known: bool) -> None:
+    media_type = "application/rss+xml" if known else "text/plain"
+
+    async with Stand(entrance, shared_fields=("Tenant", "authorization")) as stand:
+        stand.origin.speak(reflecting("", media_type))  # type: ignore[arg-type]
+        if known:
+            await stand.get()
+            stand.clock.advance(minutes=20)
+        body = (await stand.ask({"Tenant": "blue"}))[1]
+        assert b"Tenant=blue" in body
+        assert (await stand.ask({"Tenant": "red"}))[1] == body
+        assert (await stand.ask({}))[1] == body
+
+
+async def test_shared_authorization_is_shared_only_where_the_origin_allows_it() -> None:
+    """RFC 9111, section 3.5."""
+
+    def answer(request: Request) -> Response:
+        control = "max-age=600, public" if "open" in request.target else "max-age=600"
+        lines = [("Content-Type", "text/plain"), ("Cache-Control", control)]
+        return Response(200, Fields(lines), (request.fields.get("authorization") or "all").encode())
+
+    async with Stand(Entrance.REVERSE, shared_fields=("Authorization",)) as stand:
+        stand.origin.speak(answer)
+        for path, body in (("/open", b"Basic eDp5"), ("/closed", b"all")):
+            await stand.get(path, Authorization="Basic eDp5")
+            assert (await stand.get(path))[1] == body
+
+
+async def test_user_agent_that_could_be_markup_is_in_no_feed_for_others() -> None:
+    """The explicit proxy asks for what it does not know under the client's own name."""
+    async with Stand(Entrance.PROXY) as stand:
+        stand.origin.speak(reflecting("", "application/rss+xml"))  # type: ignore[arg-type]
+        agent = f'{EVIL}"&#60;script&#62;'
+        assert EVIL.encode() in (await stand.ask({"User-Agent": agent}))[1]
+        await stand.settled()
+
+        assert EVIL.encode() not in (await stand.ask({"User-Agent": "y/2"}))[1]
+        assert stand.origin.requests == 2
+
+
+async def test_page_kept_for_a_user_agent_answers_it_with_a_cookie_as_well() -> None:
+    async with Stand(Entrance.PROXY) as stand:
+        stand.origin.publish("/page", b"page", content_type="text/plain", cache_control="max-age=600")
+        await stand.get("/page", **{"User-Agent": "y/2"})
+        assert (await stand.get("/page", **{"User-Agent": "y/2", "Cookie": "a=b"}))[1] == b"page"
+        assert stand.origin.requests == 1
+
+
+async def test_redirect_that_one_user_agent_gets_is_followed_for_others() -> None:
+    def answer(request: Request) -> Response:
+        if request.fields.get("user-agent") == EVIL:
+            return Response(302, Fields([("Location", "/page")]))
+        if request.target.endswith("/feed.rss"):
+            return Response(302, Fields([("Location", "/real")]))
+        if request.target.endswith("/page"):
+            return Response(200, Fields([("Content-Type", "text/plain")]), b"page")
+        return Response(200, Fields([("Content-Type", "application/rss+xml")]), a_feed("good"))
+
+    async with Stand(Entrance.PROXY) as stand:
+        stand.origin.speak(answer)
+        assert (await stand.ask({"User-Agent": EVIL}))[0] == 302
+
+        assert (await stand.ask({"User-Agent": "y/2"}))[0] == 200
+
+
+@pytest.mark.parametrize("name", ["Authorization", "Cookie", "Cookie2", "X-Api-Key", "X-WSSE", "X-Auth-Token"])
+async def test_credential_stays_with_the_origin_that_it_was_sent_to(name: str) -> None:
+    """RFC 9110, section 15.4: a redirect to another origin takes no credentials along."""
+    seen: list[tuple[str, bool]] = []
+
+    def answer(request: Request) -> Response:
+        seen.append((request.target, name.lower() in request.fields))
+        if request.target.endswith("/feed.rss"):
+            return Response(302, Fields([("Location", "http://elsewhere.example/real")]))
+        return Response(200, Fields([("Content-Type", "application/rss+xml")]), a_feed("good"))
+
+    async with Stand(Entrance.PROXY) as stand:
+        stand.origin.speak(answer)
+        await stand.ask({name: "secret-1"})
+
+    assert [had for _, had in seen[:2]] == [True, False]
 
 
 REFUSALS = (301, 302, 400, 401, 403, 404, 410, 416, 429, 431, 500)
