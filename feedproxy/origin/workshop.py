@@ -28,7 +28,8 @@ from functools import partial
 from pathlib import Path
 
 from feedproxy.clock import Seconds
-from feedproxy.errors import FeedproxyError
+from feedproxy.errors import FeedproxyError, Overload
+from feedproxy.net import local_failure
 from feedproxy.origin.apart import KILL, LENGTH, NICE_LONG, START, Limits, command, done, framed, packed, unpacked
 
 logger = logging.getLogger(__name__)
@@ -142,10 +143,17 @@ class Workshop:
     async def do[T](self, work: Callable[[], T]) -> T:
         """Do this somewhere else: a `functools.partial` of a function at a module's top level, with values.
 
-        Raises what it raises, TooMuch where it exceeds its limits, FeedproxyError where its processes died of it.
+        Raises what it raises, TooMuch where it exceeds its limits, FeedproxyError where its processes died of it, and
+        Overload where this machine has nothing left to do it with.
         """
         if self._in_threads:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+            try:
+                working = asyncio.get_running_loop().run_in_executor(self._threads, work)
+            except RuntimeError as refused:
+                if not local_failure.is_exhaustion(refused):
+                    raise
+                raise _exhausted(refused) from refused
+            return await working
         job = _Job(framed(packed(work)), asyncio.get_running_loop().create_future())
         self._begin(job)
         message = await job.done
@@ -182,7 +190,11 @@ class Workshop:
                     break
                 worker = next((each for each in self._workers.values() if each.pid and each.job is None), None)
                 if worker is None:
-                    self._add_worker()
+                    try:
+                        self._add_worker()
+                    except Overload as error:
+                        if not busy:  # else those are done by the worker that is at work in this lane
+                            _refuse(waiting, error)
                     break
                 self._give(worker, waiting.popleft())
 
@@ -238,10 +250,13 @@ class Workshop:
     # -- workers
 
     def _add_worker(self) -> None:
-        """Have one more, unless one is about to begin."""
+        """Have one more, unless one is about to begin. Raises Overload."""
         if self._control is None or any(not each.pid for each in self._workers.values()):
             return
-        ours, theirs = socket.socketpair()
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as error:
+            raise _exhausted(error) from error
         self._numbers += 1
         worker = _Worker(self._numbers)
         with theirs:
@@ -356,7 +371,8 @@ class Workshop:
         loop.add_reader(ours, self._is_over)  # it says nothing, but ends
         self._control = ours
         try:
-            self._add_worker()
+            with contextlib.suppress(Overload):  # the next job asks for one
+                self._add_worker()
             await self._ended.wait()
         finally:
             loop.remove_reader(ours)
@@ -411,6 +427,17 @@ class Workshop:
 def _started(descriptor: int, limits: Limits) -> "subprocess.Popen[bytes]":
     """Begun, not waited for: it takes a millisecond. Raises OSError."""
     return subprocess.Popen(command(descriptor, limits), pass_fds=[descriptor], stdin=subprocess.DEVNULL)  # noqa: S603 (ours)
+
+
+def _exhausted(error: Exception) -> Overload:
+    """What is said where there is no descriptor for a process, or no thread."""
+    local_failure.complaints.say(f"no process for reading feeds can be started: {error}")
+    return Overload("no process can be started for it now")
+
+
+def _refuse(waiting: deque[_Job], error: FeedproxyError) -> None:
+    while waiting:
+        waiting.popleft().fail(error)
 
 
 def _pass_on(waiting: "asyncio.Future[bytes]", ended: "asyncio.Future[bytes]") -> None:

@@ -5,9 +5,13 @@ import errno
 import logging
 import os
 import resource
+import signal
 import socket
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -15,9 +19,11 @@ from feedproxy.clock import ManualClock
 from feedproxy.errors import FeedproxyError, Overload, Unreachable
 from feedproxy.net import local_failure
 from feedproxy.net.local_failure import Complaints, Network, is_exhaustion, is_local
+from feedproxy.origin.workshop import Workshop
 from feedproxy.serve import Master
 from feedproxy.store.resource import Failures
 from tests.net.raw import a_fetcher, a_get, a_policy
+from tests.patience import PATIENCE
 from tests.stages.origin import a_feed
 from tests.stages.play import OnService, Proxy
 
@@ -87,15 +93,41 @@ async def test_lookup_that_fails_here_is_overload(network: Network, error: int, 
 
 
 @contextmanager
-def few_descriptors() -> Iterator[None]:
+def few_descriptors(spare: int = 2) -> Iterator[None]:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest = os.open(os.devnull, os.O_RDONLY)
     os.close(lowest)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 2, before[1]))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + spare, before[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+async def test_process_that_cannot_be_started_for_want_of_descriptors_is_overload(
+    network: Network, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ThreadPoolExecutor(1) as threads, caplog.at_level(logging.WARNING):
+        workshop = Workshop(threads)
+        workshop.start()
+        async with asyncio.timeout(PATIENCE):
+            worker = await workshop.do(os.getpid)
+        busy = asyncio.ensure_future(workshop.do(partial(time.sleep, 0.1)))
+        await asyncio.sleep(0)
+        with few_descriptors(0):
+            assert await workshop.do(partial(pow, 2, 5)) == 32, "it waits for the worker that there is"
+            await busy
+            os.kill(worker, signal.SIGKILL)
+            async with asyncio.timeout(PATIENCE):
+                while workshop.apart:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            for _ in range(20):
+                with pytest.raises(Overload):
+                    await workshop.do(os.getpid)
+        assert await workshop.do(os.getpid) != worker
+        await workshop.close()
+    assert [each.levelname for each in caplog.records] == ["ERROR"]
+    assert caplog.records[0].exc_info is None
 
 
 async def test_exchange_without_descriptors_is_refused_before_it_begins(
