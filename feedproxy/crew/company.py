@@ -157,7 +157,7 @@ class Crew:
             self._books[index] = daybook.read(said["history"])
             self._journals[index] = dict(said["journal"])
         except (ValueError, LookupError, TypeError) as error:
-            logger.warning("a worker said what makes no sense: %s", error)
+            logger.warning("answer of a worker not understood (metrics): %s", error)
             return None
         return families
 
@@ -171,7 +171,7 @@ class Crew:
                     if number % AT_ONCE == AT_ONCE - 1:
                         await asyncio.sleep(0)
             except (ValueError, LookupError, TypeError, AttributeError) as error:
-                logger.warning("a worker said of readers what makes no sense: %s", error)
+                logger.warning("answer of a worker not understood (readers): %s", error)
         return found
 
     async def fetches(self, target: str) -> Sequence[Fetched]:
@@ -181,7 +181,7 @@ class Crew:
             try:
                 found += [Fetched(*each) for each in json.loads(answer or b"[]")]
             except (ValueError, TypeError) as error:
-                logger.warning("a worker said of fetches what makes no sense: %s", error)
+                logger.warning("answer of a worker not understood (fetches): %s", error)
         return found
 
     @property
@@ -303,5 +303,5 @@ def _kept(snapshot: Snapshot) -> Plain:
         families = json.loads(snapshot.read() or b"[]")
         return summed.plain(summed.added([], [families]))
     except (OSError, ValueError, LookupError, TypeError) as error:
-        logger.warning("what a worker had counted is lost: %s", error)
+        logger.warning("counts of a former worker are lost: %s", error)
         return []

@@ -59,7 +59,7 @@ class Ear:
                 return
             now, told = await self._shelf.since(self.heard)
             if told is None:
-                logger.info("the fleet's news from %d to %d are lost: what is held here is compared", self.heard, now)
+                logger.info("Redis: changes %d to %d were missed: all copies are compared", self.heard, now)
                 self.heard = now
                 self._lost()
                 return

@@ -120,7 +120,7 @@ class Link:
         now = asyncio.get_running_loop().time()
         if not self.up:
             if (self.changes or self._began) and not self._silently:
-                logger.info("the fleet's redis at %s is back after %d s", self.place, round(now - self.since))
+                logger.info("Redis at %s is reachable again after %d s", self.place, round(now - self.since))
             self.up, self._began, self.why, self._said, self.since = True, True, "", "", now
             self._doubted, self._read_only = None, False
         return True
@@ -193,7 +193,7 @@ class Link:
             self.refusals += 1
             if str(error) != self._said:
                 self._said = str(error)
-                logger.warning("the fleet's redis at %s refuses: %s", self.place, error)
+                logger.warning("Redis at %s refuses commands: %s", self.place, error)
             raise
         self._doubted = None
         if self._pause != BACK_OFF_FIRST and asyncio.get_running_loop().time() - self.since >= STEADY:

@@ -153,10 +153,10 @@ class FleetStore:
         try:
             resource = replace(codec.load(found.data), fence=found.version)
         except StoreError as error:
-            logger.warning("the fleet's redis holds a copy that cannot be used: %s: %s", target, error)
+            logger.warning("Redis: the copy of %s is unusable and ignored: %s", target, error)
             return False
         if resource.target != target:
-            logger.warning("the fleet's redis holds another target's copy for %s", target)
+            logger.warning("Redis: the copy stored for %s is of another target and ignored", target)
             return False
         state = self._state(target)
         await self.local.put(resource, lambda: self._state(target) == state)

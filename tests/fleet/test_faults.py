@@ -196,7 +196,7 @@ async def test_each_change_of_state_is_told_once(
     assert [each for each in told if "unreachable" in each] == [
         f"Redis at {own_redis.socket} is unreachable (Connection refused): continuing with the local store only"
     ] or len([each for each in told if "unreachable" in each]) == 1
-    assert len([each for each in told if "is back after" in each]) == 1
+    assert len([each for each in told if "is reachable again after" in each]) == 1
 
 
 async def test_a_redis_that_is_full_is_told_once_and_harms_nobody(

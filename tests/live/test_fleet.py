@@ -222,7 +222,7 @@ def test_no_reader_notices_that_redis_is_gone_and_all_is_made_up_for(fleet: Flee
 
     until(fetched_anew, deadline=PATIENT)
     lines = fleet.two.said.splitlines()
-    assert sum("is unreachable" in line for line in lines) == sum("is back after" in line for line in lines)
+    assert sum("is unreachable" in line for line in lines) == sum("is reachable again after" in line for line in lines)
 
 
 def test_what_is_told_of_redis_holds_no_password(tmp_path: Path, authority: Authority) -> None:
