@@ -95,13 +95,9 @@ class Rules:
         """Whether any of them protects a feed."""
         return any(map(_protects, self._protecting))
 
-    def protect_part_of(self, host: str, base: Settings) -> bool:
-        """Whether a tunnel to this host would lead past rules that protect something there.
-
-        It would not where all of them are for whole hosts, and ask for readers: these say who they are at its entrance.
-        """
-        found = [rule for rule in self._protecting if _protects(rule) and self._is_of_host(rule, host, base)]
-        return any(not rule.match.is_whole_host or not rule.overrides.get("readers") for rule in found)
+    def protect_host(self, host: str, base: Settings) -> bool:
+        """Whether any of them protects something at this host: a tunnel would lead past it."""
+        return any(_protects(rule) and self._is_of_host(rule, host, base) for rule in self._protecting)
 
     def _is_of_host(self, rule: Rule, host: str, base: Settings) -> bool:
         if rule.match.is_of_host(host):

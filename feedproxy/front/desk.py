@@ -94,16 +94,19 @@ class Desk:
     async def connect(self, flow: http.HTTPFlow) -> None:
         """CONNECT: only to the ports and addresses that may be reached.
 
-        Nor to a host of which rules protect a part: what is asked for in a tunnel is not seen. Raises Forbidden,
-        Unreachable, NotAdmitted, BadTarget.
+        Nor to a host of which a rule protects anything: what is asked for in a tunnel is not seen. Raises Forbidden,
+        Unreachable, NotAdmitted, BadTarget, Overload.
         """
         settings = self.runtime.settings
         host, port = flow.request.host, flow.request.port
         if settings.upstream:
             raise Forbidden("this proxy stands in front of one origin, and tunnels to no other")
         target = uri.normalise(f"https://{uri.hostport(host, port)}/")
-        if not self.intercepts(host) and self.runtime.rules.protect_part_of(uri.host_of(target), settings):
-            raise Forbidden("a rule protects feeds of this host, which a tunnel would lead past")
+        if not self.intercepts(host) and self.runtime.rules.protect_host(uri.host_of(target), settings):
+            raise Forbidden(
+                "a rule with readers or private protects feeds of this host, and a tunnel would lead past it: "
+                "name the host in intercept, or ask for its feeds in the gateway's form"
+            )
         readers = self.runtime.settings_for(target).readers
         if readers:
             visit = visit_of(came(flow), settings, Entrance.PROXY)

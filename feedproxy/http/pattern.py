@@ -60,12 +60,6 @@ class TargetPattern:
         """May it match something at this host, as a normalised target writes it, at whatever port?"""
         return self._host.fullmatch(host) is not None
 
-    @property
-    def is_whole_host(self) -> bool:
-        """Whether it matches everything at its hosts, or nothing."""
-        _, _, path = _split(self.text)
-        return path is None or re.fullmatch(r"\*+", path) is not None
-
 
 def _split(text: str) -> tuple[str, str, str | None]:
     """Scheme (`*` for any), authority, and what follows the slash; None where there is none."""

@@ -368,16 +368,17 @@ def test_no_spelling_gets_the_feed_from_an_origin_that_reads_laxly(
         ("*.example/secret/*", {"readers": ("bob",)}, "o.example", True),
         ("*/secret/*", {"readers": ("bob",)}, "o.example", True),
         ("o.example", {"private": True}, "o.example", True),
-        ("o.example", {"readers": ("bob",)}, "o.example", False),
-        ("*", {"readers": ("*",)}, "o.example", False),
+        ("o.example", {"readers": ("bob",)}, "o.example", True),
+        ("*", {"readers": ("*",)}, "o.example", True),
+        ("o.example", {"readers": ()}, "o.example", False),
         ("https://o.example/secret/*", {"readers": ("bob",)}, "other.example", False),
         ("https://o.example/secret/*", {"hint_max": 1}, "o.example", False),
         ("https://127.0.0.1/secret/*", {"readers": ("bob",)}, "localhost", True),
     ],
 )
-def test_a_tunnel_leads_past_no_rule_for_a_part_of_its_host(
+def test_a_tunnel_leads_past_no_rule_for_its_host(
     pattern: str, overrides: dict[str, object], host: str, refused: bool
 ) -> None:
     rules = Rules([Rule(TargetPattern(pattern), overrides)])
 
-    assert rules.protect_part_of(host, Settings()) == refused
+    assert rules.protect_host(host, Settings()) == refused
