@@ -38,6 +38,8 @@ def agreed(
             found = client.hgetall(names.identity)
     except (library.exceptions.RedisError, OSError) as error:
         told = type(error).__name__
-        logger.warning("Redis at %s: identity of the installation not read (%s), this machine's own is used", place_of(url), told)
+        logger.warning(
+            "Redis at %s: identity of the installation not read (%s), this machine's own is used", place_of(url), told
+        )
         return offered
     return {name: bytes(found.get(name.encode(), value)) for name, value in offered.items()}
