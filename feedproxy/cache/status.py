@@ -74,7 +74,10 @@ class Detail(StrEnum):
     # -- the origin's answer was worse than the copy
     TOO_LARGE = "too-large", "The response is larger than buffer_max, or than five times that once decoded."
     UNDECODABLE = "undecodable", "The content is not what its Content-Encoding says."
-    ILL_FORMED = "ill-formed", "The feed is not well-formed: the copy before it stands in, or it is fetched again soon."
+    ILL_FORMED = (
+        "ill-formed",
+        "The response is no well-formed feed: the copy before stands in, or it is fetched again soon.",
+    )
     CHALLENGE = "challenge", "The response is a test for humans, not a feed."
     HTML_WHERE_FEED = "html-where-feed", "The response is a web page, not a feed."
     EMPTY = "empty", "The response has no content."

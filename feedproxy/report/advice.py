@@ -39,6 +39,10 @@ _READERS = "Readers that follow redirects change by themselves; tell the others 
 
 def advice(resource: Resource, state: State, settings: Settings) -> str:
     """Return what to do about this feed, in a sentence or two; empty where nothing needs doing."""
+    sighting = resource.sighting
+    if sighting is not None and not sighting.confirmed and not (settings.moved_to or settings.gone):
+        what = "a new address" if sighting.ending is Ending.MOVED else "an end"
+        return f"The origin has reported {what}. No action needed; it takes effect once the origin repeats it."
     match state:
         case State.FAILING:
             return next((text for token, text in _FAILING.items() if token == resource.failures.detail), _OTHERWISE)
@@ -50,8 +54,4 @@ def advice(resource: Resource, state: State, settings: Settings) -> str:
             return "Readers should unsubscribe. If the feed has not ended, undo it: the origin is then asked again."
         case State.UNSTORED:
             return "Every poll costs the origin a request. Only the publisher can change that, with Cache-Control."
-    sighting = resource.sighting
-    if sighting is not None and not sighting.confirmed:
-        what = "a new address" if sighting.ending is Ending.MOVED else "an end"
-        return f"The origin has reported {what}. No action needed; it takes effect once the origin repeats it."
     return ""

@@ -66,9 +66,12 @@ def condition(
         if isinstance(standing, moves.Redirect):
             words = f"readers are sent to {public_form(standing.location, settings)}"
             state = State.MOVED
-        else:
+        elif settings.gone or (sighting is not None and sighting.confirmed):
             words = "readers are told that it has ended"
             state = State.GONE
+        else:
+            words = "the origin says that it has ended, and readers are told its 410"
+            state = State.FAILING
         if settings.moved_to or settings.gone:
             return Condition(state, f"{words}, by a rule", next_at, next_words)
         if sighting is not None and sighting.confirmed:

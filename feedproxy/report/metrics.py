@@ -47,6 +47,9 @@ PASSED_DETAILS = frozenset({Detail.PASS_THROUGH, Detail.OVERSIZED})
 CODES = frozenset(str(int(each)) for each in HTTPStatus) | {"0"}
 """Values of the label `status`: an origin may send any three digits, and each would be kept for ever."""
 
+ERROR = 400
+"""Statuses from here on are errors (RFC 9110, section 15)."""
+
 COUNTERS_MAX = 1024
 """Counters of one metric that are at hand by their labels: more than there are sets of labels, which are closed."""
 
@@ -177,7 +180,9 @@ class Metrics:
     def answered(self, entrance: str, status: int, cache: CacheStatus, size: int, seconds: Seconds) -> None:
         """A reader was answered."""
         outcome = "hit" if cache.hit else f"fwd={cache.fwd}" if cache.fwd else "own"
-        self._count(entrance, outcome, cache.detail or "", status, size, seconds)
+        # An error page of ours, for what an origin did not answer or answered otherwise, was spared to no origin.
+        own = status >= ERROR and not cache.hit and cache.fwd_status != status
+        self._count(entrance, outcome, cache.detail or "", status, size, seconds, own=own)
 
     def answered_again(self, entrance: str, status: int, detail: str, size: int, count: int) -> None:
         """So many readers were answered with the same hit, at once and alike; `size` is that of all together."""
@@ -197,10 +202,13 @@ class Metrics:
         """A CONNECT was answered: `tunnel`, `intercept` or `refused`. What a tunnel carries is not counted."""
         self._count("connect", outcome, detail, status, size, seconds)
 
-    def _count(self, entrance: str, outcome: str, detail: str, status: int, size: int, seconds: Seconds) -> None:
+    def _count(
+        self, entrance: str, outcome: str, detail: str, status: int, size: int, seconds: Seconds, *, own: bool = False
+    ) -> None:
         self._request_of(entrance, outcome, detail, _code(status)).inc()
         self._seconds.observe(outcome, max(0.0, seconds))
-        self._bytes_of(entrance, _source(outcome, detail)).inc(size)
+        source = _source(outcome, detail)
+        self._bytes_of(entrance, "own" if own and source == "origin" else source).inc(size)
 
     def updated(self, update: Update) -> None:
         """An update of a target is over."""

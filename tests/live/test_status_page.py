@@ -1,7 +1,7 @@
 """The operator's pages in a real browser: searched, clicked, live, on a phone, in the dark, without JavaScript."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -10,11 +10,20 @@ from aiohttp import web
 
 from feedproxy.cache.status import CacheStatus
 from feedproxy.clock import ManualClock
+from feedproxy.http.message import Fields
+from feedproxy.origin.landed import Update
 from feedproxy.origin.upstream import feed_id
+from feedproxy.readers.identify import Pseudonym
 from feedproxy.report.admin import AdminServer
+from feedproxy.report.journal import Asked
+from feedproxy.report.landing import Preview, preview_page
+from feedproxy.report.pages import page as page_of
+from feedproxy.report.readership import poll_of
 from feedproxy.runtime import Runtime
+from feedproxy.store.resource import Ending, Failures, Sighting
 from tests.live.browser import PATIENCE, a_browser, axe_core
 from tests.stages import lively
+from tests.stages.admin import a_resource
 from tests.stages.origin import Origin, OriginFetcher, a_feed
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
@@ -228,3 +237,42 @@ def _body(office: Office, target: str) -> bytes:
     held = office.runtime.service.store.get(target)
     assert held is not None
     return held.variants[-1].content.bodies["identity"]
+
+
+async def test_pages_fit_a_phone_whatever_readers_and_publishers_say(office: Office) -> None:
+    here, long = office.runtime, "W" * 300
+    target = f"https://{'w' * 60}.example/{long}/{long}"
+    now = here.clock.now()
+    await here.service.store.put(
+        replace(
+            a_resource(target, title=long, version=long, link=f"https://example.com/{long}"),
+            failures=Failures(3, now - 60, now - 60, "unreachable", now + 60),
+            sighting=Sighting(Ending.MOVED, f"https://example.org/{long}", now, now, 1),
+        )
+    )
+    for agent in (f"{long}/1.0 ({long})", f"{long} 5 subscribers; feed-id={long}"):
+        here.service.counts.seen(target, Pseudonym(7, 8), agent, now)
+        here.journal.asked(Asked(now, "gateway", "GET", target, 200, 1, f"feedproxy; detail={long}", agent))
+    asked, answer = Fields([("User-Agent", long)]), Fields([("ETag", '"a"')])
+    for second in range(20):
+        here.panel.see(
+            "192.0.2.9", long, target, now + second, lambda n: poll_of(n, now, target, asked, 200, answer, None, 900)
+        )
+    failed = Update(target, "background", 404, "failed", "error-status", f"{long} {target}", is_missing=True)
+    here.journal.updated(failed)
+    here.journal.updated(replace(failed, target=f"{target}/nothing"))
+    page = await office.page(viewport=PHONE, is_mobile=True)
+
+    for path in (*PAGES, f"/feeds/{feed_id(target)}"):
+        await page.goto(office.url(path))
+        await page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+        wide = await page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= PHONE["width"], f"{path} is {wide} px wide"
+    preview = preview_page(Preview(target, long, ((long, "2026-11-20"),), long), "http://127.0.0.1:8080")
+    for name, document in (
+        ("landing", preview.body),
+        ("error", page_of("error.html", status=404, code="x", words=long)),
+    ):
+        await page.set_content(document.decode())
+        wide = await page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= PHONE["width"], f"the {name} page is {wide} px wide"

@@ -78,3 +78,14 @@ async def test_metrics_and_the_status_page_count_the_subscribers_of_feeds_only(p
     assert "feedproxy_subscribers 2.0" in text
     assert "feedproxy_feeds_read 1.0" in text
     assert (view["subscribers"], view["feeds_read"]) == (2, 1)
+
+
+def test_error_page_of_ours_is_no_data_that_the_store_or_an_origin_sent() -> None:
+    metrics = Metrics()
+
+    metrics.answered("gateway", 502, CacheStatus(fwd=Fwd.URI_MISS, detail=Detail.UNREACHABLE), 222, 0.1)
+    metrics.answered("gateway", 404, CacheStatus(fwd=Fwd.URI_MISS, fwd_status=404), 10, 0.1)
+    metrics.answered("gateway", 200, CacheStatus(), 5000, 0.1)
+
+    tally = metrics.tally()
+    assert (tally.requests, tally.sent, tally.bytes_spared) == (2, 10, 10)
