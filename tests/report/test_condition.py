@@ -6,6 +6,7 @@ from feedproxy.cache.stored import StoredResponse
 from feedproxy.feed.channel import Schedule
 from feedproxy.origin.assess import assess
 from feedproxy.origin.schedule import Later
+from feedproxy.report.advice import advice
 from feedproxy.report.condition import Condition, State, condition
 from feedproxy.report.views import look, masked, warnings
 from feedproxy.settings import Settings
@@ -98,3 +99,15 @@ def test_addresses_in_sentences_lose_their_secrets_and_keep_their_full_stop() ->
     told = masked("moved to https://u:p@example.com/f?token=abc: believed, see http://a.example/?key=1.")
 
     assert told == "moved to https://example.com/f?token=…: believed, see http://a.example/?key=…."
+
+
+def test_end_that_is_not_confirmed_is_a_failure_and_not_yet_an_end() -> None:
+    sighting = Sighting(Ending.GONE, "", NOW - 60, NOW - 60, 1)
+    resource = replace(a_resource(), sighting=sighting, failures=Failures(1, NOW - 60, NOW - 60, "gone", NOW + 60))
+    told = _of(resource)
+
+    assert told.state is State.FAILING
+    assert told.words.endswith("seen once, waiting for confirmation")
+    assert advice(resource, told.state, Settings()).startswith("The origin has reported an end. No action needed")
+    confirmed = _of(replace(resource, sighting=replace(sighting, count=2, confirmed=True)))
+    assert confirmed.state is State.GONE
