@@ -79,7 +79,7 @@ SYNONYMS = {
     "loglevel": "log_level",
     "max_age": "default_lifetime",
     "max_size": "store_max",
-    "max_ttl": "lifetime_max",
+    "max_ttl": "hint_max",
     "memory": "memory_max",
     "memory_size": "memory_max",
     "min_ttl": "lifetime_min",

@@ -115,17 +115,10 @@ class Settings:
         "Maximum number of connections per client address (IPv6: per /64); 0 = unlimited.",
         "Raise it for readers behind one NAT. Peers in trusted_proxies are exempt.",
     )
-    fast_path: bool = option(
-        True,
-        "Answer plain requests in front of mitmproxy.",
-        "A hit then costs microseconds instead of a millisecond; the answers are the same"
-        " (docs/explanation/fast-path.md). Switch it off to run every request through mitmproxy's hooks.",
-        restart=True,
-    )
     tls_certificate: str = option(
         "",
         "PEM file with the certificate and its chain, to serve readers under TLS.",
-        "For proxies with nothing in front that does it. Renewed files are read within a minute. Needs fast_path.",
+        "For proxies with nothing in front that does it. Renewed files are read within a minute.",
         restart=True,
     )
     tls_key: str = option(
@@ -269,12 +262,6 @@ class Settings:
         per_feed=True,
         unit="s",
     )
-    lifetime_max: int = option(
-        86_400,
-        "Maximum lifetime that is learned from a feed's history or estimated from Last-Modified.",
-        per_feed=True,
-        unit="s",
-    )
     targeted_fields: str = option(
         "reverse",
         "Where CDN-Cache-Control takes precedence over Cache-Control (RFC 9213): reverse, always, off.",
@@ -409,14 +396,6 @@ class Settings:
         "Time for which a reader counts as a subscriber.",
         "Publishers get the count in the User-Agent.",
         unit="s",
-        restart=True,
-    )
-    claim_max: int = option(
-        1_000_000, "Maximum number of subscribers that one fetcher may claim for one feed.", restart=True
-    )
-    claim_jump: int = option(
-        10,
-        "Factor by which a claim may grow at once; a larger one counts when it is repeated an hour later.",
         restart=True,
     )
     list_readers_min: int = option(
@@ -589,6 +568,28 @@ class Settings:
 
     # -- deprecated: limits that no installation has had a reason to change; fixed from the next release on
 
+    fast_path: bool = option(
+        True,
+        "Answer plain requests in front of mitmproxy (docs/explanation/fast-path.md).",
+        restart=True,
+        deprecated=True,
+    )
+    lifetime_max: int = option(
+        86_400,
+        "Seconds of the longest lifetime that is learned or estimated from Last-Modified.",
+        per_feed=True,
+        unit="s",
+        deprecated=True,
+    )
+    claim_max: int = option(
+        1_000_000, "Subscribers that one fetcher may claim for one feed.", restart=True, deprecated=True
+    )
+    claim_jump: int = option(
+        10,
+        "Factor by which a claim may grow at once; a larger one counts when it is repeated an hour later.",
+        restart=True,
+        deprecated=True,
+    )
     connect_timeout: int = option(
         10, "Time to reach an origin: name, connection, TLS.", unit="s", deprecated=True, restart=True
     )
