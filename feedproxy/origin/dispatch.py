@@ -19,7 +19,7 @@ from feedproxy.http.memo import memoised
 from feedproxy.http.message import Fields
 from feedproxy.http.reverse import is_upstream, public_form
 from feedproxy.net.shares import ITSELF, Asker, asking, client_of
-from feedproxy.origin import elsewhere, keying, partial, planner
+from feedproxy.origin import elsewhere, keying, moves, partial, planner
 from feedproxy.origin.answers import Ask
 from feedproxy.origin.assess import assess
 from feedproxy.origin.flight import Flights
@@ -33,7 +33,7 @@ from feedproxy.origin.workshop import Workshop
 from feedproxy.rules import covers
 from feedproxy.settings import Settings
 from feedproxy.store.base import Store
-from feedproxy.store.resource import Failures, Resource
+from feedproxy.store.resource import Failures, Resource, Sighting
 
 LOOK_FIRST: Seconds = 0.002
 LOOK_LAST: Seconds = 0.02
@@ -382,6 +382,7 @@ class Dispatch:
                     listener(landed.resource, is_first)
             elif _is_otherwise(held, landed.resource):
                 self.outdated([target])
+            self._look_behind(target, landed.resource.sighting)
             return landed
         finally:
             wanted.discard(token)
@@ -389,6 +390,17 @@ class Dispatch:
                 self._wanted.pop(target, None)
             for landing in self.landings:
                 landing(target)
+
+    def _look_behind(self, target: str, news: Sighting | None) -> None:
+        """A feed that has moved back to where it came from: its first address is looked at again."""
+        if news is None or (there := self._store.get(news.location)) is None:
+            return
+        if moves.contradicts(news, target, there.sighting):
+            match self.permission(there, news.location, self._settings_for(news.location)):
+                case planner.Wait(until):
+                    self.schedule(news.location, until - self._clock.now())
+                case planner.Go():
+                    self.begin(news.location)
 
     def outdated(self, targets: list[str]) -> None:
         """Copies of these elsewhere are worth nothing any more."""

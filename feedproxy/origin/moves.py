@@ -8,12 +8,13 @@ same each time. A publisher who sends an XML document for it means it: that acts
     410                 passes at once, and is remembered when believed
     XML redirect, gone  301 and 410 at once
 
-What is believed is asked for again every `gone_recheck`: a move or an end can be taken back. The operator
-undoes either by setting the resource's sighting to None. With `recheck`, what stands is the answer only if
+What is believed is asked for again every `gone_recheck`: a move or an end can be taken back. A move is asked for
+again at once where it is in doubt: its new address answers 301, 404 or 410, as it does when a feed moves back. The
+operator undoes either by setting the resource's sighting to None. With `recheck`, what stands is the answer only if
 the origin, asked first, has nothing better: within its floor, in its back-off, or when it cannot be reached.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from feedproxy.cache.status import Detail
@@ -22,7 +23,7 @@ from feedproxy.errors import BadTarget
 from feedproxy.http import uri
 from feedproxy.http.reverse import upstream_form
 from feedproxy.settings import Settings
-from feedproxy.store.resource import Ending, Sighting
+from feedproxy.store.resource import Ending, Resource, Sighting
 
 PERMANENT = frozenset({301, 308})
 """RFC 9110, 15.4.2 and 15.4.9."""
@@ -116,14 +117,46 @@ def standing(
             return Gone(recheck=due or not sighting.confirmed)
 
 
-def chain(visited: Sequence[str], reference: str, *, limit: int) -> Follow | Stop:
+NOWHERE = frozenset({301, 308, 404, 410})
+"""Statuses of a new address that put the move there in doubt."""
+
+
+def in_doubt(sighting: Sighting | None, there: Resource | None, settings: Settings) -> bool:
+    """Whether a believed move leads to an address that is known to have moved or ended, or to answer 404.
+
+    `there` is what is stored of that address. A move by a rule is the operator's word, and never in doubt.
+    """
+    if sighting is None or sighting.ending is not Ending.MOVED or not sighting.confirmed or there is None:
+        return False
+    if settings.moved_to or settings.gone:
+        return False
+    return there.sighting is not None or there.failures.detail in (Detail.REFUSED, Detail.REDIRECT_LOOP)
+
+
+def contradicts(news: Sighting | None, target: str, older: Sighting | None) -> bool:
+    """Whether `target` has told `news` of a move to an address whose `older`, believed move leads back to it."""
+    return (
+        news is not None
+        and news.ending is Ending.MOVED
+        and older is not None
+        and older.ending is Ending.MOVED
+        and older.confirmed
+        and older.location == target
+        and older.last < news.first
+    )
+
+
+def chain(
+    visited: Sequence[str], reference: str, *, limit: int, meant: Callable[[str], str] = lambda address: address
+) -> Follow | Stop:
     """One step along redirects. `visited` are the normalised targets asked so far, the first one included.
 
-    `reference` is the Location (or XML newLocation) as it came. Stops at what cannot be fetched (javascript:,
+    `reference` is the Location (or XML newLocation) as it came, and `meant` the target that an address means: in
+    reverse mode a public address is the upstream's. Stops at what cannot be fetched (javascript:,
     file:, userinfo), at a target asked already, and after `limit` redirects.
     """
     try:
-        target = uri.resolve(visited[-1], reference.strip())
+        target = meant(uri.resolve(visited[-1], reference.strip()))
     except BadTarget as error:
         return Stop(Detail.BAD_TARGET, f"the redirect names nothing that can be fetched: {error}")
     if target in visited:

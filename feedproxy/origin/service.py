@@ -5,6 +5,7 @@ update of that target that is under way (dispatch.py). Whoever waits may go away
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from typing import assert_never
@@ -40,9 +41,12 @@ from feedproxy.readers.count import SubscriberCounts
 from feedproxy.readers.identify import Identifier
 from feedproxy.settings import Settings
 from feedproxy.store.base import Store
-from feedproxy.store.resource import Resource
+from feedproxy.store.resource import Ending, Failures, Resource
 
 __all__ = ["Answer", "PassThrough", "Refreshed", "Service"]
+
+NOWHERE_MAX = 1024
+"""Addresses without a feed that are remembered for moves that lead there; the oldest is forgotten first."""
 
 
 class Service(Upkeep):
@@ -89,6 +93,7 @@ class Service(Upkeep):
         self.landings = dispatch.landings
         self.workshop = dispatch.workshop
         self._codings = Codings(store, dispatch.workshop)
+        self._nowhere: OrderedDict[str, Resource] = OrderedDict()
         self._deltas = Deltas(dispatch.workshop)
         self._renderings = Renderings(dispatch.workshop)
         self.formats = Formats(self.as_it_is, self._renderings, settings_for, clock)
@@ -161,11 +166,14 @@ class Service(Upkeep):
         ask = self._ask(request, visit, resource)
         if ending := self._ending(ask, resource, now):
             return ending
+        in_doubt = self._in_doubt(ask, resource)
         if resource is not None and is_oversized(resource, now):
             return PassThrough(CacheStatus(fwd=Fwd.BYPASS, detail=Detail.OVERSIZED))
         if resource is not None and resource.channel and now - resource.fetched < ask.settings.reload_interval:
             # "They are advisory; caches MAY implement them, but are not required to." -- RFC 9111, section 5.2.1
             ask = replace(ask, directives=replace(ask.directives, no_cache=False))
+        if in_doubt:
+            ask = replace(ask, directives=replace(ask.directives, no_cache=True))
         variant, freshness = self._select(ask, resource, now)
         if variant is None and (piece := partial.from_part(ask, resource, now)) is not None:
             return self._hit(ask, *piece, None)
@@ -280,6 +288,8 @@ class Service(Upkeep):
                     return ending  # due for another look, which nobody may take now
                 if resource and variant and freshness and self._may_stand_in(ask, resource, variant, freshness):
                     return self._hit(ask, variant, freshness, None if freshness.fresh(now) else detail, words)
+                if ending := self._ending(ask, resource, now, CacheStatus(), at_last=True):
+                    return ending
                 is_worth_a_try = detail is Detail.BACK_OFF and planner.is_past_floor(resource, now, ask.settings)
                 if detail in (Detail.RETRY_AFTER, Detail.BACK_OFF) and not is_worth_a_try:
                     return self._own.later(ask.request, ask.visit, until, detail, words)
@@ -304,6 +314,7 @@ class Service(Upkeep):
 
     def _landed(self, ask: Ask, landed: Landed, fwd: Fwd, *, collapsed: bool) -> Answer | PassThrough:
         now = self._clock.now()
+        self._note_nowhere(landed)
         fwd = Fwd.PARTIAL if landed.combined else fwd
         status = CacheStatus(fwd=fwd, fwd_status=landed.fwd_status, stored=landed.stored, collapsed=collapsed)
         if isinstance(landed.error, Forbidden):
@@ -315,6 +326,8 @@ class Service(Upkeep):
             return PassThrough(replace(status, detail=Detail.OVERSIZED))
         if standing_in := self._standing_in(ask, landed, status, now):
             return standing_in
+        if not told and (ending := self._ending(ask, landed.resource, now, status, at_last=True)):
+            return ending
         if landed.response is None:
             return self._own.refusal(ask.request, ask.visit, landed.error or FetchError(landed.words), status)
         if landed.response.status == 429:
@@ -388,21 +401,48 @@ class Service(Upkeep):
         return Answer(response, status, words, feed=stored.content.feed, stored=stored)
 
     def _ending(
-        self, ask: Ask, resource: Resource | None, now: Instant, landed: CacheStatus | None = None
+        self,
+        ask: Ask,
+        resource: Resource | None,
+        now: Instant,
+        landed: CacheStatus | None = None,
+        *,
+        at_last: bool = False,
     ) -> Answer | None:
         """301 or 410 where the address has moved or ended; None where the feed itself is to be served.
 
         Before the origin was asked (`landed` is None) a remembered one that is due for another look is no answer yet.
+        One that is in doubt is an answer only `at_last`, where not even a copy can be served.
         """
         sighting = resource.sighting if resource is not None else None
         # No stored response answers, and nothing was asked: RFC 9211, section 2, has no word for what is ours.
         status = landed or CacheStatus()
+        if not at_last and self._in_doubt(ask, resource):
+            return None
         match moves.standing(sighting, now, ask.settings, target=ask.request.target):
             case moves.Redirect(location, recheck) if landed or not recheck:
                 return self._own.moved(ask, location, replace(status, detail=Detail.MOVED))
             case moves.Gone(recheck) if landed or not recheck:
                 return self._own.gone(ask, replace(status, detail=Detail.GONE), believed=not recheck)
         return None
+
+    def _in_doubt(self, ask: Ask, resource: Resource | None) -> bool:
+        """Whether the feed's believed move leads to an address that has been seen to lead nowhere."""
+        sighting = resource.sighting if resource is not None else None
+        if sighting is None or sighting.ending is not Ending.MOVED:
+            return False
+        there = self.store.get(sighting.location) or self._nowhere.get(sighting.location)
+        return moves.in_doubt(sighting, there, ask.settings)
+
+    def _note_nowhere(self, landed: Landed) -> None:
+        """Remember that an address of which nothing is stored leads nowhere: a move there is in doubt."""
+        resource, answer = landed.resource, landed.response
+        if resource.channel is None and answer is not None and answer.status in moves.NOWHERE:
+            self._nowhere[resource.target] = Resource(resource.target, failures=Failures(1, detail=Detail.REFUSED))
+            if len(self._nowhere) > NOWHERE_MAX:
+                self._nowhere.popitem(last=False)
+        elif len(self._nowhere):
+            self._nowhere.pop(resource.target, None)
 
     def _allowed(self, ask: Ask, stored: StoredResponse, freshness: Freshness, occasion: Occasion) -> bool:
         # What is no feed is used stale only where HTTP has it so: "A cache MUST NOT generate a stale response unless it

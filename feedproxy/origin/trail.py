@@ -49,6 +49,7 @@ async def walk(
     limit: int,
     exempt: bool,
     may_lead: Callable[[str, str], bool] = lambda start, end: True,
+    meant: Callable[[str], str] = lambda address: address,
 ) -> Trail:
     """Fetch, and follow what redirects, `limit` times at most.
 
@@ -57,8 +58,9 @@ async def walk(
     cookies among them, stay with the origin that they were meant for (RFC 9110, section 15.4). So does what is `exempt`
     from the address check: where a redirect leads is nobody's word but the origin's.
 
-    `may_lead` says whether content of the second target may be had under the first. Where it may not, the trail ends
-    with Detail.ACCESS: readers are given the redirect, and say at the target itself who they are.
+    `meant` gives the target that an address means (moves.chain). `may_lead` says whether content of the second target
+    may be had under the first. Where it may not, the trail ends with Detail.ACCESS: readers are given the redirect, and
+    say at the target itself who they are.
     """
     start = request.target
     first = last = await fetcher.fetch(request, exempt=exempt)
@@ -72,7 +74,7 @@ async def walk(
         location = last.response.fields.get("location")
         if not location:
             return ended()
-        match moves.chain(visited, location, limit=limit):
+        match moves.chain(visited, location, limit=limit, meant=meant):
             case moves.Stop(detail):
                 return ended(detail)
             case moves.Follow(there):

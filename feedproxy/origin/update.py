@@ -14,6 +14,7 @@ from feedproxy.errors import BrokenMessage, FeedproxyError, Overload, TooLarge
 from feedproxy.feed.relocation import Gone, Moved
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
+from feedproxy.http.reverse import upstream_form
 from feedproxy.net import local_failure
 from feedproxy.net.fetch import Fetched, Oversized
 from feedproxy.origin import guard, keying, moves, partial, planner, pushing, trail
@@ -197,7 +198,14 @@ class Updates:
         if not errand.follow:
             answer = await self._fetcher.fetch(request, exempt=errand.exempt)
             return trail.Trail(answer, answer)
-        return await trail.walk(self._fetcher, request, limit=limit, exempt=errand.exempt, may_lead=self._may_lead)
+        return await trail.walk(
+            self._fetcher,
+            request,
+            limit=limit,
+            exempt=errand.exempt,
+            may_lead=self._may_lead,
+            meant=lambda address: upstream_form(address, errand.settings),
+        )
 
     def _not_modified(self, errand: Errand, before: Resource, came: _Came, fetched: Fetched) -> Landed | None:
         if errand.validate is None:
@@ -269,8 +277,10 @@ class Updates:
         if walked.broken is Detail.ACCESS and before.channel is not None and isinstance(walked.first, Fetched):
             return self._led_to_others(errand, before, walked.first)
         learns = not len(errand.key) and not len(errand.apart)
-        if learns and (relocated := self._relocated(errand, before, walked, prepared, now)):
+        relocated = self._relocated(errand, before, prepared, now) if learns else None
+        if isinstance(relocated, Landed):
             return relocated
+        before = relocated or before
         elsewhere = walked.followed > 0 or walked.broken is not None
         if elsewhere and prepared.channel is None and before.channel is None and isinstance(walked.first, Fetched):
             # It leads to no feed, and there is no copy: the redirect itself passes.
@@ -292,7 +302,7 @@ class Updates:
         if landed.stored and landed.response is not None:
             resource = with_versions(resource, prepared.left)
             resource = with_past(resource, before, landed.response, prepared.published, now)
-        if landed.kept is None and learns:
+        if landed.kept is None and learns and prepared.relocation is None:
             sighting = sighted(before, walked, outcome, now, errand.settings)
             resource = replace(resource, sighting=sighting) if sighting != resource.sighting else resource
         if walked.combined:
@@ -312,9 +322,12 @@ class Updates:
         return self._kept(errand, resource, outcome, received(errand, first, prepared), prepared, None, words)
 
     def _relocated(
-        self, errand: Errand, before: Resource, walked: trail.Trail, prepared: Prepared, now: Instant
-    ) -> Landed | None:
-        """XML redirects and XML gone documents act at once, unless they lead back here."""
+        self, errand: Errand, before: Resource, prepared: Prepared, now: Instant
+    ) -> Landed | Resource | None:
+        """XML redirects and XML gone documents act at once, unless they lead back here.
+
+        Those are remembered, and not believed: perhaps it is the other address that has changed its mind.
+        """
         settings = errand.settings
         match prepared.relocation:
             case Gone():
@@ -322,10 +335,8 @@ class Updates:
             case Moved(reference):
                 ending = Ending.MOVED
                 try:
-                    location = uri.resolve(errand.request.target, reference)
+                    location = upstream_form(uri.resolve(errand.request.target, reference), settings)
                 except FeedproxyError:
-                    return None
-                if self._leads_back(errand.request.target, location, settings.redirects_max):
                     return None
             case _:
                 return None
@@ -338,6 +349,10 @@ class Updates:
             spacing=settings.relocation_spacing,
             at_once=True,
         )
+        if location and self._leads_back(errand.request.target, location, settings.redirects_max):
+            if location == errand.request.target:
+                return None
+            return replace(before, sighting=replace(sighting, confirmed=False))
         detail = Detail.MOVED if ending is Ending.MOVED else Detail.GONE
         resource = replace(before, sighting=sighting, failures=Failures())
         words = f"the document says that the feed has moved to {location}" if location else "the document says: ended"

@@ -1,6 +1,12 @@
 """Moves and endings: "tell me when my feed has moved, but do not believe every hotel's Wi-Fi"."""
 
+import asyncio
+
+import pytest
+
+from feedproxy.origin.entrance import Entrance
 from tests.stages.origin import a_feed
+from tests.stages.play import UPSTREAM
 
 
 def xml_redirect(to: str) -> bytes:
@@ -154,3 +160,111 @@ async def test_an_end_that_is_not_believed_is_for_nobody_to_keep(stage):
     seen = (await proxy.get("/feed.rss")).expect(410)
 
     assert seen.fields.get("cache-control") == "no-store"
+
+
+async def test_a_feed_that_moves_back_is_served_under_both_addresses_and_never_redirected_in_a_circle(stage):
+    proxy, origin, clock = await stage(site_interval=0)
+    origin.publish("/own", b"", status=301, location=origin.url("/fb"))
+    origin.publish("/fb", a_feed("away"), cache_control="max-age=60")
+    for _ in range(3):
+        await proxy.get("/own")
+        clock.advance(minutes=61)
+    (await proxy.get("/own")).expect(301)
+    (await proxy.get("/fb")).expect(200)
+
+    origin.publish("/own", a_feed("back"), cache_control="max-age=60")
+    origin.publish("/fb", b"", status=301, location=origin.url("/own"))
+    clock.advance(minutes=10)
+
+    assert b"back" in (await proxy.get("/fb")).expect(200).plain
+    assert b"back" in (await proxy.get("/own")).expect(200).plain
+    for _ in range(3):
+        clock.advance(minutes=61)
+        seen = await proxy.get("/fb")
+        assert b"back" in (await proxy.get("/own")).expect(200).plain
+    assert seen.expect(301).location.endswith(origin.url("/own"))
+
+
+async def test_a_feed_that_moves_back_by_xml_redirect_is_told_so_before_long(stage):
+    proxy, origin, clock = await stage(site_interval=0)
+    origin.publish("/fb", a_feed("away"), cache_control="max-age=60")
+    (await proxy.get("/fb")).expect(200)
+    origin.publish("/own", xml_redirect(origin.url("/fb")), content_type="application/xml")
+    (await proxy.get("/own")).expect(301)
+    clock.advance(minutes=10)
+
+    origin.publish("/own", a_feed("back"), cache_control="max-age=60")
+    origin.publish("/fb", xml_redirect(origin.url("/own")), content_type="application/xml")
+    (await proxy.get("/fb")).expect(200)
+    await asyncio.wait_for(origin.asked(4), 10)
+    await proxy.get("/own")
+    clock.advance(minutes=10)
+
+    assert (await proxy.get("/fb")).expect(301).location.endswith(origin.url("/own"))
+    assert b"back" in (await proxy.get("/own")).expect(200).plain
+
+
+@pytest.mark.parametrize("status", [301, 404, 410])
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_believed_move_whose_target_answers_301_404_or_410_is_looked_at_again(stage, status, known):
+    proxy, origin, clock = await stage(site_interval=0)
+    origin.publish("/old", b"", status=301, location=origin.url("/new"))
+    origin.publish("/new", a_feed("new"), cache_control="max-age=60")
+    for _ in range(2):
+        await proxy.get("/old")
+        clock.advance(minutes=61)
+    (await proxy.get("/old")).expect(301)
+    if known:
+        (await proxy.get("/new")).expect(200)
+    clock.advance(minutes=61)
+    origin.publish("/third", a_feed("third"), cache_control="max-age=60")
+    origin.publish("/new", b"", status=status, location=origin.url("/third"), validators=False)
+    await proxy.get("/new")
+    asked = origin.requests
+    origin.publish("/old", a_feed("old"), cache_control="max-age=60")
+
+    seen = (await proxy.get("/old")).expect(200)
+
+    assert (b"old" in seen.plain, origin.requests) == (True, asked + 1)
+
+
+async def test_while_a_moves_target_is_missing_the_copy_is_served_and_the_old_address_left_in_peace(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/old", b"", status=301, location=origin.url("/new"))
+    origin.publish("/new", a_feed("new"), cache_control="max-age=60")
+    for _ in range(2):
+        await proxy.get("/old")
+        clock.advance(minutes=61)
+    (await proxy.get("/old")).expect(301)
+    (await proxy.get("/new")).expect(200)
+    clock.advance(minutes=10)
+    origin.publish("/new", b"", status=404, validators=False)
+    (await proxy.get("/new")).expect(200, cache="detail=refused")
+
+    asked = origin.requests
+    for _ in range(60):
+        assert b"new" in (await proxy.get("/old")).expect(200).plain
+        clock.advance(minutes=1)
+    assert origin.requests - asked <= 14
+
+    origin.publish("/new", a_feed("again"), cache_control="max-age=60")
+    clock.advance(hours=7)
+    assert b"again" in (await proxy.get("/new")).expect(200).plain
+    (await proxy.get("/old")).expect(301)
+
+
+async def test_a_redirect_to_the_public_address_in_reverse_mode_is_the_upstreams_own(stage):
+    public = "https://www.example.com"
+    proxy, origin, clock = await stage(upstream=UPSTREAM, public_url=public)
+    origin.publish("/feed", a_feed("old"), cache_control="max-age=60")
+    await proxy.get("/feed", entrance=Entrance.REVERSE)
+    origin.publish("/feed", b"", status=301, location=f"{public}/new")
+    origin.publish("/new", a_feed("new"), cache_control="max-age=60")
+
+    clock.advance(minutes=61)
+    assert b"new" in (await proxy.get("/feed", entrance=Entrance.REVERSE)).expect(200).plain
+    assert "www.example.com" not in origin.log[-1].target
+    clock.advance(minutes=61)
+    told = (await proxy.get("/feed", entrance=Entrance.REVERSE)).expect(301)
+
+    assert told.location == f"{public}/new"
