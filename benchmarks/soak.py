@@ -7,12 +7,14 @@ that are malformed or break off; CONNECT tunnels; tunnels that are intercepted, 
 that are reset; POSTs that stream. A line every so often tells what the process and its helper hold.
 
 It is flat when, after the warm-up (a third of the time, at most five minutes), descriptors and threads end no higher
-than they began, but for a few, and memory grows by less than `GROWTH_MAX` a minute, as the line through its figures
-that fits best has it (least squares). Then the exit code is 0, else 1.
+than they began, but for a few, and memory grows by less than `GROWTH_MAX` a minute: the median of the slopes between
+any two of its figures (Theil and Sen), which a helper that was just replaced does not bend. Then the exit code is 0,
+else 1.
 """
 
 import argparse
 import contextlib
+import itertools
 import os
 import random
 import re
@@ -156,10 +158,11 @@ def serve(stack: contextlib.ExitStack, secured: Path | None = None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What the processes hold: seconds since the start, MB, descriptors, threads."""
+    """What the processes hold: seconds since the start, MB (of these in the proxy itself), descriptors, threads."""
 
     at: float
     memory: float
+    own: float
     descriptors: int
     threads: int
 
@@ -167,19 +170,21 @@ class Sample:
 def sample(pid: int, began: float) -> Sample:
     """Look at a process and those that it has started."""
     page = os.sysconf("SC_PAGE_SIZE")
-    memory = descriptors = threads = 0
+    memory = own = descriptors = threads = 0
     for each in family(pid, parents(processes())):
         with contextlib.suppress(OSError):
-            memory += int(Path(f"/proc/{each}/statm").read_text().split()[1]) * page
+            resident = int(Path(f"/proc/{each}/statm").read_text().split()[1]) * page
+            memory += resident
+            own += resident if each == pid else 0
             descriptors += len(os.listdir(f"/proc/{each}/fd"))
             threads += len(os.listdir(f"/proc/{each}/task"))
-    return Sample(time.monotonic() - began, memory / 1e6, descriptors, threads)
+    return Sample(time.monotonic() - began, memory / 1e6, own / 1e6, descriptors, threads)
 
 
 def slope(samples: Sequence[Sample]) -> float:
-    """MB in a minute."""
-    times, memories = [each.at / 60 for each in samples], [each.memory for each in samples]
-    return statistics.linear_regression(times, memories).slope
+    """MB in a minute: the median of what any two of at least two samples say."""
+    pairs = itertools.combinations(samples, 2)
+    return statistics.median((later.memory - first.memory) / (later.at - first.at) * 60 for first, later in pairs)
 
 
 def verdict(samples: Sequence[Sample]) -> list[str]:
@@ -427,13 +432,13 @@ def main() -> int:
         began = time.monotonic()
         run(load, asked.rate, began + seconds, asked.seed)
         samples = []
-        print(f"{'minute':>7} {'MB':>8} {'descriptors':>12} {'threads':>8} {'requests':>9}", flush=True)
+        print(f"{'minute':>7} {'MB':>8} {'own MB':>8} {'descriptors':>12} {'threads':>8} {'requests':>9}", flush=True)
         while (now := time.monotonic() - began) < seconds:
             time.sleep(min(every, max(0.1, seconds - now)))
             each = sample(server.pid, began)
             samples.append(each)
             done = sum(load.statuses.values())
-            line = f"{each.at / 60:7.1f} {each.memory:8.1f} {each.descriptors:12} {each.threads:8} {done:9}"
+            line = f"{each.at / 60:7.1f} {each.memory:8.1f} {each.own:8.1f} {each.descriptors:12} {each.threads:8} {done:9}"
             print(line, flush=True)
         later = [each for each in samples if each.at >= warm]
         grows = verdict(later) if len(later) > 1 else ["too short to tell"]

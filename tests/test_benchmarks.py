@@ -251,13 +251,19 @@ def test_feedproxy_is_started_with_options_that_it_knows(place: Place) -> None:
 def samples(*memories: float, descriptors: int = 60, threads: int = 8) -> list[soak.Sample]:
     last = len(memories) - 1
     return [
-        soak.Sample(30.0 * each, memory, descriptors if each == last else 60, threads if each == last else 8)
+        soak.Sample(
+            30.0 * each, memory, memory / 2, descriptors if each == last else 60, threads if each == last else 8
+        )
         for each, memory in enumerate(memories)
     ]
 
 
 def test_a_soak_is_flat_where_nothing_grows_but_noise() -> None:
     assert soak.verdict(samples(200.0, 203.0, 199.0, 201.0, 202.0, 200.5)) == []
+
+
+def test_a_helper_that_was_just_replaced_does_not_bend_the_soaks_line() -> None:
+    assert soak.verdict(samples(200.0, 201.0, 200.5, 150.0, 200.8, 201.0, 200.2, 200.9, 200.6)) == []
 
 
 @pytest.mark.parametrize(
