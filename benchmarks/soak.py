@@ -438,8 +438,8 @@ def main() -> int:
             each = sample(server.pid, began)
             samples.append(each)
             done = sum(load.statuses.values())
-            line = f"{each.at / 60:7.1f} {each.memory:8.1f} {each.own:8.1f} {each.descriptors:12} {each.threads:8} {done:9}"
-            print(line, flush=True)
+            held = f"{each.memory:8.1f} {each.own:8.1f} {each.descriptors:12} {each.threads:8}"
+            print(f"{each.at / 60:7.1f} {held} {done:9}", flush=True)
         later = [each for each in samples if each.at >= warm]
         grows = verdict(later) if len(later) > 1 else ["too short to tell"]
         errors = log.read_text(errors="replace").count("Traceback")
