@@ -13,6 +13,14 @@ import pytest
 from feedproxy.cli import main
 from tests.stages.origin import a_feed
 
+DOCUMENTS = {
+    "/feed": a_feed("one"),
+    "/xml": b"<redirect><newLocation>/feed</newLocation></redirect>",
+    "/xml-to-301": b"<redirect><newLocation>/moved</newLocation></redirect>",
+    "/gone": b"<redirect><newLocation/></redirect>",
+    "/circle": b"<redirect><newLocation>/circle</newLocation></redirect>",
+}
+
 
 @pytest.fixture
 def feed_file(tmp_path: Path) -> Path:
@@ -33,8 +41,8 @@ def server() -> Iterator[str]:
                 self.send_header("Content-Length", "0")
                 self.end_headers()
                 return
-            body = a_feed("one") if self.path == "/feed" else b"<!doctype html><p>no"
-            self.send_response(200 if self.path in ("/feed", "/page") else 404)
+            body = DOCUMENTS.get(self.path, b"<!doctype html><p>no")
+            self.send_response(200 if self.path in (*DOCUMENTS, "/page") else 404)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -99,3 +107,38 @@ def test_a_format_that_does_not_exist_is_wrong_usage(capsys: pytest.CaptureFixtu
 
     assert ended.value.code == 2
     assert "'storable'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", ["/moved", "/xml", "/xml-to-301"])
+def test_discover_prints_the_new_address_of_a_moved_feed(
+    server: str, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["discover", server + path, "--allow-private"]) == 0
+
+    assert capsys.readouterr().out == f"{server}/feed\n"
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_xml_redirect_is_followed_saved_or_fetched(
+    server: str, saved: bool, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    source = server + "/xml"
+    if saved:
+        source = str(tmp_path / "feed.rss")
+        Path(source).write_text(f"<redirect><newLocation>{server}/xml-to-301</newLocation></redirect>")
+
+    assert main(["convert", source, "--to", "json", "--allow-private"]) == 0
+    assert json.loads(capsysbinary.readouterr().out)["items"][0]["title"] == "one"
+
+    assert main(["discover", source, "--allow-private"]) == 0
+    assert capsysbinary.readouterr().out.decode() == f"{server}/feed\n"
+
+
+@pytest.mark.parametrize(("path", "said"), [("/gone", "has ended"), ("/circle", "circle")])
+@pytest.mark.parametrize("command", [["discover"], ["convert", "--to", "json"]])
+def test_xml_redirect_that_leads_nowhere_is_an_error_with_its_reason(
+    server: str, path: str, said: str, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, server + path, "--allow-private"]) == 1
+
+    assert said in capsys.readouterr().err

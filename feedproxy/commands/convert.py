@@ -12,7 +12,7 @@ from feedproxy.feed.convert.model import Feed
 from feedproxy.feed.convert.read import found_at, read
 from feedproxy.http.date import parse_http_date
 from feedproxy.origin.finding import as_address, from_file
-from feedproxy.origin.once import obtain
+from feedproxy.origin.once import Obtained, moved, obtain
 from feedproxy.settings import Settings
 
 
@@ -38,10 +38,11 @@ def register(subparsers: Any) -> None:
 def convert(args: argparse.Namespace) -> int:
     """Write it. Raises FeedproxyError where there is no feed, or no way to it."""
     address = None if args.source == "-" else as_address(args.source)
+    settings = Settings(allow_private=args.allow_private)
     if address is not None:
-        feed = asyncio.run(_fetched(address, Settings(allow_private=args.allow_private)))
+        feed = asyncio.run(_fetched(address, settings))
     else:
-        feed = _local(args.source, args.base)
+        feed = _local(args.source, args.base, settings)
     written = FORMATS[args.to].render(feed)
     sys.stdout.buffer.write(written)
     if sys.stdout.isatty() and not written.endswith(b"\n"):
@@ -51,21 +52,24 @@ def convert(args: argparse.Namespace) -> int:
 
 
 async def _fetched(address: str, settings: Settings) -> Feed:
-    obtained = await obtain(address, settings)
+    return _of(await obtain(address, settings))
+
+
+def _of(obtained: Obtained) -> Feed:
     said = obtained.fields.get("last-modified")
     modified = parse_http_date(said) if said else None
     content_type = obtained.fields.get("content-type")
-    return _model(obtained.body, address, content_type, base=obtained.address, modified=modified)
+    return _model(obtained.body, obtained.address, content_type, base=obtained.address, modified=modified)
 
 
-def _local(source: str, base: str) -> Feed:
-    limit = Settings().decoded_max
-    if source != "-":
-        return _model(from_file(source, limit), source, None, base=base, modified=_modified(source))
-    body = sys.stdin.buffer.read(limit + 1)
+def _local(source: str, base: str, settings: Settings) -> Feed:
+    limit = settings.decoded_max
+    body = from_file(source, limit) if source != "-" else sys.stdin.buffer.read(limit + 1)
     if len(body) > limit:
         raise TooLarge(f"standard input is larger than {limit} bytes")
-    return _model(body, source, None, base=base, modified=None)
+    if there := asyncio.run(moved(body, "standard input" if source == "-" else source, settings)):
+        return _of(there)
+    return _model(body, source, None, base=base, modified=None if source == "-" else _modified(source))
 
 
 def _modified(source: str) -> float | None:

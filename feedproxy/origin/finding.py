@@ -24,7 +24,7 @@ from feedproxy.feed.read import read
 from feedproxy.http import uri
 from feedproxy.http.link import parse_links
 from feedproxy.http.message import Fields
-from feedproxy.origin.once import Obtained, obtain
+from feedproxy.origin.once import Obtained, moved, obtain
 from feedproxy.settings import Settings
 
 _FILES = r"xml|rss|atom|rdf|json|opml|html?|cdf|har|txt|gz"
@@ -57,7 +57,8 @@ async def discover(source: str, settings: Settings) -> Discovery:
     if address is not None:
         got = await obtain(address, settings)
     else:
-        got = Obtained(from_file(source, settings.decoded_max), Fields(), "")
+        body = from_file(source, settings.decoded_max)
+        got = await moved(body, source, settings) or Obtained(body, Fields(), "")
     content_type = got.fields.get("content-type")
     channel = read(got.body, content_type)
     if channel is not None:
@@ -125,7 +126,7 @@ def from_file(source: str, limit: int) -> bytes:
 async def _of_feed(channel: Channel, got: Obtained, source: str, settings: Settings) -> Discovery:
     if own := subscription(channel, got.at):
         return Discovery((Found(own, title=channel.title),), "the feed says so itself")
-    where = Discovery((Found(got.address, title=channel.title),), "it was found there") if got.address else None
+    where = Discovery((Found(got.lasting, title=channel.title),), "it was found there") if got.lasting else None
     page = page_of(channel, got.at)
     if not page:
         if where is not None:
@@ -137,7 +138,7 @@ async def _of_feed(channel: Channel, got: Obtained, source: str, settings: Setti
         if where is not None:
             return where
         raise NothingFound(f"{source} is a feed without its address, and its page cannot be had: {error}") from error
-    if where is not None and (not found or {got.address, got.at} & {each.address for each in found}):
+    if where is not None and (not found or {got.address, got.lasting, got.at} & {each.address for each in found}):
         return where
     if not found:
         raise NothingFound(f"{source} is a feed without its address, and its page, {page}, names no feed")

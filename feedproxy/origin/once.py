@@ -1,14 +1,16 @@
 """One document, fetched once, for commands that look at an address by themselves."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from feedproxy import __version__
 from feedproxy.clock import SystemClock
 from feedproxy.errors import FetchError, TooLarge
+from feedproxy.feed import relocation
 from feedproxy.http import coding, uri
 from feedproxy.http.message import Fields, Request
 from feedproxy.net.address import AddressPolicy
 from feedproxy.net.fetch import Fetcher, FetchLimits, Oversized
+from feedproxy.origin import moves
 from feedproxy.origin.trail import walk
 from feedproxy.settings import Settings, ports
 
@@ -20,12 +22,16 @@ ACCEPT = (
 
 @dataclass(frozen=True, slots=True)
 class Obtained:
-    """A document: its content without codings, its fields, the address that was asked for, and the one it is at."""
+    """A document: its content without codings, its fields, the address that was asked for, and the one it is at.
+
+    `lasting` is the address to know it by: the new one where it has moved for good, else the one that was asked for.
+    """
 
     body: bytes
     fields: Fields
     address: str
     at: str = ""
+    lasting: str = ""
 
 
 def user_agent(settings: Settings) -> str:
@@ -34,11 +40,45 @@ def user_agent(settings: Settings) -> str:
 
 
 async def obtain(address: str, settings: Settings) -> Obtained:
-    """Fetch an address, redirects followed, with the operator's limits.
+    """Fetch an address, with the operator's limits. Redirects are followed, those in XML too.
 
     Raises BadTarget, Forbidden, FetchError (for any status but 200, too), TooLarge, Undecodable.
     """
-    target = uri.normalise(address)
+    return await _led_on(await _fetched(uri.normalise(address), settings), settings)
+
+
+async def moved(body: bytes, source: str, settings: Settings) -> Obtained | None:
+    """What a saved XML redirect leads to; None where `body` is none.
+
+    Raises FetchError where it says that the feed has ended, and what `obtain` raises.
+    """
+    match relocation.read(body):
+        case relocation.Moved(location):
+            return await obtain(location, settings)
+        case relocation.Gone():
+            raise FetchError(f"{source} says that the feed has ended")
+    return None
+
+
+async def _led_on(got: Obtained, settings: Settings) -> Obtained:
+    """Follow XML redirects: "These should be treated the same as HTTP 301 response" (RSS Feed State)."""
+    visited = [got.at]
+    while (said := relocation.read(got.body)) is not None:
+        if isinstance(said, relocation.Gone):
+            raise FetchError(f"{got.at} says that the feed has ended")
+        match moves.chain(visited, said.location, limit=settings.redirects_max):
+            case moves.Stop(_, words):
+                raise FetchError(f"{visited[0]}: {words}")
+            case moves.Follow(there):
+                after = await _fetched(there, settings)
+        # What follows a temporary redirect is temporary, too.
+        lasting = after.lasting if got.lasting == got.at else got.lasting
+        got = replace(after, address=got.address, lasting=lasting)
+        visited += [there, got.at] if got.at != there else [there]
+    return got
+
+
+async def _fetched(target: str, settings: Settings) -> Obtained:
     lines = [
         ("User-Agent", user_agent(settings)),
         ("Accept", ACCEPT),
@@ -56,4 +96,5 @@ async def obtain(address: str, settings: Settings) -> Obtained:
         raise FetchError(f"{target} answers {response.status} {response.reason}".rstrip())
     encoding = response.fields.combined("content-encoding")
     limit = coding.reasonable(len(response.body), settings.decoded_max)
-    return Obtained(coding.decode(response.body, encoding, limit=limit), response.fields, target, trail.at)
+    body = coding.decode(response.body, encoding, limit=limit)
+    return Obtained(body, response.fields, target, trail.at, trail.moved_to or target)
