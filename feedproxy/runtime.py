@@ -338,6 +338,7 @@ class _Opened:
             settings_for=runtime.settings_for,
             caller=self.caller,
             clock=runtime.clock,
+            named=self.office.names,
         )
         if self.fleet is not None:
             self.fleet.join(self.service, self.notices, runtime.metrics)

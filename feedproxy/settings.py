@@ -400,9 +400,10 @@ class Settings:
     )
     list_readers_min: int = option(
         3,
-        "Number of different readers that have to ask for a feed within 30 days before feeds.opml names it (1 to 16).",
-        "What the operator has imported is named anyway. An address that one reader alone knows may be that reader's"
-        " secret: 1 suits an office whose members trust one another. Readers are told apart by address and User-Agent.",
+        "Readers that have to ask for a feed within 30 days before feeds.opml and changes.xml name it (1 to 16).",
+        "What the operator has imported is named anyway, and in changes.xml what `upstream` serves. An address that one"
+        " reader alone knows may be that reader's secret: 1 suits an office whose members trust one another. Readers"
+        " are told apart by address and User-Agent.",
     )
 
     # -- the store

@@ -52,7 +52,8 @@ class Lists:
     async def _changes(self, begin: Instant, end: Instant) -> list[Change]:
         """The changes of feeds that may be listed now: a rule, or its origin, may have made one private since."""
         found = await self._notices.changes.between(begin, end, SHOWN_MAX)
-        return [each for each in found if not is_withdrawn(self._notices, each.target)]
+        public = [each for each in found if not is_withdrawn(self._notices, each.target)]
+        return [each for each in public if await self._notices.may_be_named(each.target)]
 
     async def _answer(
         self, call: Call, changes: list[Change], *, updated: Instant, modified: Instant, caching: str

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from feedproxy.clock import Clock, Seconds
 from feedproxy.errors import FeedproxyError, StoreError
 from feedproxy.feed.identity import stem_of
 from feedproxy.feed.read import read
+from feedproxy.http.reverse import is_upstream
 from feedproxy.notify.bell import Bell
 from feedproxy.notify.changes import ChangeLog, Sight, sight_of
 from feedproxy.notify.courier import Calling, Courier
@@ -59,7 +60,10 @@ class Notices:
         settings_for: Callable[[str], Settings],
         caller: Calling,
         clock: Clock,
+        named: Callable[[], Awaitable[Container[str]]],
     ) -> None:
+        """`named` gives the feeds that a public list may name (origin/office.py)."""
+        self._named = named
         self.clock = clock
         self.settings = settings
         self.settings_for = settings_for
@@ -141,6 +145,10 @@ class Notices:
         resource = self.service.store.peek(target)
         if resource is not None and self._outages.landed(resource, self.clock.now()) and self.ledger.is_ours():
             self.soon(self._back)
+
+    async def may_be_named(self, target: str) -> bool:
+        """Whether strangers may be told this address: it is the upstream's, or in the public list."""
+        return is_upstream(target, self.settings()) or target in await self._named()
 
     def begin(self) -> None:
         """Catch up with what changed before, and go on until `close`."""

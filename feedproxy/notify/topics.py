@@ -60,6 +60,8 @@ async def watched_of(notices: Notices, address: str, whose: str, base: str) -> l
             raise error from None
         targets = []
         for each in found:
+            if not await notices.may_be_named(each):
+                continue  # the site was named, and not this address
             with contextlib.suppress(NotWatched):
                 targets.append(await watched(notices, each, whose, base))
         if not targets:

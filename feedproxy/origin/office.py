@@ -100,6 +100,7 @@ class Office:
         self._warming: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
         self._made: Listing = Listing()
+        self._named: tuple[Listing, frozenset[str]] = self._made, frozenset()
         self._token: object = None
         self._decided = -1
         self._considered = 0
@@ -171,6 +172,13 @@ class Office:
                 self._good_until, self._limit = now + pause, now + REUSED_MAX
             return self._made
 
+    async def names(self) -> frozenset[str]:
+        """The addresses that the public list names."""
+        listing = await self.public()
+        if listing is not self._named[0]:
+            self._named = listing, frozenset(each.address for each in listing.feeds)
+        return self._named[1]
+
     def public_hosts(self, listing: Listing) -> list[str]:
         """The hosts added by imports that a feed of the public list is at."""
         return sorted(self.imported.hosts & {uri.host_port(each.address)[0] for each in listing.feeds})
@@ -198,14 +206,17 @@ class Office:
         self._considered = len(by_address) + len(others)
         found: dict[str, Subscription] = {}
         async for each in unhurried([*imported.feeds, *(Subscription(target) for target in others)]):
-            shown = self._shown(each)
+            shown = self._shown(each, is_imported=each.address in by_address)
             if shown is not None:
                 found.setdefault(shown.address, shown)
         return Listing(imported.title, tuple(found.values()))
 
-    def _shown(self, entry: Subscription) -> Subscription | None:
+    def _shown(self, entry: Subscription, *, is_imported: bool) -> Subscription | None:
         """An entry as the list has it: with what its feed says of itself, under its address of now. None where it may
-        not be listed, or has ended."""
+        not be listed, or has ended. What was not imported is listed as long as it is held: only the stored copy tells
+        that everybody may read it."""
+        if not is_imported and self._store.peek(entry.address) is None:
+            return None
         for _ in range(2):
             target = entry.address
             settings = self._settings_for(target)

@@ -59,7 +59,7 @@ def lists(proxy: Feedproxy, path: str = "changes.xml") -> list[dict[str, str]]:
 
 
 def test_pythons_own_client_pings_and_the_change_is_listed(start: Start, origin: Origin) -> None:
-    proxy, path = start(), "/pinged.xml"
+    proxy, path = start("--set", "list_readers_min=1"), "/pinged.xml"
     feed = origin.url(path)
     origin.publish(path, a_feed("one"))
     assert proxy.get(feed).status == 200
@@ -83,7 +83,7 @@ def test_pythons_own_client_pings_and_the_change_is_listed(start: Start, origin:
 
 @needs("curl")
 def test_curl_pings_by_get_and_asks_for_the_list_with_conditions(start: Start, origin: Origin, tmp_path: Path) -> None:
-    proxy, path = start(), "/curled.xml"
+    proxy, path = start("--set", "list_readers_min=1"), "/curled.xml"
     origin.publish(path, a_feed("one"))
     proxy.get(origin.url(path))
     origin.publish(path, a_feed("two"))

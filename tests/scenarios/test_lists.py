@@ -121,6 +121,18 @@ async def test_what_was_fetched_with_a_password_is_not_listed(door):
     assert await addresses(proxy) == []
 
 
+async def test_feed_that_is_not_held_any_more_is_not_listed(door):
+    """Only its copy tells that it was fetched without a password."""
+    proxy, origin, _ = await door(list_readers_min=1)
+    origin.publish(PATH, a_feed())
+    await proxy.get(PATH)
+    assert await addresses(proxy) == [origin.url(PATH)]
+
+    await proxy.service.store.delete(origin.url(PATH))
+
+    assert await addresses(proxy) == []
+
+
 async def test_a_feed_that_has_moved_is_listed_where_it_is_and_one_that_ended_not_at_all(door):
     proxy, origin, _ = await door(list_readers_min=1)
     origin.publish("/old", a_feed())

@@ -196,6 +196,16 @@ async def test_a_site_may_be_the_resource(service: Service) -> None:
     assert told["resourceID"] == "http://example.com/"
 
 
+async def test_site_names_no_feed_that_too_few_readers_know(stand_at: Callable[..., Any]) -> None:
+    """Subscribers learn of feeds by a site that they did not name (option list_readers_min)."""
+    service = await service_on(stand_at)
+    service.stand.origin.publish("/feed.xml", a_feed("one"))
+    await service.stand.read(readers=2)
+
+    assert status(await service.subscribe("http://example.com/")) == "false"
+    assert status(await service.subscribe(TARGET)) == "true"
+
+
 async def test_who_answers_false_is_removed(service: Service) -> None:
     """ "If the response is false then remove this server from the list." """
     await service.subscribe()

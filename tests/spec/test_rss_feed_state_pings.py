@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from feedproxy.feed.opml import Listing, Subscription
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.notify.changes import KEEP
 from feedproxy.notify.ear import Ear
@@ -406,6 +407,30 @@ async def test_when_counts_seconds_where_the_operator_wants_the_original(stand_a
     await stand.pass_time(120)
 
     assert b'when="120"' in (await door.lists.long(door.call("changes.xml"))).body
+
+
+async def test_change_of_a_feed_that_too_few_readers_know_is_not_listed(stand_at: Callable[..., Any]) -> None:
+    """An address that one reader alone knows may be that reader's secret (option list_readers_min)."""
+    stand = await stand_at()
+    door = Door(stand)
+    for readers, listed in ((2, 0), (3, 1)):
+        for title in ("one", "two"):
+            stand.origin.publish("/feed.xml", a_feed(title, str(readers)))
+            await stand.read(readers=readers)
+        body = (await door.lists.long(door.call("changes.xml"))).body
+        assert (b"feed.xml" in body) is bool(listed)
+
+
+async def test_change_of_an_imported_feed_is_listed(stand_at: Callable[..., Any]) -> None:
+    stand = await stand_at()
+    door = Door(stand)
+    stand.origin.publish("/feed.xml", a_feed("one"))
+    await stand.runtime.office.take(Listing("", (Subscription(TARGET),)))
+    await stand.read(readers=0)
+    stand.origin.publish("/feed.xml", a_feed("two"))
+    await stand.read(readers=0)
+
+    assert b"feed.xml" in (await door.lists.long(door.call("changes.xml"))).body
 
 
 async def test_what_its_origin_has_made_private_since_is_listed_no_more(door: Door) -> None:

@@ -17,6 +17,7 @@ from feedproxy.notify import notices
 from feedproxy.notify.notices import Notices
 from feedproxy.notify.protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.subscriptions import Role, State, Subscription
+from feedproxy.readers.identify import Pseudonym
 from feedproxy.runtime import Runtime
 from tests.stages.origin import Origin, OriginFetcher
 
@@ -119,8 +120,10 @@ class Stand:
         self.notices.wake()
         await self.settled()
 
-    async def read(self, target: str = TARGET) -> None:
-        """The feed is fetched, whatever its turn."""
+    async def read(self, target: str = TARGET, *, readers: int = 3) -> None:
+        """The feed is fetched, whatever its turn; so many different readers have asked for it."""
+        for number in range(1, readers + 1):
+            self.runtime.service.counts.distinct.note(target, Pseudonym(number, number, number), self.clock.now())
         await self.runtime.service._dispatch.in_background(target)
         await self.settled()
 
