@@ -21,7 +21,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -40,6 +40,14 @@ LENGTH = 8
 
 START, KILL = b"S", b"K"
 """What the template is asked for: a worker of this number, whose socket comes along; the end of such a worker."""
+
+PART_MIN = 16 * 1024
+"""Bytes of a byte string that is sent beside the pickle, as it is: in it, it would be copied four times."""
+
+PARTS_MAX = 1024
+
+type Parts = list[bytes]
+"""A pickle, and behind it the long byte strings that it names by their number."""
 
 _MODULES = ("prepare", "pushing", "renderings", "deltas", "leads")
 """Modules of `origin` whose functions are jobs: imported once, before the first fork."""
@@ -174,39 +182,75 @@ def _work(descriptor: int, cpu: Seconds) -> None:
     """Say this worker's pid, and do what is asked for, until nobody asks any more."""
     with socket.socket(fileno=descriptor) as sock, sock.makefile("rb") as jobs:
         sock.sendall(os.getpid().to_bytes(LENGTH, "big"))
-        while len(length := jobs.read(LENGTH)) == LENGTH:
+        while len(count := jobs.read(LENGTH)) == LENGTH:
             _grant(cpu)
-            result = framed(done(jobs.read(int.from_bytes(length, "big"))))
-            sock.sendall(int(_spent() * 1_000_000).to_bytes(LENGTH, "big") + result)
+            lengths = numbers(jobs.read(LENGTH * int.from_bytes(count, "big")))
+            result = done([jobs.read(length) for length in lengths])
+            sock.sendall(written([int(_spent() * 1_000_000)]))
+            for piece in framed(result):
+                sock.sendall(piece)
 
 
-def done(job: bytes) -> bytes:
-    """Its result, or the exception that it ended with, pickled."""
+def done(job: Parts) -> Parts:
+    """Its result, or the exception that it ended with."""
     try:
-        work: Callable[[], Any] = pickle.loads(job)  # noqa: S301 (our own parent's)
-        return pickle.dumps((work(), None), pickle.HIGHEST_PROTOCOL)
+        work: Callable[[], Any] = _JobUnpickler(job).load()
+        return packed((work(), None))
     except Exception as error:
         try:
-            return pickle.dumps((None, error), pickle.HIGHEST_PROTOCOL)
+            return packed((None, error))
         except Exception:
-            return pickle.dumps((None, RuntimeError(repr(error)[:1000])), pickle.HIGHEST_PROTOCOL)
+            return packed((None, RuntimeError(repr(error)[:1000])))
 
 
 class _Pickler(pickle.Pickler):
     """Settings are the same for many jobs, and are a hundred values: each set of them is taken apart once."""
 
+    def __init__(self, parts: Parts) -> None:
+        self._buffer = io.BytesIO()
+        super().__init__(self._buffer, pickle.HIGHEST_PROTOCOL)
+        self._parts = parts
+        self._numbers: dict[int, int] = {}
+
+    def persistent_id(self, value: Any) -> int | None:
+        if type(value) is not bytes or len(value) < PART_MIN:
+            return None
+        if (number := self._numbers.get(id(value))) is None:
+            if len(self._parts) == PARTS_MAX:
+                return None
+            number = self._numbers[id(value)] = len(self._parts)
+            self._parts.append(value)
+        return number
+
     def reducer_override(self, value: Any) -> Any:
         return (_settings, (_packed_settings(value),)) if type(value) is Settings else NotImplemented
 
-
-def packed(work: Callable[[], Any]) -> bytes:
-    """A job as bytes."""
-    buffer = io.BytesIO()
-    _Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump(work)
-    return buffer.getvalue()
+    def dumped(self, value: Any) -> bytes:
+        self.dump(value)
+        return self._buffer.getvalue()
 
 
-class _Unpickler(pickle.Unpickler):
+def packed(value: Any) -> Parts:
+    """A job, or what comes of it."""
+    parts = [b""]
+    parts[0] = _Pickler(parts).dumped(value)
+    return parts
+
+
+class _JobUnpickler(pickle.Unpickler):
+    """Reads a pickle and the parts behind it."""
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(io.BytesIO(parts[0]))
+        self._parts = parts
+
+    def persistent_load(self, number: Any) -> bytes:
+        if type(number) is not int or not 0 < number < len(self._parts):
+            raise pickle.UnpicklingError("there is no such part")
+        return self._parts[number]
+
+
+class _Unpickler(_JobUnpickler):
     """Takes values of feedproxy's own classes, and exceptions, and calls nothing else.
 
     A worker that a document has taken over may answer whatever it likes. pickle calls what a message names; here
@@ -243,9 +287,9 @@ _PURE = ("feedproxy.http.", "feedproxy.cache.", "feedproxy.feed.")
 """Packages whose classes do nothing but hold values and compute: they open nothing, and start nothing."""
 
 
-def unpacked(message: bytes) -> tuple[Any, Exception | None]:
+def unpacked(message: Parts) -> tuple[Any, Exception | None]:
     """Result and error of a job. Raises pickle.UnpicklingError, and others, for what is none."""
-    result, error = _Unpickler(io.BytesIO(message)).load()
+    result, error = _Unpickler(message).load()
     if error is not None and not isinstance(error, Exception):
         raise pickle.UnpicklingError("the error is none")
     return result, error
@@ -262,9 +306,19 @@ def _settings(packed_settings: bytes) -> Settings:
     return found
 
 
-def framed(message: bytes) -> bytes:
-    """A message with its length before it."""
-    return len(message).to_bytes(LENGTH, "big") + message
+def framed(message: Parts) -> Parts:
+    """A message with the number of its parts and their lengths before it."""
+    return [written([len(message), *map(len, message)]), *message]
+
+
+def written(values: Iterable[int]) -> bytes:
+    """Numbers as they go over a socket."""
+    return b"".join(value.to_bytes(LENGTH, "big") for value in values)
+
+
+def numbers(data: bytes) -> list[int]:
+    """Numbers as they come over a socket."""
+    return [int.from_bytes(data[at : at + LENGTH], "big") for at in range(0, len(data), LENGTH)]
 
 
 def command(descriptor: int, limits: Limits) -> list[str]:

@@ -154,7 +154,7 @@ class Renderings:
             return self._keep(key, Rendering(body, plain.stem))
         work = functools.partial(_rendered, _document(stored, settings), wanted, name, level)
         try:
-            identity, coded, was_read = await self._workshop.do(work)
+            identity, coded, stem, was_read = await self._workshop.do(work)
         except FeedproxyError as error:
             self._failed.put((version, wanted, ""), error, 1)
             raise
@@ -164,7 +164,7 @@ class Renderings:
             self._failed.put((version, wanted, ""), failed, 1)
             raise failed from error
         self.parsed += was_read
-        plain = Rendering(identity, hashlib.blake2b(identity, digest_size=12).hexdigest())
+        plain = Rendering(identity, stem)
         self._keep((version, wanted, "identity"), plain)
         return plain if name == "identity" else self._keep(key, Rendering(coded, plain.stem))
 
@@ -181,7 +181,8 @@ def _version(stored: StoredResponse) -> _Version:
     """What names the content and how it is read: the same bytes may come with another charset to one client."""
     content, tag = stored.content, stored.content.tag
     if tag is None:
-        tag = hashlib.blake2b(next(iter(content.bodies.values()), b""), digest_size=16).hexdigest()
+        # The origin's own, untouched: what names it takes no time, however long it is.
+        tag = f"{stored.fields.get('etag') or ''} {stored.response_time} {content.size()}"
     return stored.target, f"{tag} {stored.fields.get('content-type') or ''}"
 
 
@@ -211,11 +212,12 @@ _MODELS: Bounded[_Version, Feed] = Bounded(MODELS_MAX, MODELS_BYTES)
 _LOCK = threading.Lock()
 
 
-def _rendered(document: _Document, wanted: str, name: str, level: int) -> tuple[bytes, bytes, bool]:
-    """The document in this format, the same coded, and whether it had to be read. Raises NotAFeed."""
+def _rendered(document: _Document, wanted: str, name: str, level: int) -> tuple[bytes, bytes, str, bool]:
+    """The document in this format, the same coded, its stem, and whether it had to be read. Raises NotAFeed."""
     feed, was_read = _model(document)
     body = FORMATS[wanted].render(feed)
-    return body, b"" if name == "identity" else coding.encode(body, name, level), was_read
+    stem = hashlib.blake2b(body, digest_size=12).hexdigest()
+    return body, b"" if name == "identity" else coding.encode(body, name, level), stem, was_read
 
 
 def _headlines_of(document: _Document) -> Headlines:

@@ -30,7 +30,21 @@ from pathlib import Path
 from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.net import local_failure
-from feedproxy.origin.apart import KILL, LENGTH, NICE_LONG, START, Limits, command, done, framed, packed, unpacked
+from feedproxy.origin.apart import (
+    KILL,
+    LENGTH,
+    NICE_LONG,
+    PARTS_MAX,
+    START,
+    Limits,
+    Parts,
+    command,
+    done,
+    framed,
+    numbers,
+    packed,
+    unpacked,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -77,8 +91,8 @@ class TooMuch(FeedproxyError):
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    message: bytes
-    done: asyncio.Future[bytes]
+    message: Parts
+    done: asyncio.Future[Parts]
     deaths: int = 0
     is_long: bool = False
 
@@ -154,7 +168,7 @@ class Workshop:
                     raise
                 raise _exhausted(refused) from refused
             return await working
-        job = _Job(framed(packed(work)), asyncio.get_running_loop().create_future())
+        job = _Job(packed(work), asyncio.get_running_loop().create_future())
         self._begin(job)
         message = await job.done
         try:
@@ -170,7 +184,7 @@ class Workshop:
     # -- who does what
 
     def _begin(self, job: _Job) -> None:
-        job.is_long = job.is_long or len(job.message) >= LARGE
+        job.is_long = job.is_long or sum(map(len, job.message)) >= LARGE
         waiting = self._slow if job.is_long else self._quick
         if job.is_long and len(waiting) >= WAITING_MAX:
             job.fail(TooMuch("too much is being read that takes long"))
@@ -206,7 +220,7 @@ class Workshop:
             self._slow_down(worker, job)
         else:
             worker.timer = loop.call_later(self._limits.quick, self._overdue, worker, job)
-        worker.writer.write(job.message)
+        worker.writer.writelines(framed(job.message))
 
     def _overdue(self, worker: _Worker, job: _Job) -> None:
         """A job has not been done in a moment: it goes over to the slow lane, with its worker if there is room."""
@@ -288,15 +302,18 @@ class Workshop:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 head = await reader.readexactly(2 * LENGTH)
-                length = int.from_bytes(head[LENGTH:], "big")
-                if length > RESULT_MAX:
+                spent, count = numbers(head)
+                if not 0 < count <= PARTS_MAX:
                     break
-                worker.spent = int.from_bytes(head[:LENGTH], "big") / _MICRO
-                self._take(worker, await reader.readexactly(length))
+                lengths = numbers(await reader.readexactly(count * LENGTH))
+                if sum(lengths) > RESULT_MAX:
+                    break
+                worker.spent = spent / _MICRO
+                self._take(worker, [await reader.readexactly(length) for length in lengths])
         self._lost(worker)
         self._assign()
 
-    def _take(self, worker: _Worker, result: bytes) -> None:
+    def _take(self, worker: _Worker, result: Parts) -> None:
         job, worker.job = worker.job, None
         self.pause, self._in_vain = 0.0, 0
         if worker.timer is not None:
@@ -305,7 +322,7 @@ class Workshop:
             return
         if not job.done.done():
             job.done.set_result(result)
-        if job.is_long or b"MemoryError" in result[:64]:
+        if job.is_long or b"MemoryError" in result[0][:64]:
             self._end(worker)  # with the memory that it took
         self._assign()
 
@@ -389,7 +406,7 @@ class Workshop:
         self._in_threads = True
         loop = asyncio.get_running_loop()
         for job in (*self._quick, *self._slow):
-            work = loop.run_in_executor(self._threads, done, job.message[LENGTH:])
+            work = loop.run_in_executor(self._threads, done, job.message)
             work.add_done_callback(partial(_pass_on, job.done))
         self._quick.clear()
         self._slow.clear()
@@ -440,7 +457,7 @@ def _refuse(waiting: deque[_Job], error: FeedproxyError) -> None:
         waiting.popleft().fail(error)
 
 
-def _pass_on(waiting: "asyncio.Future[bytes]", ended: "asyncio.Future[bytes]") -> None:
+def _pass_on(waiting: "asyncio.Future[Parts]", ended: "asyncio.Future[Parts]") -> None:
     if ended.cancelled():
         waiting.cancel()
     elif not waiting.done():

@@ -9,8 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from feedproxy.cache.stored import Content
 from feedproxy.errors import FeedproxyError
+from feedproxy.http.message import Fields, Response
+from feedproxy.origin.apart import PART_MIN, framed, packed, unpacked
+from feedproxy.origin.prepare import Prepared, prepare
 from feedproxy.origin.workshop import Workshop
+from feedproxy.settings import Settings
 from tests.patience import PATIENCE
 
 
@@ -46,6 +51,26 @@ async def test_large_results_come_whole(workshop: Workshop) -> None:
     await apart(workshop)
 
     assert await workshop.do(functools.partial(bytes, 9_000_000)) == bytes(9_000_000)
+
+
+def test_long_content_is_copied_neither_into_a_job_nor_out_of_its_result() -> None:
+    """The event loop does that, and readers wait meanwhile."""
+    body = bytes(PART_MIN)
+    response = Response(200, Fields(), body)
+    job = packed(functools.partial(prepare, response, Settings(), self_href="", now=0.0, held=Content({"gzip": body})))
+
+    assert [part for part in job if part is body] == [body], "once, and as it is"
+    assert sum(map(len, job)) < len(body) + 20_000
+    assert all(part is body for part in framed(job) if len(part) >= PART_MIN)
+    result, _ = unpacked(packed((Prepared(Content({"identity": body})), None)))
+    assert result.content.bodies["identity"] is body
+
+
+async def test_several_long_contents_come_back_as_they_went(workshop: Workshop) -> None:
+    await apart(workshop)
+    contents = [bytes([number]) * (PART_MIN + number) for number in range(5)] + [b"short"]
+
+    assert await workshop.do(functools.partial(max, [contents, []])) == contents
 
 
 async def test_an_exception_comes_back(workshop: Workshop) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import io
 import os
 import pickle
 import resource
@@ -194,9 +195,25 @@ async def test_answer_of_a_worker_calls_nothing() -> None:
 
     for value in (Hostile(), subprocess.Popen, Path("/"), functools.partial(os.getpid)):
         with pytest.raises(Exception, match="no value of ours"):
-            unpacked(pickle.dumps((value, None)))
+            unpacked([pickle.dumps((value, None))])
     value = Prepared(Content({"identity": b"x"}))
-    assert unpacked(pickle.dumps((value, None)))[0] == value
+    assert unpacked([pickle.dumps((value, None))])[0] == value
+
+
+class _Numbered(pickle.Pickler):
+    """Names a part by what it is given."""
+
+    def persistent_id(self, value: object) -> object:
+        return value if value in (0, -1, 7, "1", True) else None
+
+
+@pytest.mark.parametrize("number", [0, -1, 7, "1", True])
+async def test_answer_of_a_worker_names_no_part_that_is_not_there(number: object) -> None:
+    buffer = io.BytesIO()
+    _Numbered(buffer, pickle.HIGHEST_PROTOCOL).dump((number, None))
+
+    with pytest.raises(pickle.UnpicklingError):
+        unpacked([buffer.getvalue(), b"x"])
 
 
 _PARENT = """
