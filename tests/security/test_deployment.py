@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from feedproxy.net.lookup import THREADS
+from feedproxy.origin.workshop import QUICK_MAX, SLOW_MAX
+
 ROOT = Path(__file__).resolve().parents[2]
 UNIT = ROOT / "conf" / "feedproxy.service"
 IMAGES = runpy.run_path(str(ROOT / "scripts" / "image_digests.py"))
@@ -62,7 +65,8 @@ def test_unit_bounds_memory_and_tasks() -> None:
     units = {"M": 2**20, "G": 2**30}
 
     assert int(high[:-1]) * units[high[-1]] < int(most[:-1]) * units[most[-1]] <= 4 * 2**30
-    assert 128 <= int(tasks) <= 4096
+    look_ups, others, readers = THREADS.places, 40, 1 + QUICK_MAX + SLOW_MAX
+    assert 4 * (look_ups + others + readers) <= int(tasks) <= 4096
 
 
 def test_unit_filters_system_calls_and_lets_the_process_that_reads_feeds_bound_itself() -> None:
