@@ -34,6 +34,9 @@ class Rule:
 AMBIGUOUS = ("",)
 """As `readers`: the address can be read in ways that no reader may have all of. It is refused with 400."""
 
+BLOCKED = ("\0",)
+"""As `readers`: the operator has blocked the feed. It is refused with 403."""
+
 ANY_USER = "*"
 """As `readers`: all who have signed in."""
 
@@ -92,12 +95,15 @@ class Rules:
 
     @property
     def protect_anything(self) -> bool:
-        """Whether any of them protects a feed."""
-        return any(map(_protects, self._protecting))
+        """Whether any of them keeps a feed from some readers; one that is blocked for all is no secret."""
+        return any(map(_is_secret, self._protecting))
 
     def protect_host(self, host: str, base: Settings) -> bool:
-        """Whether any of them protects something at this host: a tunnel would lead past it."""
-        return any(_protects(rule) and self._is_of_host(rule, host, base) for rule in self._protecting)
+        """Whether any of them protects something at this host: a tunnel would lead past it.
+
+        A blocked feed is none of those: through a tunnel it is not this proxy that serves it.
+        """
+        return any(_is_secret(rule) and self._is_of_host(rule, host, base) for rule in self._protecting)
 
     def _is_of_host(self, rule: Rule, host: str, base: Settings) -> bool:
         if rule.match.is_of_host(host):
@@ -151,6 +157,10 @@ def _protects(rule: Rule) -> bool:
     return bool(rule.overrides.get("readers") or rule.overrides.get("private"))
 
 
+def _is_secret(rule: Rule) -> bool:
+    return _protects(rule) and rule.overrides.get("readers") != BLOCKED
+
+
 def _named(reading: str, base: Settings) -> tuple[str, ...]:
     """A reading, and the same below the public address in reverse mode."""
     public = None
@@ -179,6 +189,8 @@ def _over(before: _Protection, rule: Rule) -> _Protection:
 
 def _both(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
     """Whom both let in: AMBIGUOUS where that is no reader at all."""
+    if BLOCKED in (one, other):
+        return BLOCKED
     if not one or not other:
         return one or other
     if one == other or ANY_USER in other:

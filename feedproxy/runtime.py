@@ -33,6 +33,7 @@ from feedproxy.net.trust import upstream_context
 from feedproxy.notify.ledger import ledger_file
 from feedproxy.notify.notices import Notices
 from feedproxy.origin.credentials import CredentialedClient
+from feedproxy.origin.decisions import Decisions
 from feedproxy.origin.endpoints import Call, Endpoints
 from feedproxy.origin.office import Office
 from feedproxy.origin.service import Service
@@ -45,7 +46,7 @@ from feedproxy.report.daybook import Diary
 from feedproxy.report.journal import Journal
 from feedproxy.report.metrics import Metrics
 from feedproxy.report.summed import Nobody, Others
-from feedproxy.rules import Rules, covers
+from feedproxy.rules import Rule, Rules, covers
 from feedproxy.settings import Settings, deprecated_names, from_options, option_names, ports
 from feedproxy.store.base import Store
 from feedproxy.store.permitted import PermittedStore
@@ -55,6 +56,9 @@ logger = logging.getLogger(__name__)
 
 HISTORY_INTERVAL = 60
 """Seconds after which the history is written down: what a crash forgets of it at most."""
+
+DECISIONS_INTERVAL = 1.0
+"""Seconds after which a worker carries out what the operator has decided with another."""
 
 SAVE_INTERVAL = 600
 """Counts are written this often; a crash forgets ten minutes of who read what, and no feed."""
@@ -74,6 +78,9 @@ class Runtime:
         self._settings = Settings()
         self._adopted: Any = None
         self.rules = Rules()
+        self.configured_rules = Rules()
+        """Those of the configuration; `rules` are also what the operator has decided for single feeds."""
+        self._decided: tuple[Rule, ...] = ()
         self.metrics = Metrics()
         self.journal = Journal(self.metrics, self.clock, lambda: self.settings)
         self.draining = False
@@ -157,7 +164,16 @@ class Runtime:
 
     def set_rules(self, rules: Rules) -> None:
         """Take over the rules of `feeds:`."""
-        self.rules = rules
+        self.configured_rules = rules
+        self._join_rules()
+
+    def _set_decided(self, decided: tuple[Rule, ...]) -> None:
+        self._decided = decided
+        self._join_rules()
+
+    def _join_rules(self) -> None:
+        configured = self.configured_rules
+        self.rules = Rules((*configured.rules, *self._decided)) if self._decided else configured
         self.changed += 1
 
     def settings_for(self, target: str) -> Settings:
@@ -201,6 +217,11 @@ class Runtime:
     def office(self) -> Office:
         """The list of what is read here, and what was imported into it."""
         return self._open.office
+
+    @property
+    def decisions(self) -> Decisions:
+        """What the operator has decided for single feeds."""
+        return self._open.decisions
 
     @property
     def workers(self) -> int:
@@ -319,6 +340,10 @@ class _Opened:
             observer=runtime.journal,
             key_for=self.doorkeeper.key_for,
         )
+        self.decisions = Decisions(self.store, runtime._set_decided)
+        self._looking: asyncio.Task[None] | None = None
+        if runtime.seat is not None or self.fleet is not None:
+            self._looking = asyncio.ensure_future(self._look_for_decisions())
         seat = runtime.seat
         self.diary = Diary(runtime.metrics.tally, self.store, seat.index if seat else 0, runtime.workers)
         self.crew: Crew | None = None
@@ -360,6 +385,12 @@ class _Opened:
         self._pending = asyncio.ensure_future(self.store.put_state(name, value))
         return value
 
+    async def _look_for_decisions(self) -> None:
+        while True:
+            await asyncio.sleep(DECISIONS_INTERVAL)
+            with contextlib.suppress(StoreError):
+                self.decisions.look()
+
     async def _save_now_and_then(self) -> None:
         while True:
             for _ in range(SAVE_INTERVAL // HISTORY_INTERVAL):
@@ -377,6 +408,8 @@ class _Opened:
         """Write what is to be remembered and let go; what is under way has `timeout` seconds in all."""
         until = asyncio.get_running_loop().time() + timeout
         self._saving.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
         await asyncio.gather(self._saving, return_exceptions=True)  # it must not write after what is written last
         await self.office.close()
         await self.service.close(timeout)

@@ -178,14 +178,16 @@ def reload(made: master.Master, here: Runtime, plan: Plan) -> None:
         logger.error("configuration not loaded, the former one stays in force: %s", error)
         return
     _set_log(here.settings)
-    logger.info("configuration loaded: %d rules; options changed: %s", len(here.rules), ", ".join(now) or "none")
+    logger.info(
+        "configuration loaded: %d rules; options changed: %s", len(here.configured_rules), ", ".join(now) or "none"
+    )
     if later:
         logger.warning("these options take effect after a restart: %s", ", ".join(later))
 
 
 def _take_over(made: master.Master, here: Runtime, options: Mapping[str, Any], rules: Rules) -> None:
     """Set rules and options, or neither. Raises UsageError or mitmproxy's OptionsError."""
-    former, former_rules = {name: getattr(made.options, name) for name in options}, here.rules
+    former, former_rules = {name: getattr(made.options, name) for name in options}, here.configured_rules
     here.set_rules(rules)
     try:
         made.options.update(**options)

@@ -13,7 +13,7 @@ from feedproxy.access.watched import Watched
 from feedproxy.clock import Clock
 from feedproxy.errors import BadTarget, FetchError, NotAdmitted, UsageError
 from feedproxy.http.message import Fields, Request
-from feedproxy.rules import AMBIGUOUS
+from feedproxy.rules import AMBIGUOUS, BLOCKED
 from feedproxy.settings import Settings
 
 
@@ -59,6 +59,8 @@ class Doorkeeper:
         """
         if not readers:
             return user, fields
+        if readers == BLOCKED:
+            raise NotAdmitted("the operator of this proxy has blocked this feed", 403)
         if readers == AMBIGUOUS:
             raise BadTarget("this address can be read in several ways, and not all of them are for the same readers")
         match await self.admission.decide(readers, fields, address, proxy=proxy, user=user):

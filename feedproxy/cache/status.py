@@ -57,6 +57,7 @@ class Detail(StrEnum):
     MAX_STALE = "max-stale", "The reader accepts a copy of this age (request directive max-stale)."
 
     # -- the origin is left in peace for now
+    PAUSED = "paused", "The operator has paused this feed: the stored copy is served."
     FLOOR = "floor", "The feed was fetched less than feed_min_interval ago."
     SITE_INTERVAL = "site-interval", "Another feed of the same site was fetched a moment ago (site_interval)."
     RETRY_AFTER = (

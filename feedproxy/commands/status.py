@@ -74,7 +74,7 @@ def summary(totals: Any) -> Iterator[str]:
 def line(row: Any) -> tuple[str, ...]:
     """One feed's cells."""
     at = row["next_fetch"]["at"]
-    fetch = at.replace("T", " ").replace("Z", "") if at else "when asked for"
+    fetch = at.replace("T", " ").replace("Z", "") if at else "paused" if row["paused"] else "when asked for"
     return row["state"], str(row["subscribers"]), fetch, f"{row['title'][:40]}  {row['target']}", row["reason"]
 
 

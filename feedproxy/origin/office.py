@@ -30,6 +30,7 @@ from feedproxy.origin.public import may_be_listed
 from feedproxy.origin.service import Service
 from feedproxy.readers.distinct import Readers, merged, number
 from feedproxy.readers.identify import LASTING
+from feedproxy.rules import BLOCKED
 from feedproxy.settings import Settings
 from feedproxy.store.base import Store
 from feedproxy.store.resource import Resource
@@ -282,9 +283,9 @@ class Office:
             logger.exception("a feed of the list could not be fetched")
 
     def _is_reachable(self, target: str) -> bool:
-        """In reverse mode only what we stand in front of is ever fetched."""
+        """In reverse mode only what we stand in front of is ever fetched, and nothing that is blocked."""
         settings = self._settings_for(target)
-        return not settings.upstream or is_upstream(target, settings)
+        return settings.readers != BLOCKED and (not settings.upstream or is_upstream(target, settings))
 
 
 def _described(entry: Subscription, resource: Resource | None) -> Subscription:

@@ -39,6 +39,10 @@ class Go:
     """The origin may be asked now."""
 
 
+PAUSED = 10 * 365 * 86_400
+"""Seconds of a floor that is a pause: the operator wants the feed not to be asked for (decisions.py)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wait:
     """The origin is not to be asked before `until`, for the reason that `detail` names."""
@@ -69,6 +73,8 @@ def may_fetch(resource: Resource | None, now: Instant, settings: Settings, *, si
     if latest <= now:
         return Go()
     detail, words = _why(which, resource.failures, settings)
+    if detail is Detail.PAUSED:
+        return Wait(latest, detail, words)
     return Wait(latest, detail, f"{words}; next try in {math.ceil(latest - now)} s")
 
 
@@ -81,6 +87,8 @@ _FLOOR, _SITE, _FAILING = range(3)
 
 
 def _why(which: int, failures: Failures, settings: Settings) -> tuple[Detail, str]:
+    if which == _FLOOR and settings.feed_min_interval >= PAUSED:
+        return Detail.PAUSED, "the operator has paused this feed"
     if which == _FLOOR:
         return Detail.FLOOR, f"fetched less than {float(settings.feed_min_interval):.0f} s ago (feed_min_interval)"
     if which == _SITE:

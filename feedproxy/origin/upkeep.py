@@ -140,6 +140,8 @@ class Upkeep:
         await self.look(target)
         resource = self.held(target)
         match self._dispatch.permission(resource, target, self._settings_for(target)):
+            case planner.Wait(_, Detail.PAUSED, words):
+                return Refreshed(target, "paused", words)
             case planner.Wait(until, _, words):
                 self._dispatch.schedule(target, until - self._clock.now())
                 return Refreshed(target, "later", words, at=until)

@@ -10,13 +10,14 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from http import HTTPStatus
 from types import MappingProxyType
 
 from aiohttp import web
 
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.report import pages
-from feedproxy.report.answers import OUTCOME, Answers, Watched
+from feedproxy.report.answers import OUTCOME, Answers, Notice, Watched
 from feedproxy.report.deeds import Deeds
 from feedproxy.report.door import CHALLENGE, Door, admin_token, listen_address
 from feedproxy.report.events import Events
@@ -153,8 +154,10 @@ class AdminServer:
             application.router.add_get(f"/{name}", look)
             application.router.add_get(f"/api/{name}", look)
         own: dict[str, Deed] = {"refresh": deeds.refresh, "purge": deeds.purge, "undo": deeds.undo}
+        own |= {"add": deeds.add, "pause": deeds.pause, "block": deeds.block, "allow": deeds.allow}
         own |= {"subscription": board.act, "ping": board.ping}
-        for name, deed in {**own, **self._more}.items():
+        own |= {name: _with_notice(answers, deed) for name, deed in self._more.items()}
+        for name, deed in own.items():
             application.router.add_post(f"/{name}", deed)
             application.router.add_post(f"/api/{name}", deed)
         application.on_response_prepare.append(_sign)
@@ -188,12 +191,24 @@ class AdminServer:
         return response
 
 
+def _with_notice(answers: Answers, deed: Deed) -> Deed:
+    """An action that, where it leads back to a page, has its outcome told there."""
+
+    async def act(request: web.Request) -> web.Response:
+        response = await deed(request)
+        if response.status == HTTPStatus.SEE_OTHER and OUTCOME.get():
+            return answers.back(response.headers["Location"], Notice(True, OUTCOME.get()))
+        return response
+
+    return act
+
+
 async def _log_action(request: web.Request, status: int, words: str) -> None:
     """Write the line of what the operator did, or tried to do. What only looks leaves none."""
     if request.method != "POST" or request.match_info.route.resource is None:
         return
     given = dict(request.query)
-    if request.content_type in ("application/x-www-form-urlencoded", "multipart/form-data"):
+    if request.content_type == "application/x-www-form-urlencoded":
         with contextlib.suppress(Exception):  # what cannot be read was refused
             given.update((name, value) for name, value in (await request.post()).items() if isinstance(value, str))
     said = {name: masked(given[name]) for name in LOGGED if given.get(name)}

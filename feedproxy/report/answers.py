@@ -16,8 +16,13 @@ from feedproxy import __version__
 from feedproxy.clock import Clock
 from feedproxy.errors import FeedproxyError, NotOurs
 from feedproxy.http.negotiation import best_type
+from feedproxy.net.address import AddressPolicy
+from feedproxy.net.listeners import Listeners
 from feedproxy.notify.notices import Notices
+from feedproxy.origin.decisions import Decisions
+from feedproxy.origin.office import Office
 from feedproxy.origin.service import Service
+from feedproxy.origin.upstream import feed_id
 from feedproxy.readers.score.panel import Panel
 from feedproxy.report import editions, journal, pages, summed
 from feedproxy.report.condition import MEANING, State
@@ -25,7 +30,7 @@ from feedproxy.report.daybook import Diary
 from feedproxy.report.journal import Journal
 from feedproxy.report.metrics import CONTENT_TYPE, Metrics
 from feedproxy.report.roll import Clerk, Roll
-from feedproxy.report.views import View, detail, look
+from feedproxy.report.views import View, detail, look, named
 from feedproxy.settings import Settings
 
 PER_PAGE = 50
@@ -81,6 +86,18 @@ class Watched(Protocol):
     @property
     def workers(self) -> int: ...
 
+    @property
+    def decisions(self) -> Decisions: ...
+
+    @property
+    def office(self) -> Office: ...
+
+    @property
+    def policy(self) -> AddressPolicy: ...
+
+    @property
+    def listeners(self) -> Listeners: ...
+
     def ailments(self) -> tuple[str, ...]: ...
 
     def settings_for(self, target: str) -> Settings: ...
@@ -135,7 +152,8 @@ class Answers:
         number = _whole(request.query.get("page"), 1, count)
         shown = found[(number - 1) * per_page : number * per_page]
         if wants_json(request):
-            return as_json({"total": len(found), "page": number, "pages": count, "feeds": shown})
+            told = {"total": len(found), "page": number, "pages": count, "feeds": shown, "decided": self.decided()}
+            return as_json(told)
 
         def link(**changes: Any) -> str:
             asked = {"q": query, "state": state, "sort": sort, "per_page": per_page, "page": 1} | changes
@@ -147,6 +165,7 @@ class Answers:
             "feeds.html",
             as_of=roll.at,
             rows=shown,
+            decided=self.decided(),
             total=len(found),
             held=len(roll.rows),
             complete=roll.complete,
@@ -245,12 +264,23 @@ class Answers:
         """The table of feeds."""
         return await self._clerk.roll(self.service(), self._runtime.settings_for, self._runtime.clock.now())
 
+    def decided(self) -> list[View]:
+        """The feeds that the operator has paused or blocked."""
+        settings = self._runtime.settings
+        return [
+            {"id": feed_id(target), **named(target, settings), "decision": str(decision)}
+            for target, decision in self._runtime.decisions.all()
+        ]
+
     async def target(self, identifier: str) -> str:
         """The target with this id. Raises NotOurs."""
         found = self._clerk.target_of(identifier)
         if found is None:
             await self.roll()
             found = self._clerk.target_of(identifier)
+        if found is None:
+            decided = (target for target, _ in self._runtime.decisions.all())
+            found = next((target for target in decided if feed_id(target) == identifier), None)
         if found is None:
             raise NotOurs("No feed has that id.")
         return found

@@ -10,13 +10,18 @@ import asyncio
 from aiohttp import web
 
 from feedproxy.errors import FeedproxyError
+from feedproxy.feed import subscription_address
+from feedproxy.feed.opml import Listing, Subscription
 from feedproxy.http import uri
+from feedproxy.net.own_authority import is_own
+from feedproxy.origin.decisions import Decision
 from feedproxy.origin.service import Refreshed, Service
 from feedproxy.origin.upstream import feed_id
 from feedproxy.report.answers import OUTCOME, Answers, Notice, Watched, as_json, wants_json
 from feedproxy.report.pages import iso
 from feedproxy.report.roll import Clerk
 from feedproxy.report.views import View, masked, named
+from feedproxy.rules import BLOCKED
 from feedproxy.walk import unhurried
 
 TOLD_MAX = 1000
@@ -32,6 +37,7 @@ SENTENCES = {
     "updated": "The origin has sent a new version.",
     "unchanged": "The origin has sent the same again.",
     "confirmed": "The origin says that the copy is still good.",
+    "paused": "Nothing was asked: resume the feed first.",
     "later": "It is not the feed's turn yet; it will be asked then.",
     "failed": "The origin gave nothing usable.",
     "not-stored": "The origin answered, but HTTP does not let us keep it.",
@@ -114,6 +120,59 @@ class Deeds:
         words = "The remembered move or end is forgotten." if undone else "No move or end was remembered."
         return self._outcome(request, target, view, Notice(undone, words))
 
+    async def add(self, request: web.Request) -> web.Response:
+        """Put a feed on the imported list and fetch it: `url`, as people paste it. Raises BadTarget, StoreError."""
+        given = await _given(request)
+        settings = self._runtime.settings
+        service = self._answers.service()
+        target = service.meant(subscription_address.read(given.get("url", ""), settings.public_url.rstrip("/")))
+        if await is_own(target, settings, self._runtime.policy, self._runtime.listeners):
+            target = subscription_address.behind(target, settings.endpoint_prefix)
+        if self._runtime.settings_for(target).readers == BLOCKED:
+            raise WrongRequest("This feed is blocked: unblock it first.")
+        outcome = await self._runtime.office.take(Listing("", (Subscription(target),)))
+        known = "Added" if outcome.added else "It is on the list already"
+        if service.store.get(target) is None:
+            done = await service.refresh(target)
+            words = f"{known}. {SENTENCES.get(done.outcome, '')}" + (f" ({masked(done.words)})" if done.words else "")
+            ok = service.is_feed(target)
+            words += "" if ok or done.outcome == "failed" else " It is no feed."
+        else:
+            words, ok = f"{known}. It is in the cache.", True
+        self._clerk.forget([target])
+        view = {"ok": ok, **self._named(target), "added": bool(outcome.added), "words": words}
+        return self._outcome(request, target, view, Notice(ok, words))
+
+    async def pause(self, request: web.Request) -> web.Response:
+        """Ask for this target no more; its copy is served. Raises as `purge` does, and TooMany."""
+        return await self._decide(request, Decision.PAUSED, "Paused: the stored copy is served.", "It was paused.")
+
+    async def block(self, request: web.Request) -> web.Response:
+        """Refuse this target to all readers, and forget its copy. Raises as `purge` does, and TooMany."""
+        return await self._decide(request, Decision.BLOCKED, "Blocked: readers get 403.", "It was blocked.")
+
+    async def allow(self, request: web.Request) -> web.Response:
+        """Take back a pause or a block. Raises as `purge` does."""
+        return await self._decide(
+            request, None, "It is served and asked for again.", "It was neither paused nor blocked."
+        )
+
+    async def _decide(
+        self, request: web.Request, decision: Decision | None, changed: str, unchanged: str
+    ) -> web.Response:
+        service = self._answers.service()
+        target, pattern = await self._asked(request)
+        if pattern:
+            raise WrongRequest("One feed at a time: url, not pattern. For many, write a rule (feeds:).")
+        is_change = await self._runtime.decisions.decide(target, decision)
+        if decision is Decision.BLOCKED:
+            await service.purge(target)
+        service.agenda.note(target)
+        self._clerk.forget([target])
+        state = str(decision) if decision is not None else None
+        view = {"ok": True, **self._named(target), "decision": state, "changed": is_change}
+        return self._outcome(request, target, view, Notice(True, changed if is_change else unchanged))
+
     async def _refresh_all(self, service: Service, targets: list[str]) -> list[View]:
         gate = asyncio.Semaphore(AT_ONCE)
 
@@ -125,7 +184,7 @@ class Deeds:
 
     async def _asked(self, request: web.Request) -> tuple[str, str]:
         """Target and pattern, one of them empty. Raises BadTarget, NotOurs, WrongRequest."""
-        given = {**request.query, **{name: str(value) for name, value in (await request.post()).items()}}
+        given = await _given(request)
         url, identifier, pattern = (given.get(name, "").strip() for name in ("url", "id", "pattern"))
         if sum(map(bool, (url, identifier, pattern))) != 1:
             raise WrongRequest("One of url, pattern and id is needed.")
@@ -140,7 +199,8 @@ class Deeds:
         if wants_json(request):
             return as_json(view, 202 if view.get("outcome") == "later" else 200)
         held = bool(target) and self._answers.service().store.get(target) is not None
-        return self._answers.back(f"/feeds/{feed_id(target)}" if held else "/", notice)
+        elsewhere = "/feeds" if "decision" in view else "/"
+        return self._answers.back(f"/feeds/{feed_id(target)}" if held else elsewhere, notice)
 
     def _refreshed(self, done: Refreshed) -> View:
         return {
@@ -155,3 +215,8 @@ class Deeds:
 
     def _named(self, target: str) -> View:
         return named(target, self._runtime.settings)
+
+
+async def _given(request: web.Request) -> dict[str, str]:
+    """The parameters, of the query and of a form."""
+    return {**request.query, **{name: str(value) for name, value in (await request.post()).items()}}

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from aiohttp import web
+from aiohttp import BodyPartReader, web
 
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.feed import opml, subscription_address
@@ -71,7 +71,8 @@ class OfficeDesk:
         In the query: `name` of the list, `replace` to put it in the place of what was imported, `intercept` to have
         the TLS of its hosts decrypted.
         """
-        body = await _content(request)
+        is_form = request.content_type == "multipart/form-data"
+        body, named = await _form(request) if is_form else (await _content(request), "")
         # Thousands of feeds are some tenths of a second, which readers need not wait for.
         listing = await self._here.service.workshop.do(partial(opml.read, body, request.charset))
         if listing is None:
@@ -79,11 +80,13 @@ class OfficeDesk:
         listing = await _originals(listing, self._here)
         outcome = await self._here.office.take(
             listing,
-            name=request.query.get("name", "").strip()[:WORDS_MAX],
+            name=(named or request.query.get("name", "")).strip()[:WORDS_MAX],
             replace=_said(request, "replace"),
             intercept=_said(request, "intercept"),
         )
         OUTCOME.set(f"{len(outcome.added)} added, {outcome.known} already there, {outcome.passed_over} skipped")
+        if is_form and not wants_json(request):
+            return web.Response(status=303, headers={"Location": "/feeds"})
         return as_json(
             {
                 "ok": True,
@@ -128,6 +131,24 @@ async def _originals(listing: Listing, here: Having) -> Listing:
 
 def _said(request: web.Request, name: str) -> bool:
     return request.query.get(name, "").lower() in ("1", "true", "yes", "on")
+
+
+async def _form(request: web.Request) -> tuple[bytes, str]:
+    """The file of a form, and the name of the list. Raises ListTooLarge."""
+    body, named = bytearray(), ""
+    async for part in await request.multipart():
+        if not isinstance(part, BodyPartReader):
+            continue
+        content = bytearray()
+        while piece := await part.read_chunk():
+            content += piece
+            if len(body) + len(content) > CONTENT_MAX:
+                raise ListTooLarge(f"The list is larger than {CONTENT_MAX} bytes.")
+        if part.name == "file":
+            body = content
+        elif part.name == "name":
+            named = content.decode("utf-8", "replace")
+    return bytes(body), named
 
 
 async def _content(request: web.Request) -> bytes:

@@ -18,6 +18,7 @@ from feedproxy.http.date import format_http_date
 from feedproxy.http.discretion import without_secrets
 from feedproxy.http.reverse import public_form
 from feedproxy.http.validator import own_tag
+from feedproxy.origin.planner import PAUSED
 from feedproxy.origin.prepare import read_to_its_end
 from feedproxy.origin.schedule import Plan
 from feedproxy.origin.upstream import feed_id
@@ -78,6 +79,7 @@ def row(seen: Look, subscribers: int) -> View:
         "format": format_name(channel),
         "state": str(seen.condition.state),
         "reason": masked(seen.condition.words),
+        "paused": seen.settings.feed_min_interval >= PAUSED,
         "subscribers": subscribers,
         "next_fetch": _next(seen),
         "fetched": _iso(resource.fetched),
@@ -199,6 +201,8 @@ def _iso(instant: Instant) -> str | None:
 
 
 def _next(seen: Look) -> View:
+    if seen.settings.feed_min_interval >= PAUSED:
+        return {"at": None, "words": "the operator has paused this feed"}
     at = seen.condition.next_at
     return {"at": iso(at) if at > seen.now else None, "words": masked(seen.condition.next_words)}
 
