@@ -1,5 +1,6 @@
 """What all tests share: how properties are tried, and where the corpus of real and hostile feeds stands."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,3 +21,11 @@ def corpus() -> Path:
     if not (CORPUS / "feeds.json").is_file():
         pytest.skip("no corpus: ../shared/corpus is not there")
     return CORPUS
+
+
+@pytest.fixture(autouse=True)
+def no_crash(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """mitmproxy catches what is raised while it handles an event, and only logs it."""
+    yield
+    for when in ("setup", "call"):
+        assert not [each.getMessage() for each in caplog.get_records(when) if "has crashed" in each.getMessage()]

@@ -93,12 +93,17 @@ class FeedStream(HttpStream):
     interim_of: InterimOf = staticmethod(lambda _: ())
     too_large: Refuse = staticmethod(_too_large)
 
+    under_way = 0
+    """Events that are being handled: the next request of a pipeline begins while the last event of this one is."""
+
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
         if isinstance(event, RequestData | ResponseData) and not event.data:
             return  # an empty DATA frame (RFC 9113, section 6.1) says nothing, and as a chunk would be the last one
         if isinstance(event, RequestTrailers | ResponseTrailers) and event.trailers is not None:
             event.trailers = _trailers_of(event.trailers)
+        self.under_way += 1
         yield from super()._handle_event(event)
+        self.under_way -= 1
 
     def check_invalid(self, request: bool) -> layer.CommandGenerator[bool]:
         # A head of HTTP/1 was judged when it was read (mending.py).
@@ -312,7 +317,7 @@ class FeedLayer(HttpLayer):
 
     def __init__(self, context: Context, mode: HTTPMode) -> None:
         super().__init__(context, mode)
-        self._made: list[HttpStream] = []
+        self._made: list[FeedStream] = []
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
         if not isinstance(event, events.Start) or self.context.client.alpn == b"h3":
@@ -333,7 +338,7 @@ class FeedLayer(HttpLayer):
 
     def _let_go(self) -> None:
         """Break the circles of streams that have ended: each is in its own context's list of layers."""
-        ended = [each for each in self._made if self.streams.get(each.stream_id) is not each and each._paused is None]
+        ended = [each for each in self._made if self.streams.get(each.stream_id) is not each and not each.under_way]
         for each in ended:
             self._made.remove(each)
             each.__dict__.clear()
@@ -346,9 +351,9 @@ class FeedLayer(HttpLayer):
     def make_stream(self, stream_id: int) -> layer.CommandGenerator[None]:
         self._let_go()
         context = self.context.fork()
-        self.streams[stream_id] = self.stream(context, stream_id)
-        self._made.append(self.streams[stream_id])
-        yield from self.event_to_child(self.streams[stream_id], events.Start())
+        self.streams[stream_id] = stream = self.stream(context, stream_id)
+        self._made.append(stream)
+        yield from self.event_to_child(stream, events.Start())
 
 
 def check_http2_request(request: http.Request) -> None:
