@@ -47,7 +47,7 @@ _TITLE_MAX = 200
 
 _META = re.compile(rb"<meta\s[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9._:\-]{1,40})", re.IGNORECASE)
 _META_WITHIN = 4096
-_FEED_SCHEME = re.compile(r"(?i)feed:(?://)?(?=https?:)")
+_FEED_SCHEME = re.compile(r"(?i)\Afeed:(?://)?(?=https?:)")
 _API = re.compile(r"/wp-json(?:/|$)|[?&]rest_route=")
 """WordPress names its API in every page, as application/json: no feed."""
 

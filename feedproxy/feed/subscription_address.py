@@ -20,7 +20,7 @@ _AFTER = " \t\r\n\f<>\"'"
 _ENCODED = re.compile(r"(?:(?:feed|https?)(?::|:/|://))?(?:feed|https?)%(?:25)*3A", re.IGNORECASE)
 """The beginning of an address of which an encoder has taken even the first colon for a character to encode."""
 
-_FEED = re.compile(r"feed:/?(?=https?:)", re.IGNORECASE)
+_FEED = re.compile(r"\Afeed:/?(?=https?:)", re.IGNORECASE)
 _FOLDED_FEED = re.compile(r"feed:/*", re.IGNORECASE)
 _HTTP = re.compile(r"(https?)(?::[/\\]*|//+)", re.IGNORECASE)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?![0-9])")

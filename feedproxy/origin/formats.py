@@ -4,13 +4,15 @@ The feed is answered as ever (service.answer): the same access, count, freshness
 content exchanged for a rendering of it, which has tags, codings and conditions of its own.
 """
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from feedproxy.cache.status import Detail
 from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Clock
-from feedproxy.errors import FeedproxyError, Forbidden, NotOurs
+from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, NotOurs
+from feedproxy.feed import subscription_address
 from feedproxy.feed.convert.formats import FORMATS, Format
 from feedproxy.http import coding, negotiation, precondition, uri
 from feedproxy.http.date import parse_http_date
@@ -163,7 +165,7 @@ class Formats:
     def _target(self, rest: str, visit: Visit) -> str:
         """The feed behind FORMAT/; in reverse mode only what this proxy stands in front of, by path or address."""
         if visit.entrance is not Entrance.REVERSE:
-            return uri.gateway_target(f"/{rest}")
+            return _gateway_target(rest, visit.base)
         upstream = self._settings_for("").upstream.rstrip("/")
         try:
             target = uri.gateway_target(f"/{rest}")
@@ -174,6 +176,16 @@ class Formats:
         if inside != upstream and not inside.startswith(f"{uri.normalise(upstream + '/')}"):
             raise Forbidden("this proxy stands in front of one origin, and converts no other's feeds")
         return inside
+
+
+def _gateway_target(rest: str, base: str) -> str:
+    """The target behind FORMAT/, in the gateway's form or as people paste addresses. Raises NotOurs and BadTarget."""
+    try:
+        return uri.gateway_target(f"/{rest}")
+    except NotOurs:
+        with contextlib.suppress(BadTarget):
+            return subscription_address.read(rest, base)
+        raise
 
 
 def _codings(settings: Settings) -> list[str]:

@@ -195,6 +195,10 @@ def test_the_feed_scheme_is_taken_off(written: str, meant: str) -> None:
     assert without_feed_scheme(written) == meant
 
 
+def test_feed_scheme_within_an_address_stays() -> None:
+    assert without_feed_scheme("https://example.com/feed:https://a") == "https://example.com/feed:https://a"
+
+
 @pytest.mark.parametrize(
     ("accept", "wants"),
     [

@@ -629,6 +629,15 @@ async def test_post_to_a_pasted_address_is_refused(door):
     (await proxy.ask("/feeds.example/a.xml", method="POST")).expect(405, cache="detail=method")
 
 
+async def test_pasted_address_is_converted(door):
+    proxy, origin, _ = await door()
+    origin.publish("/feed.rss", a_feed("An entry"))
+
+    for pasted in (f"feed:{origin.url('/feed.rss')}", origin.url("/feed.rss").replace(":", "%3A").replace("/", "%2F")):
+        assert b"An entry" in (await proxy.ask(f"/-/as/atom/{pasted}")).expect(200).body
+    (await proxy.ask("/-/as/atom/feed")).expect(404)
+
+
 # -- the landing page
 
 
