@@ -206,6 +206,20 @@ def test_recent_requests_and_fetches_are_those_of_all_workers(two: Feedproxy, or
     assert len(admin(two, "GET", f"/api/feeds/{feed['id']}")["fetches"]) == len(all_)
 
 
+def test_blocked_feed_is_refused_by_all_workers(two: Feedproxy, origin: Origin) -> None:
+    target = origin.url("/blocked")
+    origin.publish("/blocked", a_feed("x"), Cache_Control="max-age=3600")
+    with connections(two) as all_:
+        for connection in all_:
+            connection.get(target)
+
+        admin(two, "POST", f"/block?url={target}")
+
+        assert until(lambda: all(connection.get(target).status == 403 for connection in all_))
+        admin(two, "POST", f"/allow?url={target}")
+        assert until(lambda: all(connection.get(target).status == 200 for connection in all_))
+
+
 def test_readers_are_judged_by_what_they_ask_of_all_workers(pair: Feedproxy, origin: Origin) -> None:
     path, target = "/judged", origin.url("/judged")
     origin.publish(path, a_feed("x"), Cache_Control="max-age=3600")
