@@ -63,6 +63,9 @@ _DOUBTFUL = re.compile(r"[?@;\[\]]|%40")
 _PLAIN = re.compile(r"https?://[a-z0-9.:-]+/[!$&-;=A-Z_a-z~]*")
 """An address that nothing is left out of but for a long token: without query, name, brackets and fragment."""
 
+_ADDRESS = re.compile(r"https?://[^\s<>\"']++")
+"""An address in a sentence."""
+
 _AUTHORITY = re.compile(r"(?i)(https?(?::|%3a)(?:/|%2f){1,2})((?:(?!https?(?::|%3a)/)[^/?#&\s])*+)")
 _USERINFO = re.compile(r"(?i)\A.*(?:@|%40)", re.DOTALL)
 """A name and password in an address within an address: a gateway's request that is refused is logged, too."""
@@ -123,6 +126,18 @@ def without_secrets(target: str, mask: Callable[[str], str] = lambda _: "…") -
         lambda found: found[1] + _USERINFO.sub("", found[2]), urlunsplit((split.scheme, host, path, query, ""))
     )
     return _without_tokens(shown, mask)
+
+
+def text_without_secrets(text: str) -> str:
+    """A sentence that may be shown: each address in it as `without_secrets` has it."""
+    return _ADDRESS.sub(_shown_address, text) if "://" in text else text
+
+
+def _shown_address(found: re.Match[str]) -> str:
+    try:
+        return without_secrets(found[0])
+    except ValueError:
+        return "…"  # brackets in the place of a host: what is secret in it is not known
 
 
 def _shown_parameter(found: re.Match[str], mask: Callable[[str], str]) -> str:

@@ -1,7 +1,8 @@
 """The line logged for each request: what was asked, what became of it (RFC 9211's words), and why.
 
-Secrets never get here: userinfo is left out, and what looks like a token in a query is shown as `…`. Every line of the
-log, those of other loggers included, goes through `printable`.
+Secrets never get here: userinfo is left out, and what looks like a token in a query is shown as `…`, in targets and in
+addresses within a reason. Every line of the log, those of other loggers included, goes through `printable`, and its
+addresses lose their secrets here.
 """
 
 import json
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.http.discretion import without_secrets
+from feedproxy.http.discretion import text_without_secrets, without_secrets
 from feedproxy.http.memo import memoised
 
 REQUESTS = "feedproxy.access"
@@ -34,6 +35,8 @@ class LineFormatter(logging.Formatter):
     """One line for what is logged, without control characters; the lines of a traceback are indented below it."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
+        if record.name != REQUESTS:
+            record.message = text_without_secrets(record.message)
         return printable(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:
@@ -61,7 +64,8 @@ class JsonLines(logging.Formatter):
         if record.name == REQUESTS:
             return printable(said)
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
-        line = {"time": at, "level": record.levelname.lower(), **getattr(record, "fields", {"message": said})}
+        message = {"message": text_without_secrets(said)}
+        line = {"time": at, "level": record.levelname.lower(), **getattr(record, "fields", message)}
         return printable(json.dumps(line, ensure_ascii=False))
 
 
@@ -74,7 +78,7 @@ def _formatter(form: str) -> logging.Formatter:
 
 
 def _indented(text: str) -> str:
-    return "\n".join("  " + printable(line) for line in text.split("\n"))
+    return "\n".join("  " + printable(line) for line in text_without_secrets(text).split("\n"))
 
 
 quoted: Callable[[str], str] = memoised(entries=1024)(json.dumps)
@@ -110,7 +114,7 @@ class Line:
             f"{self.seconds * 1000:.1f}ms",
             self.cache,
             quoted(self.agent),
-            self.words,
+            text_without_secrets(self.words),
         )
 
     def written(self, form: str, show: Callable[[str], str] = without_secrets) -> str:
@@ -143,7 +147,7 @@ class Line:
                 "cache_status": self.cache,
                 "seconds": round(self.seconds, 6),
                 "user_agent": self.agent,
-                "reason": self.words,
+                "reason": text_without_secrets(self.words),
             },
             ensure_ascii=False,
         )

@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import re
+import sys
 
 import pytest
 
@@ -38,6 +39,37 @@ def test_where_readers_know_another_address_than_we_ask_both_are_told_to_program
     assert json.loads(line.as_json())["target"] == "https://feeds.example/a"
     assert json.loads(line.as_json())["upstream"] == "http://127.0.0.1:8000/a?key=…"
     assert "https://feeds.example/a" in line.as_text()
+
+
+MOVED = "the document says that the feed has moved to https://name:word@example.com/feed?token=abc"
+BROKEN = "no address: http://[word"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("words", [MOVED, BROKEN])
+def test_address_within_a_reason_is_shown_without_its_secrets(form: str, words: str) -> None:
+    line = Line(0, "", "gateway", "GET", "https://example.com/feed", 301, 0, "", 0, "", words).written(form)
+
+    assert "abc" not in line
+    assert "word" not in line
+    assert words.split("http", maxsplit=1)[0] in line
+
+
+@pytest.mark.parametrize("form", ["text", "json", "combined"])
+def test_address_in_a_line_of_another_logger_is_shown_without_its_secrets(form: str) -> None:
+    written = io.StringIO()
+    handler = LineHandler(written)
+    handler.set_form(form)
+    try:
+        raise ValueError(MOVED)
+    except ValueError:
+        record = logging.LogRecord("other", logging.WARNING, "", 0, "no delta of %s", (MOVED,), sys.exc_info())
+    handler.handle(record)
+    handler.flush()
+
+    assert "no delta of" in written.getvalue()
+    assert "abc" not in written.getvalue()
+    assert "word" not in written.getvalue()
 
 
 def test_combined_lines_are_what_log_analysers_read_and_hold_no_secret() -> None:
