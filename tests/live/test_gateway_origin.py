@@ -1,0 +1,47 @@
+"""What an origin says to a browser through the gateway has no effect on the gateway's own web origin."""
+
+import pytest
+
+from tests.live.browser import PATIENCE, a_browser
+from tests.live.origin import Origin
+from tests.live.product import Feedproxy
+
+pytestmark = pytest.mark.asyncio
+
+PAGE = b"""<!doctype html><title>evil</title><script>
+try { document.cookie = "script=1; path=/" } catch {}
+try { navigator.serviceWorker.register(location.pathname + "?worker", {scope: "/"}) } catch {}
+</script>"""
+
+
+async def test_no_field_of_an_origin_takes_effect_on_the_web_origin_of_the_gateway(
+    proxy: Feedproxy, origin: Origin
+) -> None:
+    fields = {
+        "Set_Cookie": "sid=evil; Path=/",
+        "Clear_Site_Data": '"cookies", "storage"',
+        "Service_Worker_Allowed": "/",
+        "Strict_Transport_Security": "max-age=31536000",
+        "Alt_Svc": 'h2="evil.example:443"',
+        "Refresh": "0; url=/evil",
+    }
+    for path, status in (("/page.html", 200), ("/refused.html", 403), ("/broken.html", 500)):
+        origin.publish(path, PAGE, status, Content_Type="text/html", **fields)
+    origin.publish("/feed.xml", b"<rss version='2.0'><channel><title>x</title></channel></rss>", **fields)
+    async with a_browser() as browser:
+        context = await browser.new_context()
+        context.set_default_timeout(PATIENCE)
+        page = await context.new_page()
+        landing = f"{proxy.base}/"
+        await page.goto(landing)
+        await context.add_cookies([{"name": "own", "value": "kept", "url": landing}])
+        for path in ("/page.html", "/refused.html", "/broken.html", "/feed.xml"):
+            await page.goto(f"{proxy.base}/{origin.url(path)}", wait_until="load")
+        await page.goto(landing)
+
+        cookies = {each["name"] for each in await context.cookies()}
+
+    assert cookies == {"own"}
+    assert context.service_workers == []
+    assert page.url == landing
+    assert origin.asked("/evil") == []
