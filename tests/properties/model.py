@@ -232,7 +232,11 @@ def selects(old: Exchange, request: Request) -> bool:
 
 
 def is_apart(old: Exchange, request: Request) -> bool:
-    """Whether this was asked with fields of one client that Vary does not name: it need not count for others."""
+    """Whether this was asked with fields of one client that Vary does not name: it need not count for others.
+
+    2: a cache key "is composed from, at a minimum, the request method and target URI". A cache may add such fields to
+    it; then what was stored with other ones is not "suitable" in the sense of 4, and takes no place of what is older.
+    """
     named = set(members(old.fields.combined("vary"))) - {"authorization"}
     names = {"accept-language", "x-colour", "authorization"} - named
     mine, theirs = ({name: each.fields.combined(name) for name in names} for each in (old.request, request))
