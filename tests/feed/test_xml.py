@@ -8,31 +8,32 @@ import pytest
 from feedproxy.feed.read import read
 
 MB = 1024 * 1024
+MANY = MB // 4
 HEAD = b"<rss><channel><ttl>5</ttl>"
 ATTACKS = {
-    "elements": HEAD + b"<x/>" * MB,
-    "items within an item": HEAD + b"<item>" + b"<item/>" * (MB // 2),
-    "hours": HEAD + b"<skipHours>" + b"<hour>x</hour>" * (MB // 4),
-    "depth": HEAD + b"<a>" * MB,
-    "one attribute": HEAD + b'<a b="' + b"x" * (8 * MB) + b'"/>',
-    "attributes": HEAD + b"<a " + b" ".join(b'a%d=""' % number for number in range(MB // 4)) + b"/>",
-    "tags without end": HEAD + b"<date " * MB,
-    "comments without end": HEAD + b"&" + b"<!--" * MB,
-    "ampersands": HEAD + b"& " * MB,
-    "references": HEAD + b"&x;" * MB,
-    "instructions": HEAD + b"<?a?>" * MB,
-    "CDATA without end": HEAD + b"<![CDATA[" * (MB // 4),
-    "prolog": b"<?a?>" * MB,
-    "document type": b"<!DOCTYPE x [" + b"] " * MB,
-    "declaration": b"<?xml version='1.0' " + b"encoding " * MB,
-    "space": b" " * (4 * MB),
-    "entities": b"<!DOCTYPE r [" + b"".join(b'<!ENTITY e%d "x">' % number for number in range(MB // 8)) + b"]>" + HEAD,
+    "elements": HEAD + b"<x/>" * MANY,
+    "items within an item": HEAD + b"<item>" + b"<item/>" * (MANY // 2),
+    "hours": HEAD + b"<skipHours>" + b"<hour>x</hour>" * (MANY // 4),
+    "depth": HEAD + b"<a>" * MANY,
+    "one attribute": HEAD + b'<a b="' + b"x" * (8 * MANY) + b'"/>',
+    "attributes": HEAD + b"<a " + b" ".join(b'a%d=""' % number for number in range(MANY // 4)) + b"/>",
+    "tags without end": HEAD + b"<date " * MANY,
+    "comments without end": HEAD + b"&" + b"<!--" * MANY,
+    "ampersands": HEAD + b"& " * MANY,
+    "references": HEAD + b"&x;" * MANY,
+    "instructions": HEAD + b"<?a?>" * MANY,
+    "CDATA without end": HEAD + b"<![CDATA[" * (MANY // 4),
+    "prolog": b"<?a?>" * MANY,
+    "document type": b"<!DOCTYPE x [" + b"] " * MANY,
+    "declaration": b"<?xml version='1.0' " + b"encoding " * MANY,
+    "space": b" " * (4 * MANY),
+    "entities": b"<!DOCTYPE r [" + b"".join(b'<!ENTITY e%d "x">' % number for number in range(MANY // 8)) + b"]>" + HEAD,
     "entities in an attribute": b'<!DOCTYPE r [<!ENTITY e "'
     + b"x" * 50_000
     + b'">]><rss a="'
     + b"&e;" * 2_000
     + b'"/>',
-    "JSON": b'{"title":"t","items":' + b"[" * MB,
+    "JSON": b'{"title":"t","items":' + b"[" * MANY,
 }
 
 
@@ -47,7 +48,7 @@ def test_an_attack_costs_little(attack: str) -> None:
     read(body, "application/rss+xml")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert spent < 4  # the bound is 2 s, on a machine that has nothing else to do
+    assert spent < 1  # 2 s for four times as much is the bound, on a machine that has nothing else to do
     assert peak < 3 * len(body) + 16 * MB
 
 
