@@ -39,6 +39,8 @@ ACCEPTED = 64
 """Connections accepted at one go, where they queue. Who comes alone costs no second try, which would fail."""
 BEAT: Seconds = 1
 """How often time-outs are looked at."""
+LINGER: Seconds = 5
+"""How long what comes behind the last answer of a connection is thrown away; nginx has the same (lingering_timeout)."""
 BREATH: Seconds = 1
 """How long nobody is let in once the process has no file descriptors left."""
 SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -115,6 +117,9 @@ class Listener:
         waiter.teller.flush_soon()
 
     def _read(self, reader: Reader) -> None:
+        if reader.parting:
+            self._throw_away(reader)
+            return
         try:
             data = reader.read()
         except OSError:
@@ -172,7 +177,7 @@ class Listener:
         self._due.pop(reader, None)
         reader.due = False
         if reader.closes:
-            self.drop(reader)
+            self.part(reader)
             return
         self.settle(reader)
         if reader.held:
@@ -264,6 +269,35 @@ class Listener:
             reader.left = []
             reader.held = b""
 
+    def part(self, reader: Reader) -> None:
+        """Let go of a connection behind its last answer.
+
+        "If a server performs an immediate close of a TCP connection, there is a significant risk that the client will
+        not be able to read the last HTTP response." -- RFC 9112, section 9.6. So where more has come than was read, its
+        sending side is closed first, and what comes is thrown away for a while.
+        """
+        if reader.fd < 0:
+            return
+        try:
+            if not reader.discard() and not reader.held:
+                self.drop(reader)
+                return
+            reader.shut()
+        except OSError:
+            self.drop(reader)
+            return
+        reader.held, reader.parting = b"", True
+        self._due[reader] = (self._loop.time() + LINGER, True)
+        self.settle(reader)
+
+    def _throw_away(self, reader: Reader) -> None:
+        try:
+            has_ended = reader.discard() is False
+        except OSError:
+            has_ended = True
+        if has_ended:
+            self.drop(reader)
+
     def hand_over(self, reader: Reader, data: bytes) -> None:
         """Give a connection to mitmproxy, with what was read of it."""
         if self._forget(reader):
@@ -278,7 +312,7 @@ class Listener:
     def _forget(self, reader: Reader) -> bool:
         if reader.fd < 0:
             return False
-        if reader.due or reader.left:
+        if reader.due or reader.left or reader.parting:
             self._due.pop(reader, None)
         if reader.place:
             self._crowd.leave(reader.place)

@@ -16,7 +16,7 @@ class Reader:
     (crowd.py). `held` is what has been read and not answered, `left` what has been answered and not taken by him. While
     something is left, or `task` makes an answer, nothing more is read: so no reader makes us hold more than one answer.
     `due` tells that what is held has to become whole in time, `muted` that he has sent something that is not
-    read yet.
+    read yet. `parting`: the last answer has gone out, and what still comes is thrown away.
     """
 
     __slots__ = (
@@ -28,6 +28,7 @@ class Reader:
         "last",
         "left",
         "muted",
+        "parting",
         "peer",
         "place",
         "registered",
@@ -48,6 +49,7 @@ class Reader:
         self.registered = False
         self.muted = False
         self.due = False
+        self.parting = False
         self.last = 0.0
 
     secure = False
@@ -87,6 +89,22 @@ class Reader:
                 return False
             self.left.pop(0)
         return True
+
+    def discard(self) -> bool | None:
+        """Throw away what has come; None where nothing has yet, False at the end. Raises OSError."""
+        try:
+            return bool(os.read(self.fd, CHUNK))
+        except BlockingIOError:
+            return None
+
+    def shut(self) -> None:
+        """End the sending side. Raises OSError."""
+        self.finish()
+        ours = socket.socket(fileno=self.fd)
+        try:
+            ours.shutdown(socket.SHUT_WR)
+        finally:
+            ours.detach()
 
     def finish(self) -> bool:
         """Say that no more will come, where that can be said; False where it is not sent yet. Raises OSError."""

@@ -49,6 +49,10 @@ class Connections(Protocol):
         """End it."""
         ...
 
+    def part(self, reader: Reader) -> None:
+        """End it behind its last answer, so that this arrives."""
+        ...
+
     def hand_over(self, reader: Reader, data: bytes) -> None:
         """Give it, and what was read, to mitmproxy."""
         ...
@@ -174,7 +178,7 @@ class Waiter:
             if reader.write(recipe.head, recipe.body):
                 if not recipe.closes:
                     return True
-                self._connections.drop(reader)
+                self._connections.part(reader)
                 return False
         except OSError:
             self._connections.drop(reader)
@@ -201,7 +205,7 @@ class Waiter:
         eager = time.monotonic() - self._began < PATIENCE
         task = asyncio.Task(self._answer(reader, head, block, found), loop=loop, eager_start=eager)
         if task.done():
-            return reader.fd >= 0 and not reader.left
+            return reader.fd >= 0 and not reader.left and not reader.parting
         # Counted here, not in the coroutine: a task that is cancelled before its first step runs nothing of it.
         self.runtime.fronted += 1
         task.add_done_callback(self._answered)
@@ -283,7 +287,7 @@ class Waiter:
             if not reader.write(head, body):
                 self._connections.settle(reader)
             elif closes:
-                self._connections.drop(reader)
+                self._connections.part(reader)
         except OSError:
             self._connections.drop(reader)
 

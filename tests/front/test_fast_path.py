@@ -6,7 +6,9 @@ import logging
 
 import pytest
 
+from feedproxy.front.listener import LINGER
 from tests.front.conftest import Opened, until
+from tests.patience import PATIENCE
 from tests.stages.origin import a_feed
 
 
@@ -159,6 +161,38 @@ async def test_connection_close_is_kept_to_and_said(front: Opened) -> None:
         answer = await line.ask(request)
         assert answer.fields["connection"] == "close"
         assert await line.ended()
+
+
+async def test_last_answer_arrives_where_more_was_sent_behind_its_request(front: Opened) -> None:
+    """A connection that is closed with something unread is reset, and the answer may be lost."""
+    proxy = await front()
+    await proxy.warm()
+    for request in (proxy.get("/feed.rss", "Connection: close"), proxy.get("/feed.rss", "X-A: b", "Connection: close")):
+        for _ in range(4):  # asked of the service, and known
+            line = await proxy.line()
+            await line.say(request + b"x" * 100_000)
+            answer = await line.hear()
+            assert (answer.status, answer.fields["connection"]) == (200, "close")
+            assert await asyncio.wait_for(line.reader.read(), PATIENCE) == b"", "it ends in order, and is not reset"
+            await line.say(b"x" * 100_000)
+            line.writer.close()
+    await until(lambda: len(proxy.listener._readers) == 1)  # the warm one
+    assert not proxy.listener._due
+
+
+async def test_what_comes_behind_the_last_answer_is_thrown_away_for_some_seconds(front: Opened) -> None:
+    proxy = await front()
+    line = await proxy.line()
+    await line.say(proxy.get("/feed.rss", "Connection: close") + proxy.get())
+    assert (await line.hear()).status == 200
+    assert await line.ended(), "the second is not answered"
+    (reader,) = proxy.listener._readers.values()
+
+    proxy.listener.tend(asyncio.get_running_loop().time() + LINGER)
+
+    assert reader.fd < 0
+    assert not proxy.listener._due
+    assert proxy.stage.runtime.connections == 0
 
 
 async def test_who_goes_away_ends_no_fetch(front: Opened) -> None:
