@@ -169,9 +169,10 @@ class Settings:
         unit="s",
     )
     reload_interval: int = option(
-        0,
-        "Time within which a reader's no-cache is answered from the copy; 0 = feed_min_interval alone.",
-        "Some readers send no-cache with every poll.",
+        900,
+        "Time after a fetch within which a feed reader's no-cache is answered from the copy; 0 = none.",
+        "Some readers send no-cache with every poll. In skipped hours they get the copy, too. A person's reload in a "
+        "browser always asks the origin, at most once in feed_min_interval.",
         per_feed=True,
         unit="s",
     )

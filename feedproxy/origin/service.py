@@ -32,6 +32,7 @@ from feedproxy.origin.entrance import Entrance, Visit, dress, for_one_reader
 from feedproxy.origin.formats import Formats
 from feedproxy.origin.keeping import reign_of_others
 from feedproxy.origin.landed import Landed, Observer
+from feedproxy.origin.reloads import heeded
 from feedproxy.origin.renderings import Renderings
 from feedproxy.origin.reply import reply
 from feedproxy.origin.trail import Fetching
@@ -169,9 +170,7 @@ class Service(Upkeep):
         in_doubt = self._in_doubt(ask, resource)
         if resource is not None and is_oversized(resource, now):
             return PassThrough(CacheStatus(fwd=Fwd.BYPASS, detail=Detail.OVERSIZED))
-        if resource is not None and resource.channel and now - resource.fetched < ask.settings.reload_interval:
-            # "They are advisory; caches MAY implement them, but are not required to." -- RFC 9111, section 5.2.1
-            ask = replace(ask, directives=replace(ask.directives, no_cache=False))
+        ask = replace(ask, directives=heeded(ask.directives, request.fields, resource, ask.settings, now))
         if in_doubt:
             ask = replace(ask, directives=replace(ask.directives, no_cache=True))
         variant, freshness = self._select(ask, resource, now)

@@ -113,7 +113,7 @@ async def test_after_a_410_the_next_reader_is_told_the_same_while_the_origin_is_
 
 
 async def test_after_a_410_that_is_not_yet_believed_a_fresh_copy_answers_nobody(stage):
-    proxy, origin, clock = await stage(feed_min_interval=0, site_interval=0)
+    proxy, origin, clock = await stage(feed_min_interval=0, site_interval=0, reload_interval=0)
     origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=86400")
     await proxy.get("/feed.rss")
     origin.publish("/feed.rss", b"", status=410, validators=False)

@@ -3,6 +3,8 @@
 import asyncio
 from itertools import pairwise
 
+import pytest
+
 from feedproxy.feed.channel import Schedule
 from feedproxy.feed.schedule import is_skipped
 from feedproxy.http.date import format_http_date
@@ -195,3 +197,52 @@ async def test_a_reader_that_always_says_no_cache_does_not_always_cost_a_request
     (await proxy.get("/feed.rss", cache_control="no-cache")).expect(200, cache="hit")
     clock.advance(minutes=2)
     (await proxy.get("/feed.rss", cache_control="no-cache")).expect(200, cache="fwd=request")
+
+
+ALWAYS = [{"cache_control": "no-cache"}, {"pragma": "no-cache"}, {"cache_control": "max-age=0"}]
+
+
+@pytest.mark.parametrize("always", ALWAYS)
+@pytest.mark.parametrize(("stated", "most"), [({"ttl": 600}, 4), ({}, 8)])
+async def test_polls_that_always_say_no_cache_ask_once_in_a_lifetime_or_15_minutes(stage, always, stated, most):
+    proxy, origin, clock = await stage()
+    fields = {} if stated else {"cache_control": "max-age=360"}
+    origin.publish("/feed.rss", a_feed("one", **stated), **fields)
+
+    for _ in range(15):
+        (await proxy.get("/feed.rss", accept="application/rss+xml, */*;q=0.5", **always)).expect(200)
+        clock.advance(minutes=4)
+
+    assert most - 1 <= origin.requests <= most
+
+
+async def test_polls_that_always_say_no_cache_do_not_ask_in_skipped_hours_and_a_person_does(stage):
+    proxy, origin, clock = await stage()
+    hours = "<skipHours>" + "".join(f"<hour>{hour}</hour>" for hour in range(12, 15)) + "</skipHours>"
+    origin.publish("/feed.rss", a_feed("one", extra=hours))
+
+    for _ in range(17):
+        (await proxy.get("/feed.rss", cache_control="no-cache", sec_fetch_mode="cors")).expect(200)
+        clock.advance(minutes=10)
+    assert origin.requests == 1
+
+    (await proxy.get("/feed.rss", cache_control="no-cache", sec_fetch_mode="navigate")).expect(200, cache="fwd=request")
+
+
+@pytest.mark.parametrize("person", [{"sec_fetch_mode": "navigate"}, {"accept": "text/html, application/xml;q=0.9"}])
+async def test_a_persons_reload_asks_the_origin(stage, person):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed("one", ttl=600))
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=2)
+
+    (await proxy.get("/feed.rss", cache_control="no-cache", **person)).expect(200, cache="fwd=request")
+
+
+async def test_no_cache_reaches_the_origin_of_what_is_no_feed(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/page", b"<p>page", content_type="text/html", cache_control="max-age=600")
+    await proxy.get("/page")
+    clock.advance(minutes=2)
+
+    (await proxy.get("/page", cache_control="no-cache")).expect(200, cache="fwd=request")

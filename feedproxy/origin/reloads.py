@@ -1,0 +1,40 @@
+"""Which requests for a fresh copy of a feed are kept to (RFC 9111, sections 5.2.1.1 and 5.2.1.4).
+
+Some feed readers say no-cache or max-age=0 with every poll. They get the copy that is there, by the rules for every
+other request, for `reload_interval` after the last fetch and in hours that the feed skips. A person who reloads in a
+browser is told from them by what only browsers send; what is no feed, and an origin's no-cache, are left to HTTP
+(docs/decisions/a-poll-is-no-reload.md).
+"""
+
+from dataclasses import replace
+
+from feedproxy.clock import Instant
+from feedproxy.feed.schedule import is_skipped
+from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.message import Fields
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Resource
+
+
+def heeded(
+    directives: CacheControl, request: Fields, resource: Resource | None, settings: Settings, now: Instant
+) -> CacheControl:
+    """The request's directives, without those by which a program asks for a fresh copy sooner than it may."""
+    if not directives.no_cache and directives.max_age != 0:
+        return directives
+    if resource is None or resource.channel is None or settings.reload_interval <= 0 or is_by_a_person(request):
+        return directives
+    skipped = settings.feed_hints != "off" and is_skipped(resource.channel.schedule, now)
+    # "They are advisory; caches MAY implement them, but are not required to." -- RFC 9111, section 5.2.1
+    if skipped or now - resource.fetched < settings.reload_interval:
+        max_age = None if directives.max_age == 0 else directives.max_age
+        return replace(directives, no_cache=False, max_age=max_age)
+    return directives
+
+
+def is_by_a_person(request: Fields) -> bool:
+    """Whether a person has a browser load the page: it says so, or asks for a page in HTML."""
+    mode = request.get("sec-fetch-mode")
+    if mode is not None:
+        return mode.strip().lower() == "navigate"
+    return "text/html" in (request.combined("accept") or "").lower()
