@@ -11,7 +11,7 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from feedproxy import settings
 from feedproxy.errors import FeedproxyError, Forbidden, NotOurs
-from feedproxy.front import desk, mending, passing
+from feedproxy.front import desk, mending, parent, passing
 from feedproxy.front.stream import FeedStream, install
 from feedproxy.runtime import runtime
 
@@ -56,6 +56,7 @@ class Entrance:
             "tls_key",
         )
         mending.mend()
+        parent.install()
         # An eager mitmproxy connects upstream before anybody asked whether it may.
         ctx.options.update_defer(connection_strategy="lazy", rawtcp=False, websocket=False)
 

@@ -7,7 +7,7 @@ from mitmproxy.addonmanager import Loader
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from feedproxy import settings
-from feedproxy.front import passing
+from feedproxy.front import parent, passing
 from feedproxy.front.desk import desk
 from feedproxy.runtime import runtime
 
@@ -23,6 +23,7 @@ class Origin:
             "allow_private",
             "allow_networks",
             "allow_ports",
+            "upstream_proxy",
             "connect_timeout",
             "fetch_timeout",
             "answer_timeout",
@@ -40,6 +41,7 @@ class Origin:
             "on_bad_update",
             "stale_max",
         )
+        parent.install()
         ctx.options.update_defer(connection_strategy="lazy")
 
     def configure(self, _: set[str]) -> None:
@@ -48,7 +50,7 @@ class Origin:
     async def server_connect(self, data: ServerConnectionHookData) -> None:
         here = runtime(ctx.master)
         if not here.whole:  # without the entrance mitmproxy finds its own targets, and only addresses are checked
-            await passing.check_address(data, here.policy)
+            await passing.check_address(data, here.policy, here.parent_of)
 
     async def responseheaders(self, flow: http.HTTPFlow) -> None:
         try:

@@ -27,7 +27,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.reader import ReaderError
 
 from feedproxy.errors import BadTarget, UsageError
-from feedproxy.http import uri
+from feedproxy.http import parent_proxy, uri
 from feedproxy.http.pattern import TargetPattern
 from feedproxy.quantities import EXAMPLES, Unit, parse
 from feedproxy.rules import Rule
@@ -72,6 +72,8 @@ SYNONYMS = {
     "grace": "stale_max",
     "host": "listen",
     "htpasswd": "users_file",
+    "http_proxy": "upstream_proxy",
+    "https_proxy": "upstream_proxy",
     "interval": "feed_min_interval",
     "key": "tls_key",
     "keep_stale": "stale_max",
@@ -85,16 +87,22 @@ SYNONYMS = {
     "min_ttl": "lifetime_min",
     "mitm": "intercept",
     "origin": "upstream",
+    "outgoing_proxy": "upstream_proxy",
+    "parent": "upstream_proxy",
+    "parent_proxy": "upstream_proxy",
     "passwords": "users_file",
     "password_file": "users_file",
     "port": "listen",
     "ports": "allow_ports",
     "private_networks": "allow_networks",
     "processes": "workers",
+    "proxy": "upstream_proxy",
+    "proxy_url": "upstream_proxy",
     "real_ip": "trusted_proxies",
     "redis": "store",
     "redis_url": "store",
     "server_name": "public_url",
+    "socks_proxy": "upstream_proxy",
     "ssl_cert": "tls_certificate",
     "ssl_certificate": "tls_certificate",
     "ssl_key": "tls_key",
@@ -427,10 +435,19 @@ def _checked(name: str, value: Any, spec: OptionSpec, where: str) -> Any:
         if spec.choices and value not in spec.choices:
             some = ", ".join(choice or "(empty)" for choice in spec.choices)
             raise UsageError(f"{where}: {name} cannot be {str(value)!r}, only {some}{_nearest(value, spec.choices)}")
+        if name == parent_proxy.OPTION:
+            _check_parent(value, where)
         return str(value)
     hint = " (in quotes, if need be)" if spec.kind is str and value is not None else ""
     wanted = EXAMPLES.get(spec.unit) or _NOUNS.get(spec.kind, spec.kind.__name__)
     raise UsageError(f"{where}: {name} wants {wanted}, not {_named(value)}{hint}")
+
+
+def _check_parent(value: str, where: str) -> None:
+    try:
+        parent_proxy.check(value)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from error
 
 
 def _named(value: Any) -> str:

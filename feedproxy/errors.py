@@ -76,6 +76,12 @@ class Overload(FeedproxyError):
     detail = "overload"
 
 
+class ParentFailed(Overload):
+    """The parent proxy (`upstream_proxy`) cannot be reached or used: the origin is not at fault."""
+
+    detail = "parent-proxy"
+
+
 class FetchError(FeedproxyError):
     """The origin gave no usable answer."""
 
@@ -87,6 +93,12 @@ class Unreachable(FetchError):
     """No connection: name, address, TLS."""
 
     detail = "unreachable"
+
+
+class ParentRefused(Unreachable):
+    """The parent proxy (`upstream_proxy`) does not connect to this origin."""
+
+    detail = "parent-proxy"
 
 
 class FetchTimeout(FetchError):

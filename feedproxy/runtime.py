@@ -24,6 +24,7 @@ from feedproxy.errors import StoreError
 from feedproxy.fleet.machine import Fleet
 from feedproxy.http import uri
 from feedproxy.http.message import Response
+from feedproxy.http.parent_proxy import Parent, parent_of
 from feedproxy.lab.recorder import Recorder, RecordingClient
 from feedproxy.net.address import AddressPolicy
 from feedproxy.net.fetch import Fetcher, FetchLimits
@@ -179,6 +180,10 @@ class Runtime:
     def settings_for(self, target: str) -> Settings:
         """The settings for one target, rules included."""
         return self.rules.settings_for(uri.without_fragment(target), self.settings)
+
+    def parent_of(self, target: str) -> Parent | None:
+        """The parent proxy that a target is asked for through. Raises ParentFailed."""
+        return parent_of(self.settings_for(target).upstream_proxy, target)
 
     def may_lead(self, start: str, end: str | None) -> bool:
         """Whether what came from `end` may be had under the target `start`. None: where it came from is not known."""
@@ -355,7 +360,8 @@ class _Opened:
         self.service.interest = self.office.interest
         if seat is None or seat.is_first:
             self.office.resume()
-        self.caller = Caller(self.policy, ssl_context=upstream_context(runtime.trusted_ca, insecure=runtime.insecure))
+        context = upstream_context(runtime.trusted_ca, insecure=runtime.insecure)
+        self.caller = Caller(self.policy, ssl_context=context, parent_of=runtime.parent_of)
         self.notices = Notices(
             file=ledger_file(settings.local_store),
             service=self.service,
@@ -440,6 +446,7 @@ def _fetcher(runtime: Runtime, policy: AddressPolicy) -> Fetcher:
         FetchLimits.from_settings(runtime.settings),
         clock=runtime.clock,
         ssl_context=upstream_context(runtime.trusted_ca, insecure=runtime.insecure),
+        parent_of=runtime.parent_of,
     )
 
 

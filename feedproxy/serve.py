@@ -45,8 +45,9 @@ from feedproxy.front.contract import in_front
 from feedproxy.front.garbage import Garbage, look_seldom
 from feedproxy.front.sockets import all_accepted, turn_away
 from feedproxy.front.tls import Certificate
-from feedproxy.http import uri
+from feedproxy.http import parent_proxy, uri
 from feedproxy.http.coding import CODINGS
+from feedproxy.http.parent_proxy import OPTION
 from feedproxy.net import local_failure
 from feedproxy.net.address import AddressPolicy
 from feedproxy.report import door
@@ -230,6 +231,7 @@ async def check(plan: Plan) -> list[str]:
         f"listen:  {made.options.listen_host or '*'}:{made.options.listen_port}; admin: {settings.admin or 'off'}",
         f"options: {len(changed)} not at their default{': ' if changed else ''}{', '.join(changed)}",
         f"rules:   {rules}",
+        *([f"{OPTION}: {proxy}"] if (proxy := parent_proxy.shown(settings.upstream_proxy)) else []),
     ]
 
 
@@ -289,6 +291,7 @@ def _check(here: Runtime) -> None:
         for each in getattr(here.settings, name):
             if each not in permitted:
                 raise UsageError(f"{name}: {each!r} is none of {', '.join(permitted)}")
+    _check_parents(here)
     if here.settings.workers < 1:
         raise UsageError("workers is 1 at least")
     if not re.fullmatch(r"/([^/?#]+/)+", here.settings.endpoint_prefix):
@@ -304,6 +307,19 @@ def _check(here: Runtime) -> None:
         ssl.create_default_context(cafile=here.trusted_ca)
     except OSError as error:
         raise UsageError(f"ssl_verify_upstream_trusted_ca: {here.trusted_ca}: {error.strerror or error}") from error
+
+
+def _check_parents(here: Runtime) -> None:
+    """Check `upstream_proxy`, in rules too. Raises UsageError, also for a parent that is this proxy itself."""
+    settings = here.settings
+    own = {listen_address(settings.listen, "listen")[1]}
+    if settings.admin:
+        own.add(listen_address(settings.admin, "admin")[1])
+    for value in sorted({settings.upstream_proxy, *(each.overrides.get(OPTION, "") for each in here.rules.rules)}):
+        parent_proxy.check(value)
+        parent = parent_proxy.parse(value) if value != parent_proxy.ENVIRONMENT else None
+        if parent is not None and parent.port in own and parent_proxy.is_this_machine(parent.host):
+            raise UsageError(f"{OPTION}: {parent} is this proxy itself")
 
 
 def _check_confdir(confdir: str) -> None:

@@ -149,6 +149,14 @@ class Settings:
     )
 
     # -- how origins are asked
+    upstream_proxy: str = option(
+        "",
+        "A parent proxy through which all requests to other servers go: http://[USER:PASSWORD@]HOST:PORT, socks5://…,"
+        " socks5h://…, environment (http_proxy, https_proxy, all_proxy, no_proxy), or direct.",
+        "For networks whose way out is a proxy. Addresses are checked here first; this machine itself is never asked"
+        " for through it. See docs/how-to/behind-a-companys-proxy.md.",
+        per_feed=True,
+    )
     contact_url: str = option(
         "",
         "A page about this proxy, named in the User-Agent.",

@@ -236,3 +236,39 @@ async def test_log_level_and_format_are_taken_over_by_a_reload(tmp_path: Path) -
                 root.removeHandler(each)
         root.setLevel(before[1])
         product.setLevel(before[2])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("upstream_proxy: proxy.example:3128", ":1: upstream_proxy: not a proxy's address: expected http://"),
+        ("upstream_proxy: http://u:s3cret@proxy.example", ":1: upstream_proxy: the proxy's port is missing"),
+        ("upstream_proxy: [http://u:s3cret@a:1]", ":1: upstream_proxy wants text, not a list"),
+        ("upstream_proxy: http://localhost:8080", ":1: upstream_proxy: http://localhost:8080 is this proxy itself"),
+        ("upstream_proxy: http://u:s3cret@127.0.0.1:8081", ":1: upstream_proxy: http://127.0.0.1:8081 is this proxy"),
+        ("upstream_proxy: environment", ":1: upstream_proxy: environment: all_proxy: not a proxy's address"),
+        ("feeds: [{match: a.example, upstream_proxy: 'ftp://u:s3cret@a:1'}]", ":1: upstream_proxy: not a proxy's"),
+        ("proxy: http://u:s3cret@a:1", ":1: unknown option 'proxy'; did you mean 'upstream_proxy'?"),
+        ("http_proxy: http://u:s3cret@a:1", ":1: unknown option 'http_proxy'; did you mean 'upstream_proxy'?"),
+    ],
+)
+async def test_wrong_parent_proxy_is_told_at_start_without_its_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str
+) -> None:
+    monkeypatch.setenv("all_proxy", "ftp://u:s3cret@a:1")
+    (path := tmp_path / "feedproxy.yaml").write_text(f"{text}\n")
+
+    with pytest.raises(UsageError) as found:
+        await serve.check(serve.Plan(str(path), options={"confdir": str(tmp_path), "store": "memory:"}))
+
+    assert str(found.value).startswith(f"{path}{words}")
+    assert "s3cret" not in str(found.value)
+
+
+async def test_check_names_the_parent_proxy_without_its_password(tmp_path: Path) -> None:
+    options = {"confdir": str(tmp_path), "store": "memory:", "upstream_proxy": "http://u:s3cret@proxy.example:3128"}
+
+    lines = await serve.check(serve.Plan(options=options))
+
+    assert "s3cret" not in "".join(lines)
+    assert "upstream_proxy: http://proxy.example:3128" in lines

@@ -68,6 +68,7 @@ class Detail(StrEnum):
 
     # -- the origin could not be heard
     UNREACHABLE = "unreachable", "Cannot connect to the origin (DNS, connection or TLS failed)."
+    PARENT_PROXY = "parent-proxy", "The parent proxy (upstream_proxy) cannot be reached, or refuses the connection."
     TIMEOUT = "timeout", "The origin took too long."
     BROKEN_MESSAGE = "broken-message", "The origin sent an incomplete or invalid HTTP message."
     FETCH_ERROR = "fetch-error", "The origin sent no usable response."

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from feedproxy.errors import FeedproxyError, Forbidden
+from feedproxy.report import client
 from feedproxy.settings import Settings
 
 FORMATS = ("text", "json", "html")
@@ -31,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     """Check and tell; 1 on warnings and faults. Raises FeedproxyError where there is nothing to look at."""
     from feedproxy.report import checked as report  # noqa: PLC0415 -- only this command pays for the templates
 
-    done = asyncio.run(check(args.source, Settings(allow_private=args.allow_private)))
+    done = asyncio.run(check(args.source, client.asking(args.allow_private)))
     match args.format:
         case "json":
             print(report.as_json(done))

@@ -13,6 +13,7 @@ from feedproxy.feed.convert.read import found_at, read
 from feedproxy.http.date import parse_http_date
 from feedproxy.origin.finding import as_address, from_file
 from feedproxy.origin.once import Obtained, moved, obtain
+from feedproxy.report import client
 from feedproxy.settings import Settings
 
 
@@ -38,7 +39,7 @@ def register(subparsers: Any) -> None:
 def convert(args: argparse.Namespace) -> int:
     """Write it. Raises FeedproxyError where there is no feed, or no way to it."""
     address = None if args.source == "-" else as_address(args.source)
-    settings = Settings(allow_private=args.allow_private)
+    settings = client.asking(args.allow_private)
     if address is not None:
         feed = asyncio.run(_fetched(address, settings))
     else:

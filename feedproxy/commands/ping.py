@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import functools
 import json
 from typing import Any
 from urllib.parse import urlsplit
@@ -9,6 +10,7 @@ from urllib.parse import urlsplit
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.http.discretion import without_secrets
 from feedproxy.http.message import Response
+from feedproxy.http.parent_proxy import parent_of
 from feedproxy.net.address import AddressPolicy
 from feedproxy.net.post import Caller
 from feedproxy.notify import ping as pings
@@ -53,7 +55,8 @@ def ping(args: argparse.Namespace) -> int:
         said = pings.extended([args.name or urlsplit(args.url).netloc, args.url, "", args.feed])
     except FeedproxyError as error:
         raise UsageError(str(error)) from error
-    verdicts = asyncio.run(_sent(sinks, said, AddressPolicy(args.allow_private)))
+    settings = client.asking(args.allow_private)
+    verdicts = asyncio.run(_sent(sinks, said, settings))
     views = [
         {"sink": without_secrets(sink.url), "ok": isinstance(each, Delivered), "words": each.words}
         for sink, each in zip(sinks, verdicts, strict=True)
@@ -66,8 +69,9 @@ def ping(args: argparse.Namespace) -> int:
     return 0 if all(each["ok"] for each in views) else 1
 
 
-async def _sent(sinks: list[Sink], said: Ping, policy: AddressPolicy) -> list[Verdict]:
-    caller = Caller(policy)
+async def _sent(sinks: list[Sink], said: Ping, settings: Settings) -> list[Verdict]:
+    proxy = functools.partial(parent_of, settings.upstream_proxy)
+    caller = Caller(AddressPolicy(settings.allow_private), parent_of=proxy)
     try:
         return await asyncio.gather(*(_one(caller, each, said) for each in sinks))
     finally:

@@ -32,15 +32,18 @@ from feedproxy.front.arrival import (
 )
 from feedproxy.front.crowd import Crowd
 from feedproxy.front.pace import Pace
+from feedproxy.front.parent import Through, way
 from feedproxy.front.passing import Passes, Streamed
 from feedproxy.front.recipe import head_of
 from feedproxy.front.stream import AT_ONCE, CONTENT_CAP, CONTENT_MAX
 from feedproxy.http import uri
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.parent_proxy import Parent
 from feedproxy.http.syntax import is_well_formed
 from feedproxy.net.own_authority import is_own
 from feedproxy.net.shares import Asker, asking, client_of
+from feedproxy.net.tunnel import named
 from feedproxy.origin.endpoints import Call, Endpoint
 from feedproxy.origin.entrance import Entrance, Visit, dress
 from feedproxy.origin.problem import problem
@@ -78,6 +81,8 @@ class Case:
     streamed: Streamed | None = None
     page: http.Response | None = None
     connected: str = ""
+    parent: Parent | None = None
+    """The parent proxy that a request streams through."""
 
 
 class Desk:
@@ -117,7 +122,12 @@ class Desk:
         policy.check_port(port)
         client = client_of(visit_of(came(flow), settings, Entrance.PROXY).address)
         with asking(Asker(client, is_known=False)):
-            address = (await policy.resolve(host, port))[0]
+            parent = self.runtime.parent_of(target)
+            address: str | Through
+            if parent is not None:
+                address = await way(parent, host, port, policy, tls=True)
+            else:
+                address = (await policy.resolve(host, port))[0]
         if _has_gone(flow):
             raise Unreachable("the reader has gone meanwhile")
         self.passes.tunnels[flow.client_conn.id] = (host, port)
@@ -202,6 +212,10 @@ class Desk:
         """The head of a streamed answer is there: what is stored is invalidated before the reader hears of it."""
         case = self._cases.get(flow.id)
         if case is None or not case.passing or case.arrival is None or case.status is None or flow.response is None:
+            return
+        if case.parent is not None and flow.response.status_code == 407:
+            case.status, case.words = CacheStatus(detail=Detail.PARENT_PROXY), f"{named(case.parent)} answered 407"
+            case.streamed = passing.refuse_parents_challenge(flow)
             return
         response = Response(flow.response.status_code, fields_of(flow.response))
         service = self.runtime.service
@@ -369,14 +383,14 @@ class Desk:
     async def _forward(self, flow: http.HTTPFlow, case: Case, status: CacheStatus) -> None:
         assert case.arrival is not None
         target = case.arrival.request.target
-        settings = self.runtime.settings_for(target)
+        settings, parent = self.runtime.settings_for(target), self.runtime.parent_of(target)
         with asking(Asker(client_of(case.visit.address), is_known=False)):
-            await passing.approve(self.passes, flow.client_conn.id, target, settings, self.runtime.policy)
+            await passing.approve(self.passes, flow.client_conn.id, target, settings, self.runtime.policy, parent)
         if _has_gone(flow):
             self.passes.forget(flow.client_conn.id)
             raise Unreachable("the reader has gone meanwhile")
-        passing.begin(flow, case.arrival, via=self.runtime.service.via)
-        case.status, case.passing = status, True
+        passing.begin(flow, case.arrival, via=self.runtime.service.via, parent=parent)
+        case.status, case.passing, case.parent = status, True, parent
 
     def _put(self, flow: http.HTTPFlow, case: Case, response: Response, status: CacheStatus, words: str = "") -> None:
         flow.response = passing.make(finished(response, case.visit, self.runtime.clock.now()))

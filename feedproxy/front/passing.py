@@ -6,19 +6,23 @@ connection is opened refuses by itself whatever it cannot decide.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mitmproxy import http
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
-from feedproxy.cache.status import CacheStatus, append
-from feedproxy.errors import FeedproxyError, Forbidden, Loop, Unreachable
+from feedproxy.cache.status import CacheStatus, Detail, append
+from feedproxy.errors import FeedproxyError, Forbidden, Loop, ParentFailed, ParentRefused, Unreachable
 from feedproxy.front.arrival import Arrival, fields_of, headers_of
+from feedproxy.front.parent import Through, way
 from feedproxy.http import uri
 from feedproxy.http.field import split_list
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.parent_proxy import OPTION, Parent
 from feedproxy.http.reverse import is_upstream
 from feedproxy.net.address import AddressPolicy
+from feedproxy.net.tunnel import named
 from feedproxy.origin.entrance import Entrance, dress, for_one_reader
 from feedproxy.origin.problem import problem
 from feedproxy.origin.upstream import with_via
@@ -42,14 +46,15 @@ SHOWN = "feedproxy.shown"
 
 @dataclass(slots=True)
 class Passes:
-    """Which servers each client connection may be connected to: (host, port) → checked address, or exempt."""
+    """Which servers each client connection may be connected to: (host, port) → checked address, the way through a
+    parent proxy, or exempt."""
 
-    approved: dict[str, dict[tuple[str, int], str | None]] = field(default_factory=dict)
+    approved: dict[str, dict[tuple[str, int], str | Through | None]] = field(default_factory=dict)
     tunnels: dict[str, tuple[str, int]] = field(default_factory=dict)
     users: dict[str, str] = field(default_factory=dict)
     """Who said who he is when he asked for his tunnel."""
 
-    def approve(self, client: str, host: str, port: int, address: str | None) -> None:
+    def approve(self, client: str, host: str, port: int, address: str | Through | None) -> None:
         """This client's connection may lead to host:port, at this address."""
         self.approved.setdefault(client, {})[host.lower(), port] = address
 
@@ -61,26 +66,35 @@ class Passes:
 
 
 class Streamed:
-    """What streams through to a reader, counted on its way."""
+    """What streams through to a reader, counted on its way; with `instead`, this in its place."""
 
-    __slots__ = ("size",)
+    __slots__ = ("_instead", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, instead: bytes | None = None) -> None:
+        self._instead = instead
         self.size = 0
 
     def __call__(self, data: bytes) -> bytes:
+        if self._instead is not None:
+            data, self._instead = self._instead, b""
         self.size += len(data)
         return data
 
 
-async def approve(passes: Passes, client: str, target: str, settings: Settings, policy: AddressPolicy) -> None:
-    """Check a target's address and let this client pass to it. Raises Forbidden, Unreachable."""
+async def approve(
+    passes: Passes, client: str, target: str, settings: Settings, policy: AddressPolicy, parent: Parent | None
+) -> None:
+    """Check a target's address and let this client pass to it. Raises Forbidden, Unreachable, ParentFailed."""
     host, port = uri.host_port(target)
-    if is_upstream(target, settings):
-        passes.approve(client, host, port, None)  # the operator's own word
-        return
-    policy.check_port(port)
-    passes.approve(client, host, port, (await policy.resolve(host, port))[0])
+    is_own = is_upstream(target, settings)  # the operator's own word
+    if parent is not None:
+        tls = target.startswith("https:")
+        passes.approve(client, host, port, await way(parent, host, port, policy, tls=tls, exempt=is_own))
+    elif is_own:
+        passes.approve(client, host, port, None)
+    else:
+        policy.check_port(port)
+        passes.approve(client, host, port, (await policy.resolve(host, port))[0])
 
 
 def check(data: ServerConnectionHookData, passes: Passes) -> None:
@@ -91,10 +105,15 @@ def check(data: ServerConnectionHookData, passes: Passes) -> None:
             raise Forbidden("no address")
         host, port, *_ = address
         approved = passes.approved.get(data.client.id, {})
+        if isinstance(host, Through) and any(host is each for each in approved.values()):
+            return  # it is opened once more
         if (host.lower(), port) not in approved:
             raise Forbidden(f"{host}:{port} was not approved")
         pinned = approved[host.lower(), port]
-        if pinned is not None and pinned != host:
+        if isinstance(pinned, Through):
+            data.server.sni = data.server.sni or host
+            data.server.address = (pinned, pinned.parent.port)
+        elif pinned is not None and pinned != host:
             data.server.sni = data.server.sni or host
             data.server.address = (pinned, port)
             passes.approve(data.client.id, pinned, port, pinned)
@@ -108,8 +127,8 @@ def hops_left(fields: Fields) -> int | None:
     return int(said) if re.fullmatch(r"[0-9]{1,9}", said) else None
 
 
-def begin(flow: http.HTTPFlow, arrival: Arrival, *, via: str) -> None:
-    """Make a request ready to stream upstream."""
+def begin(flow: http.HTTPFlow, arrival: Arrival, *, via: str, parent: Parent | None = None) -> None:
+    """Make a request ready to stream upstream, or to a parent proxy."""
     fields = arrival.request.fields
     framing = [(name, value) for name, value in fields if name.lower() in FRAMING]
     fields = fields.end_to_end().without(*FRAMING, "a-im")
@@ -138,7 +157,13 @@ def begin(flow: http.HTTPFlow, arrival: Arrival, *, via: str) -> None:
     host, port = uri.host_port(arrival.request.target)
     shown = f"[{host}]" if ":" in host else host
     default = 443 if arrival.request.target.startswith("https:") else 80
-    flow.request.headers = headers_of(fields.with_field("Host", shown if port == default else f"{shown}:{port}"))
+    fields = fields.with_field("Host", shown if port == default else f"{shown}:{port}")
+    if parent is not None and parent.is_http and default == 80:
+        # mitmproxy writes absolute-form where there is an authority (RFC 9112, 3.2.2), and drops that of HTTP/2.
+        flow.request.http_version, flow.request.authority = "HTTP/1.1", fields.get("host") or ""
+        if parent.authorization:
+            fields = fields.with_field("Proxy-Authorization", parent.authorization)
+    flow.request.headers = headers_of(fields)
 
 
 def answer(flow: http.HTTPFlow, arrival: Arrival, status: CacheStatus, settings: Settings, *, via: str) -> Streamed:
@@ -166,16 +191,29 @@ def answer(flow: http.HTTPFlow, arrival: Arrival, status: CacheStatus, settings:
     return streamed
 
 
+def refuse_parents_challenge(flow: http.HTTPFlow) -> Streamed:
+    """Replace a parent proxy's 407, which is for this proxy, in the head of an answer that streams."""
+    assert flow.response is not None
+    fields = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store"), ("Connection", "close")]
+    flow.response.status_code, flow.response.reason = ParentRefused.status_hint, ""
+    flow.response.http_version = "HTTP/1.1"
+    flow.response.headers = headers_of(append(Fields(fields), CacheStatus(detail=Detail.PARENT_PROXY)))
+    streamed = Streamed(b"The parent proxy (upstream_proxy) refuses its user name and password.\n")
+    flow.response.stream = streamed
+    return streamed
+
+
 def failure(words: str) -> FeedproxyError:
     """What failed on the way upstream, out of mitmproxy's own words about it."""
     if "Connection killed" not in words:
-        return Unreachable(words)
+        return ParentRefused(words) if f"({OPTION})" in words else Unreachable(words)
     # A veto before the connection: ours, or mitmproxy's own against talking to itself.
     return Loop(words) if "destination unknown" in words else Forbidden(words)
 
 
 SAID = {
     Unreachable.detail: "The origin cannot be reached.",
+    ParentRefused.detail: Detail.PARENT_PROXY.sentence,
     Forbidden.detail: "Its address, or its port, is none that this proxy is allowed to connect to.",
     Loop.detail: "It leads back to this proxy.",
 }
@@ -203,14 +241,26 @@ def make(response: Response) -> http.Response:
     return made
 
 
-async def check_address(data: ServerConnectionHookData, policy: AddressPolicy) -> None:
+async def check_address(
+    data: ServerConnectionHookData, policy: AddressPolicy, parent_of: Callable[[str], Parent | None]
+) -> None:
     """The veto where nothing was approved before: any address that may be reached will do."""
     try:
         if data.server.address is None:
             raise Forbidden("no address")
         host, port, *_ = data.server.address
-        policy.check_port(port)
+        if isinstance(host, Through):
+            return  # it is opened once more
+        tls = data.server.tls or port == 443
+        parent = parent_of(uri.normalise(f"{'https' if tls else 'http'}://{uri.hostport(host, port)}/"))
         data.server.sni = data.server.sni or host
-        data.server.address = ((await policy.resolve(host, port))[0], port)
+        if parent is None:
+            policy.check_port(port)
+            data.server.address = ((await policy.resolve(host, port))[0], port)
+            return
+        found = await way(parent, host, port, policy, tls=tls)
+        if found.is_plain:
+            raise ParentFailed(f"{named(parent)} cannot be used for this request without addons/entrance.py")
+        data.server.address = (found, parent.port)
     except Exception as error:  # whatever it is: without a decision there is no connection
         data.server.error = str(error) or "refused"

@@ -160,9 +160,21 @@ def site_of_host(host: str) -> str:
 def has_known_suffix(host: str) -> bool:
     """Whether a name lies below a public suffix, or one that is kept for private use."""
     labels = host.split(".")
-    if len(labels) > 1 and labels[-1] in PRIVATE_SUFFIXES:
-        return True
-    return _suffixes().privatesuffix(".".join(labels[-SUFFIX_LABELS:]), accept_unknown=False) is not None
+    is_private = (len(labels) > 1 and labels[-1] in PRIVATE_SUFFIXES) or _is_residential(host)
+    return is_private or is_below_public_suffix(host)
+
+
+def is_below_public_suffix(host: str) -> bool:
+    """Whether a name in lower case is one of the public DNS: a registrable domain, or below one."""
+    if _is_residential(host):
+        return False
+    tail = ".".join(host.split(".")[-SUFFIX_LABELS:])
+    return _suffixes().privatesuffix(tail, accept_unknown=False) is not None
+
+
+def _is_residential(host: str) -> bool:
+    """Whether a name is "not globally unique" though the list has its suffix (RFC 8375, section 3)."""
+    return host.endswith(".home.arpa")
 
 
 @lru_cache(maxsize=4096)

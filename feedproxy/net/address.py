@@ -12,7 +12,8 @@ import logging
 import re
 from collections.abc import Sequence
 
-from feedproxy.errors import BadTarget, Forbidden, Overload, Unreachable, UsageError
+from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, Loop, Overload, Unreachable, UsageError
+from feedproxy.http import uri
 from feedproxy.net import local_failure
 from feedproxy.net.listeners import Listeners
 from feedproxy.net.lookup import PATIENCE, Lookup, system_lookup
@@ -143,25 +144,82 @@ class AddressPolicy:
             self._check_listeners(host, found, port)
         return permitted
 
+    async def resolve_for_parent(
+        self, host: str, port: int, *, may_be_unknown: bool, configured: bool = False
+    ) -> list[str]:
+        """The addresses of a host that a parent proxy is to be asked for; empty where only the parent may know it.
+
+        The parent may choose any address of a name, so all of them have to be permitted. With `may_be_unknown`, a name
+        below a public suffix that cannot be resolved here is left to the parent. Of what is `configured` the port and
+        a written address are the operator's word, as in `resolve_configured`. Raises as `resolve` does.
+        """
+        if not configured:
+            self.check_port(port)
+            if (ip := self.literal(host, port)) is not None:
+                return [ip]
+        elif _is_literal(host):
+            return [host.strip("[]")]
+        try:
+            found = await self._looked_up(host, port)
+        except _Unknown as unknown:
+            if may_be_unknown and uri.is_below_public_suffix(_plain(host)):
+                return []
+            raise unknown.error from unknown.__cause__
+        for each in found:
+            try:
+                self.check_address(each.partition("%")[0])
+            except Forbidden as reason:
+                logger.info("%s: %s", host, reason)
+                raise _unresolved(host) from None
+            self._check_listeners(host, each, port)
+        return found
+
+    async def unresolved(self, host: str, port: int) -> list[str]:
+        """No addresses: for what the operator named and the parent proxy is to resolve."""
+        return []
+
+    async def resolve_parent(self, host: str, port: int) -> list[str]:
+        """The addresses of the parent proxy itself: the operator's word, unless it is this proxy. Raises Loop, too."""
+        found = await self.addresses(host, port)
+        if any(self._listeners.include(each, port) for each in found):
+            raise Loop(f"upstream_proxy: {host}:{port} is a listener of this proxy")
+        return found
+
     async def addresses(self, host: str, port: int) -> list[str]:
-        """All addresses of a host, unchecked: for what the operator named. Raises Unreachable, BadTarget."""
+        """All addresses of a host, unchecked: for what the operator named. Raises Unreachable, BadTarget, Overload."""
+        try:
+            return await self._looked_up(host, port)
+        except _Unknown as unknown:
+            raise unknown.error from unknown.__cause__
+
+    async def _looked_up(self, host: str, port: int) -> list[str]:
+        """All addresses of a host. Raises _Unknown where none is found, BadTarget, and Overload for want of means."""
         name = _plain(host)
         try:
             async with asyncio.timeout(PATIENCE):
                 found = list(await self._lookup(name, port))
         except TimeoutError as error:
-            raise Unreachable(f"{host} cannot be resolved: no answer in time") from error
+            raise _Unknown(Unreachable(f"{host} cannot be resolved: no answer in time")) from error
         except (OSError, UnicodeError, MemoryError) as error:
             why = getattr(error, "strerror", None) or error
             if local_failure.is_exhaustion(error):
                 local_failure.complaints.say(f"{host} cannot be looked up: {error}")
-            if local_failure.is_local(error):
                 raise Overload(f"{host} cannot be looked up now: {why}") from error
+            if local_failure.is_local(error):
+                raise _Unknown(Overload(f"{host} cannot be looked up now: {why}")) from error
             logger.info("%s: %s", host, why)
-            raise _unresolved(host) from error
+            raise _Unknown(_unresolved(host)) from error
         if not found:
-            raise _unresolved(host)
+            raise _Unknown(_unresolved(host))
         return found
+
+
+class _Unknown(Exception):
+    """No address of a name is known here; `error` is what that means for a direct connection."""
+
+    def __init__(self, error: FeedproxyError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 def _unresolved(host: str) -> Unreachable:
@@ -190,6 +248,13 @@ def _plain(host: str) -> str:
     if "[" not in host and ":" not in host and any(not label or len(label) > 63 for label in host.split(".")):
         raise BadTarget(f"{host!r} is no host name")
     return host
+
+
+def _is_literal(host: str) -> bool:
+    try:
+        return bool(ipaddress.ip_address(host.strip("[]")))
+    except ValueError:
+        return False
 
 
 def _is_dotted_quad(host: str) -> bool:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import FetchTimeout, Unreachable
+from feedproxy.http.parent_proxy import Parent
 from feedproxy.net.address import AddressPolicy
+from feedproxy.net.tunnel import checked_tunnel
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +28,22 @@ async def look(
     *,
     timeout: Seconds,
     context: Callable[[], ssl.SSLContext] = ssl.create_default_context,
+    parent: Parent | None = None,
 ) -> Shown:
     """Shake hands with this host, its name checked; `context` makes the settings to do it by.
 
-    Raises Forbidden, BadTarget, Unreachable, FetchTimeout."""
+    Raises Forbidden, BadTarget, Unreachable, FetchTimeout, ParentFailed."""
     name = host.strip("[]")
     offering = context()  # one of its own: nobody else's connection may come to speak h2
     offering.set_alpn_protocols(["h2", "http/1.1"])
     try:
         async with asyncio.timeout(timeout):
-            ip = (await policy.resolve(host, port))[0]
-            _, writer = await asyncio.open_connection(ip, port, ssl=offering, server_hostname=name)
+            if parent is None:
+                ip = (await policy.resolve(host, port))[0]
+                _, writer = await asyncio.open_connection(ip, port, ssl=offering, server_hostname=name)
+            else:
+                sock = await checked_tunnel(parent, policy, name, port)
+                _, writer = await asyncio.open_connection(sock=sock, ssl=offering, server_hostname=name)
     except TimeoutError as error:
         raise FetchTimeout(f"no TLS with {host} in {timeout:g} s") from error
     except OSError as error:  # ssl.SSLError is one

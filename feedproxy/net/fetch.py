@@ -4,9 +4,11 @@ Redirects, cookies, content codings and caching are somebody else's. The only fi
 """
 
 import asyncio
+import functools
 import os
 import re
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -19,11 +21,20 @@ from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import BadTarget, BrokenMessage, FeedproxyError, FetchTimeout, Overload, Unreachable
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.parent_proxy import Parent
 from feedproxy.net import local_failure
 from feedproxy.net.address import AddressPolicy
 from feedproxy.net.reading import Reading, ReadLimits
 from feedproxy.net.shares import Place, Share, Shares
-from feedproxy.net.wire import CheckedResolver, ExactConnector, ExactProtocol, Silence, StaleConnection
+from feedproxy.net.tunnel import named, unauthorized
+from feedproxy.net.wire import (
+    CheckedResolver,
+    ExactConnector,
+    ExactProtocol,
+    ParentConnector,
+    Silence,
+    StaleConnection,
+)
 from feedproxy.settings import Settings
 
 _UNSENDABLE = re.compile(r"[^\t -~\x80-\xff]")
@@ -124,6 +135,13 @@ class _Host:
     """What the pool is asked with; it is never sent."""
     site: str
     """Whose server it is: the registrable domain."""
+    root: bytes
+    """What comes before the path in absolute-form."""
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether its scheme is https."""
+        return self.root.startswith(b"https:")
 
 
 class Fetcher:
@@ -136,14 +154,16 @@ class Fetcher:
         *,
         clock: Clock,
         ssl_context: ssl.SSLContext | None = None,
+        parent_of: Callable[[str], Parent | None] = lambda target: None,
     ) -> None:
         self._policy = policy
+        self._parent_of = parent_of
         self._limits = limits or FetchLimits()
         self._clock = clock
         self._ssl_context = ssl_context
         self._read_limits = ReadLimits(self._limits.header_max, self._limits.buffer_max)
         self._timeout = aiohttp.ClientTimeout(connect=min(self._limits.connect, self._limits.total))
-        self._pools: dict[bool, ExactConnector] = {}
+        self._pools: dict[tuple[bool, Parent | None], ExactConnector | ParentConnector] = {}
         bounds = self._limits
         self._shares = {
             False: Shares(bounds.connections, site=bounds.per_site, host=bounds.per_host, client=bounds.per_client),
@@ -178,7 +198,7 @@ class Fetcher:
         """Ask the origin of the request's target. GET and HEAD only.
 
         `exempt` is for what the operator himself configured: neither port nor address is checked.
-        Raises Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, BrokenMessage.
+        Raises Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, BrokenMessage, ParentFailed.
         """
         if request.method not in {"GET", "HEAD"}:
             raise BadTarget(f"{request.method} is not fetched")
@@ -190,12 +210,19 @@ class Fetcher:
             self._policy.check_port(host.port)
             # aiohttp asks its resolver for names only, so what spells out an address is checked here.
             self._policy.literal(host.name, host.port)
-        message = b"%b %b HTTP/1.1\r\n%b%b\r\n" % (request.method.encode(), path, host.line, _lines(request.fields))
+        parent = self._parent_of(request.target)
+        lines = _lines(request.fields)
+        if parent is not None and parent.is_http and not host.is_tls:
+            # "a client MUST send the target URI in "absolute-form"" to a proxy -- RFC 9112, section 3.2.2
+            path = host.root + path
+            if parent.authorization:
+                lines += f"Proxy-Authorization: {parent.authorization}\r\n".encode("ascii")
+        message = b"%b %b HTTP/1.1\r\n%b%b\r\n" % (request.method.encode(), path, host.line, lines)
         self._exchanges += 1
         shares = self._shares[exempt]
         try:
             async with shares.place(timeout=self._limits.connect, site=host.site, host=host.authority) as place:
-                return await self._in_place(place, request.method, host, message, exempt=exempt)
+                return await self._in_place(place, request.method, host, message, parent, exempt=exempt)
         except FeedproxyError:
             raise
         except Silence as error:
@@ -215,7 +242,7 @@ class Fetcher:
             self._exchanges -= 1
 
     async def _in_place(
-        self, place: Place, method: str, host: _Host, message: bytes, *, exempt: bool
+        self, place: Place, method: str, host: _Host, message: bytes, parent: Parent | None, *, exempt: bool
     ) -> Fetched | Oversized:
         """One exchange, twice where a pooled connection was closed. It may be ended for others (shares.py)."""
         loop = asyncio.get_running_loop()
@@ -224,9 +251,9 @@ class Fetcher:
             async with asyncio.timeout(None) as patience:
                 place.end = lambda: patience.reschedule(loop.time())
                 try:
-                    return await self._exchange(place, method, host, message, deadline, exempt=exempt)
+                    return await self._exchange(place, method, host, message, parent, deadline, exempt=exempt)
                 except StaleConnection:
-                    return await self._exchange(place, method, host, message, deadline, exempt=exempt)
+                    return await self._exchange(place, method, host, message, parent, deadline, exempt=exempt)
                 finally:
                     place.end = None
         except TimeoutError as error:
@@ -235,10 +262,18 @@ class Fetcher:
             raise Overload(f"{host.authority} was silent while other requests waited") from error
 
     async def _exchange(
-        self, place: Place, method: str, host: _Host, message: bytes, deadline: Seconds, *, exempt: bool
+        self,
+        place: Place,
+        method: str,
+        host: _Host,
+        message: bytes,
+        parent: Parent | None,
+        deadline: Seconds,
+        *,
+        exempt: bool,
     ) -> Fetched | Oversized:
         request_time = self._clock.now()
-        connection = await self._connected(host, exempt)
+        connection = await self._connected(host, parent, exempt)
         protocol = connection.protocol
         assert isinstance(protocol, ExactProtocol)
         local_failure.network.works()
@@ -258,6 +293,8 @@ class Fetcher:
         connection.release()
         head = reading.head
         assert head is not None
+        if head.status == 407 and parent is not None:
+            raise unauthorized(parent, host.authority)
         fields, interim = Fields(head.fields()).end_to_end(), tuple(reading.interim)
         if method != "HEAD":
             fields = fields.without("content-length")
@@ -266,24 +303,48 @@ class Fetcher:
         response = Response(head.status, fields, reading.content, head.reason.decode("latin-1"))
         return Fetched(response, request_time, reading.at, interim, head.minor, head.lines, head.doubt)
 
-    async def _connected(self, host: _Host, exempt: bool) -> Connection:
-        """A connection to this host and port, of the pool or new."""
+    async def _connected(self, host: _Host, parent: Parent | None, exempt: bool) -> Connection:
+        """A connection for this host and port, of the pool or new."""
+        request = host.request
         try:
-            return await self._pool(exempt).connect(host.request, [], self._timeout)
+            if parent is not None and parent.is_http and not host.is_tls:
+                # Its connections are for every origin, so each request is checked.
+                if not exempt:
+                    async with asyncio.timeout(self._timeout.connect):
+                        await self._policy.resolve_for_parent(host.name, host.port, may_be_unknown=parent.resolves)
+                request = self._host(str(parent))[0].request
+            return await self._pool(exempt, parent).connect(request, [], self._timeout)
         except TimeoutError as error:
-            raise FetchTimeout(f"no connection to {host.authority} in {self._timeout.connect:g} s") from error
+            through = f" through {named(parent)}" if parent is not None else ""
+            words = f"no connection to {host.authority}{through} in {self._timeout.connect:g} s"
+            raise FetchTimeout(words) from error
 
-    def _pool(self, exempt: bool) -> ExactConnector:
-        """One pool for what is checked and one for what is not: a connection never changes sides."""
+    def _pool(self, exempt: bool, parent: Parent | None) -> ExactConnector | ParentConnector:
+        """A pool for each parent, one for what is checked and one for what is not: a connection never changes sides."""
         if self._closed:
             raise Unreachable("the client is closed")
-        if exempt not in self._pools:
-            self._pools[exempt] = ExactConnector(
-                CheckedResolver(self._policy.addresses if exempt else self._policy.resolve),
+        found = self._pools.get((exempt, parent))
+        if found is None:
+            found = self._pools[exempt, parent] = self._new_pool(exempt, parent)
+        return found
+
+    def _new_pool(self, exempt: bool, parent: Parent | None) -> ExactConnector | ParentConnector:
+        policy = self._policy
+        if parent is None:
+            return ExactConnector(
+                CheckedResolver(policy.addresses if exempt else policy.resolve),
                 ssl_context=self._ssl_context,
                 open_connections=self._open,
             )
-        return self._pools[exempt]
+        checked = functools.partial(policy.resolve_for_parent, may_be_unknown=parent.resolves)
+        unchecked = policy.addresses if not parent.resolves else policy.unresolved
+        return ParentConnector(
+            parent,
+            check=unchecked if exempt else checked,
+            resolve_parent=policy.resolve_parent,
+            ssl_context=self._ssl_context,
+            open_connections=self._open,
+        )
 
     def _host(self, target: str) -> tuple[_Host, bytes]:
         """Where a target is asked for, and its path and query. Raises BadTarget."""
@@ -327,7 +388,8 @@ def _host_of(root: str) -> _Host:
     except (ValueError, aiohttp.InvalidURL) as error:
         raise BadTarget(f"{root!r} cannot be fetched: {error}") from error
     line = f"Host: {request.headers['Host']}\r\n".encode("ascii")
-    return _Host(name, port, url.authority, line, request, _site(root))
+    authority = request.headers["Host"].encode("ascii")
+    return _Host(name, port, url.authority, line, request, _site(root), b"%b://%b" % (url.scheme.encode(), authority))
 
 
 def _site(root: str) -> str:

@@ -5,7 +5,9 @@ answer's details, so aiohttp reads it. What both have in common is the policy: e
 """
 
 import asyncio
+import functools
 import ssl
+from collections.abc import Callable
 from enum import Enum
 
 import aiohttp
@@ -13,12 +15,15 @@ from yarl import URL
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, BrokenMessage, FeedproxyError, FetchTimeout, Overload, Unreachable
+from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
+from feedproxy.http.parent_proxy import Parent
 from feedproxy.http.syntax import is_field
 from feedproxy.net import local_failure
 from feedproxy.net.address import AddressPolicy
 from feedproxy.net.shares import Asker, asking
-from feedproxy.net.wire import CheckedResolver
+from feedproxy.net.tunnel import Resolve, unauthorized
+from feedproxy.net.wire import CheckedResolver, ParentConnector
 
 ANSWER_MAX = 65_536
 """Bytes of an answer that are read: an XML-RPC struct, a challenge. The rest is cut off."""
@@ -55,13 +60,15 @@ class Caller:
         total: Seconds = 30,
         connections: int = 128,
         ssl_context: ssl.SSLContext | None = None,
+        parent_of: Callable[[str], Parent | None] = lambda target: None,
     ) -> None:
         self._policy = policy
+        self._parent_of = parent_of
         self._timeout = aiohttp.ClientTimeout(total=total, connect=connect)
         self._total = total
         self._connections = connections
         self._ssl_context = ssl_context
-        self._sessions: dict[Named, aiohttp.ClientSession] = {}
+        self._sessions: dict[tuple[Named, Parent | None], aiohttp.ClientSession] = {}
         self._closed = False
 
     async def call(
@@ -69,22 +76,31 @@ class Caller:
     ) -> Response:
         """Send this; the answer, its body cut off at ANSWER_MAX.
 
-        Raises Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, BrokenMessage.
+        Raises Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, BrokenMessage, ParentFailed.
         """
         where = _url(url)
+        parent = self._parent_of(_normal(str(where)))
         for name, value in fields or ():
             if not is_field(name, value):  # aiohttp looks for ends of lines only
                 raise BadTarget(f"the field {name!r} cannot be sent")
         if named is Named.BY_ANYBODY:
             self._policy.check_port(where.port or 0)
             self._policy.literal(where.raw_host or "", where.port or 0)
+        lines, proxy = list(fields or ()), None
         try:
             with asking(CALLS):
                 # What is begun here goes on inside it: aiohttp looks names up in the same task.
-                answer = await self._session(named).request(
-                    method, where, headers=list(fields or ()), data=body or None, allow_redirects=False
+                if parent is not None and parent.is_http and where.scheme == "http":
+                    async with asyncio.timeout(self._timeout.connect):
+                        await self._check(named, parent)(where.raw_host or "", where.port or 0)
+                    proxy = URL(str(parent))  # it makes aiohttp write the target in absolute-form
+                    lines += [("Proxy-Authorization", each) for each in (parent.authorization,) if each]
+                answer = await self._session(named, parent).request(
+                    method, where, headers=lines, data=body or None, allow_redirects=False, proxy=proxy
                 )
             async with answer:
+                if answer.status == 407 and parent is not None:
+                    raise unauthorized(parent, where.authority)
                 content = await _beginning(answer.content)
                 lines = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.raw_headers]
                 return Response(answer.status, Fields(lines).end_to_end(), content, answer.reason or "")
@@ -113,28 +129,47 @@ class Caller:
         for session in sessions.values():
             await session.close()
 
-    def _session(self, named: Named) -> aiohttp.ClientSession:
-        """A pool for what each has named: a connection never changes sides."""
+    def _session(self, named: Named, parent: Parent | None) -> aiohttp.ClientSession:
+        """A pool for what each has named, and for each parent: a connection never changes sides."""
         if self._closed:
             raise Unreachable("the client is closed")
-        if named not in self._sessions:
-            policy = self._policy
-            resolve = {Named.BY_ANYBODY: policy.resolve, Named.BY_CONFIGURATION: policy.resolve_configured}
-            connector = aiohttp.TCPConnector(
-                resolver=CheckedResolver(resolve.get(named, policy.addresses)),
-                use_dns_cache=False,  # each new connection is resolved and checked anew
-                ssl=self._ssl_context or True,
-                limit=self._connections,
-            )
-            self._sessions[named] = aiohttp.ClientSession(
-                connector=connector,
+        if (named, parent) not in self._sessions:
+            self._sessions[named, parent] = aiohttp.ClientSession(
+                connector=self._connector(named, parent),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=self._timeout,
                 # A compressed answer of a few bytes could be a large one.
                 auto_decompress=False,
                 skip_auto_headers=("Accept-Encoding", "User-Agent", "Content-Type"),
             )
-        return self._sessions[named]
+        return self._sessions[named, parent]
+
+    def _connector(self, named: Named, parent: Parent | None) -> aiohttp.BaseConnector:
+        check = self._check(named, parent)
+        if parent is None:
+            return aiohttp.TCPConnector(
+                resolver=CheckedResolver(check),
+                use_dns_cache=False,  # each new connection is resolved and checked anew
+                ssl=self._ssl_context or True,
+                limit=self._connections,
+            )
+        return ParentConnector(
+            parent,
+            check=check,
+            resolve_parent=self._policy.resolve_parent,
+            ssl_context=self._ssl_context,
+            limit=self._connections,
+        )
+
+    def _check(self, named: Named, parent: Parent | None) -> Resolve:
+        """What is checked of a host and port, for who has named it."""
+        policy = self._policy
+        if named is Named.AS_OWN:
+            return policy.addresses if parent is None or not parent.resolves else policy.unresolved
+        configured = named is Named.BY_CONFIGURATION
+        if parent is not None:
+            return functools.partial(policy.resolve_for_parent, may_be_unknown=parent.resolves, configured=configured)
+        return policy.resolve_configured if configured else policy.resolve
 
 
 async def _beginning(content: aiohttp.StreamReader) -> bytes:
@@ -145,6 +180,14 @@ async def _beginning(content: aiohttp.StreamReader) -> bytes:
             break
         await asyncio.sleep(0)
     return bytes(body[:ANSWER_MAX])
+
+
+def _normal(url: str) -> str:
+    """The address as rules compare it."""
+    try:
+        return uri.normalise(url)
+    except BadTarget:
+        return url
 
 
 def _url(text: str) -> URL:

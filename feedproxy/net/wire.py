@@ -3,8 +3,8 @@
 aiohttp's own reading loses a good 304 when bytes follow it in the same packet, bounds each field but not the
 head, repeats requests on connections that were never used before, and sends every field value as UTF-8; and its
 request, response and stream take more time than all that is done here. It has no public place for a protocol of one's
-own, so this module, and only this one, stands on inner names of aiohttp: `TCPConnector._factory`, and that its pool
-asks ResponseHandler `should_close` and `is_connected`.
+own, so this module, and only this one, stands on inner names of aiohttp: `TCPConnector._factory`, that its pool
+asks ResponseHandler `should_close` and `is_connected`, and a connector for new connections `_create_connection`.
 tests/net/test_wire.py fails when one of them moves.
 (docs/decisions/fetching-with-aiohttp.md)
 """
@@ -13,16 +13,25 @@ import asyncio
 import functools
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
-from aiohttp import TCPConnector
+from aiohttp import (
+    BaseConnector,
+    ClientConnectorCertificateError,
+    ClientConnectorError,
+    ClientConnectorSSLError,
+    ClientRequest,
+    TCPConnector,
+)
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_proto import ResponseHandler
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import BrokenMessage, FetchError, Overload
+from feedproxy.http.parent_proxy import Parent
 from feedproxy.net.reading import Reading
+from feedproxy.net.tunnel import Resolve, open_tunnel, reach
 
 UNWANTED_MAX = 262_144
 """Bytes that are read of an answer whose readers have all gone, as by Squid's `quick_abort_min`: a feed is seldom
@@ -168,7 +177,7 @@ def _always() -> bool:
 class CheckedResolver(AbstractResolver):
     """aiohttp's question for addresses, answered by the policy: only what was checked is connected to."""
 
-    def __init__(self, resolve: Callable[[str, int], Awaitable[list[str]]]) -> None:
+    def __init__(self, resolve: Resolve) -> None:
         self._resolve = resolve
 
     async def resolve(
@@ -209,3 +218,53 @@ class ExactConnector(TCPConnector):
         )
         loop = asyncio.get_running_loop()
         self._factory: Any = functools.partial(ExactProtocol, loop=loop, open_connections=open_connections)
+
+
+class ParentConnector(BaseConnector):
+    """A pool of connections through one parent proxy.
+
+    A request for https, and every one of a SOCKS5 proxy, has a tunnel to its host, which `check` has to permit first.
+    One for http has a connection to an HTTP parent, and has been checked before.
+    """
+
+    def __init__(
+        self,
+        parent: Parent,
+        *,
+        check: Resolve,
+        resolve_parent: Resolve,
+        ssl_context: ssl.SSLContext | None,
+        open_connections: set[object] | None = None,
+        limit: int = 0,
+    ) -> None:
+        super().__init__(limit=limit)
+        self._parent = parent
+        self._check = check
+        self._resolve_parent = resolve_parent
+        self._tls = ssl_context or ssl.create_default_context()
+        loop = asyncio.get_running_loop()
+        self._factory: Any = (
+            functools.partial(ResponseHandler, loop)
+            if open_connections is None
+            else functools.partial(ExactProtocol, loop, open_connections)
+        )
+
+    async def _create_connection(self, req: ClientRequest, traces: Any, timeout: Any) -> ResponseHandler:
+        host, port = req.url.raw_host or "", req.url.port or 0
+        if self._parent.is_http and not req.is_ssl():
+            sock = await reach(self._parent, self._resolve_parent)
+        else:
+            permitted = await self._check(host, port)
+            through = host if self._parent.resolves or not permitted else permitted[0]
+            sock = await open_tunnel(self._parent, self._resolve_parent, through, port, authority=req.url.authority)
+        tls: dict[str, Any] = {"ssl": self._tls, "server_hostname": host.rstrip(".")} if req.is_ssl() else {}
+        try:
+            _, protocol = await asyncio.get_running_loop().create_connection(self._factory, sock=sock, **tls)
+        except ssl.CertificateError as error:
+            raise ClientConnectorCertificateError(req.connection_key, error) from error
+        except ssl.SSLError as error:
+            raise ClientConnectorSSLError(req.connection_key, error) from error
+        except OSError as error:
+            raise ClientConnectorError(req.connection_key, error) from error
+        assert isinstance(protocol, ResponseHandler)
+        return protocol

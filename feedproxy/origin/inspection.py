@@ -6,19 +6,21 @@ its self link, hub and cloud) is asked like every stranger's address: no private
 
 import asyncio
 import dataclasses
+import functools
 import ssl
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
 from feedproxy.check.seen import Exchange, Seen, is_local, scheme_of
 from feedproxy.clock import Clock, Seconds, SystemClock
-from feedproxy.errors import BadTarget, FeedproxyError, FetchError, Forbidden, TooLarge
+from feedproxy.errors import BadTarget, FeedproxyError, FetchError, Forbidden, Overload, TooLarge
 from feedproxy.feed.channel import Channel, Cloud
 from feedproxy.feed.discovery import page_of, subscription
 from feedproxy.feed.read import read
 from feedproxy.http import coding, uri
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Fields, Request
+from feedproxy.http.parent_proxy import parent_of
 from feedproxy.net import certificate
 from feedproxy.net.address import AddressPolicy
 from feedproxy.net.fetch import Fetched, Fetcher, FetchLimits
@@ -67,7 +69,8 @@ async def inspect(
         header_max=settings.header_max,
         buffer_max=settings.buffer_max,
     )
-    async with Fetcher(policy, limits, clock=clock or SystemClock(), ssl_context=trust()) as fetcher:
+    proxy = functools.partial(parent_of, settings.upstream_proxy)
+    async with Fetcher(policy, limits, clock=clock or SystemClock(), ssl_context=trust(), parent_of=proxy) as fetcher:
         return await _Inspection(fetcher, policy, settings, clock or SystemClock(), pause, tell, trust).run(target)
 
 
@@ -237,8 +240,15 @@ class _Inspection:
     async def _handshake(self, target: str) -> certificate.Shown | None:
         host, port = uri.host_port(target)
         try:
-            return await certificate.look(host, port, self._policy, timeout=_LIMITS.connect, context=self._trust)
-        except (FetchError, Forbidden, BadTarget):
+            return await certificate.look(
+                host,
+                port,
+                self._policy,
+                timeout=_LIMITS.connect,
+                context=self._trust,
+                parent=parent_of(self._settings.upstream_proxy, target),
+            )
+        except (FetchError, Forbidden, BadTarget, Overload):
             return None  # it came by https a moment ago: this says nothing about the feed
 
 

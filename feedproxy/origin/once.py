@@ -1,5 +1,6 @@
 """One document, fetched once, for commands that look at an address by themselves."""
 
+import functools
 from dataclasses import dataclass, replace
 
 from feedproxy import __version__
@@ -8,6 +9,7 @@ from feedproxy.errors import FetchError, TooLarge
 from feedproxy.feed import relocation
 from feedproxy.http import coding, uri
 from feedproxy.http.message import Fields, Request
+from feedproxy.http.parent_proxy import parent_of
 from feedproxy.net.address import AddressPolicy
 from feedproxy.net.fetch import Fetcher, FetchLimits, Oversized
 from feedproxy.origin import moves
@@ -85,7 +87,9 @@ async def _fetched(target: str, settings: Settings) -> Obtained:
         ("Accept-Encoding", "gzip, br, zstd"),
     ]
     policy = AddressPolicy(settings.allow_private, settings.allow_networks, ports(settings, settings.allow_ports))
-    async with Fetcher(policy, FetchLimits.from_settings(settings), clock=SystemClock()) as fetcher:
+    proxy = functools.partial(parent_of, settings.upstream_proxy)
+    limits = FetchLimits.from_settings(settings)
+    async with Fetcher(policy, limits, clock=SystemClock(), parent_of=proxy) as fetcher:
         trail = await walk(fetcher, Request("GET", target, Fields(lines)), limit=settings.redirects_max, exempt=False)
     if trail.broken is not None:
         raise FetchError(f"{target}: its redirects cannot be followed to the end: {trail.broken.sentence}")

@@ -51,6 +51,15 @@ def settings_of(args: argparse.Namespace) -> Settings:
     return from_options({**options, **from_environment(os.environ, known)})
 
 
+def asking(allow_private: bool) -> Settings:
+    """Return what a command asks other servers with: `upstream_proxy` as a proxy here would have it.
+
+    Raises UsageError.
+    """
+    proxy = settings_of(argparse.Namespace(config=None)).upstream_proxy
+    return Settings(allow_private=allow_private, upstream_proxy=proxy)
+
+
 def _place_and_token(args: argparse.Namespace) -> tuple[str, str]:
     """Return HOST:PORT of the admin listener, and its token. Raises UsageError."""
     if args.admin is not None and args.token is not None:

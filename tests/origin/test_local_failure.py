@@ -16,7 +16,7 @@ from functools import partial
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.errors import FeedproxyError, Overload, Unreachable
+from feedproxy.errors import FeedproxyError, Overload, ParentFailed, ParentRefused, Unreachable
 from feedproxy.net import local_failure
 from feedproxy.net.local_failure import Complaints, Network, is_exhaustion, is_local
 from feedproxy.origin.workshop import Workshop
@@ -53,6 +53,25 @@ async def test_overload_counts_as_no_failure_of_the_feed() -> None:
     held = stage.service.store.get(feed.url("/feed.rss"))
     assert held is not None
     assert held.failures == Failures()
+    await stage.close()
+
+
+async def test_failure_of_the_parent_proxy_is_never_a_move_or_an_end_of_the_feed() -> None:
+    stage = OnService(ManualClock(1_795_176_000.0), {"refresh_ahead": False})
+    await stage.open()
+    proxy, feed, clock = Proxy(stage), stage.origin, stage.clock
+    feed.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
+    await proxy.get("/feed.rss")
+
+    for error, failed in ((ParentFailed("it is down"), 0), (ParentRefused("it answered 403 to CONNECT"), 1)):
+        clock.advance(minutes=10)
+        feed.break_down(error)
+        (await proxy.get("/feed.rss")).expect(200, cache="detail=parent-proxy")
+        held = stage.service.store.get(feed.url("/feed.rss"))
+        assert held is not None
+        assert held.sighting is None
+        assert not any(each.invalid for each in held.variants)
+        assert held.failures.count == failed
     await stage.close()
 
 

@@ -1,0 +1,182 @@
+"""The parent proxy (`upstream_proxy`): its address and credentials, and which requests go through it."""
+
+import base64
+import ipaddress
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from urllib.parse import unquote_to_bytes, urlsplit
+
+from feedproxy.errors import ParentFailed, UsageError
+from feedproxy.http import uri
+
+OPTION = "upstream_proxy"
+
+DIRECT = ("", "direct")
+"""Values of the option that mean: no parent."""
+
+ENVIRONMENT = "environment"
+"""The value of the option that means: as `http_proxy` and its kin say."""
+
+SCHEMES = ("http", "socks5", "socks5h")
+
+VARIABLES: Mapping[str, tuple[str, ...]] = {
+    # "the only environment variable that needs to be lower case": a CGI request can set HTTP_PROXY -- curl(1)
+    "http": ("http_proxy", "all_proxy", "ALL_PROXY"),
+    "https": ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
+}
+"""The variables that name a proxy for addresses of a scheme; the first that is set counts."""
+
+DEFAULT_PORT = 1080
+"""The port of a proxy in the environment that names none, as in curl."""
+
+CREDENTIAL_MAX = 255
+"""Bytes of a user name or password: "PLEN" is one octet (RFC 1929, section 2)."""
+
+_EXPECTED = "expected http://[USER:PASSWORD@]HOST:PORT, socks5://…, socks5h://…, environment, or direct"
+_HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
+_UNUSUAL = re.compile(r"[^!-~]")
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """A parent proxy. Its text form has no credentials, so that it may stand in logs and errors."""
+
+    scheme: str
+    host: str
+    port: int
+    user: str | None = field(default=None, repr=False)
+    password: str = field(default="", repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{uri.hostport(self.host, self.port)}"
+
+    @property
+    def is_http(self) -> bool:
+        """Whether it speaks HTTP: requests for http go to it in absolute-form, for https through CONNECT."""
+        return self.scheme == "http"
+
+    @property
+    def resolves(self) -> bool:
+        """Whether it is given names; a `socks5` one is given the address that was checked here."""
+        return self.scheme != "socks5"
+
+    @property
+    def authorization(self) -> str:
+        """The value of Proxy-Authorization; empty without credentials."""
+        if self.user is None:
+            return ""
+        return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode("ascii")
+
+
+def parse(text: str, option: str = OPTION) -> Parent | None:
+    """Read a value of the option other than `environment`; None for no parent.
+
+    Raises UsageError. It does not repeat the value, which may hold a password.
+    """
+    return None if text in DIRECT else _parse(text, option, None)
+
+
+@lru_cache(maxsize=256)
+def _parse(text: str, option: str, default_port: int | None) -> Parent:
+    try:
+        split = urlsplit(text)
+        host, port = split.hostname or "", split.port or default_port
+    except ValueError:
+        raise UsageError(f"{option}: not a proxy's address: {_EXPECTED}") from None
+    if split.scheme not in SCHEMES or not host or _HOST.fullmatch(host) is None or _UNUSUAL.search(text):
+        raise UsageError(f"{option}: not a proxy's address: {_EXPECTED}")
+    if port is None:
+        raise UsageError(f"{option}: the proxy's port is missing: {_EXPECTED}")
+    if split.path not in ("", "/") or split.query or split.fragment:
+        raise UsageError(f"{option}: more than a proxy's address (is an @ or / of the password percent-encoded?)")
+    user = password = None
+    if split.username is not None:
+        user, password = _decoded(split.username, option), _decoded(split.password or "", option)
+        if split.scheme == "http" and ":" in user:
+            raise UsageError(f"{option}: a user name for HTTP has no colon (RFC 7617, section 2)")
+        if split.scheme != "http" and not (user and password):
+            raise UsageError(f"{option}: SOCKS5 needs both a user name and a password (RFC 1929), or neither")
+    return Parent(split.scheme, host, port, user, password or "")
+
+
+def _decoded(text: str, option: str) -> str:
+    """A part of the userinfo. Raises UsageError."""
+    try:
+        decoded = unquote_to_bytes(text).decode("utf-8")
+    except UnicodeDecodeError:
+        raise UsageError(f"{option}: user name or password is not UTF-8") from None
+    if len(decoded.encode()) > CREDENTIAL_MAX or any(ord(each) < 32 or ord(each) == 127 for each in decoded):
+        raise UsageError(f"{option}: user name or password is too long, or has control characters")
+    return decoded
+
+
+def check(value: str, environ: Mapping[str, str] | None = None) -> None:
+    """Check a value of the option, and with `environment` what the variables say. Raises UsageError."""
+    if value != ENVIRONMENT:
+        parse(value)
+        return
+    given = os.environ if environ is None else environ
+    for variable in sorted({each for names in VARIABLES.values() for each in names}):
+        if given.get(variable):
+            _of_variable(variable, given)
+
+
+def shown(value: str) -> str:
+    """A right value of the option as people may see it: without user name and password; empty for no parent."""
+    return value if value == ENVIRONMENT else str(parse(value) or "")
+
+
+def parent_of(value: str, target: str, environ: Mapping[str, str] | None = None) -> Parent | None:
+    """The parent that a target is asked for through, by the option's value; None for a direct connection.
+
+    This machine itself is never asked for through a parent, which would take it for its own machine. Raises
+    ParentFailed for a variable that names no proxy: no request goes direct for a slip.
+    """
+    if value in DIRECT or is_this_machine(uri.host_of(target)):
+        return None
+    try:
+        return parse(value) if value != ENVIRONMENT else _from_environment(target, environ)
+    except UsageError as error:
+        raise ParentFailed(str(error)) from error
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether a host as an address writes it is loopback, or localhost."""
+    host = host.strip("[]").removesuffix(".").lower()
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _from_environment(target: str, environ: Mapping[str, str] | None) -> Parent | None:
+    given = os.environ if environ is None else environ
+    variable = next((each for each in VARIABLES[target.partition(":")[0]] if given.get(each)), "")
+    if not variable or _is_excepted(uri.host_of(target), given.get("no_proxy") or given.get("NO_PROXY") or ""):
+        return None
+    return _of_variable(variable, given)
+
+
+def _of_variable(variable: str, environ: Mapping[str, str]) -> Parent:
+    value = environ[variable].strip()
+    return _parse(value if "://" in value else f"http://{value}", f"{OPTION}: environment: {variable}", DEFAULT_PORT)
+
+
+def _is_excepted(host: str, no_proxy: str) -> bool:
+    """Whether `no_proxy` names this host: `*`, a name and what is below it, an address, or a network."""
+    name = host.strip("[]").removesuffix(".").lower()
+    for each in re.split(r"[,\s]+", no_proxy.lower()):
+        entry = each.strip("[]").removeprefix(".").removesuffix(".")
+        if each == "*" or (entry and (name == entry or name.endswith(f".{entry}"))):
+            return True
+        try:
+            if entry and ipaddress.ip_address(name) in ipaddress.ip_network(entry, strict=False):
+                return True
+        except ValueError:
+            continue
+    return False
