@@ -27,7 +27,10 @@ ATTACKS = {
     "document type": b"<!DOCTYPE x [" + b"] " * MANY,
     "declaration": b"<?xml version='1.0' " + b"encoding " * MANY,
     "space": b" " * (4 * MANY),
-    "entities": b"<!DOCTYPE r [" + b"".join(b'<!ENTITY e%d "x">' % number for number in range(MANY // 8)) + b"]>" + HEAD,
+    "entities": b"<!DOCTYPE r ["
+    + b"".join(b'<!ENTITY e%d "x">' % number for number in range(MANY // 8))
+    + b"]>"
+    + HEAD,
     "entities in an attribute": b'<!DOCTYPE r [<!ENTITY e "'
     + b"x" * 50_000
     + b'">]><rss a="'
