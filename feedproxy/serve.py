@@ -232,7 +232,15 @@ async def check(plan: Plan) -> list[str]:
         f"options: {len(changed)} not at their default{': ' if changed else ''}{', '.join(changed)}",
         f"rules:   {rules}",
         *([f"{OPTION}: {proxy}"] if (proxy := parent_proxy.shown(settings.upstream_proxy)) else []),
+        *(f"warning: {warning}" for warning in _warnings(settings)),
     ]
+
+
+def _warnings(settings: Settings) -> list[str]:
+    """Return what is permitted, and hardly meant."""
+    if settings.upstream and not settings.public_url:
+        return ["public_url is not set: feeds, redirects and notifications cannot name the address that readers use"]
+    return []
 
 
 def _check_folders(settings: Settings) -> None:
@@ -453,6 +461,8 @@ async def serve(
     here.admin_sockets = seat.admin if seat is not None else plan.admin_sockets
     _listen_as_given(here)
     _set_log(here.settings)
+    for warning in _warnings(here.settings):
+        logger.warning("%s", warning)
     life = _Life(made, here, announce)
     made.addons.add(life)
     loop = asyncio.get_running_loop()

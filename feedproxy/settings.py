@@ -364,8 +364,8 @@ class Settings:
     self_link: str = option(
         "",
         "The feed's link to itself: add (where missing), correct (also repair a wrong one), off.",
-        "Readers that are handed a file find by it where to subscribe. Empty: correct in reverse mode, else add. All"
-        " other bytes stay as they came.",
+        "Readers that are handed a file find by it where to subscribe. Empty: add; in reverse mode correct, or off"
+        " without public_url. All other bytes stay as they came.",
         choices=("", "add", "correct", "off"),
         per_feed=True,
     )

@@ -272,3 +272,12 @@ async def test_check_names_the_parent_proxy_without_its_password(tmp_path: Path)
 
     assert "s3cret" not in "".join(lines)
     assert "upstream_proxy: http://proxy.example:3128" in lines
+
+
+@pytest.mark.parametrize("public", ["", "https://www.example.com/"])
+async def test_check_warns_of_an_upstream_without_public_url(tmp_path: Path, public: str) -> None:
+    options = {"upstream": "http://127.0.0.1:8000", "public_url": public, "store": "memory:"}
+
+    lines = await serve.check(serve.Plan(options={"confdir": str(tmp_path), **options}))
+
+    assert any(line.startswith("warning: public_url") for line in lines) == (not public)

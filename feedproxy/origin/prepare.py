@@ -303,7 +303,10 @@ def _relabelled(declared: str | None, media_type: str | None) -> tuple[str, ...]
 
 
 def _self_link_mode(settings: Settings) -> str:
-    return settings.self_link or ("correct" if settings.upstream else "add")
+    """The mode; by default no link names the upstream's own address, which readers cannot reach."""
+    if settings.self_link or not settings.upstream:
+        return settings.self_link or "add"
+    return "correct" if settings.public_url else "off"
 
 
 def _label(content_encoding: str | None) -> str:

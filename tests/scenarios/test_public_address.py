@@ -6,6 +6,7 @@ import pytest
 
 from feedproxy.errors import Unreachable
 from feedproxy.http.message import Fields, Response
+from feedproxy.origin.entrance import Entrance
 from tests.patience import PATIENCE
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
@@ -208,3 +209,15 @@ async def test_a_line_of_the_log_names_the_public_address(door, caplog):
     await proxy.get("/feed.rss")
 
     assert [line for line in caplog.messages if f"reverse GET {PUBLIC}/feed.rss 200" in line]
+
+
+@pytest.mark.parametrize("linked", [True, False])
+async def test_without_public_url_no_self_link_names_the_upstream_and_one_that_is_there_stays(stage, linked):
+    proxy, origin, _ = await stage(upstream=UPSTREAM)
+    link = '<atom:link rel="self" href="https://www.example.com/feed" xmlns:atom="http://www.w3.org/2005/Atom"/>'
+    origin.publish("/feed", a_feed("one", extra=link if linked else ""))
+
+    seen = (await proxy.get("/feed", entrance=Entrance.REVERSE)).expect(200)
+
+    assert (b'rel="self" href="https://www.example.com/feed"' in seen.plain) == linked
+    assert origin.base.encode() not in seen.plain
