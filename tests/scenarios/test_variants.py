@@ -228,7 +228,7 @@ async def test_what_may_not_be_stored_any_more_is_not_kept_as_it_was(stage, stat
 
 
 async def test_what_was_given_for_credentials_stays_with_those_whom_the_origin_lets_have_it(stage):
-    proxy, origin, clock = await stage()
+    proxy, origin, clock = await stage(shared_fields=("authorization",))
     page = {"content_type": "text/plain", "etag": '"1"'}
     origin.publish("/page", b"text", cache_control="s-maxage=60", **page)
     await proxy.get("/page", authorization="Basic eDp5")
