@@ -44,6 +44,17 @@ class Through(str):
         made.through = where[0] if parent.resolves or not addresses else addresses[0]
         return made
 
+    # mitmproxy uses a connection again for requests to an equal address: the parent's own is another server.
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+    def __hash__(self) -> int:
+        return id(self)
+
     async def open(self) -> socket.socket:
         """Connect. Raises OSError, since mitmproxy expects no other."""
         try:

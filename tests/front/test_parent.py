@@ -9,9 +9,16 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
+from mitmproxy.connection import Server
+from mitmproxy.proxy import server as server_module
+from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from feedproxy.clock import ManualClock
+from feedproxy.front.parent import Through, install
+from feedproxy.front.passing import check_address
+from feedproxy.http.parent_proxy import Parent
 from feedproxy.http.pattern import TargetPattern
+from feedproxy.net.address import AddressPolicy
 from feedproxy.rules import Rule, Rules
 from tests.front.conftest import NOON, Answer, Line
 from tests.net.parents import a_parent
@@ -177,3 +184,54 @@ async def test_private_target_is_refused_before_the_parent_hears_of_it(
             answer = await say(stage, f"{line}\r\nHost: x\r\nContent-Length: 0\r\n\r\n".encode())
             assert answer.status in (403, 502)
         assert played.connections == 0
+
+
+# -- the veto where mitmproxy finds its own targets (addons/origin.py alone)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "address", "tls", "refusal"),
+    [
+        ("http", ("feeds.example.com", 443), True, None),
+        ("socks5", ("feeds.example.com", 80), False, None),
+        ("http", ("feeds.example.com", 80), False, "cannot be used for this request without addons/entrance.py"),
+        ("http", ("10.0.0.1", 443), True, "not a public address"),
+        ("socks5", ("feeds.example.com", 25), False, "port 25"),
+    ],
+)
+async def test_veto_leads_through_the_parent_or_refuses(
+    scheme: str, address: tuple[str, int], tls: bool, refusal: str | None
+) -> None:
+    async def public(host: str, port: int) -> list[str]:
+        return ["93.184.216.34"]
+
+    install()
+    server = Server(address=address)
+    server.tls = tls
+    data = ServerConnectionHookData(server, client=None)  # type: ignore[arg-type]
+    parent = Parent(scheme, "proxy.example.com", 3128)
+
+    await check_address(data, AddressPolicy(lookup=public), lambda target: parent)
+
+    if refusal is None:
+        assert server.error is None
+        assert isinstance(server.address[0], Through)  # type: ignore[index]
+        assert server.address != (
+            "proxy.example.com",
+            3128,
+        )  # its connection is no connection to the parent's own pages
+        assert server.sni == "feeds.example.com"
+        await check_address(data, AddressPolicy(lookup=public), lambda target: parent)  # when it is opened once more
+        assert server.error is None
+    else:
+        assert refusal in (server.error or "")
+
+
+async def test_mitmproxy_that_opens_connections_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "asyncio", asyncio)
+    server = Server(address=("feeds.example.com", 443))
+    data = ServerConnectionHookData(server, client=None)  # type: ignore[arg-type]
+
+    await check_address(data, AddressPolicy(lookup=here), lambda target: Parent("http", "proxy.example.com", 3128))
+
+    assert "with this version of mitmproxy" in (server.error or "")

@@ -60,6 +60,9 @@ class Played:
                 await _joined(reader, writer, port)
                 return
             authority, _, path = target.removeprefix(b"http://").partition(b"/")
+            if b":" not in authority:  # no origin of a test
+                writer.write(b"HTTP/1.1 502 Unknown\r\nContent-Length: 0\r\n\r\n")
+                continue
             lines = [each for each in head.split(b"\r\n")[1:-2] if not each.startswith(b"Proxy-Authorization")]
             there, back = await asyncio.open_connection("127.0.0.1", int(authority.rpartition(b":")[2]))
             back.write(b"\r\n".join([method + b" /" + path + b" HTTP/1.1", *lines, b"Connection: close", b"", b""]))
@@ -67,7 +70,8 @@ class Played:
                 back.write(await reader.readexactly(length[0]))
             answer = await there.readuntil(b"\r\n\r\n")
             told = [int(each[15:]) for each in answer.split(b"\r\n") if each.lower().startswith(b"content-length:")]
-            writer.write(answer + await there.readexactly(told[0] if told else 0))
+            size = told[0] if told and method != b"HEAD" else 0
+            writer.write(answer + await there.readexactly(size))
             back.close()
 
     async def _socks(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
