@@ -281,3 +281,21 @@ async def test_check_warns_of_an_upstream_without_public_url(tmp_path: Path, pub
     lines = await serve.check(serve.Plan(options={"confdir": str(tmp_path), **options}))
 
     assert any(line.startswith("warning: public_url") for line in lines) == (not public)
+
+
+async def test_reload_takes_over_another_parent_proxy_and_refuses_a_wrong_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made, here = configured(tmp_path, "upstream_proxy: http://u:s3cret@one.example.com:3128\n")
+    path, target = tmp_path / "feedproxy.yaml", "https://feeds.example.com/"
+    assert str(here.parent_of(target)) == "http://one.example.com:3128"
+
+    path.write_text("upstream_proxy: socks5://two.example.com:1080\n")
+    reloaded(path, made, here)
+    assert str(here.parent_of(target)) == "socks5://two.example.com:1080"
+
+    path.write_text("upstream_proxy: ftp://u:s3cret@three.example.com:3128\n")
+    reloaded(path, made, here)
+    assert str(here.parent_of(target)) == "socks5://two.example.com:1080"
+    assert "upstream_proxy: not a proxy's address" in caplog.text
+    assert "s3cret" not in caplog.text
