@@ -16,9 +16,11 @@ class Access:
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "readers", "users_file", "wsse_file", "tokens_file", "wallet", "realm")
 
-    def configure(self, _: set[str]) -> None:
+    def configure(self, updated: set[str]) -> None:
         here = runtime(ctx.master)
         here.adopt(ctx.options)
+        if "tokens_file" not in updated:
+            return
         if here.settings.tokens_file:
             here.endpoints.add(secret_addresses.PATH, self.with_token)
         else:

@@ -30,7 +30,7 @@ class Admin:
     def configure(self, updated: set[str]) -> None:
         here = runtime(ctx.master)
         here.adopt(ctx.options)
-        if here.settings.admin and updated & {"admin", "admin_token", "admin_token_file"}:
+        if updated & {"admin", "admin_token", "admin_token_file"} and here.settings.admin:
             try:
                 listen_address(here.settings.admin, admin_token(here.settings))
             except UsageError as error:

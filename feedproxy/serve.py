@@ -312,7 +312,8 @@ def _check(here: Runtime) -> None:
         if "?" in public or "#" in public:
             raise UsageError(f"public_url: {public!r} has more than a path")
     try:
-        ssl.create_default_context(cafile=here.trusted_ca)
+        if here.trusted_ca:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=here.trusted_ca)
     except OSError as error:
         raise UsageError(f"ssl_verify_upstream_trusted_ca: {here.trusted_ca}: {error.strerror or error}") from error
 

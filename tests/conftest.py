@@ -1,10 +1,12 @@
 """What all tests share: how properties are tried, and where the corpus of real and hostile feeds stands."""
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from mitmproxy import certs
 
 CORPUS = Path(__file__).resolve().parents[1].parent / "shared" / "corpus"
 
@@ -13,6 +15,9 @@ CORPUS = Path(__file__).resolve().parents[1].parent / "shared" / "corpus"
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("same", settings.get_profile("explore"), derandomize=True, database=None)
 settings.load_profile("same")
+
+# The key of the CA takes 30 ms to check, for each of a thousand proxies that tests make with the same one.
+certs.load_pem_private_key = functools.cache(certs.load_pem_private_key)  # type: ignore[misc]
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,7 @@ OWN_AUTHORITY = "feedproxy.own-authority"
 LANDING = ("/", "/robots.txt", "/favicon.ico")
 """Paths of the gateway that are pages of ours."""
 
-_OTHER_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/*(?![0-9])")
+_OTHER_SCHEME = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*+:/*(?![0-9])")
 _HOST_WITH_PORT = re.compile(r"[^/?#]+:[0-9]{1,5}(?:[/?#]|$)")
 
 HOST = re.compile(r"^(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?$")

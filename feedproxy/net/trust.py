@@ -1,10 +1,15 @@
-"""Whom we believe that an origin is who it says."""
+"""The certification authorities by which origins are verified."""
 
 import ssl
+from functools import lru_cache
 
 
+@lru_cache(maxsize=4)
 def upstream_context(trusted_ca: str | None, *, insecure: bool) -> ssl.SSLContext:
-    """TLS to origins: the system's authorities and the operator's (`ssl_verify_upstream_trusted_ca`)."""
+    """Return what TLS to origins is verified with: the system's authorities and those in the file `trusted_ca`.
+
+    The system's take 25 ms to read: fetches and callbacks share one context.
+    """
     context = ssl.create_default_context()
     if trusted_ca:
         context.load_verify_locations(cafile=trusted_ca)
