@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from feedproxy.report import client
-from feedproxy.report.pages import size
+from feedproxy.report.pages import plural, size
 
 COLUMNS = ("STATE", "SUBSCRIBERS", "NEXT FETCH (UTC)", "FEED", "WHY")
 NARROWEST = 40
@@ -66,7 +66,8 @@ def summary(totals: Any) -> Iterator[str]:
     failures, under_way = requests["origin_failures"], totals["under_way"]
     passed = f"; {requests['passed']} more passed through" if requests["passed"] else ""
     yield f"to origins:  {requests['origin_requests']}, {failures} failed, {under_way} under way{passed}"
-    yield f"subscribers: {totals['subscribers']} subscriptions to {totals['feeds_read']} feeds"
+    subscriptions = plural(totals["subscribers"], "subscription", "subscriptions")
+    yield f"subscribers: {subscriptions} to {plural(totals['feeds_read'], 'feed', 'feeds')}"
     states = ", ".join(f"{count} {state}" for state, count in totals["states"].items() if count)
     yield f"feeds:       {totals['feeds']}" + (f" ({states})" if states else "")
 
