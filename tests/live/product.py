@@ -60,12 +60,15 @@ class Process:
                 cwd=folder,
                 text=True,
             )
+        self.printed: list[str] = []
+        """All lines that came on standard output until now."""
         self._lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
+            self.printed.append(line)
             self._lines.put(line)
         self._lines.put(None)
 
