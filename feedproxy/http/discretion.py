@@ -10,8 +10,17 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from feedproxy.http.memo import memoised
 
 # Addresses come from strangers, and are as long as they like: each of these goes over a text once, and never back.
-_PARAMETER = re.compile(r"((?:^|[&;])([^=&;]*+)=)([^&;]*+)")
-_PATH_PARAMETER = re.compile(r"(;([^=&;/]*+)=)([^&;/]*+)")
+# An address within an address may be percent-encoded, several times over, and so are the signs that part it.
+_NAME = r"((?:(?!%(?:25)*(?:26|3[BDF]))[^=&;?{0}])*+)(?:=|%(?:25)*3D)"
+_VALUE = r"(?:(?!%(?:25)*(?:26|3B))[^&;{0}])*+"
+_PARAMETER = (
+    re.compile(r"(?i)(?:^|[&;?]|%(?:25)*(?:26|3[BF]))" + _NAME.format("")),
+    re.compile("(?i)" + _VALUE.format("")),
+)
+_PATH_PARAMETER = (
+    re.compile(r"(?i)(?:[&;]|%(?:25)*(?:26|3[BF]))" + _NAME.format("/")),
+    re.compile("(?i)" + _VALUE.format("/")),
+)
 _SOUNDS_SECRET = re.compile(
     r"token|secret|pass(?!age|i|eng)|pwd|auth(?!or)|credential|signature|sig\Z|sess|jwt|key(?!word)|cookie|hmac|ticket"
     r"|private|invit|magic|nonce|csrf|xsrf|e?mail\Z"
@@ -57,8 +66,8 @@ _RUN_MAX = 2048
 """Signs of a run that are looked at; a longer one is no word, and no title."""
 
 
-_DOUBTFUL = re.compile(r"[?@;\[\]]|%40")
-"""Without one of these an address has no query, no user information, and no host that could be misunderstood."""
+_DOUBTFUL = re.compile(r"[?@&;%\[\]]")
+"""Without one of these an address has no parameters, no user information, and no host that could be misunderstood."""
 
 _PLAIN = re.compile(r"https?://[a-z0-9.:-]+/[!$&-;=A-Z_a-z~]*")
 """An address that nothing is left out of but for a long token: without query, name, brackets and fragment."""
@@ -116,12 +125,7 @@ def without_secrets(target: str, mask: Callable[[str], str] = lambda _: "…") -
         return target
     split = urlsplit(target)
     host = split.netloc.rpartition("@")[2]
-    query = _PARAMETER.sub(lambda found: _shown_parameter(found, mask), split.query)
-    path = (
-        _PATH_PARAMETER.sub(lambda found: _shown_parameter(found, mask), split.path)
-        if ";" in split.path
-        else split.path
-    )
+    path, query = _without_parameters(split.path, split.query, mask)
     shown = _AUTHORITY.sub(
         lambda found: found[1] + _USERINFO.sub("", found[2]), urlunsplit((split.scheme, host, path, query, ""))
     )
@@ -140,15 +144,34 @@ def _shown_address(found: re.Match[str]) -> str:
         return "…"  # brackets in the place of a host: what is secret in it is not known
 
 
-def _shown_parameter(found: re.Match[str], mask: Callable[[str], str]) -> str:
-    return found[1] + mask(found[3]) if found[3] and _is_secret_parameter(found[2], found[3]) else found[0]
+def _without_parameters(path: str, query: str, mask: Callable[[str], str]) -> tuple[str, str]:
+    """Path and query without the values of parameters that sound secret."""
+    return _masked(path, *_PATH_PARAMETER, mask), _masked(query, *_PARAMETER, mask)
 
 
-def _is_secret_parameter(name: str, value: str) -> bool:
-    plain = re.sub(r"[-_.\[\]]", "", unquote(name).lower()) if len(name) <= _RUN_MAX else name.lower()
-    if not _SOUNDS_SECRET.search(plain):
-        return False
-    return plain not in _WORDS_ARE_PUBLIC or not re.fullmatch(r"\d{1,9}|[a-z]{1,12}\d?", value)
+def _masked(text: str, parameter: re.Pattern[str], value: re.Pattern[str], mask: Callable[[str], str]) -> str:
+    parts, end = list[str](), 0
+    for found in parameter.finditer(text):
+        # What looks like a parameter in the value of a secret one belongs to the secret.
+        if found.start() < end or not _sounds_secret(found[1]):
+            continue
+        said = value.match(text, found.end())
+        if said is not None and said[0] and _is_secret_value(found[1], said[0]):
+            parts += text[end : found.end()], mask(said[0])
+            end = said.end()
+    return "".join((*parts, text[end:]))
+
+
+def _plain_name(name: str) -> str:
+    return re.sub(r"[-_.\[\]]", "", unquote(name).lower()) if len(name) <= _RUN_MAX else name.lower()
+
+
+def _sounds_secret(name: str) -> bool:
+    return _SOUNDS_SECRET.search(_plain_name(name)) is not None
+
+
+def _is_secret_value(name: str, value: str) -> bool:
+    return _plain_name(name) not in _WORDS_ARE_PUBLIC or not re.fullmatch(r"\d{1,9}|[a-z]{1,12}\d?", value)
 
 
 def _without_tokens(text: str, mask: Callable[[str], str]) -> str:
@@ -184,9 +207,7 @@ def _has_secret(bare: str) -> bool:
         return _without_tokens(bare, lambda _: "") != bare
     try:
         split = urlsplit(bare)
-        path, query = split.path, split.query
-        pairs = [*_PARAMETER.finditer(query), *_PATH_PARAMETER.finditer(path)]
-        if any(found[3] and _is_secret_parameter(found[2], found[3]) for found in pairs):
+        if _without_parameters(split.path, split.query, lambda _: "") != (split.path, split.query):
             return True
         return _without_name_and_tokens(bare) != urlunsplit((*split[:4], ""))
     except ValueError:

@@ -62,6 +62,11 @@ SECRET = (
     "https://example.com/p/~aZ9_kQ3-bT7/feed.atom",
     "https://letterboxd.example/alice/rss/?code=77",
     "https://example.com/s/fG7h-J8kL-9mNp",
+    "https://bridge.example/?url=https://example.com/feed?token=abc",
+    "https://bridge.example/?url=http://example.com/feed%3Ftoken%3Dabc",
+    "https://bridge.example/?url=https%3A%2F%2Fexample.com%2Ffeed%3Fa%3D1%26key%3Dabc",
+    "https://bridge.example/?url=https%253A%252F%252Fexample.com%252Ffeed%253Ftoken%253Dabc",
+    "https://bridge.example/https%3A%2F%2Fexample.com%2Ffeed%3Btoken%3Dabc",
 )
 
 PUBLIC = (
@@ -148,6 +153,13 @@ def test_public_feed_address_is_no_secret(address: str) -> None:
         ("https://example.com/feed?t=Zm9vYmFy&page=2", "https://example.com/feed?t=…&page=2"),
         ("https://example.com/feed.xml;jsessionid=1A2B3C?a=b", "https://example.com/feed.xml;jsessionid=…?a=b"),
         ("https://example.com/feed?%74oken=abc", "https://example.com/feed?%74oken=…"),
+        ("/?url=http://example.com/feed%3Ftoken%3Dabc", "/?url=http://example.com/feed%3Ftoken%3D…"),
+        ("/https%3A%2F%2Fexample.com%2F%3Ftoken%3Da%26b%3Dc", "/https%3A%2F%2Fexample.com%2F%3Ftoken%3D…%26b%3Dc"),
+        (
+            "https://a.example/?u=https%253A%252F%252Fb.example%253Fkey%253Dabc&x=1",
+            "https://a.example/?u=https%253A%252F%252Fb.example%253Fkey%253D…&x=1",
+        ),
+        ("https://example.com/feed?next=/a?token=b?c&page=2", "https://example.com/feed?next=/a?token=…&page=2"),
     ],
 )
 def test_secret_of_an_address_is_not_shown(address: str, shown: str) -> None:
