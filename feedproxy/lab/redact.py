@@ -4,8 +4,8 @@ Both are keyed hashes. Under one key the same address or token has the same mark
 reader stays one reader and a private feed one feed; without the key a mark says nothing. The key is never recorded.
 
 Fields that carry secrets stay with the value `redacted`: that a reader sends cookies is something to tell it. What
-answers a request for a private feed (one with Authorization, or with a secret in its address) is recorded without
-its content, since such feeds name secret addresses in every item.
+answers a request for a private feed (one with credentials or cookies, or with a secret in its address), and what its
+origin calls private or no-store, is recorded without its content, since such feeds name secret addresses in every item.
 """
 
 import hashlib
@@ -13,8 +13,9 @@ import re
 from collections.abc import Collection
 from dataclasses import replace
 
+from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.discretion import has_secret, without_secrets
-from feedproxy.http.message import Fields, Request
+from feedproxy.http.message import Fields
 from feedproxy.lab.exchange import Exchange
 from feedproxy.net.networks import client_network
 
@@ -37,14 +38,20 @@ _WHOSE = re.compile(
 """Fields that say from where, or from whom, a request comes."""
 _OPAQUE = frozenset({"etag", "if-none-match", "if-match", "if-range", "user-agent"})
 """What looks like a token here is a validator, or the feed-id of a reader that names itself."""
+_REFERENCE = frozenset({"location", "content-location", "referer"})
+"""Fields whose whole value is a URI reference, often a relative one (RFC 9110, sections 8.7, 10.1.3 and 10.2.2)."""
+_LINK_TARGET = re.compile(r"(?<=<)[^<>]*(?=>)")
+"""RFC 8288, section 3."""
 _URL = re.compile(r"https?://[^\s\"'<>;,]+|/[^\s\"'<>;,]*\?[^\s\"'<>;,]+", re.IGNORECASE)
 _SPOKEN_MIN = 8
 """Characters of a secret that is looked for beyond its own place: shorter ones are parts of words."""
 
 
-def _has_credentials(request: Request) -> bool:
-    """Whether it is for somebody: by a field, or, where we ask for a reader, by the mark of a wallet's credential."""
-    return "#" in request.target or any(name in request.fields for name in ("authorization", "x-wsse"))
+def _is_for_one(exchange: Exchange) -> bool:
+    """Whether it is for one reader: by a field, or, where we ask for a reader, by the mark of a wallet's credential."""
+    request, said = exchange.request, CacheControl.from_fields(exchange.fields)
+    has_credentials = any(_CREDENTIALS.fullmatch(name) for name, _ in request.fields)
+    return "#" in request.target or has_credentials or said.no_store or said.private
 
 
 class Redactor:
@@ -57,7 +64,7 @@ class Redactor:
 
     def is_private(self, exchange: Exchange, *, known: bool = False) -> bool:
         """Whether the content of its answer is not to be recorded; `known` says that somebody knows it for private."""
-        return self._secrets and (known or _has_credentials(exchange.request) or has_secret(exchange.request.target))
+        return self._secrets and (known or _is_for_one(exchange) or has_secret(exchange.request.target))
 
     def address(self, address: str) -> str:
         """What the recording calls a reader's address; an empty one stays empty."""
@@ -100,7 +107,11 @@ class Redactor:
             return MARK
         if self._addresses and _WHOSE.fullmatch(name):
             return MARK
-        if name.lower() not in _OPAQUE:
+        if name.lower() in _REFERENCE:
+            value = self._url(value, found)
+        elif name.lower() == "link":
+            value = _LINK_TARGET.sub(lambda url: self._url(url[0], found), value)
+        elif name.lower() not in _OPAQUE:
             value = _URL.sub(lambda url: self._url(url[0], found), value)
         return self._said(value, found)
 

@@ -12,6 +12,7 @@ from tests.lab.exchanges import AT, an_exchange
 
 KEY = b"k" * 32
 TOKEN = "hunter2hunter2"
+RANDOM = "aB3xY9kLm0pQrZt7"
 
 SECRET_FIELDS = [
     ("Authorization", f"Bearer {TOKEN}"),
@@ -23,6 +24,10 @@ SECRET_FIELDS = [
     ("Referer", f"https://example.com/?token={TOKEN}"),
     ("Location", f"/feed?sig={TOKEN}"),
     ("Link", f'<https://example.com/feed?auth={TOKEN}>; rel="self"'),
+    ("Link", f'</{RANDOM}/feed>; rel="self"'),
+    ("Location", f"/{RANDOM}/feed"),
+    ("Content-Location", f"../{RANDOM}"),
+    ("Referer", f"https://example.com/?next=https%3A%2F%2Fexample.org%2Ffeed%3Ftoken%3D{TOKEN}"),
 ]
 
 
@@ -38,6 +43,7 @@ def test_no_secret_of_a_field_is_in_the_file_and_the_fields_presence_is(field: t
     file = _recorded(tmp_path, an_exchange(asked=[field], answered=[field]))
 
     assert TOKEN.encode() not in file
+    assert RANDOM.encode() not in file
     assert field[0].encode() in file
 
 
@@ -50,10 +56,24 @@ def test_no_secret_of_an_address_is_in_the_file_where_it_is_said_again_neither(t
     assert TOKEN.encode() not in file
 
 
-def test_what_answers_a_request_with_credentials_is_recorded_without_its_content(tmp_path: Path) -> None:
-    file = _recorded(tmp_path, an_exchange(asked=[("Authorization", "Basic x")]), b"<rss>private</rss>")
+@pytest.mark.parametrize(
+    ("asked", "answered"),
+    [
+        (("Authorization", "Basic x"), ()),
+        (("Cookie", "a=b"), ()),
+        (("X-Api-Key", "a"), ()),
+        ((), ("Cache-Control", "private, max-age=600")),
+        ((), ("Cache-Control", "no-store")),
+    ],
+)
+def test_what_is_for_one_reader_is_recorded_without_its_content(
+    asked: tuple[str, str], answered: tuple[str, str], tmp_path: Path
+) -> None:
+    exchange = an_exchange(asked=[asked] if asked else [], answered=[answered] if answered else [])
 
-    assert b"private" not in file
+    file = _recorded(tmp_path, exchange, b"<rss>secret</rss>")
+
+    assert b"<rss>" not in file
     assert har.parse(file).exchanges[0].digest
 
 
