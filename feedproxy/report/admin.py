@@ -1,4 +1,4 @@
-"""The admin listener: the operator's pages, the same as JSON under /api/, metrics, probes, and three deeds.
+"""The admin listener: the operator's pages, the same as JSON under /api/, metrics, probes, and the operator's actions.
 
 It runs in the proxy's own event loop, apart from what readers see. GET never changes anything; a POST comes from
 our own pages, from the command line or from a program (report/door.py). Nothing of it may be stored or framed.

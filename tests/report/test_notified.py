@@ -17,7 +17,7 @@ async def test_an_empty_page_says_so(proxy: Proxy) -> None:
     status, text = await proxy.get("/notifications")
 
     assert status == 200
-    assert "Nobody has subscribed" in text
+    assert "There are no subscriptions" in text
 
 
 async def test_subscriptions_are_shown_without_their_secrets(proxy: Proxy) -> None:
