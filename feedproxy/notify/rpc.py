@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 CONTENT_MAX = 65_536
 """Bytes of a call: a ping has half a thousand, a subscription to a hundred feeds some ten thousand."""
 
-SIGNS_MAX = {b"<": 2_000, b"=": 2_000, b"\n": 8_000}
+SIGNS_MAX = {b"<": 2_000, b"=": 2_000, b"&": 2_000, b"\n": 8_000, b"\r": 8_000}
 """Signs of a call, which is read where readers wait: what is made of these takes most of the time. A subscription to a
 hundred feeds has some hundreds of each."""
 

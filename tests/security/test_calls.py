@@ -13,6 +13,8 @@ _LONG = {
     "a long namespace": b"<x xmlns='" + b"u" * 30_000 + b"'>" + b"<y/>" * 900 + b"</x>",
     "attributes": b"<x" + b"".join(b" a%d=''" % at for at in range(7_000)) + b"/>",
     "lines": b"<x>" + b"\n" * 60_000 + b"</x>",
+    "lines of old": b"<x>" + b"\r" * 60_000 + b"</x>",
+    "references": b"<x>" + b"&#9;" * 15_000 + b"</x>",
 }
 
 
@@ -22,7 +24,7 @@ def test_soap_call_that_takes_long_is_refused(name: str) -> None:
         soap.read_call(_SOAP % _LONG[name])
 
 
-@pytest.mark.parametrize("name", ["elements", "attributes", "lines"])
+@pytest.mark.parametrize("name", ["elements", "attributes", "lines", "lines of old", "references"])
 def test_xml_rpc_call_that_takes_long_is_refused(name: str) -> None:
     with pytest.raises(BadCall, match="more XML"):
         rpc.read_call(_RPC % _LONG[name])
