@@ -251,8 +251,6 @@ def parse_set(text: str, known: Mapping[str, OptionSpec]) -> tuple[str, Any]:
     spec = known[name]
     if not equals and spec.kind is not bool:
         raise UsageError(f"{where}: {name} needs a value: --set {name}=VALUE")
-    if spec.kind is list:
-        return name, _checked(name, [value], spec, where)
     return name, _from_text(name, value if equals else "true", spec, where)
 
 

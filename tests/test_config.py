@@ -219,6 +219,9 @@ def test_merged_keys_are_options_like_others(tmp_path: Path) -> None:
         ("contact_url=", ("contact_url", "")),
         ("mode=regular@8080", ("mode", ["regular@8080"])),
         ("listen_port=", ("listen_port", None)),
+        ("allow_ports=80, 443", ("allow_ports", ["80", "443"])),
+        ('purge_fields=["Surrogate-Key: a, b"]', ("purge_fields", ["Surrogate-Key: a, b"])),
+        ("allow_networks=", ("allow_networks", [])),
     ],
 )
 def test_set_reads_what_the_option_wants(text: str, option: tuple[str, Any]) -> None:
@@ -240,6 +243,13 @@ def test_set_tells_its_mistakes_in_the_same_words(text: str, said: str) -> None:
         parse_set(text, KNOWN)
 
     assert str(caught.value).startswith(said)
+
+
+@pytest.mark.parametrize("value", ["80,443", "[80, 443]", "80", "", " 80 , 443 ,"])
+def test_list_is_read_alike_by_set_and_in_the_environment(value: str) -> None:
+    (name, by_set), environment = parse_set(f"allow_ports={value}", KNOWN), {"FEEDPROXY_ALLOW_PORTS": value}
+
+    assert {name: by_set} == from_environment(environment, KNOWN)
 
 
 def test_set_said_twice_adds_to_a_list_and_replaces_anything_else() -> None:
