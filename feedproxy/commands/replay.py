@@ -97,6 +97,7 @@ async def _bare(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
     )
     admin = ReplayAdmin(clock, lambda: _status(replay))
     host, port = listen_address(args.listen, "listen")
+    stopped = _stopped_by_a_signal()
     try:
         await listener.start(host, port)
     except OSError as error:
@@ -106,7 +107,7 @@ async def _bare(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
             await admin.start(args.admin)
             print(f"the admin listener is at {admin.url}", file=sys.stderr, flush=True)
         print(f"feedproxy listens on {listener.url}", flush=True)
-        await _told_to_stop()
+        await stopped.wait()
     finally:
         await admin.stop()
         await listener.close()
@@ -185,11 +186,12 @@ def _status(replay: Any) -> dict[str, Any]:
     }
 
 
-async def _told_to_stop() -> None:
-    stop = asyncio.Event()
+def _stopped_by_a_signal() -> asyncio.Event:
+    """An event that SIGTERM and SIGINT set. Made before anything is announced: a signal may follow at once."""
+    stopped = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(name, stop.set)
-    await stop.wait()
+        asyncio.get_running_loop().add_signal_handler(name, stopped.set)
+    return stopped
 
 
 def _list_faults() -> int:

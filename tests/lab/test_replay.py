@@ -2,12 +2,16 @@
 
 import gzip
 import json
+import os
+import signal
 import tarfile
 from pathlib import Path
 
 import feedparser
 import pytest
 
+from feedproxy import cli
+from feedproxy.commands import replay as command
 from feedproxy.errors import UsageError
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
@@ -370,3 +374,20 @@ def test_a_relative_redirect_means_what_it_meant_at_the_recorded_address() -> No
     reply = ask(Replay(a_world(moved)), target="/http://example.com/feed", host="127.0.0.1:8080")
 
     assert reply.fields.get("location") == "http://127.0.0.1:8080/http://example.com/new"
+
+
+def test_a_signal_that_follows_the_announcement_at_once_ends_a_replay_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tarfile.open(tmp_path / "feed.tar.gz", "w:gz") as archive:
+        (tmp_path / "0000.xml").write_bytes(RSS % b"")
+        archive.add(tmp_path / "0000.xml", "0000.xml")
+    (tmp_path / "0000.xml").unlink()
+
+    def said(line: str, **_: object) -> None:
+        if line.startswith("feedproxy listens on "):
+            assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(command, "print", said, raising=False)
+    assert cli.main(["replay", str(tmp_path), "--step", "--listen", "127.0.0.1:0", "--admin", ""]) == 0
