@@ -61,6 +61,9 @@ PROGRAMS = frozenset(
 )
 """What a command begins with. All other blocks are outputs, unless a directive says otherwise."""
 
+BUILT_IN = {".", "for", "export"}
+"""Those of them that are the shell's."""
+
 SERVERS = re.compile(r"feedproxy (?:serve(?!.*--check)|replay(?!.*--list-faults))|python3 -m http\.server|mitmdump")
 """Commands that go on running: what follows them on the page happens while they do."""
 
@@ -240,6 +243,24 @@ class Page:
 
     # -- The run.
 
+    def missing(self) -> set[str]:
+        """Programs that the page's blocks begin with, and that are not installed."""
+        found, skipped = set[str](), False
+        for item in read(self.path.read_text(encoding="utf-8")):
+            match item:
+                case Directive(verb="$", rest=command):
+                    found.add(command.partition(" ")[0])
+                case Directive(verb=verb):
+                    skipped = verb == "skip"
+                case Block() if not skipped:
+                    lines = item.text.split("\n")
+                    found |= {line.partition(" ")[0] for line in lines if looks_like_a_command(line)}
+                case Block():
+                    skipped = False
+                case Heading():
+                    pass
+        return {name for name in found - BUILT_IN if shutil.which(name, path=self._environment["PATH"]) is None}
+
     def play(self, section: str | None = None, path: Path | None = None) -> None:
         """Play the page, or a section of another."""
         path, here = path or self.path, section is None
@@ -267,7 +288,7 @@ class Page:
     def _at(self, path: Path, item: Block | Directive) -> None:
         try:
             self._obey(item) if isinstance(item, Directive) else self._block(item)
-        except Untrue as error:
+        except AssertionError as error:
             self.untrue.append(f"{path.name}:{item.line}: {error}")
 
     def _no_pending(self) -> None:
@@ -280,7 +301,7 @@ class Page:
                 self._commands([rest])
             case "origin":
                 for host in rest.split():
-                    self._origins[host] = StandIn(self.folder / host)
+                    self._origins[host] = StandIn(self.folder / "origins" / host)
                 self._environment["FEEDPROXY_ALLOW_PRIVATE"] = "true"
             case "stop":
                 found = [server for server in self._servers if rest in server.command and not server.ended]
@@ -345,9 +366,14 @@ class Page:
             self._environment |= dict(pair.split("=", 1) for pair in shlex.split(found[1]))
             return
         if SERVERS.match(line):
-            server = Server(line, real, self._arguments(real), self.folder, self._environment_of(line))
-            self._servers.append(server)
-            self._output = server
+            arguments, environment = self._arguments(real), self._environment_of(line)
+            listens = re.findall(r"(?:http\.server|--listen(?:-port)?) (?:\S+:)?(\d+)", " ".join(arguments))
+            port = int(listens[-1] if listens else self._port("8080"))
+            for server in self._servers:
+                if server.port == port:
+                    server.stop()
+            self._output = Server(line, port, arguments, self.folder, environment)
+            self._servers.append(self._output)
             return
         code, output = self._finish(line, real)
         if code != expected:
@@ -388,23 +414,27 @@ class Page:
             if words[0] in ("check", "convert", "discover", "subscribe") and self._origins:
                 words.append("--allow-private")
             return [*COMMAND, *words]
+        if line.startswith("mitmdump "):
+            line += f" --set admin={self._environment['FEEDPROXY_ADMIN']} --set allow_private=true"
+            line += f" --listen-host 127.0.0.1 --listen-port {self._port('8080')}"
         return ["bash", "-o", "pipefail", "-c", f"exec {line}" if SERVERS.match(line) else line]
 
 
 class Server:
-    """A command that goes on running."""
+    """A command that goes on running, until another wants its port."""
 
     def __init__(
-        self, command: str, real: str, arguments: list[str], folder: Path, environment: dict[str, str]
+        self, command: str, port: int, arguments: list[str], folder: Path, environment: dict[str, str]
     ) -> None:
         self.command = command
+        self.port = port
         self.ended = False
         self._process = Process(arguments, folder, environment)
         self._ours = arguments[: len(COMMAND)] == COMMAND
         if self._ours:
             self._process.line(LISTENS)
         else:
-            self._wait_for(int(re.findall(r"\b\d{4,5}\b", real)[0]))
+            self._wait_for(port)
 
     def __str__(self) -> str:
         """Its log, then what it printed."""
@@ -442,6 +472,7 @@ class StandIn:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        folder.mkdir(parents=True)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         self._server.daemon_threads = True
         self._server.stand_in = self  # type: ignore[attr-defined]
