@@ -103,7 +103,7 @@ class Publisher:
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
         """The notification, with the title and the text of the newest item."""
-        topic = subscription.topic
+        topic = delivery.order.topic
         if not may_be_told(self._notices, topic):
             return None
         return await self._change(subscription.callback, topic, subscription.data.get("resource", topic))

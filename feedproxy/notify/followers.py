@@ -3,8 +3,8 @@
 Private: a rule says so, or its origin lets nobody else keep it (Cache-Control: private, no-store). They hear of it no
 more, at once and not at their leases' ends. What is merely not held at the moment has not changed its nature.
 
-Moved for good, to where it is held: readers are led there and nobody asks at the old address any more, so they are told
-of what happens at the new one. A WebSub delivery then names that as its topic, as hubs do that move one.
+Moved for good: readers are led to the new address, so subscribers are told of what happens there, and still of what
+happens at the address that they subscribed to. They are known by both. A WebSub delivery names the one it is about.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.notify.notices import Notices
 from feedproxy.notify.protocol import Order
 from feedproxy.notify.subscriptions import Role, Subscription
-from feedproxy.notify.topics import is_withdrawn, whereabouts
+from feedproxy.notify.topics import is_withdrawn, led_to
 
 SWEEP: Seconds = 600
 PAGE = 500
@@ -36,7 +36,7 @@ class Followers:
 
     def _landed(self, target: str) -> None:
         """An update is over."""
-        if is_withdrawn(self._notices, target) or whereabouts(self._notices, target) != target:
+        if is_withdrawn(self._notices, target) or led_to(self._notices, target) != target:
             self._notices.soon(partial(self.follow, target))
 
     async def _turn(self) -> None:
@@ -47,12 +47,15 @@ class Followers:
         for topic in await self._notices.subscriptions.topics(Role.TELL, self._protocol):
             await self.follow(topic)
             await asyncio.sleep(0)
+        for topic in await self._notices.subscriptions.moved(self._protocol):
+            await self._notices.subscriptions.move(self._protocol, topic, led_to(self._notices, topic))
+            await asyncio.sleep(0)
 
     async def follow(self, topic: str) -> None:
         """Let those who subscribed to this feed share its fate."""
         if is_withdrawn(self._notices, topic):
             await self._end(topic)
-        elif (there := whereabouts(self._notices, topic)) != topic:
+        elif (there := led_to(self._notices, topic)) != topic:
             await self._notices.subscriptions.move(self._protocol, topic, there)
 
     async def _end(self, topic: str) -> None:

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 BUSY: Seconds = 10
 """Another process may write for so long before ours is given up."""
 
-VERSION = 1
+VERSION = 2
 
 JOURNALS = ("-wal", "-shm", "-journal")
 
@@ -52,8 +52,10 @@ CREATE TABLE subscriptions (
     id INTEGER PRIMARY KEY AUTOINCREMENT, role TEXT NOT NULL, protocol TEXT NOT NULL, topic TEXT NOT NULL,
     callback TEXT NOT NULL, host TEXT NOT NULL, state TEXT NOT NULL, since REAL NOT NULL, expires REAL NOT NULL,
     renew_at REAL, secret TEXT NOT NULL, data TEXT NOT NULL, last_try REAL, last_success REAL,
-    failures INTEGER NOT NULL, note TEXT NOT NULL, UNIQUE (role, protocol, topic, callback));
+    failures INTEGER NOT NULL, note TEXT NOT NULL, moved_from TEXT NOT NULL DEFAULT '',
+    UNIQUE (role, protocol, topic, callback));
 CREATE INDEX subscriptions_topic ON subscriptions (topic, role, state);
+CREATE INDEX subscriptions_moved ON subscriptions (moved_from, role, state) WHERE moved_from <> '';
 CREATE INDEX subscriptions_expires ON subscriptions (expires);
 CREATE INDEX subscriptions_renew ON subscriptions (renew_at) WHERE renew_at IS NOT NULL;
 CREATE TABLE deliveries (
@@ -64,6 +66,12 @@ CREATE TABLE deliveries (
 CREATE INDEX deliveries_due ON deliveries (due);
 CREATE INDEX deliveries_subscription ON deliveries (subscription);
 """
+
+FROM_1 = """
+ALTER TABLE subscriptions ADD COLUMN moved_from TEXT NOT NULL DEFAULT '';
+CREATE INDEX subscriptions_moved ON subscriptions (moved_from, role, state) WHERE moved_from <> '';
+"""
+"""What a ledger of version 1 lacks."""
 
 
 def put_back(db: sqlite3.Connection, seconds: Seconds) -> None:
@@ -204,8 +212,8 @@ def _prepared(connection: sqlite3.Connection) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("BEGIN IMMEDIATE")  # two processes may come at the same time
         version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version == 0:
-            for statement in SCHEMA.split(";\n"):
+        if version < VERSION:
+            for statement in (FROM_1 if version else SCHEMA).split(";\n"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute("COMMIT")

@@ -117,8 +117,8 @@ _INSERT = (
     " (protocol, what, topic, callback, host, subscription, change, data, due, tries, since, note)"
 )
 _SUBSCRIBED = (
-    "SELECT protocol, 'notify', topic, callback, host, id, ?, '', ?, 0, ?, '' FROM subscriptions"
-    " WHERE topic = ? AND role = 'tell' AND state = 'active' AND expires > ?"
+    "SELECT protocol, 'notify', ?, callback, host, id, ?, '', ?, 0, ?, '' FROM subscriptions"
+    " WHERE (topic = ? OR moved_from = ?) AND role = 'tell' AND state = 'active' AND expires > ?"
 )
 _AGAIN = (
     # Where the last news still waits, the newer takes its place; pauses and patience go on as they were.
@@ -142,8 +142,11 @@ def ordered(db: sqlite3.Connection, orders: Iterable[Order], now: Instant) -> No
 
 
 def fanned_out(db: sqlite3.Connection, change: Change, now: Instant) -> int:
-    """Queue a delivery for every active subscription to the feed; how many. No row of it passes through Python."""
-    values = (change.number, now, now, change.target, now)
+    """Queue a delivery for every active subscription to the feed, now or before it moved; how many.
+
+    No row of it passes through Python.
+    """
+    values = (change.target, change.number, now, now, change.target, change.target, now)
     return db.execute(f"{_INSERT} {_SUBSCRIBED}{_AGAIN}", values).rowcount
 
 

@@ -146,7 +146,7 @@ class CloudHub:
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
         """The notification, in the protocol that was asked for."""
-        if not may_be_told(self._notices, subscription.topic):
+        if not may_be_told(self._notices, delivery.order.topic):
             return None
         data = subscription.data
         agent = own_agent(self._notices.settings())

@@ -60,6 +60,8 @@ class Subscription:
     """In a row."""
     note: str = ""
     """What the last try came to, in words."""
+    moved_from: str = ""
+    """The target that was subscribed to, where that feed has moved to `topic` since."""
 
 
 class Subscriptions:
@@ -145,6 +147,20 @@ class Subscriptions:
         """The one that is there already."""
         return await self._ledger.run(lambda db: _find(db, role, protocol, topic, callback))
 
+    async def known_by(self, role: Role, protocol: str, target: str, callback: str) -> Subscription | None:
+        """The one that has this target as its topic, or had it before the feed moved."""
+
+        def work(db: sqlite3.Connection) -> Subscription | None:
+            if (found := _find(db, role, protocol, target, callback)) is not None:
+                return found
+            row = db.execute(
+                "SELECT * FROM subscriptions WHERE role = ? AND protocol = ? AND moved_from = ? AND callback = ?",
+                (role, protocol, target, callback),
+            ).fetchone()
+            return _read(row) if row is not None else None
+
+        return await self._ledger.run(work)
+
     async def all(
         self, *, role: Role | None = None, protocol: str = "", topic: str = "", after: int = 0, limit: int = 1000
     ) -> list[Subscription]:
@@ -162,12 +178,15 @@ class Subscriptions:
 
     async def topics(self, role: Role, protocol: str) -> list[str]:
         """What these are about, each once."""
-        rows = await self._ledger.run(
-            lambda db: db.execute(
-                "SELECT DISTINCT topic FROM subscriptions WHERE role = ? AND protocol = ?", (role, protocol)
-            ).fetchall()
-        )
+        asked = "SELECT DISTINCT topic FROM subscriptions WHERE role = ? AND protocol = ?"
+        rows = await self._ledger.run(lambda db: db.execute(asked, (role, protocol)).fetchall())
         return [row["topic"] for row in rows]
+
+    async def moved(self, protocol: str) -> list[str]:
+        """The targets that were subscribed to and have moved since, each once."""
+        asked = "SELECT DISTINCT moved_from FROM subscriptions WHERE moved_from <> '' AND protocol = ?"
+        rows = await self._ledger.run(lambda db: db.execute(asked, (protocol,)).fetchall())
+        return [row["moved_from"] for row in rows]
 
     async def topics_among(self, *, role: Role, protocol: str, among: Sequence[str]) -> set[str]:
         """Those of these topics that somebody is subscribed to."""
@@ -179,12 +198,17 @@ class Subscriptions:
         return await self._ledger.run(work) if among else set()
 
     async def move(self, protocol: str, topic: str, there: str) -> None:
-        """Who is told of `topic` is told of `there` instead; who is told of that already keeps the one."""
+        """The feed that was subscribed to as `topic` is at `there` now: its subscribers hear of both.
+
+        Who has subscribed to `there` as well keeps the one. With `there` as `topic`, the feed is back.
+        """
 
         def work(db: sqlite3.Connection) -> None:
-            key = (protocol, topic)
-            ours = "role = 'tell' AND protocol = ? AND topic = ?"
-            db.execute(f"UPDATE OR IGNORE subscriptions SET topic = ? WHERE {ours}", (there, *key))  # noqa: S608
+            key = (protocol, there, topic)
+            ours = "role = 'tell' AND protocol = ?1 AND topic <> ?2 AND (topic = ?3 OR moved_from = ?3)"
+            came = "CASE moved_from WHEN '' THEN topic WHEN ?2 THEN '' ELSE moved_from END"
+            moved = f"UPDATE OR IGNORE subscriptions SET topic = ?2, moved_from = {came} WHERE {ours}"  # noqa: S608
+            db.execute(moved, key)
             for row in db.execute(f"SELECT id FROM subscriptions WHERE {ours}", key).fetchall():  # noqa: S608
                 removed(db, row["id"])
 

@@ -5,6 +5,7 @@ feeds, which are asked of the upstream that the operator named.
 """
 
 import contextlib
+from collections.abc import Callable
 
 from feedproxy.errors import BadTarget, FeedproxyError, NotOurs
 from feedproxy.http import uri
@@ -100,12 +101,24 @@ def is_private(resource: Resource, settings: Settings) -> bool:
 
 def whereabouts(notices: Notices, target: str) -> str:
     """Where a feed is that has moved for good, if it is held there; else where it was."""
+    return _moved(notices, target, notices.service.is_feed)
+
+
+def led_to(notices: Notices, target: str) -> str:
+    """Where readers of this feed are led: to where it has moved for good, whether or not it is held there yet."""
+    return _moved(notices, target, lambda _: True)
+
+
+def _moved(notices: Notices, target: str, may_be: Callable[[str], bool]) -> str:
+    visited = [target]
     for _ in range(MOVES_MAX):
-        resource, settings = notices.service.store.peek(target), notices.settings_for(target)
+        resource, settings = notices.service.store.peek(visited[-1]), notices.settings_for(visited[-1])
         sighting = resource.sighting if resource is not None else None
-        match moves.standing(sighting, notices.clock.now(), settings, target=target):
-            case moves.Redirect(location) if location != target and notices.service.is_feed(location):
-                target = location
+        match moves.standing(sighting, notices.clock.now(), settings, target=visited[-1]):
+            case moves.Redirect(location) if location in visited:
+                return target  # in a circle nobody is led anywhere
+            case moves.Redirect(location) if may_be(location):
+                visited.append(location)
             case _:
                 break
-    return target
+    return visited[-1]

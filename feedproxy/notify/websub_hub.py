@@ -75,7 +75,7 @@ class Hub:
         if leads_back(asked.callback, settings, call.visit.base):
             raise Wrong("hub.callback leads back to this hub")
         target = self._target(asked, call.visit.base)
-        known = await notices.subscriptions.find(Role.TELL, NAME, target, asked.callback)
+        known = await notices.subscriptions.known_by(Role.TELL, NAME, target, asked.callback)
         if asked.mode is Mode.UNSUBSCRIBE and known is None:
             raise Wrong("there is no such subscription", 404)
         if known is None:
@@ -210,7 +210,7 @@ class Hub:
             return Refused("the callback did not repeat the challenge")
         data, now = json.loads(order.data), notices.clock.now()
         if data["mode"] == Mode.UNSUBSCRIBE:
-            known = await notices.subscriptions.find(Role.TELL, NAME, order.topic, order.callback)
+            known = await notices.subscriptions.known_by(Role.TELL, NAME, order.topic, order.callback)
             if known is not None:
                 await notices.subscriptions.remove(known.id)
             return Delivered("unsubscribed")

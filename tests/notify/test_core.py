@@ -1,8 +1,11 @@
 """Changes, subscriptions and deliveries: once, durable, bounded, with an end."""
 
 import asyncio
+import contextlib
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +20,7 @@ from feedproxy.notify.ledger import Ledger
 from feedproxy.notify.notices import Notices
 from feedproxy.notify.protocol import DAY, Order
 from feedproxy.notify.queue import PAUSE_FIRST, next_try
-from feedproxy.notify.subscriptions import Full, Role, State, Subscription
+from feedproxy.notify.subscriptions import Full, Role, State, Subscription, Subscriptions
 from tests.stages.notify import NOON, TARGET, Stand
 from tests.stages.origin import Origin, a_feed
 
@@ -416,3 +419,31 @@ async def test_a_feed_that_was_forgotten_and_met_anew_is_told_only_if_it_says_so
     await ledger.close()
 
     assert told == [0, 1, 0, 1, 0]
+
+
+async def test_a_ledger_of_version_1_keeps_its_subscriptions(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.sqlite3"
+    with contextlib.closing(sqlite3.connect(file)) as db:
+        for statement in SCHEMA_1.split(";\n"):
+            db.execute(statement)
+        db.execute(
+            "INSERT INTO subscriptions (role, protocol, topic, callback, host, state, since, expires, secret, data,"
+            " failures, note) VALUES ('tell', 'websub', 'http://a/', 'http://b/', 'b', 'active', 1, 2, '', '{}', 0, '')"
+        )
+        db.execute("PRAGMA user_version = 1")
+        db.commit()
+    ledger = Ledger(file)
+
+    held = await Subscriptions(ledger, 10).all()
+
+    assert [(each.topic, each.moved_from) for each in held] == [("http://a/", "")]
+    await ledger.close()
+
+
+SCHEMA_1 = """
+CREATE TABLE subscriptions (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, role TEXT NOT NULL, protocol TEXT NOT NULL, topic TEXT NOT NULL,
+    callback TEXT NOT NULL, host TEXT NOT NULL, state TEXT NOT NULL, since REAL NOT NULL, expires REAL NOT NULL,
+    renew_at REAL, secret TEXT NOT NULL, data TEXT NOT NULL, last_try REAL, last_success REAL,
+    failures INTEGER NOT NULL, note TEXT NOT NULL, UNIQUE (role, protocol, topic, callback));
+"""

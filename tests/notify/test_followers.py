@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode
 
 import pytest
 
 from feedproxy.errors import Unreachable
 from feedproxy.notify.subscriptions import Role
 from tests.stages.clouds import answering, call, clouds_on
-from tests.stages.notify import TARGET
+from tests.stages.notify import TARGET, Stand
 from tests.stages.origin import a_feed
 from tests.stages.websub import LINKS, ME, PUBLIC, WebSubStand, links_of, websub_at
 
@@ -132,14 +132,92 @@ async def test_who_subscribed_to_both_addresses_is_told_once(stage: WebSubStand)
     assert [each.topic for each in await stage.held()] == [NEW]
 
 
-async def test_where_nothing_is_held_at_the_new_address_subscribers_stay(stage: WebSubStand) -> None:
-    stage.stand.origin.publish("/new.xml", a_feed("three", *OLD))
-    stage.stand.origin.publish("/feed.xml", b"", status=301, location=NEW)
+async def believed(stand: Stand) -> None:
+    """The feed moves for good, and nobody has asked at its new address yet."""
+    stand.origin.publish("/new.xml", a_feed("three", *OLD))
+    stand.origin.publish("/feed.xml", b"", status=301, location=NEW)
     for _ in range(3):
-        await stage.stand.read()
-        await stage.stand.pass_time(3_700)
+        await stand.read()
+        await stand.pass_time(3_700)
+    await stand.read()
 
-    assert [each.topic for each in await stage.held()] == [TARGET]
+
+async def publish_and_read(stand: Stand, address: str, title: str) -> None:
+    stand.origin.publish("/" + address.rpartition("/")[2], a_feed(title, "three", *OLD))
+    stand.clock.advance(60)
+    await stand.read(address)
+
+
+async def test_a_feed_that_has_moved_tells_its_news_before_any_sweep(stage: WebSubStand) -> None:
+    await believed(stage.stand)
+    await stage.stand.read(NEW)
+
+    await publish_and_read(stage.stand, NEW, "four")
+
+    url, body, fields = stage.deliveries[-1]
+    assert (url, b"four" in body, links_of(fields)["self"]) == (ME, True, NEW)
+
+
+async def test_a_feed_that_takes_its_move_back_tells_its_news_at_once(stage: WebSubStand) -> None:
+    await moved(stage)
+    stage.stand.origin.publish("/new.xml", b"", status=404)
+    await stage.stand.read(NEW)
+
+    for title in ("four", "five"):
+        await publish_and_read(stage.stand, TARGET, title)
+
+    _, body, fields = stage.deliveries[-1]
+    assert (b"five" in body, links_of(fields)["self"]) == (True, TARGET)
+
+
+async def test_a_move_that_was_taken_back_is_forgotten_with_the_next_sweep(stage: WebSubStand) -> None:
+    await moved(stage)
+    await publish_and_read(stage.stand, TARGET, "four")
+    await stage.stand.runtime.service.refresh(TARGET)
+
+    await stage.stand.pass_time(600)
+
+    assert [(each.topic, each.moved_from) for each in await stage.held()] == [(TARGET, "")]
+
+
+@pytest.mark.parametrize("topic", [TARGET, NEW])
+async def test_a_subscriber_of_a_feed_that_has_moved_can_unsubscribe_by_both_addresses(
+    stage: WebSubStand, topic: str
+) -> None:
+    await believed(stage.stand)
+
+    answer = await stage.post(mode="unsubscribe", callback=ME, topic=topic)
+
+    assert answer.status == 202
+    await stage.stand.settled()
+    assert await stage.held() == []
+
+
+async def test_a_feed_that_moves_twice_takes_its_subscribers_along(stage: WebSubStand) -> None:
+    await moved(stage)
+    held = stage.stand.notices.subscriptions
+    newest = "http://origin.example/newest.xml"
+
+    await held.move("websub", NEW, newest)
+
+    assert [(each.topic, each.moved_from) for each in await stage.held()] == [(newest, TARGET)]
+
+
+async def test_clouds_tell_of_a_feed_that_has_moved_by_the_address_registered(stand_at: Callable[..., Any]) -> None:
+    clouds = await clouds_on(stand_at, **{**OPEN, "rsscloud_hub": "known"})
+    clouds.stand.others.answer = answering()
+    clouds.stand.origin.publish("/feed.xml", a_feed(*OLD))
+    await clouds.stand.read()
+    given = {"protocol": "http-post", "port": 80, "path": "/told", "domain": "me.example", "url1": TARGET}
+    await clouds.hub.by_form(call("pleaseNotify", urlencode(given).encode()))
+    await believed(clouds.stand)
+    await clouds.stand.read(NEW)
+    before = len(clouds.stand.others.calls)
+
+    await publish_and_read(clouds.stand, NEW, "four")
+
+    told = [(url, parse_qs(body.decode())["url"]) for _, url, body in clouds.stand.others.calls[before:]]
+    assert told == [("http://me.example/told", [TARGET])]
 
 
 async def test_clouds_forget_who_registered_for_a_feed_that_has_become_private_and_leave_its_cloud(
