@@ -1,6 +1,7 @@
 """What a pasted address leads to, for the landing page: asked of the service as a reader would, and no subscriber."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 
 from feedproxy.errors import BadTarget, FeedproxyError, NotOurs
@@ -11,6 +12,7 @@ from feedproxy.origin.answers import Answer
 from feedproxy.origin.entrance import Visit
 from feedproxy.report.landing import Preview
 from feedproxy.report.pages import iso, plain_text
+from feedproxy.rules import AMBIGUOUS, BLOCKED
 from feedproxy.runtime import Runtime
 
 HOPS_MAX = 3
@@ -20,6 +22,10 @@ _WANTED = Fields([("Accept", ", ".join(FEED_TYPES))])
 """A feed rather than a page: a page is answered with a redirect to its feed."""
 
 PROTECTED = "This feed asks each reader for a name and a password, so it is not shown here."
+REFUSED: Mapping[tuple[str, ...], str] = {
+    BLOCKED: "The operator of this proxy has blocked this feed.",
+    AMBIGUOUS: "This address can be read in several ways, so it is not shown here.",
+}
 
 
 async def look(here: Runtime, target: str, visit: Visit) -> Preview:
@@ -33,8 +39,8 @@ async def look(here: Runtime, target: str, visit: Visit) -> Preview:
 
 async def _look(here: Runtime, target: str, visit: Visit) -> Preview:
     for _ in range(HOPS_MAX + 1):
-        if here.settings_for(target).readers:
-            return Preview(target, words=PROTECTED)
+        if readers := here.settings_for(target).readers:
+            return Preview(target, words=REFUSED.get(readers, PROTECTED))
         answer = await here.service.answer(Request("GET", target, _WANTED), visit)
         if not isinstance(answer, Answer):
             return Preview(target, words="This is larger than is stored here, so it is not shown.")
