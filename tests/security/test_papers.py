@@ -48,3 +48,10 @@ def test_every_threat_has_a_defence_and_says_what_remains() -> None:
 @pytest.mark.parametrize("page", [PROMISES, THREATS], ids=["promises", "threats"])
 def test_papers_name_no_address_to_report_to(page: Path) -> None:
     assert not re.search(r"\w@\w|https?://", page.read_text(encoding="utf-8"))
+
+
+def test_every_security_test_is_the_proof_of_a_threat() -> None:
+    named = "".join(row[4] for row in rows(THREATS, "asset"))
+    found = {each.name for each in (ROOT / "tests" / "security").glob("test_*.py")} - {Path(__file__).name}
+
+    assert not {each for each in found if f"/security/{each})" not in named}
