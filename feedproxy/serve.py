@@ -55,6 +55,7 @@ from feedproxy.report.log import LineHandler
 from feedproxy.rules import Rules
 from feedproxy.runtime import Runtime, runtime
 from feedproxy.settings import Settings, defaults, listen_address, option_names, restart_names
+from feedproxy.store import folder_lock
 from feedproxy.store.tiered import MEMORY, store_folder
 
 logger = logging.getLogger("feedproxy")
@@ -91,6 +92,8 @@ class Workers:
     admin: tuple[str, int] | None
     drain_timeout: int
     reuse_port: bool = False
+    folder: Path | None = None
+    """Of the store, where no other process may use it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,6 +481,7 @@ async def serve(
     with contextlib.suppress(NotImplementedError):
         loop.add_signal_handler(signal.SIGHUP, reload, made, here, plan)
     here.tells_failures = True
+    lock = folder_lock.hold(folder) if seat is None and (folder := _own_folder(here.settings)) else None
     _ = here.service  # a store that cannot be opened is told before anybody is let in
     try:
         _ = here.recorder  # and so is a recording that cannot be written
@@ -494,8 +498,11 @@ async def serve(
     if here.fleet is not None:
         await here.fleet.start()
     await made.run()
+    if lock is not None:
+        os.close(lock)
     if life.failure:
-        raise UsageError(f"cannot listen on {made.options.listen_host}:{made.options.listen_port}: {life.failure}")
+        address = f"{made.options.listen_host}:{made.options.listen_port}"
+        raise UsageError(f"cannot listen on {address}: {life.failure} (--listen HOST:PORT names another address)")
     if here.failure:
         raise UsageError(here.failure)
     return 0
@@ -507,7 +514,12 @@ def _wanted(made: master.Master, here: Runtime) -> Workers:
         raise UsageError(f"workers: {settings.workers} workers need a store that they share, not {MEMORY}")
     admin = door.listen_address(settings.admin, door.admin_token(settings)) if settings.admin else None
     listen = (made.options.listen_host, made.options.listen_port)
-    return Workers(settings.workers, listen, admin, settings.drain_timeout, settings.reuse_port)
+    return Workers(settings.workers, listen, admin, settings.drain_timeout, settings.reuse_port, _own_folder(settings))
+
+
+def _own_folder(settings: Settings) -> Path | None:
+    """Return the folder of the store that no other process may use; None where there is none, or two are wanted."""
+    return None if settings.local_store == MEMORY or settings.reuse_port else store_folder(settings.local_store)
 
 
 def _listen_as_given(here: Runtime) -> None:

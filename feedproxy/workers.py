@@ -38,6 +38,7 @@ from feedproxy.clock import Seconds
 from feedproxy.crew.seat import BEAT, Seat
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.front.sockets import turn_away
+from feedproxy.store import folder_lock
 
 START_TIMEOUT: Seconds = 60
 """A store of 100,000 feeds is opened in a few seconds; what takes longer than this hangs."""
@@ -84,6 +85,7 @@ class Supervisor:
     wanted: serve.Workers
     announce: Announce
     _folder: Path = field(init=False)
+    _lock: int | None = None
     _admin: tuple[socket.socket, ...] = ()
     _admin_ports: tuple[int, ...] = ()
     _workers: list[_Worker] = field(default_factory=list)
@@ -113,6 +115,7 @@ class Supervisor:
             places = [(each.family, each.getsockname()) for each in held]
             _close(held)
             self._workers = [_Worker(index, _again(places)) for index in range(wanted.size)]
+        self._lock = folder_lock.hold(wanted.folder) if wanted.folder is not None else None
         self._folder = Path(tempfile.mkdtemp(prefix="feedproxy-"))
         self._common = os.memfd_create("feedproxy-common", os.MFD_CLOEXEC)
         self._snapshots = tuple(os.memfd_create(f"feedproxy-{n}", os.MFD_CLOEXEC) for n in range(wanted.size))
@@ -129,6 +132,8 @@ class Supervisor:
             shutil.rmtree(self._folder, ignore_errors=True)
             for each in (self._common, *self._snapshots):
                 os.close(each)
+            if self._lock is not None:
+                os.close(self._lock)
 
     def _supervise(self, places: "list[Place]") -> int:
         for worker in self._workers:
@@ -213,6 +218,8 @@ class Supervisor:
         sys.stderr.flush()
         pid = os.fork()
         if not pid:
+            if self._lock is not None:
+                os.close(self._lock)  # it ends with the supervisor, however that ends
             _close([ours, *(each.lifeline for each in self._workers if each.lifeline)])
             if not self.plan.sockets:
                 _close(each for other in self._workers if other is not worker for each in other.sockets)

@@ -144,9 +144,7 @@ def _work(facts: Facts) -> list[Finding]:
         words = f"feedproxy itself failed at {plural(lately.errors, 'request', 'requests')} in the last hour or two."
         found.append(Finding(Health.BAD, words, "That is a fault of ours. The log has it; please report it."))
     if lately.failures >= FAILURES_LEAST and lately.failures > FAILING_SHARE * lately.fetches:
-        words = (
-            f"{lately.failures:,} of {lately.fetches:,} requests to origins failed in the last hour or two."
-        )
+        words = f"{lately.failures:,} of {lately.fetches:,} requests to origins failed in the last hour or two."
         advice = "When so many fail at once it is mostly this machine's network or name service, not the publishers."
         found.append(Finding(Health.DEGRADED, words, advice))
     return found

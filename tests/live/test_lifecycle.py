@@ -235,6 +235,20 @@ def test_second_process_takes_over_the_port_where_both_allow_it(start: Start, or
     assert second.terminate() == 0
 
 
+@pytest.mark.parametrize("arguments", [(), ("--workers", "2")])
+def test_store_is_used_by_one_process_at_a_time(start: Start, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    first = start(*arguments, store=tmp_path / "store")
+
+    refused = start_beside(tmp_path, "127.0.0.1:0", "false")
+    assert refused.wait() == 1
+    assert f"is in use by process {first.pid}" in refused.said
+
+    first.kill()
+    second = start_beside(tmp_path, "127.0.0.1:0", "false")
+    second.line(LISTENS)
+    assert second.terminate() == 0
+
+
 def start_beside(folder: Path, listen: str, reuse: str) -> Process:
     options = ["--store", str(folder / "store"), "--set", f"confdir={folder / 'conf'}", "--allow-private"]
     command = [*COMMAND, "serve", "--listen", listen, "--admin", "127.0.0.1:0", *options]

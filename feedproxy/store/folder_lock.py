@@ -1,0 +1,46 @@
+"""One process at a time uses a store's folder: two would serve copies that the other has replaced, and deliver twice.
+
+The lock is the kernel's (flock), so that it ends with the process that holds it, however that ends.
+"""
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+
+from feedproxy.errors import FeedproxyError
+
+NAME = "in-use"
+"""The file in the store's folder that is locked; it holds the number of the process."""
+
+
+class FolderInUse(FeedproxyError):
+    """Another process uses the folder."""
+
+
+def hold(folder: Path) -> int | None:
+    """Lock this folder, which is made where it is not there. Return the file descriptor that holds the lock.
+
+    None where nothing can be written there: then the store says so. Raises FolderInUse.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(descriptor, 20).decode("ascii", "replace").strip()
+        os.close(descriptor)
+        raise FolderInUse(
+            f"store: {folder} is in use by process {holder or '?'}: expected a folder that no other feedproxy uses,"
+            " or reuse_port in both"
+        ) from None
+    except OSError:  # a file system without locks
+        os.close(descriptor)
+        return None
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+    return descriptor
