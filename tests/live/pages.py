@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from string import Template
+from xmlrpc.client import dumps
 
 from conformance.process import free_port
 from tests.live.origin import a_feed
@@ -38,6 +40,7 @@ REASONS = {
     "needs a service": "an account at a CDN or a hub that calls back",
     "tests/security/test_trusted_proxies.py": "that test plays this block",
     "tests/live/test_varnish.py": "that test plays this block",
+    "tests/live/test_monitoring.py": "that test plays this block",
 }
 """Why a block may be skipped. All other blocks are run, or compared."""
 
@@ -253,8 +256,9 @@ class Page:
                 case Directive(verb=verb):
                     skipped = verb == "skip"
                 case Block() if not skipped:
-                    lines = item.text.split("\n")
-                    found |= {line.partition(" ")[0] for line in lines if looks_like_a_command(line)}
+                    lines = [line for line in item.text.split("\n") if looks_like_a_command(line)]
+                    plain = [QUOTED.sub("", line) for line in lines]
+                    found |= {word for line in plain for word in re.findall(r"(?:^| \| )([\w.-]+)", line)}
                 case Block():
                     skipped = False
                 case Heading():
@@ -363,7 +367,8 @@ class Page:
     def _command(self, line: str, expected: int) -> None:
         real = self._real(line)
         if found := re.fullmatch(r"export (.+)", real):
-            self._environment |= dict(pair.split("=", 1) for pair in shlex.split(found[1]))
+            exported = Template(found[1]).safe_substitute(self._environment)
+            self._environment |= dict(pair.split("=", 1) for pair in shlex.split(exported))
             return
         if SERVERS.match(line):
             arguments, environment = self._arguments(real), self._environment_of(line)
@@ -406,13 +411,13 @@ class Page:
 
     def _arguments(self, line: str) -> list[str]:
         """A plain command of ours as it is, which can be forked; all others by the shell."""
+        if self._origins:
+            line = re.sub(r"\b(feedproxy (?:check|convert|discover|subscribe)) ", r"\1 --allow-private ", line)
         if line.startswith("feedproxy ") and not SHELL.search(QUOTED.sub("", line.partition(" #")[0])):
             words = shlex.split(line, comments=True)[1:]
             if words[0] == "replay" and "--list-faults" not in words:
                 words += ["--listen", self._environment["FEEDPROXY_LISTEN"]] * ("--listen" not in words)
                 words += ["--admin", self._environment["FEEDPROXY_ADMIN"]] * ("--admin" not in words)
-            if words[0] in ("check", "convert", "discover", "subscribe") and self._origins:
-                words.append("--allow-private")
             return [*COMMAND, *words]
         if line.startswith("mitmdump "):
             line += f" --set admin={self._environment['FEEDPROXY_ADMIN']} --set allow_private=true"
@@ -468,6 +473,7 @@ class StandIn:
     """An origin on loopback in the place of a host that a page names.
 
     It serves the files below its folder, a feed where the path ends in `.xml`, and else a page that names that feed.
+    It takes pings.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -514,6 +520,16 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     do_HEAD = do_GET
+
+    def do_POST(self) -> None:
+        """Take a ping, as a sink does."""
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        content = dumps(({"flerror": False, "message": "Thanks for the ping."},), methodresponse=True).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/xml")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""

@@ -18,21 +18,12 @@ NOT_RUN_YET = frozenset(
         "behind-a-cdn.md",
         "behind-a-companys-proxy.md",
         "behind-a-load-balancer.md",
-        "check-your-feed.md",
-        "convert-a-feed.md",
-        "discover-and-subscribe.md",
         "expose-it.md",
-        "grade-a-reader.md",
-        "hear-of-changes.md",
         "install-as-a-service.md",
         "intercept-https.md",
         "keep-private-feeds-private.md",
-        "monitor-it.md",
         "restart-without-a-gap.md",
         "run-a-fleet.md",
-        "run-more-workers.md",
-        "run-under-mitmdump.md",
-        "tell-others.md",
     }
 )
 """Pages whose blocks say nothing yet of how they are run."""
