@@ -13,7 +13,7 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -388,8 +388,24 @@ class _Life:
         else:
             systemd.notify("READY=1\nSTATUS=ready")
             self._pat(systemd.watchdog())
+        if self._here.seat is None or self._here.seat.is_first:
+            self._warn_if_open(addresses)
         if not self._here.settings.public_url:
             logger.info("public_url is not set: push updates (WebSub, rssCloud, CNWS) are disabled")
+
+    def _warn_if_open(self, addresses: Iterable[tuple[Any, ...]]) -> None:
+        """Log that other machines may use the proxy, where they may and nothing restricts them."""
+        settings = self._here.settings
+        if settings.upstream or settings.readers:
+            return
+        for host, port, *_ in addresses:
+            if ipaddress.ip_address(host.partition("%")[0]).is_loopback:
+                continue
+            named = f"[{host}]" if ":" in host else host
+            if host in ("0.0.0.0", "::"):  # noqa: S104 -- compared, not bound
+                named = socket.gethostname()
+            logger.warning("listen: every machine that reaches %s:%s may use this proxy (readers is empty)", named, port)
+            return
 
     def _look_for_garbage(self, garbage: Garbage) -> None:
         """Do what the listener in front does, where there is none. Nothing tells here when clients are silent."""

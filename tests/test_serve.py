@@ -136,6 +136,31 @@ async def test_admin_token_in_two_places_is_refused(tmp_path: Path) -> None:
         serve.make_master(plan)
 
 
+# -- what is said at the start
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "warns"),
+    [
+        ("", "0.0.0.0", True),
+        ("", "192.0.2.1", True),
+        ("", "::", True),
+        ("", "127.0.0.1", False),
+        ("", "::1", False),
+        ("readers: ['*']\n", "0.0.0.0", False),
+        ("upstream: http://127.0.0.1:8000\n", "0.0.0.0", False),
+    ],
+)
+async def test_proxy_that_every_machine_may_use_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, host: str, warns: bool
+) -> None:
+    made, here = configured(tmp_path, text)
+
+    serve._Life(made, here, print)._warn_if_open([(host, 8080)])
+
+    assert ("may use this proxy (readers is empty)" in caplog.text) is warns
+
+
 # -- reload
 
 
