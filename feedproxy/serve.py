@@ -404,7 +404,8 @@ class _Life:
             named = f"[{host}]" if ":" in host else host
             if host in ("0.0.0.0", "::"):  # noqa: S104 -- compared, not bound
                 named = socket.gethostname()
-            logger.warning("listen: every machine that reaches %s:%s may use this proxy (readers is empty)", named, port)
+            words = "listen: every machine that reaches %s:%s may use this proxy (readers is empty)"
+            logger.warning(words, named, port)
             return
 
     def _look_for_garbage(self, garbage: Garbage) -> None:

@@ -25,6 +25,8 @@ OVERSIZED_FOR: Seconds = 86_400
 OVERLOAD_PAUSE = 10
 """Seconds after which what found no place may be asked for again."""
 
+NOT_FORWARDED = CacheStatus()
+
 _SENTENCES = {str(each): each.sentence for each in Detail}
 
 
@@ -96,11 +98,19 @@ class OwnAnswers:
         answer = self.problem(request, visit, error.status_hint, error.detail, said, status, extra)
         return replace(answer, words=words)
 
-    def later(self, request: Request, visit: Visit, until: Instant, detail: Detail, words: str) -> Answer:
-        """503: the origin wants to be left in peace, and there is no copy to serve."""
+    def later(
+        self,
+        request: Request,
+        visit: Visit,
+        until: Instant,
+        detail: Detail,
+        words: str,
+        status: CacheStatus = NOT_FORWARDED,
+    ) -> Answer:
+        """503 with Retry-After: the origin may not be asked before `until`, and there is no copy to serve."""
         seconds = max(1, round(until - self._clock.now()))
         extra = (("Retry-After", str(seconds)),)
-        return self.problem(request, visit, 503, detail, words, CacheStatus(detail=detail), extra)
+        return self.problem(request, visit, 503, detail, words, replace(status, detail=detail), extra)
 
     def moved(self, ask: Ask, location: str, status: CacheStatus) -> Answer:
         """301, or the document that says the same."""

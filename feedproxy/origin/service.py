@@ -333,7 +333,7 @@ class Service(Upkeep):
             # DESIGN, 11: a reader never sees the origin's 429, that was for us.
             until = max(landed.resource.failures.next_try, now + ask.settings.feed_min_interval)
             words = "The origin has had too many requests."
-            return self._own.later(ask.request, ask.visit, until, Detail.RATE_LIMITED, words)
+            return self._own.later(ask.request, ask.visit, until, Detail.RATE_LIMITED, words, status)
         if landed.response.content.feed:
             self._count(ask.request, ask.visit)  # perhaps it was not known for a feed before; nobody counts twice
         freshness = assess(landed.resource, landed.response, ask.settings, now)

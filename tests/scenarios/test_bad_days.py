@@ -84,7 +84,7 @@ async def test_without_a_copy_a_429_becomes_503_with_retry_after(stage):
     proxy, origin, _ = await stage()
     origin.break_down(answers(429, b"", ("Retry-After", "120")))
 
-    seen = (await proxy.get("/feed.rss")).expect(503, cache="detail=rate-limited")
+    seen = (await proxy.get("/feed.rss")).expect(503, cache="fwd=uri-miss; fwd-status=429; detail=rate-limited")
     assert seen.fields.get("retry-after") == "120"
     (await proxy.get("/feed.rss")).expect(503, cache="detail=retry-after")
     assert origin.requests == 1
