@@ -94,6 +94,11 @@ class Rules:
         return merged
 
     @property
+    def protecting(self) -> int:
+        """How many of them keep a feed from some readers, or from lists."""
+        return sum(map(_protects, self._protecting))
+
+    @property
     def protect_anything(self) -> bool:
         """Whether any of them keeps a feed from some readers; one that is blocked for all is no secret."""
         return any(map(_is_secret, self._protecting))

@@ -169,10 +169,13 @@ def _read(made: master.Master, plan: Plan) -> tuple[Config, dict[str, Any]]:
 def reload(made: master.Master, here: Runtime, plan: Plan) -> None:
     """Read the configuration again and take over what needs no restart, rules included; log what came of it.
 
-    After a mistake in it nothing is taken over.
+    After a mistake in it nothing is taken over. An empty file is one while it would end protection: it is being written.
     """
+    protecting = here.configured_rules.protecting
     try:
         config, given = _read(made, plan)
+        if plan.config and not config.options and not config.rules and protecting:
+            raise UsageError(f"{plan.config}: it is empty, and rules with readers or private are in force")
         wanted = {**defaults(), **config.options, **given}
         changed = {name: value for name in defaults() if (value := wanted[name]) != _plain(getattr(made.options, name))}
         later = [name for name in changed if name in restart_names()]
@@ -185,6 +188,8 @@ def reload(made: master.Master, here: Runtime, plan: Plan) -> None:
     logger.info(
         "configuration loaded: %d rules; options changed: %s", len(here.configured_rules), ", ".join(now) or "none"
     )
+    if (left := here.configured_rules.protecting) < protecting:
+        logger.warning("rules with readers or private: %d, and %d before", left, protecting)
     if later:
         logger.warning("these options take effect after a restart: %s", ", ".join(later))
 

@@ -224,6 +224,30 @@ async def test_reload_with_a_mistake_changes_nothing(
     assert words in caplog.text
 
 
+@pytest.mark.parametrize("text", ["", "# being written\n"])
+async def test_reload_of_an_empty_file_takes_no_protection_away(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    made, here = configured(tmp_path, "feeds:\n- match: a.example\n  readers: [bob]\n")
+    (path := tmp_path / "feedproxy.yaml").write_text(text)
+
+    reloaded(path, made, here)
+
+    assert here.settings_for("https://a.example/").readers == ("bob",)
+    assert "feedproxy.yaml: it is empty, and rules with readers or private are in force" in caplog.text
+
+
+async def test_reload_that_takes_protection_away_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rules = "- match: a.example\n  readers: [bob]\n", "- match: b.example\n  private: true\n"
+    made, here = configured(tmp_path, f"feeds:\n{''.join(rules)}")
+    (path := tmp_path / "feedproxy.yaml").write_text(f"feeds:\n{rules[0]}")
+
+    reloaded(path, made, here)
+
+    assert not here.settings_for("https://b.example/").private
+    assert "rules with readers or private: 1, and 2 before" in caplog.text
+
+
 async def test_reload_keeps_what_the_command_line_says(tmp_path: Path) -> None:
     made, here = configured(tmp_path, "site_interval: 7\n", site_interval=3)
     (path := tmp_path / "feedproxy.yaml").write_text("site_interval: 5\n")
