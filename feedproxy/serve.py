@@ -169,7 +169,8 @@ def _read(made: master.Master, plan: Plan) -> tuple[Config, dict[str, Any]]:
 def reload(made: master.Master, here: Runtime, plan: Plan) -> None:
     """Read the configuration again and take over what needs no restart, rules included; log what came of it.
 
-    After a mistake in it nothing is taken over. An empty file is one while it would end protection: it is being written.
+    After a mistake in it nothing is taken over. A file is also refused that is empty where rules protect feeds: an editor
+    may be writing it.
     """
     protecting = here.configured_rules.protecting
     try:

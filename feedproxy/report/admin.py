@@ -18,6 +18,7 @@ from aiohttp import web
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.report import pages
 from feedproxy.report.answers import OUTCOME, Answers, Notice, Watched
+from feedproxy.report.configuration import Configuration
 from feedproxy.report.deeds import Deeds
 from feedproxy.report.door import CHALLENGE, Door, admin_token, listen_address
 from feedproxy.report.events import Events
@@ -126,6 +127,7 @@ class AdminServer:
         board = Board(self._runtime, answers)
         readership = Readership(judges, self._runtime.clock, answers)
         moves = Moves(answers)
+        configuration = Configuration(self._runtime, answers)
         application = web.Application(middlewares=[self._guarded], client_max_size=BODY_MAX)
         for path, handler in (
             ("/", overview.show),
@@ -135,6 +137,8 @@ class AdminServer:
             ("/assets/{name}", answers.asset),
             ("/moves", moves.show),
             ("/api/moves", moves.show),
+            ("/configuration", configuration.show),
+            ("/api/configuration", configuration.show),
             ("/purge", deeds.confirm),
             ("/api/status", overview.show),
             ("/api/history", overview.history),

@@ -31,6 +31,7 @@ from feedproxy.report.journal import Journal
 from feedproxy.report.metrics import CONTENT_TYPE, Metrics
 from feedproxy.report.roll import Clerk, Roll
 from feedproxy.report.views import View, detail, look, named
+from feedproxy.rules import Rules
 from feedproxy.settings import Settings
 
 PER_PAGE = 50
@@ -60,6 +61,7 @@ class Watched(Protocol):
     def settings(self) -> Settings: ...
 
     clock: Clock
+    rules: Rules
     metrics: Metrics
     journal: Journal
     draining: bool

@@ -37,6 +37,7 @@ PAGES = (
     "/moves",
     "/readers",
     "/notifications",
+    "/configuration",
     "/purge?pattern=*",
 )
 DESK, PHONE = {"width": 1280, "height": 800}, {"width": 360, "height": 740}
