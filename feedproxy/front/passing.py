@@ -130,7 +130,7 @@ def hops_left(fields: Fields) -> int | None:
 def begin(flow: http.HTTPFlow, arrival: Arrival, *, via: str, parent: Parent | None = None) -> None:
     """Make a request ready to stream upstream, or to a parent proxy."""
     fields = arrival.request.fields
-    framing = [(name, value) for name, value in fields if name.lower() in FRAMING]
+    framing = _framing(fields)
     fields = fields.end_to_end().without(*FRAMING, "a-im")
     if arrival.request.method == "OPTIONS" and (hops := hops_left(fields)) is not None:
         fields = fields.with_field("Max-Forwards", str(hops - 1))
@@ -170,7 +170,7 @@ def answer(flow: http.HTTPFlow, arrival: Arrival, status: CacheStatus, settings:
     """Make the head of a streamed answer ready for the reader; the result counts its body, as it comes."""
     assert flow.response is not None
     fields = fields_of(flow.response)
-    framing = [(name, value) for name, value in fields if name.lower() in FRAMING]
+    framing = _framing(fields)
     if flow.request.http_version == "HTTP/1.0":
         framing = [(name, value) for name, value in framing if name.lower() != "transfer-encoding"]
     fields = fields.end_to_end().without(*FRAMING, "alt-svc")
@@ -189,6 +189,12 @@ def answer(flow: http.HTTPFlow, arrival: Arrival, status: CacheStatus, settings:
     streamed = Streamed()
     flow.response.stream = streamed
     return streamed
+
+
+def _framing(fields: Fields) -> list[tuple[str, str]]:
+    """The fields that frame a message. Not every recipient compares the names of transfer codings without case."""
+    # "All transfer-coding names are case-insensitive" -- RFC 9112, section 7
+    return [(name, value.lower()) for name, value in fields if name.lower() in FRAMING]
 
 
 def refuse_parents_challenge(flow: http.HTTPFlow) -> Streamed:

@@ -206,3 +206,15 @@ async def test_a_request_without_one_host_is_refused(stage: OnFront, host: bytes
                 start = b"%b /%b/x HTTP/1.1\r\n" % (method, origin.base.encode())
                 assert status_of(await exchange(base, start + host + b"Content-Length: 0\r\n\r\n")) == 400
         assert not origin.received
+
+
+@pytest.mark.parametrize("name", [b"CHUNKED", b"Chunked", b" chunKed \t"])
+async def test_the_transfer_coding_is_named_in_small_letters_both_ways(stage: OnFront, name: bytes) -> None:
+    """Not every recipient compares it without case (RFC 9112, section 7): one that does not reads other messages."""
+    content = b"1\r\nx\r\n0\r\n\r\n"
+    async with raw_origin(b"HTTP/1.1 200 OK\r\nTransfer-Encoding:%b\r\n\r\n%b" % (name, content)) as origin:
+        for base in bases(stage).values():
+            start = b"POST /%b/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" % origin.base.encode()
+            said = await exchange(base, start + b"Transfer-Encoding: %b\r\n\r\n" % name + content)
+            assert b"\r\nTransfer-Encoding: chunked\r\n" in said
+        assert origin.received.count(b"\r\nTransfer-Encoding: chunked\r\n") == 2
