@@ -169,8 +169,8 @@ def _read(made: master.Master, plan: Plan) -> tuple[Config, dict[str, Any]]:
 def reload(made: master.Master, here: Runtime, plan: Plan) -> None:
     """Read the configuration again and take over what needs no restart, rules included; log what came of it.
 
-    After a mistake in it nothing is taken over. A file is also refused that is empty where rules protect feeds: an editor
-    may be writing it.
+    After a mistake in it nothing is taken over. An empty file is refused where rules protect feeds: an editor may be
+    writing it.
     """
     protecting = here.configured_rules.protecting
     try:
