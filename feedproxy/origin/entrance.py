@@ -98,17 +98,22 @@ PASSED = frozenset(
     }
 )
 """Fields of an origin's answer that pass the gateway. Those whose names begin with `X-` pass as well: no browser gives
-new ones a meaning (RFC 6648).
+new ones a meaning (RFC 6648). Not so web servers: see FOR_SERVERS_IN_FRONT.
 
 A field may have a meaning for all that a web origin answers, which is every site here: cookies, workers, reports, HSTS,
 log-in states, sessions bound to a device, trials. Browsers get new ones each year, which a list would lack.
 """
 
 
+FOR_SERVERS_IN_FRONT = ("x-accel-", "x-envoy-", "x-lighttpd-", "x-litespeed-", "x-reproxy-", "x-sendfile")
+"""Beginnings of names by which a web server or load balancer in front takes orders from what it stands before: nginx
+and others send a file of their own, or a page of another location, in the place of the answer."""
+
+
 def passes_the_gateway(name: str) -> bool:
     """Whether a field of an origin's answer, by its name, passes the gateway."""
     lowered = name.lower()
-    return lowered in PASSED or lowered.startswith("x-")
+    return lowered in PASSED or (lowered.startswith("x-") and not lowered.startswith(FOR_SERVERS_IN_FRONT))
 
 
 def dress(fields: Fields, visit: Visit, *, target: str, upstream: str) -> Fields:

@@ -33,6 +33,17 @@ OF_THE_WHOLE_ORIGIN = [
     "Alt-Svc",
     "A-Field-Of-Next-Year",
 ]
+FOR_SERVERS_IN_FRONT = [
+    "X-Accel-Redirect",
+    "X-Accel-Expires",
+    "X-Accel-Buffering",
+    "X-Sendfile",
+    "X-Sendfile2",
+    "X-LIGHTTPD-send-file",
+    "X-LiteSpeed-Location",
+    "X-Reproxy-URL",
+    "X-Envoy-Immediate-Health-Check-Fail",
+]
 OF_THIS_ANSWER = [
     "Content-Type",
     "ETag",
@@ -54,6 +65,12 @@ def dressed(entrance: Entrance, *names: str) -> Fields:
 @pytest.mark.parametrize("name", OF_THE_WHOLE_ORIGIN)
 def test_what_counts_for_a_whole_web_origin_does_not_pass_the_gateway(name: str) -> None:
     assert name not in dressed(Entrance.GATEWAY, name, "ETag")
+
+
+@pytest.mark.parametrize("name", FOR_SERVERS_IN_FRONT)
+def test_no_stranger_gives_orders_to_the_server_in_front_of_the_gateway(name: str) -> None:
+    assert name not in dressed(Entrance.GATEWAY, name, "ETag")
+    assert name in dressed(Entrance.REVERSE, name), "there the origin is the operator's"
 
 
 @pytest.mark.parametrize("name", OF_THIS_ANSWER)
