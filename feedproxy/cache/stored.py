@@ -85,6 +85,7 @@ class Content:
     its ETag.
     `media_type` and `last_modified` replace the origin's fields where they are not None.
     `feed` tells that the content is a feed (of any kind).
+    `edited_by` is a digest of the settings that a feed was edited by (origin/editing.py); empty for the defaults.
     """
 
     bodies: Mapping[str, bytes]
@@ -93,6 +94,7 @@ class Content:
     media_type: str | None = None
     last_modified: Instant | None = None
     feed: bool = False
+    edited_by: str = ""
 
     def __post_init__(self) -> None:
         if type(self.bodies) is not Bodies:  # to ask what else it may be takes longer

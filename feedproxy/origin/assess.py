@@ -7,6 +7,7 @@ from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed import schedule
 from feedproxy.origin import pushing
+from feedproxy.origin.editing import is_outdated
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
@@ -62,8 +63,15 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         maximum=settings.lifetime_max,
         targeted=settings.is_targeted,
     )
-    limit = _doubt(resource, stored, settings)
+    limit = _outdated(stored, settings) or _doubt(resource, stored, settings)
     return found if limit is None else freshness.limited(found, limit)
+
+
+def _outdated(stored: StoredResponse, settings: Settings) -> Allowance | None:
+    """A publisher's own feed that other settings have edited is not used again; others' are until they are due."""
+    if not settings.upstream or not is_outdated(stored.content, settings):
+        return None
+    return Allowance(stored.response_time, "", "other settings have edited it, and the original is fetched anew")
 
 
 def _doubt(resource: Resource, stored: StoredResponse, settings: Settings) -> Allowance | None:

@@ -24,6 +24,7 @@ from feedproxy.http.field import charset_of
 from feedproxy.http.message import Response
 from feedproxy.origin.announced import announcement
 from feedproxy.origin.codings import best, coded, is_served, level_of
+from feedproxy.origin.editing import is_outdated, self_link_mode, settings_digest
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Version
 
@@ -137,14 +138,15 @@ def prepare(
     if CacheControl.from_fields(response.fields).no_transform:
         # RFC 9111, 5.2.2.6. Our own tag names the untouched bytes where the origin gives none.
         tag = None if "etag" in response.fields else _stem(response.body)
-        content = Content(raw.bodies, tag=tag, last_modified=last_modified, feed=True)
+        edited_by = settings_digest(settings)
+        content = Content(raw.bodies, tag=tag, last_modified=last_modified, feed=True, edited_by=edited_by)
         return Prepared(content, _digested(channel, identity, declared), published=_past(identity, since))
     media_type = _media_type(channel, declared, identity, settings)
     edited = usm.self_link(
         identity,
         channel,
         href=self_href,
-        mode=_self_link_mode(settings),
+        mode=self_link_mode(settings),
         link_text=settings.self_link_text,
         charset=charset_of(declared),
     )
@@ -158,7 +160,8 @@ def prepare(
         channel, before = _digested(channel, identity, declared), _reckoned(known, leaving)
     prepared = Prepared(raw, channel, known=before, published=_past(_earliest(leaving) or identity, since))
     maybe_same = known is not None and not prepared.is_change(known)
-    if settings.keep_unchanged and maybe_same and held and _says(held, edited.body, media_type):
+    is_current = held is not None and not is_outdated(held, settings)
+    if settings.keep_unchanged and maybe_same and is_current and held and _says(held, edited.body, media_type):
         return replace(prepared, content=held)
     changes = (*_relabelled(declared, media_type), *edited.changes)
     # What came coded is kept so, where it is still the same content.
@@ -169,6 +172,7 @@ def prepare(
         media_type=media_type,
         last_modified=last_modified,
         feed=True,
+        edited_by=settings_digest(settings),
     )
     left = [version for each in leaving if (version := version_of(each))] if settings.deltas else []
     return replace(prepared, content=content, changes=changes, left=tuple(left))
@@ -231,7 +235,7 @@ def at_first_sight(
     bodies = _bodies(identity, as_it_came, NOTHING, settings)
     if not is_served(accept_encoding, bodies) and best(accept_encoding, settings):
         return None
-    mode, declared = _self_link_mode(settings), response.fields.get("content-type")
+    mode, declared = self_link_mode(settings), response.fields.get("content-type")
     if mode == "correct" and self_href.encode() not in identity:
         return None  # whatever it is, it names another address, or none
     stem = _stem(identity)
@@ -240,8 +244,9 @@ def at_first_sight(
         return None
     media_type = _media_type(channel, declared, identity, settings)
     last_modified = _sensible(response.fields.get("last-modified"), now)
+    edited_by = settings_digest(settings)
     return Prepared(
-        Content(bodies, tag=stem, media_type=media_type, last_modified=last_modified, feed=True),
+        Content(bodies, tag=stem, media_type=media_type, last_modified=last_modified, feed=True, edited_by=edited_by),
         channel,
         changes=_relabelled(declared, media_type),
     )
@@ -300,13 +305,6 @@ def _media_type(channel: Channel, declared: str | None, identity: bytes, setting
 
 def _relabelled(declared: str | None, media_type: str | None) -> tuple[str, ...]:
     return (f"media type {declared or '(none)'} → {media_type}",) if media_type != declared else ()
-
-
-def _self_link_mode(settings: Settings) -> str:
-    """The mode; by default no link names the upstream's own address, which readers cannot reach."""
-    if settings.self_link or not settings.upstream:
-        return settings.self_link or "add"
-    return "correct" if settings.public_url else "off"
 
 
 def _label(content_encoding: str | None) -> str:

@@ -19,6 +19,7 @@ from feedproxy.net import local_failure
 from feedproxy.net.fetch import Fetched, Oversized
 from feedproxy.origin import guard, keying, moves, partial, planner, pushing, trail
 from feedproxy.origin.announced import with_links
+from feedproxy.origin.editing import is_outdated
 from feedproxy.origin.guard import Accept, Keep, Outcome, Pass
 from feedproxy.origin.keeping import (
     CHANGES_MAX,
@@ -62,6 +63,11 @@ def _is_missing(errand: Errand, landed: Landed) -> bool:
         return True
     label = (response.fields.get("content-type") or "").partition(";")[0].strip().lower()
     return response.status == 200 and label in ("text/html", "application/xhtml+xml")
+
+
+def _is_conditional(errand: Errand) -> bool:
+    """Whether a 304 would do: not where other settings have edited the copy, for then the original is needed."""
+    return errand.validate is not None and not is_outdated(errand.validate.content, errand.settings)
 
 
 def _settled(errand: Errand, came: "_Came | FeedproxyError", held: Resource | None) -> Errand:
@@ -191,7 +197,7 @@ class Updates:
         if errand.rest is not None and (whole := await partial.completed(self._fetcher, errand, errand.rest)):
             return whole
         request = errand.request
-        if errand.validate is not None:
+        if errand.validate is not None and _is_conditional(errand):
             conditions = validation.conditional_fields(errand.validate)
             request = replace(request, fields=Fields((*request.fields, *conditions)))
         limit = errand.settings.redirects_max
@@ -208,7 +214,7 @@ class Updates:
         )
 
     def _not_modified(self, errand: Errand, before: Resource, came: _Came, fetched: Fetched) -> Landed | None:
-        if errand.validate is None:
+        if errand.validate is None or not _is_conditional(errand):
             # RFC 9110, 15.4.5: a 304 answers a conditional request; unasked it says nothing.
             error = BrokenMessage("the origin answered 304 to a request without conditions")
             return self._judged(errand, before, Outcome(error=error))

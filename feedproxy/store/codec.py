@@ -30,7 +30,7 @@ from feedproxy.store.resource import Resource
 from feedproxy.store.sharing import Sharing
 
 _SHARED = Sharing()
-_COMMON = frozenset({"detail", "media_type", "namespace", "protocol", "rel", "type", "version"})
+_COMMON = frozenset({"detail", "edited_by", "media_type", "namespace", "protocol", "rel", "type", "version"})
 """Members whose texts many feeds have in common."""
 
 
