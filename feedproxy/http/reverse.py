@@ -5,6 +5,7 @@ know, and what an operator has in mind. They differ by their beginning alone: `u
 the other. What is not below `upstream` cannot be asked for through us, and has no public form.
 """
 
+from feedproxy.errors import BadTarget
 from feedproxy.http import uri
 from feedproxy.settings import Settings
 
@@ -40,6 +41,23 @@ def upstream_form(address: str, settings: Settings) -> str:
         return address
     found = rebased(address, settings.public_url, settings.upstream)
     return uri.normalise(found) if found is not None else address
+
+
+def shown(address: str, settings: Settings, base: str = "") -> str:
+    """An address as others are told it: nothing of the upstream's origin is named.
+
+    Its beginning is `public_url`, or without one `base`, our own address as it was asked for. What is at the
+    upstream's origin, and not below `upstream`, has no public form: then it is that beginning alone.
+    """
+    public = settings.public_url or base
+    if not settings.upstream or not public:
+        return address
+    try:
+        if not is_upstream(normal := uri.normalise(address), settings):
+            return address
+    except BadTarget:
+        return address
+    return rebased(normal, settings.upstream, public) or public.rstrip("/") + "/"
 
 
 def forms(target: str, settings: Settings) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from feedproxy.errors import NotOurs
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Response
 from feedproxy.http.precondition import NotModified, Proceed, evaluate
-from feedproxy.http.reverse import rebased
+from feedproxy.http.reverse import shown
 from feedproxy.http.validator import parse_tag
 from feedproxy.notify import changesxml
 from feedproxy.notify.changes import KEEP
@@ -14,7 +14,6 @@ from feedproxy.notify.notices import Notices
 from feedproxy.notify.protocol import Change
 from feedproxy.notify.topics import is_withdrawn
 from feedproxy.origin.endpoints import Call
-from feedproxy.settings import Settings
 
 
 class Lists:
@@ -61,7 +60,7 @@ class Lists:
         settings = self._notices.settings()
         base = call.visit.base
         entries = [
-            Entry(each.name, _shown(each.url, base, settings), _shown(each.target, base, settings), each.at)
+            Entry(each.name, shown(each.url, settings, base), shown(each.target, settings, base), each.at)
             for each in changes
         ]
         count = await self._notices.changes.last_number()
@@ -83,10 +82,3 @@ class Lists:
                 media = [("Content-Type", "application/xml; charset=utf-8"), ("Content-Length", str(len(body)))]
                 return Response(200, Fields([*lines, *media]), b"" if call.request.method == "HEAD" else body)
         return Response(412, Fields([("Content-Length", "0")]))
-
-
-def _shown(address: str, base: str, settings: Settings) -> str:
-    """An address as readers know it: nothing behind us is named."""
-    if not settings.upstream:
-        return address
-    return rebased(address, settings.upstream, settings.public_url or base) or address

@@ -3,6 +3,7 @@
 A sink is an address with a word in front of it, or without:
 
     https://sink.example/ping?name={name}&url={url}   HTTP GET; {feed} stands for the feed's address
+    https://sink.example/ping?name={0}&url={1}        the same, as the text has them; a {0} alone is the address
     https://rpc.sink.example/RPC2                     XML-RPC, weblogUpdates.ping
     extended:https://rpc.sink.example/RPC2            XML-RPC, weblogUpdates.extendedPing
 """
@@ -17,7 +18,7 @@ from feedproxy import __version__
 from feedproxy.errors import BadTarget, FeedproxyError, UsageError
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
-from feedproxy.http.reverse import is_upstream, public_form
+from feedproxy.http.reverse import is_upstream, shown
 from feedproxy.net.post import Named
 from feedproxy.notify.ping import BadCall, Ping
 from feedproxy.notify.protocol import DAY, Change, Delivered, Delivery, Message, Order, Refused, Retry, Verdict
@@ -64,7 +65,8 @@ def read_sink(text: str) -> Sink:
 
 def expanded(template: str, name: str, url: str, feed: str) -> str:
     """A GET template with its values, "URI encoded"."""
-    values = {"name": name, "url": url, "feed": feed or url}
+    numbered = {"0": name, "1": url} if "{1}" in template else {"0": url}
+    values = {"name": name, "url": url, "feed": feed or url, **numbered}
     for word, value in values.items():
         template = template.replace(f"{{{word}}}", quote(value, safe=""))
     return template
@@ -141,13 +143,13 @@ class Sinks:
         sink, agent = read_sink(order.callback), own_agent(settings)
         if order.data:
             return ping_message(sink, agent, **json.loads(order.data))
-        feed = public_form(order.topic, settings)
+        feed = shown(order.topic, settings)
         resource = self._resource(order.topic)
         channel = resource.channel if resource is not None else None
         link = channel.link if channel is not None and channel.link.startswith(("http://", "https://")) else ""
         split = urlsplit(feed)
         name = " ".join(channel.title.split()) if channel is not None else ""
-        home = link or f"{split.scheme}://{split.netloc}/"
+        home = shown(link, settings) if link else f"{split.scheme}://{split.netloc}/"
         return ping_message(sink, agent, name=name or split.netloc, url=home, feed=feed)
 
     async def judge(

@@ -143,6 +143,8 @@ class Hub:
 
     async def _content(self, order: Order, subscription: Subscription, agent: tuple[str, str]) -> Message | None:
         """The feed, as it is now: "MUST contain the full contents of the topic URL"."""
+        if not self._notices.hears:
+            return None  # a delivery "MUST" name the hub (section 7), and it has no address any more
         settings = self._notices.settings_for(order.topic)
         resource = self._notices.service.store.get(order.topic)
         feeds = (each for each in reversed(resource.variants) if each.content.feed) if resource is not None else ()

@@ -15,7 +15,7 @@ from feedproxy.http import pac, uri
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Response
 from feedproxy.http.precondition import NotModified, Proceed, evaluate
-from feedproxy.http.reverse import rebased
+from feedproxy.http.reverse import rebased, shown
 from feedproxy.http.validator import parse_tag
 from feedproxy.origin.endpoints import Call
 from feedproxy.origin.entrance import Entrance
@@ -77,9 +77,8 @@ class OfficePages:
             if call.visit.entrance is Entrance.REVERSE:
                 # What is behind us is known by its public name, in every form of the list; nothing else is served.
                 public = rebased(each.address, settings.upstream, call.visit.base)
-                page = rebased(each.page, settings.upstream, call.visit.base) if each.page else None
                 if public is not None:
-                    feeds.append(replace(each, address=public, page=page or each.page))
+                    feeds.append(replace(each, address=public, page=shown(each.page, settings, call.visit.base)))
             else:
                 feeds.append(replace(each, address=through + uri.gateway_path(each.address)) if through else each)
         return Listing(listing.title or NAME, tuple(feeds))

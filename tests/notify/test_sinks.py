@@ -11,6 +11,7 @@ from feedproxy.errors import Unreachable, UsageError
 from feedproxy.http.message import Response
 from feedproxy.notify.protocol import Delivered, Refused, Retry
 from feedproxy.notify.sinks import How, Sink, ping_message, read_sink, verdict
+from tests.stages.clouds import call
 from tests.stages.origin import a_feed
 
 RPC = "http://rpc.sink.example/RPC2"
@@ -92,6 +93,48 @@ async def test_sinks_hear_of_the_upstreams_feeds_and_of_no_others(stand_at: Call
     ((method, url, body),) = stand.others.calls
     assert (method, url) == ("POST", RPC)
     assert xmlrpc.client.loads(body.decode())[0][3] == "https://feeds.example/feed.xml"
+
+
+@pytest.mark.parametrize(
+    ("link", "said"),
+    [
+        ("http://origin.example/app/", "https://feeds.example/"),
+        ("http://origin.example/app/blog", "https://feeds.example/blog"),
+        ("http://origin.example", "https://feeds.example/"),
+        ("http://elsewhere.example/", "http://elsewhere.example/"),
+    ],
+)
+async def test_sinks_and_the_list_of_changes_name_the_same_public_addresses(
+    stand_at: Callable[..., Any], link: str, said: str
+) -> None:
+    from feedproxy.notify.lists import Lists
+    from feedproxy.notify.sinks import Sinks
+
+    stand = await stand_at(
+        upstream="http://origin.example/app", public_url="https://feeds.example/", ping_sinks=[f"extended:{RPC}"]
+    )
+    stand.notices.add(Sinks(stand.notices.settings, stand.runtime.service.store.get))
+    for title in ("one", "two"):
+        stand.origin.publish("/app/feed.xml", a_feed(title).replace(b"http://example.com/", link.encode()))
+        await stand.read("http://origin.example/app/feed.xml")
+
+    ((_, _, body),) = stand.others.calls
+    assert xmlrpc.client.loads(body.decode())[0][1:] == (said, said, "https://feeds.example/feed.xml")
+    listed = await Lists(stand.notices).long(call("changes.xml", method="GET"))
+    assert f' url="{said}" rssUrl="https://feeds.example/feed.xml"'.encode() in listed.body
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("http://sink.example/pingSiteForm?name={0}&url={1}", "?name=News&url=http%3A%2F%2Fa.example%2F"),
+        ("http://sink.example/ping?u={0}", "?u=http%3A%2F%2Fa.example%2F"),
+    ],
+)
+def test_a_template_may_be_written_with_numbers(template: str, expected: str) -> None:
+    message = ping_message(read_sink(template), "me", name="News", url="http://a.example/")
+
+    assert message.url.endswith(expected)
 
 
 def test_the_command_line_wants_sinks_that_are_some(capsys: pytest.CaptureFixture[str]) -> None:

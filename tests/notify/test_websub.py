@@ -432,6 +432,18 @@ async def test_the_order_of_a_paused_subscription_is_not_told(stand_at: Callable
     assert copy_of(made) == before
 
 
+async def test_a_hub_that_has_lost_its_public_address_delivers_nothing(stand_at: Callable[..., Any]) -> None:
+    made = await websub_at(stand_at, upstream="http://origin.example")
+    await made.change("one")
+    await made.subscribe()
+    options = {"store": "memory:", "websub_hub": "known", "feed_min_interval": 0, "site_interval": 0}
+    made.stand.runtime.configure({**options, "upstream": "http://origin.example"})
+
+    await made.change("two", "one")
+
+    assert made.deliveries == []
+
+
 async def test_no_secret_is_in_what_is_shown_of_a_subscription(stand_at: Callable[..., Any]) -> None:
     made = await subscribed(stand_at)
     (known,) = await made.held(Role.HEAR)
