@@ -24,6 +24,7 @@ from feedproxy.feed import opml
 from feedproxy.feed.discovery import page_of
 from feedproxy.feed.opml import Listing, Subscription
 from feedproxy.http import uri
+from feedproxy.http.discretion import has_secret
 from feedproxy.http.reverse import is_upstream
 from feedproxy.origin import moves
 from feedproxy.origin.public import may_be_listed
@@ -292,7 +293,8 @@ def _described(entry: Subscription, resource: Resource | None) -> Subscription:
     channel = resource.channel if resource is not None else None
     if channel is None:
         return entry
-    return replace(entry, title=entry.title or channel.title, page=page_of(channel, entry.address) or entry.page)
+    page = page_of(channel, entry.address) or entry.page
+    return replace(entry, title=entry.title or channel.title, page="" if has_secret(page) else page)
 
 
 def _asked_since(raw: bytes | None, lately: Iterable[tuple[str, Readers]], since: Instant) -> dict[str, Readers]:

@@ -43,6 +43,15 @@ async def test_a_feed_that_was_asked_for_stands_in_the_list_at_once(door):
     assert await addresses(proxy) == [origin.url(PATH)]
 
 
+async def test_the_list_names_no_secret_address_of_a_page(door):
+    proxy, origin, _ = await door(list_readers_min=1)
+    for number, link in enumerate(("http://example.com/my?token=abc", "http://example.com/aB3xY9kLm0pQrZt7")):
+        origin.publish(f"/{number}", a_feed().replace(b"http://example.com/", link.encode()))
+        await proxy.get(f"/{number}")
+
+    assert [each.page for each in (await a_list(proxy)).feeds] == ["", ""]
+
+
 async def test_what_is_no_feed_is_not_in_it(door):
     proxy, origin, _ = await door(list_readers_min=1)
     origin.publish("/page", b"<!doctype html><p>hello", content_type="text/html")
