@@ -81,8 +81,10 @@ def _indented(text: str) -> str:
     return "\n".join("  " + printable(line) for line in text_without_secrets(text).split("\n"))
 
 
-quoted: Callable[[str], str] = memoised(entries=1024)(json.dumps)
-"""A User-Agent, as the line for people has it."""
+@memoised(entries=1024)
+def quoted(agent: str) -> str:
+    """A User-Agent, as the line for people has it."""
+    return json.dumps(text_without_secrets(agent))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ class Line:
         """
         moment = time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(self.at))
         asked = f"{self.method} {show(self.target)} HTTP/1.1".replace("\\", "\\\\").replace('"', '\\"')
-        agent = self.agent.replace("\\", "\\\\").replace('"', '\\"') or "-"
+        agent = text_without_secrets(self.agent).replace("\\", "\\\\").replace('"', '\\"') or "-"
         return printable(f'{self.reader} - - [{moment}] "{asked}" {self.status} {self.size} "-" "{agent}"')
 
     def as_json(self, show: Callable[[str], str] = without_secrets) -> str:
@@ -146,7 +148,7 @@ class Line:
                 "bytes": self.size,
                 "cache_status": self.cache,
                 "seconds": round(self.seconds, 6),
-                "user_agent": self.agent,
+                "user_agent": text_without_secrets(self.agent),
                 "reason": text_without_secrets(self.words),
             },
             ensure_ascii=False,

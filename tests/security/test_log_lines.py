@@ -74,3 +74,10 @@ def test_lines_of_other_loggers_are_escaped_in_json_too() -> None:
     said = logged(JsonLines(), "a\x1b\x85\u2028b", ValueError("x\ny"))
     assert printable(said.rstrip("\n")) == said.rstrip("\n")
     assert json.loads(said)["message"].startswith("a\x1b\x85\u2028b\nTraceback")
+
+
+@pytest.mark.parametrize("form", ["text", "json", "combined"])
+def test_no_member_of_a_line_has_a_secret_of_an_address(form: str) -> None:
+    for place in ("target", "agent", "words", "upstream"):
+        line = a_line(place, " https://example.com/feed?token=sesame https://example.com/?u=x%3Fkey%3Dsesame ")
+        assert "sesame" not in line.written(form), place
