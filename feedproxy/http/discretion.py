@@ -58,9 +58,8 @@ PUBLIC_IDENTIFIERS = (
 """Beginnings of addresses, after the scheme, below which feeds for everybody have random names. Private feeds of these
 hosts are at other hosts or paths.
 
-No rule tells such a name from a token: both are drawn by lot. The list ages on the safe side: what it lacks is masked and
-left out of public lists, and what it names is decided by the host's own custom. An entry whose host begins to give
-private feeds such addresses has to go.
+No rule tells such a name from a token: both are drawn by lot. The list ages on the safe side: what it lacks is masked
+and left out of public lists. An entry whose host begins to give private feeds such addresses has to go.
 """
 
 _PUBLIC_IDENTIFIER = re.compile(
