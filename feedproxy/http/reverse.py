@@ -43,6 +43,14 @@ def upstream_form(address: str, settings: Settings) -> str:
     return uri.normalise(found) if found is not None else address
 
 
+def led_to(address: str, start: str, settings: Settings) -> str:
+    """The target that a redirect to `address` means, where the request for `start` came upon it.
+
+    The upstream knows itself by its public address. From the public side that address is what it says.
+    """
+    return upstream_form(address, settings) if is_upstream(start, settings) else address
+
+
 def shown(address: str, settings: Settings, base: str = "") -> str:
     """An address as others are told it: nothing of the upstream's origin is named.
 

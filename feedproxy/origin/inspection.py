@@ -21,6 +21,7 @@ from feedproxy.http import coding, uri
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.parent_proxy import parent_of
+from feedproxy.http.reverse import led_to
 from feedproxy.net import certificate
 from feedproxy.net.address import AddressPolicy
 from feedproxy.net.fetch import Fetched, Fetcher, FetchLimits
@@ -160,7 +161,8 @@ class _Inspection:
         while hops[-1].status in REDIRECTS and (location := hops[-1].fields.get("location")):
             if self._is_enough():
                 return hops, "it takes too many requests, or too long"
-            match moves.chain(visited, location, limit=self._settings.redirects_max):
+            meant = functools.partial(led_to, start=target, settings=self._settings)
+            match moves.chain(visited, location, limit=self._settings.redirects_max, meant=meant):
                 case moves.Stop(words=words):
                     return hops, words
                 case moves.Follow(there):

@@ -10,6 +10,7 @@ from feedproxy.feed import relocation
 from feedproxy.http import coding, uri
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.parent_proxy import parent_of
+from feedproxy.http.reverse import led_to
 from feedproxy.net.address import AddressPolicy
 from feedproxy.net.fetch import Fetcher, FetchLimits, Oversized
 from feedproxy.origin import moves
@@ -65,10 +66,11 @@ async def moved(body: bytes, source: str, settings: Settings) -> Obtained | None
 async def _led_on(got: Obtained, settings: Settings) -> Obtained:
     """Follow XML redirects: "These should be treated the same as HTTP 301 response" (RSS Feed State)."""
     visited = [got.at]
+    meant = functools.partial(led_to, start=got.address, settings=settings)
     while (said := relocation.read(got.body)) is not None:
         if isinstance(said, relocation.Gone):
             raise FetchError(f"{got.at} says that the feed has ended")
-        match moves.chain(visited, said.location, limit=settings.redirects_max):
+        match moves.chain(visited, said.location, limit=settings.redirects_max, meant=meant):
             case moves.Stop(_, words):
                 raise FetchError(f"{visited[0]}: {words}")
             case moves.Follow(there):
@@ -90,7 +92,13 @@ async def _fetched(target: str, settings: Settings) -> Obtained:
     proxy = functools.partial(parent_of, settings.upstream_proxy)
     limits = FetchLimits.from_settings(settings)
     async with Fetcher(policy, limits, clock=SystemClock(), parent_of=proxy) as fetcher:
-        trail = await walk(fetcher, Request("GET", target, Fields(lines)), limit=settings.redirects_max, exempt=False)
+        trail = await walk(
+            fetcher,
+            Request("GET", target, Fields(lines)),
+            limit=settings.redirects_max,
+            exempt=False,
+            meant=functools.partial(led_to, start=target, settings=settings),
+        )
     if trail.broken is not None:
         raise FetchError(f"{target}: its redirects cannot be followed to the end: {trail.broken.sentence}")
     if isinstance(trail.last, Oversized):

@@ -52,12 +52,18 @@ def settings_of(args: argparse.Namespace) -> Settings:
 
 
 def asking(allow_private: bool) -> Settings:
-    """Return what a command asks other servers with: `upstream_proxy` as a proxy here would have it.
+    """Return what a command asks other servers with.
 
-    Raises UsageError.
+    Of the configuration of a proxy here, it takes the parent proxy and the two addresses of reverse mode. Raises
+    UsageError.
     """
-    proxy = settings_of(argparse.Namespace(config=None)).upstream_proxy
-    return Settings(allow_private=allow_private, upstream_proxy=proxy)
+    given = settings_of(argparse.Namespace(config=None))
+    return Settings(
+        allow_private=allow_private,
+        upstream_proxy=given.upstream_proxy,
+        upstream=given.upstream,
+        public_url=given.public_url,
+    )
 
 
 def _place_and_token(args: argparse.Namespace) -> tuple[str, str]:

@@ -1,0 +1,60 @@
+"""Commands that ask the upstream follow its redirects to public addresses at the upstream, as the proxy does."""
+
+import pytest
+
+from feedproxy.commands.check import check
+from feedproxy.origin.once import obtain
+from feedproxy.report import client
+from feedproxy.settings import Settings
+from tests.check.publisher import Answer, Asked, Publisher, Wrong, publishing
+
+PUBLIC = "https://www.feeds.example/"
+
+
+def moves_in_public(asked: Asked, answer: Answer) -> Answer:
+    """Knows itself by its public address."""
+    if asked.path != "/old.xml":
+        return answer
+    return Answer(301, {"Location": PUBLIC + "feed.xml"})
+
+
+def is_an_xml_redirect(asked: Asked, answer: Answer) -> Answer:
+    """The same, by a document."""
+    if asked.path != "/old.xml":
+        return answer
+    body = f"<redirect><newLocation>{PUBLIC}feed.xml</newLocation></redirect>"
+    return Answer(200, {"Content-Type": "text/xml"}, body.encode())
+
+
+def told_of(publisher: Publisher) -> Settings:
+    return Settings(allow_private=True, upstream=publisher.base, public_url=PUBLIC)
+
+
+async def test_a_check_of_the_upstream_follows_redirects_to_the_public_address_there() -> None:
+    async with publishing() as publisher:
+        publisher.wrong = moves_in_public
+
+        done = await check(publisher.base + "/old.xml", told_of(publisher), pause=0)
+
+    found = {each.id() for each in done.notes}
+    assert "has-moved" in found
+    assert not found & {"redirect-leads-nowhere", "no-answer"}
+
+
+@pytest.mark.parametrize("how", [moves_in_public, is_an_xml_redirect])
+async def test_what_looks_at_the_upstream_once_follows_them_there(how: Wrong) -> None:
+    async with publishing() as publisher:
+        publisher.wrong = how
+
+        got = await obtain(publisher.base + "/old.xml", told_of(publisher))
+
+    assert got.at == publisher.base + "/feed.xml"
+
+
+def test_commands_take_both_addresses_from_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEEDPROXY_UPSTREAM", "http://127.0.0.1:8000")
+    monkeypatch.setenv("FEEDPROXY_PUBLIC_URL", PUBLIC)
+
+    asking = client.asking(allow_private=True)
+
+    assert (asking.upstream, asking.public_url) == ("http://127.0.0.1:8000", PUBLIC)
