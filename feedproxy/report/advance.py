@@ -10,6 +10,7 @@ from aiohttp import web
 from feedproxy.clock import Clock, Instant, ManualClock, Seconds
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.lab.when import LAST
+from feedproxy.report import form
 from feedproxy.report.admin import HEADERS, STOP_TIMEOUT
 from feedproxy.report.door import CHALLENGE, Door, listen_address
 
@@ -25,10 +26,10 @@ class WrongStep(FeedproxyError):
 
 
 async def advance(request: web.Request, clock: Clock) -> web.Response:
-    """Move the clock on by `seconds`, from the query or a form. Raises WrongStep."""
+    """Move the clock on by `seconds`, from the query or a form. Raises WrongStep and WrongRequest."""
     if not isinstance(clock, ManualClock):
         raise WrongStep("this clock runs by itself (--speed); with --step it moves when it is told to")
-    text = request.query.get("seconds") or str((await request.post()).get("seconds", ""))
+    text = (await form.given(request)).get("seconds", "")
     try:
         seconds = float(text)
     except ValueError:

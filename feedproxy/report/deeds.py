@@ -9,7 +9,6 @@ import asyncio
 
 from aiohttp import web
 
-from feedproxy.errors import FeedproxyError
 from feedproxy.feed import subscription_address
 from feedproxy.feed.opml import Listing, Subscription
 from feedproxy.http import uri
@@ -17,6 +16,7 @@ from feedproxy.net.own_authority import is_own
 from feedproxy.origin.decisions import Decision
 from feedproxy.origin.service import Refreshed, Service
 from feedproxy.origin.upstream import feed_id
+from feedproxy.report import form
 from feedproxy.report.answers import OUTCOME, Answers, Notice, Watched, as_json, wants_json
 from feedproxy.report.pages import iso
 from feedproxy.report.roll import Clerk
@@ -42,13 +42,6 @@ SENTENCES = {
     "failed": "The origin gave nothing usable.",
     "not-stored": "The origin answered, but HTTP does not let us keep it.",
 }
-
-
-class WrongRequest(FeedproxyError):
-    """A parameter is missing or wrong."""
-
-    status_hint = 400
-    detail = "bad-target"
 
 
 class Deeds:
@@ -113,7 +106,7 @@ class Deeds:
         """Forget a remembered move or end of this target."""
         target, pattern = await self._asked(request)
         if pattern:
-            raise WrongRequest("A move is undone for one feed at a time: url, not pattern.")
+            raise form.WrongRequest("A move is undone for one feed at a time: url, not pattern.")
         undone = await self._answers.service().undo(target)
         self._clerk.forget([target])
         view = {"ok": undone, **self._named(target), "undone": undone}
@@ -122,14 +115,14 @@ class Deeds:
 
     async def add(self, request: web.Request) -> web.Response:
         """Put a feed on the imported list and fetch it: `url`, as people paste it. Raises BadTarget, StoreError."""
-        given = await _given(request)
+        given = await form.given(request)
         settings = self._runtime.settings
         service = self._answers.service()
         target = service.meant(subscription_address.read(given.get("url", ""), settings.public_url.rstrip("/")))
         if await is_own(target, settings, self._runtime.policy, self._runtime.listeners):
             target = subscription_address.behind(target, settings.endpoint_prefix)
         if self._runtime.settings_for(target).readers == BLOCKED:
-            raise WrongRequest("This feed is blocked: unblock it first.")
+            raise form.WrongRequest("This feed is blocked: unblock it first.")
         outcome = await self._runtime.office.take(Listing("", (Subscription(target),)))
         known = "Added" if outcome.added else "It is on the list already"
         if service.store.get(target) is None:
@@ -163,7 +156,7 @@ class Deeds:
         service = self._answers.service()
         target, pattern = await self._asked(request)
         if pattern:
-            raise WrongRequest("One feed at a time: url, not pattern. For many, write a rule (feeds:).")
+            raise form.WrongRequest("One feed at a time: url, not pattern. For many, write a rule (feeds:).")
         is_change = await self._runtime.decisions.decide(target, decision)
         if decision is Decision.BLOCKED:
             await service.purge(target)
@@ -184,10 +177,10 @@ class Deeds:
 
     async def _asked(self, request: web.Request) -> tuple[str, str]:
         """Target and pattern, one of them empty. Raises BadTarget, NotOurs, WrongRequest."""
-        given = await _given(request)
+        given = await form.given(request)
         url, identifier, pattern = (given.get(name, "").strip() for name in ("url", "id", "pattern"))
         if sum(map(bool, (url, identifier, pattern))) != 1:
-            raise WrongRequest("One of url, pattern and id is needed.")
+            raise form.WrongRequest("One of url, pattern and id is needed.")
         if url:
             return self._answers.service().meant(uri.normalise(url)), ""
         if identifier:
@@ -215,8 +208,3 @@ class Deeds:
 
     def _named(self, target: str) -> View:
         return named(target, self._runtime.settings)
-
-
-async def _given(request: web.Request) -> dict[str, str]:
-    """The parameters, of the query and of a form."""
-    return {**request.query, **{name: str(value) for name, value in (await request.post()).items()}}

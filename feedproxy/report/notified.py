@@ -9,8 +9,8 @@ from feedproxy.errors import FeedproxyError
 from feedproxy.notify import ping
 from feedproxy.notify.sinks import Sinks, site_order
 from feedproxy.notify.subscriptions import State, Subscription
+from feedproxy.report import form
 from feedproxy.report.answers import Answers, Notice, Watched, as_json, wants_json
-from feedproxy.report.deeds import WrongRequest
 from feedproxy.report.pages import iso, plain_text
 from feedproxy.report.views import View, masked, named, shown
 
@@ -40,7 +40,7 @@ class Board:
     async def act(self, request: web.Request) -> web.Response:
         """Pause, resume or remove a subscription: `id`, and `deed`."""
         self._answers.service()
-        given = await _given(request)
+        given = await form.given(request)
         number, deed = _number(given.get("id", "")), given.get("deed", "")
         subscriptions = self._runtime.notices.subscriptions
         if deed == "remove":
@@ -51,7 +51,7 @@ class Board:
             # Nothing that was never verified becomes active here.
             done = found is not None and found.state is before and await subscriptions.set_state(number, after)
         else:
-            raise WrongRequest("deed is pause, resume or remove.")
+            raise form.WrongRequest("deed is pause, resume or remove.")
         view = {"ok": done, "id": number, "deed": deed}
         return self._outcome(
             request, view, Notice(done, words if done else "There is no such subscription to do that to.")
@@ -60,15 +60,15 @@ class Board:
     async def ping(self, request: web.Request) -> web.Response:
         """Tell the configured sinks that a site changed: `url`, `name`, `feed`."""
         self._answers.service()
-        given, notices = await _given(request), self._runtime.notices
+        given, notices = await form.given(request), self._runtime.notices
         try:
             said = ping.extended([given.get("name", ""), given.get("url", ""), "", given.get("feed", "")])
         except FeedproxyError as error:
-            raise WrongRequest(f"{error}.") from error
+            raise form.WrongRequest(f"{error}.") from error
         sinks = notices.protocols.get(Sinks.name)
         orders = [site_order(each, said) for each in notices.settings().ping_sinks] if sinks is not None else []
         if not orders:
-            raise WrongRequest("No ping sinks are configured here (ping_sinks).")
+            raise form.WrongRequest("No ping sinks are configured here (ping_sinks).")
         await notices.order(*orders)
         names = [shown(each.callback) for each in orders]
         words = f"{len(names)} ping sink{'s' if len(names) > 1 else ''} will be told."
@@ -152,11 +152,7 @@ class Board:
         }
 
 
-async def _given(request: web.Request) -> dict[str, str]:
-    return {**request.query, **{name: str(value) for name, value in (await request.post()).items()}}
-
-
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 16):
-        raise WrongRequest("id is a number.")
+        raise form.WrongRequest("id is a number.")
     return int(text)

@@ -17,6 +17,7 @@ from feedproxy.net.listeners import Listeners
 from feedproxy.net.own_authority import is_own
 from feedproxy.origin.office import Office
 from feedproxy.origin.service import Service
+from feedproxy.report import form
 from feedproxy.report.answers import OUTCOME, as_json, wants_json
 from feedproxy.settings import Settings
 
@@ -72,7 +73,11 @@ class OfficeDesk:
         the TLS of its hosts decrypted.
         """
         is_form = request.content_type == "multipart/form-data"
-        body, named = await _form(request) if is_form else (await _content(request), "")
+        if is_form:
+            with form.reading():
+                body, named = await _form(request)
+        else:
+            body, named = await _content(request), ""
         # Thousands of feeds are some tenths of a second, which readers need not wait for.
         listing = await self._here.service.workshop.do(partial(opml.read, body, request.charset))
         if listing is None:

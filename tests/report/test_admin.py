@@ -382,3 +382,25 @@ async def test_refresh_and_purge_read_a_pattern_alike(proxy: Proxy, pattern: str
     _, purged, _ = await proxy.post("/purge", {"pattern": pattern})
 
     assert (refreshed["matched"], purged["purged"]) == (matched, matched)
+
+
+FORMS = {
+    "multipart/form-data; boundary=x": b"url=https://example.com/",
+    "multipart/form-data": b"",
+    "multipart/form-data; boundary=y": (
+        b"--y\r\nContent-Transfer-Encoding: odd\r\nContent-Disposition: form-data; name=url\r\n\r\nx\r\n--y--\r\n"
+    ),
+    "application/x-www-form-urlencoded; charset=odd": b"url=x",
+    "application/x-www-form-urlencoded; charset=utf-16": b"url",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_form_that_cannot_be_read_is_400_and_leaves_no_traceback(
+    proxy: Proxy, form: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for path in ("/add", "/block", "/subscription", "/ping"):
+        status, _, _ = await proxy.post(path, FORMS[form], content_type=form)
+        assert status == 400, path
+    assert "Traceback" not in caplog.text
+    assert "failed at" not in caplog.text

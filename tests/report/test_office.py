@@ -65,6 +65,11 @@ async def test_what_is_no_list_or_too_large_is_refused(proxy: Proxy) -> None:
     assert (await proxy.post("/opml", b" " * (CONTENT_MAX + 1)))[0] == 413
 
 
+@pytest.mark.parametrize("form", ["multipart/form-data", "multipart/form-data; boundary=x"])
+async def test_form_that_cannot_be_read_is_refused(proxy: Proxy, form: str) -> None:
+    assert (await proxy.post("/opml", LIST, Content_Type=form))[0] == 400
+
+
 async def test_another_sites_page_imports_nothing(proxy: Proxy) -> None:
     status, _, _ = await proxy.post("/opml", LIST, Origin="https://evil.example")
 
