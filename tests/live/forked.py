@@ -5,6 +5,7 @@ other way: its own pid, environment, folder, standard streams and signals. What 
 started (preloaded libraries, inherited sockets) is started by exec, as `Process` decides.
 """
 
+import gc
 import json
 import os
 import random
@@ -128,6 +129,9 @@ def main(descriptor: int) -> None:
     # What is computed once in a process, and would be in each of them.
     pages.make_ready()
     uri.site_of_host("www.example")
+    # What is here already is looked at by no collection in them: that would copy every page of it.
+    gc.collect()
+    gc.freeze()
     with socket.socket(fileno=descriptor) as control:
         order = _served(control)
     if order is not None:
