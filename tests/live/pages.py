@@ -64,19 +64,23 @@ PROGRAMS = frozenset(
 )
 """What a command begins with. All other blocks are outputs, unless a directive says otherwise."""
 
-BUILT_IN = {".", "for", "export"}
+BUILT_IN = {".", "for", "until", "export"}
 """Those of them that are the shell's."""
 
-SERVERS = re.compile(r"feedproxy (?:serve(?!.*--check)|replay(?!.*--list-faults))|python3 -m http\.server|mitmdump")
+SERVERS = re.compile(
+    r"feedproxy (?:serve(?!.*--check)|replay(?!.*--list-faults))|python3 -m http\.server|mitmdump|redis-server"
+)
 """Commands that go on running: what follows them on the page happens while they do."""
 
 DIRECTIVE = re.compile(r"<!-- run: (\S+)(?: (.*?))? -->")
 OUTPUT = re.compile(r"feedproxy (?:\d|listens on )|feedproxy: ")
 """Lines that begin like a command, and are outputs."""
 SHELL = re.compile(r"[|><&;$*?(){}~`]")
+PIPED = re.compile(r"(feedproxy [^|><&;]+) ([|>] .+)")
+"""A command of ours whose output a shell goes on with."""
 QUOTED = re.compile(r"'[^']*'|\"[^\"$]*\"")
 
-PORT = re.compile(r"((?:127\.0\.0\.1|localhost|0\.0\.0\.0|(?<=[\s'\"=])):|http\.server |listen_port: )(\d{4,5})\b")
+PORT = re.compile(r"((?:127\.0\.0\.1|localhost|0\.0\.0\.0|(?<=[\s'\"=])):|http\.server |--port )(\d{4,5})\b")
 ELSEWHERE = re.compile(r"(?<![\w./~-])/(etc|run|var/lib|var/cache)/(?=\w)")
 """Folders of the machine that pages name; here they are below the test's folder."""
 
@@ -223,8 +227,8 @@ class Page:
 
     def _real(self, text: str) -> str:
         """What the page says, with this run's ports, origins and folders."""
+        text = re.sub(r"\b(?:0\.0\.0\.0|THIS-HOST|redis\.internal):", "127.0.0.1:", text)
         text = PORT.sub(lambda found: f"{found[1]}{self._port(found[2])}", text)
-        text = re.sub(r"\b0\.0\.0\.0:|THIS-HOST:", "127.0.0.1:", text)
         for host, origin in self._origins.items():
             text = re.sub(rf"https?://{re.escape(host)}(?![\w.:-])", origin.base, text)
             text = re.sub(rf"(?<![\w.@/-]){re.escape(host)}(?![\w.:-])", origin.address, text)
@@ -292,7 +296,7 @@ class Page:
     def _at(self, path: Path, item: Block | Directive) -> None:
         try:
             self._obey(item) if isinstance(item, Directive) else self._block(item)
-        except AssertionError as error:
+        except (AssertionError, subprocess.TimeoutExpired) as error:
             self.untrue.append(f"{path.name}:{item.line}: {error}")
 
     def _no_pending(self) -> None:
@@ -372,7 +376,7 @@ class Page:
             return
         if SERVERS.match(line):
             arguments, environment = self._arguments(real), self._environment_of(line)
-            listens = re.findall(r"(?:http\.server|--listen(?:-port)?) (?:\S+:)?(\d+)", " ".join(arguments))
+            listens = re.findall(r"(?:http\.server|--port|--listen(?:-port)?) (?:\S+:)?(\d+)", " ".join(arguments))
             port = int(listens[-1] if listens else self._port("8080"))
             for server in self._servers:
                 if server.port == port:
@@ -387,7 +391,17 @@ class Page:
 
     def _finish(self, line: str, real: str) -> tuple[int, str]:
         """Run a command that ends; its exit code and what it printed."""
-        arguments, environment = self._arguments(real), self._environment_of(line)
+        environment = self._environment_of(line)
+        arguments, given = self._arguments(real), ""
+        if found := PIPED.fullmatch(real):
+            # Its first part is forked, as any command of ours; the shell has the rest.
+            first = self._arguments(found[1])
+            if first[: len(COMMAND)] == COMMAND:
+                process = Process(first, self.folder, environment)
+                given = process.rest()
+                if code := process.wait():
+                    return code, given + process.said
+                arguments = self._arguments(f"cat {found[2]}")
         if arguments[: len(COMMAND)] == COMMAND:
             process = Process(arguments, self.folder, environment)
             printed = process.rest()
@@ -396,7 +410,7 @@ class Page:
             arguments,
             cwd=self.folder,
             env=environment,
-            stdin=subprocess.DEVNULL,
+            input=given.encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             timeout=PATIENCE,
@@ -413,6 +427,7 @@ class Page:
         """A plain command of ours as it is, which can be forked; all others by the shell."""
         if self._origins:
             line = re.sub(r"\b(feedproxy (?:check|convert|discover|subscribe)) ", r"\1 --allow-private ", line)
+        line = re.sub(r"(?<= )~/(?=\w)", f"{self.folder}/", line)
         if line.startswith("feedproxy ") and not SHELL.search(QUOTED.sub("", line.partition(" #")[0])):
             words = shlex.split(line, comments=True)[1:]
             if words[0] == "replay" and "--list-faults" not in words:
