@@ -4,16 +4,19 @@ The answer is the same whether or not the site is known here: it is nobody's bus
 """
 
 import html
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs
 
-from feedproxy.errors import FeedproxyError
+from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify import ping
 from feedproxy.notify.bell import TooOften
 from feedproxy.notify.notices import Notices
 from feedproxy.notify.ping import BadCall, BadPing, Ping
+from feedproxy.notify.topics import named
 from feedproxy.origin.endpoints import Call
+from feedproxy.origin.entrance import Visit
 
 THANKS = "Thanks for the ping."
 
@@ -48,18 +51,21 @@ class Ear:
             given = {}
         try:
             heard = ping.in_words(given.get("name", [""])[0], given.get("url", [""])[0])
-            await self.hear(heard, call.visit.address)
+            await self.hear(heard, call.visit)
         except TooOften as error:
             return _page(429, "Not so often, please", str(error), ("Retry-After", "60"))
         except BadPing as error:
             return _page(400, "That was no ping", str(error))
         except FeedproxyError:
             return _page(503, "Please try again later", "the ping could not be written down", ("Retry-After", "60"))
-        return _page(200, THANKS, f"{heard.name or heard.url} has changed, it says. If it is read here, we look soon")
+        return _page(
+            200, THANKS, f"It says that {heard.name or heard.url} has changed. If it is read here, we look soon"
+        )
 
-    async def hear(self, heard: Ping, source: str) -> None:
-        """Act on a ping that came from this address. Raises TooOften, StoreError."""
-        bell, settings = self._notices.bell, self._notices.settings()
+    async def hear(self, heard: Ping, visit: Visit) -> None:
+        """Act on a ping that came by this visit. Raises TooOften, StoreError."""
+        bell, settings, source = self._notices.bell, self._notices.settings(), visit.address
+        heard = replace(heard, url=self._meant(heard.url, visit), feed=self._meant(heard.feed, visit))
         targets = await bell.of(heard.feed) if heard.feed else []
         if not targets:
             targets = await bell.of(*heard.addresses())
@@ -70,10 +76,17 @@ class Ear:
         if settings.ping_unknown == "fetch":
             await bell.look_for(heard.feed or heard.url)
 
+    def _meant(self, address: str, visit: Visit) -> str:
+        """The feed that a gateway address of ours means, else the address; empty stays so."""
+        try:
+            return named(self._notices, address, visit.base) if address else ""
+        except BadTarget:
+            return address
+
     async def _told(self, read: Any, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
         """The struct of two: "flerror is a boolean … the message describes the success or failure"."""
         try:
-            await self.hear(read(parameters), call.visit.address)
+            await self.hear(read(parameters), call.visit)
         except BadCall:
             raise
         except (BadPing, TooOften) as error:

@@ -118,7 +118,7 @@ class CloudHub:
         """`rssCloud.ping`: "true whenever well-formed". Raises WrongCall."""
         if len(parameters) != 1 or not isinstance(parameters[0], str):
             raise WrongCall("a ping has one parameter, the address of the feed that changed")
-        await self._heard(parameters[0], call.visit.address)
+        await self._heard(parameters[0], call.visit)
         return True
 
     async def hello(self, parameters: tuple[object, ...], call: Call) -> bool:
@@ -129,13 +129,13 @@ class CloudHub:
         """`/-/ping`."""
         accept = call.request.fields.combined("accept") or ""
         url = next((value for name, value in rsscloud.form(call.content) if name.lower() == "url"), "")
-        words = await self._heard(url, call.visit.address)
+        words = await self._heard(url, call.visit)
         return rsscloud.result("result", not words, words or THANKS, accept)
 
-    async def _heard(self, url: str, source: str) -> str:
+    async def _heard(self, url: str, visit: Visit) -> str:
         """Act on a ping; why it was none, empty where it was."""
         try:
-            await self._ear.hear(ping.in_words("", url), source)
+            await self._ear.hear(ping.in_words("", url), visit)
         except (BadPing, TooOften) as error:
             return str(error)
         except FeedproxyError:

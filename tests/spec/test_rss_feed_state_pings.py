@@ -6,6 +6,7 @@ The texts of the messages are made here, in the form of the samples.
 import xmlrpc.client
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -95,6 +96,24 @@ async def test_the_parameters_of_a_get_ping_are_uri_encoded(door: Door) -> None:
     answer = await door.get_ping("name=Caf%C3%A9+%26+%3Cb%3E&url=http%3A%2F%2Fexample.com%2F")
 
     assert "Café &amp; &lt;b&gt;" in answer.body.decode()
+
+
+async def test_a_ping_may_name_a_feed_by_its_address_at_this_gateway(door: Door) -> None:
+    address = f"http://proxy.example/{TARGET}"
+    await door.get_ping(f"name=x&url={quote(address, safe='')}")
+    await door.stand.settled()
+    assert fetches(door) == 1
+
+    door.stand.clock.advance(3600)
+    await door.ping("x", SITE + "other", SITE + "other", address, method="weblogUpdates.extendedPing")
+    await door.stand.settled()
+    assert fetches(door) == 2
+
+
+async def test_the_page_writes_an_address_without_a_name_as_it_is(door: Door) -> None:
+    answer = await door.get_ping("url=http%3A%2F%2Fexample.com%2F")
+
+    assert b" http://example.com/ has changed" in answer.body
 
 
 # -- XML-RPC Ping
