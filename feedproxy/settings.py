@@ -363,7 +363,7 @@ class Settings:
     )
     self_link: str = option(
         "",
-        "The feed's link to itself: add (where missing), correct (also repair a wrong one), off.",
+        "The feed's link to itself: add (where missing or relative), correct (also repair a wrong one), off.",
         "Readers that are handed a file find by it where to subscribe. Empty: add; in reverse mode correct, or off"
         " without public_url. All other bytes stay as they came.",
         choices=("", "add", "correct", "off"),

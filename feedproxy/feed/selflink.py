@@ -4,7 +4,8 @@ The link goes directly behind the channel's own `link`, since there are readers 
 they meet, of whatever namespace ("The <channel/atom:link> Bug"); into a channel without one, directly behind
 the start tag. Nothing else changes, not a byte.
 
-`correct` also mends what is wrong in a link that is there: href, type, namespace and rel, and nothing else of
+`add` takes a link without an absolute address for none, and mends it: a saved file leads nowhere with it. `correct`
+also mends what is wrong in a link that is there: href, type, namespace and rel, and nothing else of
 it. Of several the first with the proper rel is mended, else the first, and the others stay as they are. An
 address that means the same (RFC 3986, section 6.2.2) is right. A relative one is wrong, whatever it resolves
 to: "The RSS file may have been downloaded and saved in a new location." A type that is missing is not wrong:
@@ -31,6 +32,7 @@ _PREFIXES = ("atom", "atom10", "a10", "atom2005", "feedproxy-atom")
 
 _MARKUP = re.compile(r"<!--.*?(?:-->|\Z)|</?[A-Za-z][^<>]*>", re.DOTALL)
 _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});")
+_ABSOLUTE = re.compile(r"https?://[^/]", re.IGNORECASE)
 _ATTRIBUTE = re.compile(rb"""(?<![^\s=<>"'/])([^\s=<>"'/]++)\s*+=\s*+("[^"]*+"|'[^']*+')""")
 # XML 1.0, section 2.2: the characters that no document may have, not even as references.
 ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -93,7 +95,7 @@ def self_link(
     if places is None or form is None:
         return Edited(body, reason="it is not in the shape of its format")
     present = [link for link in places.self_links if link.rel in form.rels]
-    if present and mode == "add":
+    if mode == "add" and any(_is_usable(link.href) for link in present):
         return Edited(body, reason="it has a self link")
     if present:
         first = next((link for link in present if link.rel == form.rel), present[0])
@@ -124,7 +126,7 @@ def _why_not(channel: Channel, href: str, mode: str) -> str:
         return "it is ill-formed"
     if ILLEGAL.search(href) or not href:
         return "its address cannot be written in XML"
-    if mode == "add" and any(link.rel == "self" for link in channel.self_links):
+    if mode == "add" and any(link.rel == "self" and _is_usable(link.href) for link in channel.self_links):
         return "it has a self link"
     return ""
 
@@ -215,6 +217,11 @@ def _set(tag: bytes, link: LinkTag, name: str, value: str) -> Edit:
             return Edit(link.start + start + 1, link.start + end - 1, value)
     position = link.start + behind
     return Edit(position, position, f' {name}="{value}"')
+
+
+def _is_usable(href: str | None) -> bool:
+    """Whether a saved file leads to its feed with it."""
+    return _ABSOLUTE.match((href or "").strip()) is not None
 
 
 def _same_address(one: str, other: str) -> bool:
