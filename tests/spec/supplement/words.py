@@ -118,9 +118,19 @@ def stored() -> Iterator[Promise]:
             "A reader who wants it newer than it is has the origin asked",
             fresh,
             "fwd=request; fwd-status=304; stored; ttl=6000",
-            ask=Ask({"Cache-Control": control}),
+            ask=Ask({"Cache-Control": control, "Sec-Fetch-Mode": "navigate"}),
             source=RFC_9111_REQUEST,
             asked=1,
+            case=control,
+        )
+    for control in ("no-cache", "max-age=0"):
+        yield row(
+            "A program that wants it new with every poll gets the copy for a quarter of an hour",
+            fresh,
+            "hit; ttl=5400",
+            ask=Ask({"Cache-Control": control}),
+            source=RFC_9111_REQUEST,
+            asked=0,
             case=control,
         )
     for control in ("max-age=601", "min-fresh=5400", "only-if-cached"):
@@ -397,7 +407,7 @@ def own() -> Iterator[Promise]:
     yield row(
         "Without a copy the origin's 429 becomes a 503 of ours",
         (Break((429, b"", {"Retry-After": "600"})),),
-        "detail=rate-limited",
+        "fwd=uri-miss; fwd-status=429; detail=rate-limited",
         503,
         source=PEACE,
     )
