@@ -36,7 +36,7 @@ def judge(document: Document, channel: Channel, subject: str, now: Instant) -> I
     if not entries:
         yield NO_ENTRIES(subject)
         return
-    yield from _guids(entries, channel.kind, subject)
+    yield from _guids(entries, channel, subject)
     yield from _dates(document, channel.kind, subject, now)
     yield from _texts(entries, channel.kind, subject)
     yield from _links(entries, channel.kind, subject)
@@ -51,10 +51,17 @@ class NO_ENTRIES(Note):
     reference = "RSS 2.0, item"
 
 
-def _guids(entries: tuple[Entry, ...], kind: Kind, subject: str) -> Iterator[Note]:
+def _knows_guids(channel: Channel) -> bool:
+    """RSS 0.94 brought the element; in RDF rdf:about has a Note of its own."""
+    if channel.kind is Kind.RSS:
+        return channel.version.startswith(("0.94", "2"))
+    return channel.kind is not Kind.RDF
+
+
+def _guids(entries: tuple[Entry, ...], channel: Channel, subject: str) -> Iterator[Note]:
     missing = sum(not each.id for each in entries)
     twice = [name for name, count in Counter(each.id for each in entries if each.id).items() if count > 1]
-    if missing and kind is not Kind.RDF:  # rdf:about has a Note of its own
+    if missing and _knows_guids(channel):
         yield GUIDS_MISSING(subject, count=missing, of=len(entries))
     if twice:
         yield GUIDS_TWICE(subject, count=len(twice), example=twice[0][:_SHOWN])

@@ -163,6 +163,14 @@ def test_a_document_without_a_fault_gets_praise_alone(body: bytes) -> None:
     assert "self-link-there" in {each.id() for each in notes}
 
 
+@pytest.mark.parametrize(("version", "wanted"), [("0.91", False), ("0.92", False), ("0.94", True), ("2.0", True)])
+def test_guids_are_missed_only_where_the_format_has_them(version: str, wanted: bool) -> None:
+    body = CASES["guids-missing"].replace(b'version="2.0"', f'version="{version}"'.encode())
+    assert f'version="{version}"'.encode() in body
+
+    assert ("guids-missing" in findings(of_document(body, NOW))) is wanted
+
+
 def test_the_place_of_a_fault_is_told() -> None:
     (note,) = [
         each
