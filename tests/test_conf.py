@@ -13,7 +13,7 @@ import pytest
 from mitmproxy.options import Options
 from ruamel.yaml import YAML
 
-from feedproxy import config, quantities, serve
+from feedproxy import cli, config, quantities, serve
 from feedproxy.commands import serve as serving
 from feedproxy.report.metrics import Metrics
 from feedproxy.settings import Settings, option_names
@@ -209,6 +209,25 @@ def test_the_compose_file_runs_a_command_that_is_understood(name: str, tmp_path:
     settings = asyncio.run(made())
     assert settings.store == "redis://valkey:6379/0"
     assert settings.fleet_local == "/var/cache/feedproxy"
+
+
+def test_the_compose_file_of_one_container_publishes_its_admin_page_on_loopback_with_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compose = YAML(typ="safe").load((CONF / "compose-one.yaml").read_text(encoding="utf-8"))
+    service = compose["services"]["feedproxy"]
+    for name, value in service["environment"].items():
+        folder = {"FEEDPROXY_STORE": tmp_path / "store", "FEEDPROXY_CONFDIR": tmp_path / "ca"}.get(name)
+        monkeypatch.setenv(name, str(folder or value))
+
+    assert cli.main([*service["command"], "--check"]) == 0
+    assert "listen:  0.0.0.0:8080; admin: 0.0.0.0:8081" in capsys.readouterr().out
+    assert service["ports"] == ["127.0.0.1:8080:8080", "127.0.0.1:8081:8081"]
+    assert {each.partition(":")[0] for each in service["volumes"]} == set(compose["volumes"])
+
+    assert service["environment"]["FEEDPROXY_ADMIN_TOKEN"].startswith("${FEEDPROXY_ADMIN_TOKEN:?")
+    monkeypatch.delenv("FEEDPROXY_ADMIN_TOKEN")
+    assert cli.main([*service["command"], "--check"]) == 2
 
 
 def test_the_valkey_of_the_compose_file_is_bounded_and_reached_by_nobody_outside() -> None:

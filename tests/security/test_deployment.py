@@ -17,6 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 UNIT = ROOT / "conf" / "feedproxy.service"
 IMAGES = runpy.run_path(str(ROOT / "scripts" / "image_digests.py"))
 COMPOSE: dict[str, Any] = YAML(typ="safe").load((ROOT / "conf" / "compose.yaml").read_text(encoding="utf-8"))
+ALONE: dict[str, Any] = YAML(typ="safe").load((ROOT / "conf" / "compose-one.yaml").read_text(encoding="utf-8"))
+CONTAINERS = COMPOSE["services"] | ALONE["services"]
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 
@@ -100,9 +102,9 @@ def test_unit_has_no_setting_that_systemd_does_not_know() -> None:
     assert not re.search("Unknown|Failed to parse|Invalid", found.stderr), found.stderr
 
 
-@pytest.mark.parametrize("name", sorted(COMPOSE["services"]))
+@pytest.mark.parametrize("name", sorted(CONTAINERS))
 def test_container_is_bounded_and_has_nothing_to_write_to_but_its_volumes(name: str) -> None:
-    container = COMPOSE["services"][name]
+    container = CONTAINERS[name]
 
     assert container["read_only"] is True
     assert container["cap_drop"] == ["ALL"]
