@@ -150,6 +150,20 @@ def test_every_command_line_parses(page: Path, monkeypatch: pytest.MonkeyPatch) 
             pytest.fail(f"feedproxy {command}: {error}")
 
 
+def test_the_reference_of_the_command_line_has_every_command() -> None:
+    text = (ROOT / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
+    named = {name for line in re.findall(r"^## feedproxy (.+)$", text, re.M) for name in re.findall(r"[a-z]+", line)}
+
+    assert set(cli.command_names()) - named == set()
+
+
+def test_the_page_on_mitmdump_names_every_script() -> None:
+    text = (ROOT / "docs" / "how-to" / "run-under-mitmdump.md").read_text(encoding="utf-8")
+    scripts = {path.name for path in (ROOT / "addons").glob("*.py")} - {"__init__.py"}
+
+    assert {name for name in scripts if name not in text} == set()
+
+
 @pytest.mark.parametrize("page", FOR_USERS, ids=_named)
 def test_every_option_that_is_set_exists(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
