@@ -216,6 +216,7 @@ class Page:
             "PATH": path,
             "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), self._environment.get("PYTHONPATH")))),
             "PYTHONUNBUFFERED": "1",
+            "COLUMNS": "80",
             "FEEDPROXY_LISTEN": f"127.0.0.1:{self._port('8080')}",
             "FEEDPROXY_ADMIN": f"127.0.0.1:{self._port('8081')}",
         }
