@@ -63,8 +63,8 @@ class AccessLog:
         if case.arrival is not None and not connects and code:
             judge(here, flow, case, size)
         agent = flow.request.headers.get("user-agent", "")
-        upstream = case.arrival.request.target if case.arrival is not None else ""
-        target = public_form(upstream, here.settings) if upstream else flow.request.path
+        asked = case.arrival.request.target if case.arrival is not None else ""
+        target = public_form(asked, here.settings) if asked else flow.request.path
         if connects:
             target = uri.hostport(flow.request.host, flow.request.port)
         entrance, cache = "connect" if connects else str(case.visit.entrance), case.status.text()
@@ -73,18 +73,21 @@ class AccessLog:
         )
         if here.settings.log_format == "off":
             return
+        named, upstream = target, ""
+        if case.arrival is not None and not connects:
+            named, upstream = here.names_in_log(case.arrival.request.target, case.arrival.request.fields)
         line = Line(
             at=here.clock.now(),
             reader=here.service.audience.pseudonym_of(case.visit, agent),
             entrance=entrance,
             method=flow.request.method,
-            target=target,
+            target=named,
             status=code,
             size=size,
             cache=cache,
             seconds=seconds,
             agent=agent,
-            upstream=upstream if upstream != target else "",
+            upstream=upstream,
             words=words or (flow.error.msg if flow.error is not None else ""),
         )
         logger.info("%s", line.written(here.settings.log_format))

@@ -23,8 +23,10 @@ from feedproxy.crew.seat import Seat
 from feedproxy.errors import StoreError
 from feedproxy.fleet.machine import Fleet
 from feedproxy.http import uri
-from feedproxy.http.message import Response
+from feedproxy.http.discretion import host_alone, without_secrets
+from feedproxy.http.message import Fields, Response
 from feedproxy.http.parent_proxy import Parent, parent_of
+from feedproxy.http.reverse import public_form
 from feedproxy.lab.recorder import Recorder, RecordingClient
 from feedproxy.net.address import AddressPolicy
 from feedproxy.net.fetch import Fetcher, FetchLimits
@@ -37,8 +39,10 @@ from feedproxy.origin.credentials import CredentialedClient
 from feedproxy.origin.decisions import Decisions
 from feedproxy.origin.endpoints import Call, Endpoints
 from feedproxy.origin.office import Office
+from feedproxy.origin.public import is_public
 from feedproxy.origin.service import Service
 from feedproxy.origin.trail import Fetching
+from feedproxy.origin.upstream import is_credential
 from feedproxy.readers.count import SubscriberCounts
 from feedproxy.readers.identify import Identifier
 from feedproxy.readers.score.panel import Panel
@@ -83,7 +87,9 @@ class Runtime:
         """Those of the configuration; `rules` are also what the operator has decided for single feeds."""
         self._decided: tuple[Rule, ...] = ()
         self.metrics = Metrics()
-        self.journal = Journal(self.metrics, self.clock, lambda: self.settings)
+        self.journal = Journal(
+            self.metrics, self.clock, lambda: self.settings, lambda target: self.names_in_log(target)[0]
+        )
         self.draining = False
         self.tells_failures = False
         """`feedproxy serve` tells `failure` itself, in one line at the end; under mitmdump the log has to."""
@@ -190,6 +196,22 @@ class Runtime:
         if end is not None:
             return covers(self.settings_for(start), self.settings_for(end))
         return not self.rules.protect_anything
+
+    def names_in_log(self, target: str, request: Fields | None = None) -> tuple[str, str]:
+        """Return how the log names a target: its public address, and the one at the upstream where that is another.
+
+        Only the host is named where not everybody may read what is there: a rule, credentials in the `request`, or the
+        origin's answers say so (origin/public.py). Other addresses lack their secrets.
+        """
+        public = public_form(target, self.settings)
+        is_personal = request is not None and any(is_credential(name) for name, _ in request)
+        try:
+            resource = self.service.store.peek(target) if self.opened else None
+            if is_personal or not is_public(self.settings_for(target), resource):
+                return host_alone(public), ""
+        except ValueError:
+            pass  # it was refused, since it is no address
+        return without_secrets(public), without_secrets(target) if public != target else ""
 
     # -- life
 

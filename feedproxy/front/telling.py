@@ -15,7 +15,6 @@ from feedproxy.cache.status import CacheStatus
 from feedproxy.clock import Instant, Seconds
 from feedproxy.front.judged import judge_answer, judge_recipe
 from feedproxy.front.recipe import Recipe, Tally
-from feedproxy.http.discretion import without_secrets
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.reverse import public_form
 from feedproxy.http.user_agent import LENGTH_MAX
@@ -138,12 +137,8 @@ class Teller:
         if form == "off":
             return ""
         if not recipe.shown:
-            public = public_form(target, here.settings)
-            shown = without_secrets(public)
+            shown, recipe.upstream = here.names_in_log(target)
             recipe.shown = target if shown == target else shown
-            if public != target:
-                upstream = without_secrets(target)
-                recipe.upstream = target if upstream == target else upstream
         moment, entrance = recipe.moment, recipe.visit.entrance
         if form == "text":
             return as_text(
@@ -195,7 +190,7 @@ class Teller:
         here.journal.asked(asked)
         if here.settings.log_format == "off":
             return
-        target = asked.target
+        target, upstream = here.names_in_log(request.target, request.fields)
         line = Line(
             at=asked.at,
             reader=here.service.audience.pseudonym_of(told.visit, agent),
@@ -207,7 +202,7 @@ class Teller:
             cache=asked.cache,
             seconds=seconds,
             agent=agent,
-            upstream=request.target if request.target != target else "",
+            upstream=upstream,
             words=told.words,
         )
         self.lines.append(line.written(here.settings.log_format))

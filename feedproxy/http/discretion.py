@@ -245,3 +245,11 @@ def _without_name_and_tokens(bare: str) -> str:
     shown = urlunsplit((split.scheme, host, split.path, split.query, ""))
     shown = _AUTHORITY.sub(lambda found: found[1] + _USERINFO.sub("", found[2]), shown)
     return _without_tokens(shown, lambda _: "")
+
+
+def host_alone(target: str) -> str:
+    """Return `https://HOST/…`: an address of which the rest is kept to itself. Raises ValueError for no address."""
+    split = urlsplit(target)
+    if not split.netloc:
+        raise ValueError(target)
+    return f"{split.scheme}://{split.netloc.rpartition('@')[2]}/…"

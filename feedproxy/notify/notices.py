@@ -167,7 +167,7 @@ class Notices:
     async def settled(self) -> None:
         """Return when nothing can be done at this hour: for tests."""
         await asyncio.gather(*self._tasks[:1])  # what changed before
-        while not self._idle or self._waking or self._awake.is_set() or self.courier.under_way or self.bell.under_way:  # noqa: ASYNC110
+        while not self._idle or self._waking or self._awake.is_set() or self.courier.under_way or self.bell.under_way:
             if self._waking is not None:
                 self.wake()  # what is collected for a moment is looked at now
             await asyncio.sleep(0.001)

@@ -16,7 +16,14 @@ def may_be_listed(target: str, settings: Settings, resource: Resource | None = N
     readers have to sign in for. A feed of which a response without credentials is stored is public, whoever else has
     asked for it with some.
     """
-    if settings.private or settings.readers or has_secret(target) or uri.without_fragment(target) != target:
+    if has_secret(target) or uri.without_fragment(target) != target:
+        return False
+    return is_public(settings, resource)
+
+
+def is_public(settings: Settings, resource: Resource | None) -> bool:
+    """Return whether rules and the origin's answers, as far as they are known, let everybody read a feed."""
+    if settings.private or settings.readers:
         return False
     if resource is None:
         return True

@@ -77,10 +77,14 @@ class Failed:
 class Journal:
     """Keeps what happened lately in this process."""
 
-    def __init__(self, metrics: Observer, clock: Clock, settings: Callable[[], Settings]) -> None:
+    def __init__(
+        self, metrics: Observer, clock: Clock, settings: Callable[[], Settings], name_in_log: Callable[[str], str]
+    ) -> None:
+        """`name_in_log` gives a target as the log names it."""
         self._metrics = metrics
         self._clock = clock
         self._settings = settings
+        self._name_in_log = name_in_log
         self._requests: deque[Asked] = deque(maxlen=REQUESTS_MAX)
         self._fetches: OrderedDict[str, deque[Fetched]] = OrderedDict()
         self._count = 0
@@ -107,7 +111,7 @@ class Journal:
         elif update.is_missing:
             self._keep_failed(update.target, told)
         if update.occasion != "reader" and self._settings().log_format != "off":
-            log_fetch(update.target, told)
+            log_fetch(self._name_in_log(uri.without_fragment(update.target)), told)
 
     def scheduled(self, target: str) -> None:
         """The schedule asks for an update of a target."""
@@ -154,9 +158,9 @@ class Journal:
             self._failed.popitem(last=False)
 
 
-def log_fetch(target: str, told: Fetched) -> None:
-    """Write the line of a fetch that no reader waited for."""
-    name, reason = shown(uri.without_fragment(target)), masked(told.words)
+def log_fetch(name: str, told: Fetched) -> None:
+    """Write the line of a fetch that no reader waited for; `name` is its target without secrets."""
+    reason = masked(told.words)
     fields = {"event": "fetch", "target": name, **_view(told), "reason": reason}
     status = told.status if told.status is not None else 0
     level = logging.WARNING if told.outcome == "failed" else logging.INFO

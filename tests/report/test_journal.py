@@ -13,6 +13,7 @@ from feedproxy.report import journal
 from feedproxy.report.journal import Asked, Journal
 from feedproxy.report.log import JsonLines
 from feedproxy.report.metrics import Metrics
+from feedproxy.report.views import shown
 from feedproxy.settings import Settings
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 
@@ -30,7 +31,7 @@ FAILED = Update(
 
 
 def a_journal(**settings: str) -> Journal:
-    return Journal(Metrics(), ManualClock(NOW), lambda: Settings(**settings))
+    return Journal(Metrics(), ManualClock(NOW), lambda: Settings(**settings), shown)
 
 
 def an_asked(number: int) -> Asked:

@@ -268,3 +268,35 @@ async def test_no_page_list_or_field_names_what_a_credential_was(door, wallet):
     assert b"wallet" not in seen.plain
     (stored,) = [each for each in proxy.service.store.targets() if "paid" in each]
     assert "bobs" not in stored
+
+
+# -- the log
+
+
+@pytest.mark.parametrize(
+    ("rule", "cache_control", "fields", "names"),
+    [
+        ({}, "max-age=60", {}, True),
+        ({}, "max-age=60", {"authorization": "Basic eDp5"}, False),
+        ({"private": True}, "max-age=60", {}, False),
+        ({}, "private, max-age=60", {}, False),
+        ({}, "no-store", {}, False),
+    ],
+)
+async def test_log_names_what_not_everybody_may_read_by_its_host_alone(
+    door, caplog, rule, cache_control, fields, names
+):
+    caplog.set_level("INFO", "feedproxy")
+    proxy, origin, _ = await door(log_format="text", feed_min_interval=0, site_interval=0)
+    if rule:
+        proxy.rule("/members.rss", **rule)
+    origin.publish("/members.rss", a_feed(), cache_control=cache_control)
+
+    for _ in range(2):
+        await proxy.get("/members.rss", **fields)
+    if not fields:  # what it gives without credentials is public
+        await proxy.service.refresh(origin.url("/members.rss"))
+
+    lines = [line for line in caplog.text.splitlines() if " GET " in line or "fetch " in line]
+    assert len(lines) >= 2
+    assert all(("members.rss" in line) is names for line in lines[1:]), lines

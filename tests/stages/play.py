@@ -137,7 +137,7 @@ class OnService:
         self.settings = settings
         self.name = "http://proxy.example"
         self._rules = Rules()
-        self.journal = Journal(Metrics(), clock, lambda: Settings(log_format="off"))
+        self.journal = Journal(Metrics(), clock, lambda: Settings(log_format="off"), str)
         self._service: Service
 
     @property
