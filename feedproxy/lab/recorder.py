@@ -47,7 +47,9 @@ class Recorder:
         if self._writer is None:
             return
         target = exchange.request.target.partition("#")[0]
-        private = self._redactor.is_private(exchange, known=private or self._private(target))
+        # A fragment is the mark of a wallet's credential, and goes no further.
+        known = private or self._private(target) or "#" in exchange.request.target
+        private = self._redactor.is_private(exchange, known=known)
         exchange = _end_to_end(exchange)
         content: bytes | None = None
         if body:
@@ -56,7 +58,7 @@ class Recorder:
         if private:
             content = None
         try:
-            self._writer.append(self._redactor.exchange(exchange), content)
+            self._writer.append(self._redactor.exchange(exchange, known=known), content)
         except RecordingFailed as error:
             logger.error("nothing is recorded any more: %s", error)
             self.close()

@@ -6,12 +6,14 @@ reader stays one reader and a private feed one feed; without the key a mark says
 Fields that carry secrets stay with the value `redacted`: that a reader sends cookies is something to tell it. What
 answers a request for a private feed (one with credentials or cookies, or with a secret in its address), and what its
 origin calls private or no-store, is recorded without its content, since such feeds name secret addresses in every item.
+Of such an address the path has a mark, too; of errors only where the request had credentials, since ours are no-store.
 """
 
 import hashlib
 import re
 from collections.abc import Collection
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.discretion import has_secret, without_secrets
@@ -48,10 +50,15 @@ _SPOKEN_MIN = 8
 
 
 def _is_for_one(exchange: Exchange) -> bool:
-    """Whether it is for one reader: by a field, or, where we ask for a reader, by the mark of a wallet's credential."""
-    request, said = exchange.request, CacheControl.from_fields(exchange.fields)
-    has_credentials = any(_CREDENTIALS.fullmatch(name) for name, _ in request.fields)
-    return "#" in request.target or has_credentials or said.no_store or said.private
+    """Whether it is for one reader: by its request, or by what its origin says."""
+    said = CacheControl.from_fields(exchange.fields)
+    return _has_credentials(exchange) or said.no_store or said.private
+
+
+def _has_credentials(exchange: Exchange) -> bool:
+    """Whether the request had some: in a field, or, where we ask for a reader, by the mark of a wallet's credential."""
+    request = exchange.request
+    return "#" in request.target or any(_CREDENTIALS.fullmatch(name) for name, _ in request.fields)
 
 
 class Redactor:
@@ -70,17 +77,19 @@ class Redactor:
         """What the recording calls a reader's address; an empty one stays empty."""
         return f"reader-{self._hash(client_network(address), 6)}" if self._addresses and address else address
 
-    def exchange(self, exchange: Exchange) -> Exchange:
-        """The exchange as it may be recorded. Its `reader` is an address until then."""
+    def exchange(self, exchange: Exchange, *, known: bool = False) -> Exchange:
+        """The exchange as it may be recorded; `known` as above. Its `reader` is an address until then."""
         found: set[str] = set()
-        target = self._url(exchange.request.target, found)
+        is_private = known or _has_credentials(exchange) or (exchange.status < 400 and _is_for_one(exchange))
+        name = self._host_alone if is_private else self._url
+        target = name(exchange.request.target, found)
         request = replace(exchange.request, target=target, fields=self._fields(exchange.request.fields, found))
         return replace(
             exchange,
             request=request,
             fields=self._fields(exchange.fields, found),
             reader=self.address(exchange.reader),
-            public=self._url(exchange.public, found) if exchange.public else "",
+            public=name(exchange.public, found) if exchange.public else "",
             failure=self._said(exchange.failure, found),
         )
 
@@ -98,6 +107,15 @@ class Redactor:
             return without_secrets(url, mask)
         except ValueError:
             return MARK
+
+    def _host_alone(self, url: str, found: set[str]) -> str:
+        """The address with a mark in the place of its path and query."""
+        split = urlsplit(url)
+        path = url.partition("://")[2].partition("#")[0][len(split.netloc) :]
+        if not self._secrets or not split.netloc or path in ("", "/"):
+            return self._url(url, found)
+        found.add(path)
+        return f"{split.scheme}://{split.netloc.rpartition('@')[2]}/{MARK}-{self._hash(path, 4)}"
 
     def _fields(self, fields: Fields, found: set[str]) -> Fields:
         return Fields((name, self._value(name, value, found)) for name, value in fields)

@@ -77,6 +77,34 @@ def test_what_is_for_one_reader_is_recorded_without_its_content(
     assert har.parse(file).exchanges[0].digest
 
 
+@pytest.mark.parametrize(
+    ("asked", "answered", "status", "names"),
+    [
+        ((), (), 200, True),
+        (("Authorization", "Basic x"), (), 200, False),
+        (("Cookie", "a=b"), (), 401, False),
+        ((), ("Cache-Control", "private, max-age=600"), 304, False),
+        ((), ("Cache-Control", "no-store"), 200, False),
+        ((), ("Cache-Control", "no-store"), 502, True),
+    ],
+)
+def test_what_is_for_one_reader_is_named_by_its_host_and_a_mark(
+    asked: tuple[str, str], answered: tuple[str, str], status: int, names: bool, tmp_path: Path
+) -> None:
+    again = [("Referer", "https://example.com/members/feed?page=2")]
+    exchange = an_exchange(
+        "https://example.com/members/feed?page=2",
+        status=status,
+        asked=[asked, *again] if asked else again,
+        answered=[answered] if answered else [],
+    )
+
+    file = _recorded(tmp_path, exchange)
+
+    assert (b"members" in file) is names
+    assert (b"https://example.com/redacted-" in file) is not names
+
+
 def test_a_reader_stays_one_reader_and_a_private_feed_one_feed_under_one_key() -> None:
     one, other = Redactor(KEY), Redactor(b"another key" * 3)
     first = one.exchange(an_exchange(f"https://example.com/{'a1' * 16}/feed", reader="192.0.2.1"))
@@ -129,7 +157,7 @@ def test_what_is_for_those_who_signed_in_is_recorded_without_its_content(
 
     file = (tmp_path / "week.har").read_bytes()
     assert b"<rss>" not in file
-    assert har.parse(file).exchanges[0].request.target == "https://example.com/feed"
+    assert har.parse(file).exchanges[0].request.target.startswith("https://example.com/redacted-")
 
 
 def test_what_a_rule_calls_private_is_recorded_without_its_content(tmp_path: Path) -> None:

@@ -227,7 +227,7 @@ class Pair:
         return self._open("hub", "--upstream", self._upstream, **options)
 
     def office(self, **options: object) -> Feedproxy:
-        return self._open("office", **options)
+        return self._open("office", list_readers_min=1, **options)
 
     def address(self, who: str, path: str = "/") -> str:
         return f"http://127.0.0.1:{self.ports[who]}{path}"
@@ -264,6 +264,7 @@ def test_one_feedproxy_tells_another_by_rsscloud_and_restarts_change_nothing(
 
     office.kill()
     office = pair.office()
+    office.get(feed)  # who reads a feed is saved every few minutes only
     origin.publish(path, a_feed("four", "three"))
     ping()
     until(lambda: len(lists(office)) == 3)

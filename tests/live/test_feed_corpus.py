@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -169,7 +170,12 @@ def test_every_byte_is_the_publishers_but_for_the_self_link(observed: list[Obser
             assert only_a_link_differs(original, body, each.feed.encoding), each.feed.name
         else:
             link = unlinked(body, original, each.feed.encoding)
-            assert link is not None, each.feed.name
+            if link is None:  # its self link leads nowhere from a saved file, and is given the whole address
+                own = read(original, None)
+                assert own is not None
+                assert not any(urlsplit(link.href).scheme for link in own.self_links), each.feed.name
+                assert only_a_link_differs(original, body, each.feed.encoding), each.feed.name
+                continue
             assert not link or not each.feed.record["has_self"], (each.feed.name, "has one of its own")
         assert body == original or each.feed.is_feed, each.feed.name
         linked += body != original
@@ -257,6 +263,8 @@ def test_the_hints_are_those_of_the_index(observed: list[Observed]) -> None:
         assert dataclasses.replace(each.channel.schedule, notes=()) == expected, each.feed.name
         if expected == Schedule(ttl=expected.ttl):
             lifetime = 1800 if expected.ttl is None else min(60 * expected.ttl, 86_400)
+            if not each.channel.well_formed:
+                lifetime = min(60, lifetime)  # it may be whole again soon
             assert each.seen.ttl == lifetime, each.feed.name
             compared += expected.ttl is not None
     assert compared > 40

@@ -320,7 +320,7 @@ def test_a_configuration_with_a_rule_is_obeyed(start: Start, origin: Origin, tmp
 
 def test_a_mistake_in_the_configuration_is_told_with_its_line(refused: Refused, tmp_path: Path) -> None:
     config = tmp_path / "feedproxy.yaml"
-    config.write_text("claim_jump: 3\nfeeds:\n  - match: '*.example.org'\n    feed_min_intervall: 60\n")
+    config.write_text("site_interval: 3\nfeeds:\n  - match: '*.example.org'\n    feed_min_intervall: 60\n")
 
     assert f"{config}:4: " in (said := refused("--config", str(config)))
     assert "did you mean 'feed_min_interval'?" in said
