@@ -89,7 +89,7 @@ class SELF_LINK_MISSING(Note):
     category = Category.SUBSCRIBING
     summary = "The feed does not say its own address."
     advice = """\
-A browser hands the reader a file that was saved somewhere; without a self link nobody knows where to subscribe. In
+A browser hands the reader a file that was saved somewhere; without a self link no reader knows where to subscribe. In
 RSS it is `<atom:link rel="self" type="application/rss+xml" href="…"/>` in the channel, in JSON Feed `feed_url`."""
     reference = "Universal Subscription Mechanism, Atom Link Construct; RFC 4287, section 4.1.1"
 

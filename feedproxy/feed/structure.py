@@ -48,7 +48,7 @@ ITEM = CHANNEL | FEED | frozenset(("guid", "comments", "enclosure", "source", "p
 @dataclass(frozen=True, slots=True)
 class Items:
     """What is known of a document's items, which are taken out of its tree: how many there were by name, and what
-    names the first one's elements and attributes have (None: nobody has looked)."""
+    names the first one's elements and attributes have (None: not looked at yet)."""
 
     items: int = 0
     entries: int = 0

@@ -33,7 +33,7 @@ async def is_own(url: str, settings: Settings, policy: AddressPolicy, listeners:
         try:
             found = await policy.addresses(host, port)
         except FeedproxyError:
-            return False  # what cannot be resolved is told by whoever fetches it
+            return False  # the fetch reports a name that cannot be resolved
     return any(listeners.include(each, port) for each in found)
 
 

@@ -181,7 +181,7 @@ async def _socks(ip: str, parent: Parent, host: str, port: int, authority: str) 
             words = f"{authority} cannot be reached: {named(parent)} says: {_REFUSALS[error.error_code]}"
             raise ParentRefused(words) from error
         raise ParentFailed(f"{authority} cannot be reached: {named(parent)} fails: {error}") from error
-    except AssertionError as error:  # it asks for the user name that nobody gave
+    except AssertionError as error:  # it asks for a user name where none was given
         raise ParentFailed(f"{authority} cannot be reached: {named(parent)} wants a user name") from error
 
 

@@ -1,10 +1,10 @@
-"""What becomes of a feed becomes of those who subscribed to it: it is private from now on, or it has moved.
+"""Subscriptions to a feed that has become private, or that has moved.
 
-Private: a rule says so, or its origin lets nobody else keep it (Cache-Control: private, no-store). They hear of it no
-more, at once and not at their leases' ends. What is merely not held at the moment has not changed its nature.
+Private: a rule says so, or its origin forbids shared caches to keep it (Cache-Control: private, no-store). Its
+subscriptions end at once, not at their leases' ends. A feed that is only not stored at the moment is not private.
 
-Moved for good: readers are led to the new address, so subscribers are told of what happens there, and still of what
-happens at the address that they subscribed to. They are known by both. A WebSub delivery names the one it is about.
+Moved: readers are redirected to the new address. Subscriptions know both addresses, and subscribers get the news of
+either. A WebSub delivery names the address that the news is of.
 """
 
 import asyncio

@@ -68,7 +68,7 @@ class Prepared:
     left: tuple[Version, ...] = ()
     """Of a feed that has changed: the versions that readers had until now, to reckon deltas from."""
     published: tuple[Instant, ...] | None = None
-    """When the feed was published to before it was met, as its entries say; None: nobody has looked."""
+    """When the feed was published to before it was met, as its entries say; None: not looked at yet."""
     known: Channel | None = None
     """What was known before, read to its end, where nobody had until now."""
 
