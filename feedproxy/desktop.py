@@ -18,7 +18,7 @@ from pathlib import Path
 from feedproxy.errors import FeedproxyError
 
 ENTRY = "feedproxy-subscribe.desktop"
-TYPES = ("application/rss+xml", "application/atom+xml")
+TYPES = ("application/rss+xml", "application/atom+xml", "application/feed+json", "application/rdf+xml")
 SCHEME = "x-scheme-handler/feed"
 """What readers register for that know the feed: scheme."""
 
