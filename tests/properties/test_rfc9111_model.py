@@ -428,7 +428,7 @@ class CacheBesideModel(RuleBasedStateMachine):
 class FeedsBesideModel(CacheBesideModel):
     """The same with feeds, whose hints and courtesies are switched off."""
 
-    options: ClassVar[dict[str, Any]] = {"feed_hints": "off", "on_bad_update": "pass"}
+    options: ClassVar[dict[str, Any]] = {"feed_hints": "off", "on_bad_update": "pass", "reload_interval": 0}
     media_type = "application/rss+xml"
     left_out = (301,)  # feeds are followed to where they have moved
     asks_for_everybody = True
