@@ -64,7 +64,7 @@ async def test_a_new_version_is_there_at_the_other_machine_without_a_request(sta
     await other.get("/feed")
 
     origin.publish("/feed", a_feed("two"), cache_control=LASTING)
-    await one.get("/feed", Cache_Control="no-cache")
+    await one.get("/feed", Cache_Control="no-cache", Sec_Fetch_Mode="navigate")
     await until(lambda: b"two" in other.service.store.get(origin.url("/feed")).variants[0].content.bodies["identity"])  # type: ignore[union-attr]
 
     seen = await other.get("/feed")

@@ -77,7 +77,7 @@ type Scene = Callable[[Company], None]
 def replaced(here: Company) -> None:
     for version in range(4):
         here.publish(f"v{version}")
-        here.get(Cache_Control="no-cache")
+        here.get(Cache_Control="no-cache", Sec_Fetch_Mode="navigate")
         here.by_all()
 
 
@@ -137,7 +137,7 @@ def of_which_only_news_are_wanted(here: Company) -> None:
     here.publish("one")
     tag = here.get().fields["ETag"]
     here.publish("two", "one")
-    here.get(Cache_Control="no-cache")
+    here.get(Cache_Control="no-cache", Sec_Fetch_Mode="navigate")
     here.by_all(A_IM="feed", If_None_Match=tag)
 
 
@@ -153,7 +153,7 @@ def failed(here: Company) -> None:
     here.publish("good")
     here.by_all(1)
     here.origin.publish(here.path, b"sorry", 500)
-    here.get(Cache_Control="no-cache")
+    here.get(Cache_Control="no-cache", Sec_Fetch_Mode="navigate")
     here.by_all()
 
 

@@ -46,7 +46,7 @@ def test_no_worker_answers_with_what_another_has_replaced(two: Feedproxy, origin
         for version in range(20):
             origin.publish(path, a_feed(f"v{version}"), Cache_Control="max-age=3600")
             asks = all_[version % len(all_)]
-            assert f"v{version}".encode() in asks.get(target, Cache_Control="no-cache").body
+            assert f"v{version}".encode() in asks.get(target, Cache_Control="no-cache", Sec_Fetch_Mode="navigate").body
             for connection in all_:
                 seen = connection.get(target)
                 assert f"v{version}".encode() in seen.body
@@ -125,7 +125,7 @@ def test_a_failure_is_asked_for_once_and_the_copy_stands_in_for_the_readers_of_a
         origin.stage(path, gate := Gate(lambda handler, _: handler.say(500, b"sorry")))
         before = len(origin.asked(path))
         for connection in all_:
-            connection.send(target, Cache_Control="no-cache")
+            connection.send(target, Cache_Control="no-cache", Sec_Fetch_Mode="navigate")
         until(lambda: admin(two, "GET", "/api/status")["under_way"] == 2)
         gate.open()
         seen = [connection.answer() for connection in all_]
@@ -198,7 +198,7 @@ def test_recent_requests_and_fetches_are_those_of_all_workers(two: Feedproxy, or
     with connections(two) as all_:
         for version, asks in enumerate(all_):
             origin.publish(path, a_feed(f"v{version}"), Cache_Control="max-age=3600")
-            asks.get(target, Cache_Control="no-cache")
+            asks.get(target, Cache_Control="no-cache", Sec_Fetch_Mode="navigate")
     status = admin(two, "GET", "/api/status")
     feed = next(each for each in admin(two, "GET", "/api/feeds?q=journal")["feeds"] if each["target"] == target)
 

@@ -80,7 +80,8 @@ async def test_no_redirect_leads_into_what_a_rule_protects(protected, rule, wher
                 nothing_hidden(await proxy.send("HEAD", f"/{way}", entrance=entrance))
                 nothing_hidden(await proxy.send("GET", f"/{way}", entrance=entrance, range="bytes=0-50"))
                 nothing_hidden(await proxy.send("GET", f"/{way}", entrance=entrance, a_im="feed", if_none_match='"x"'))
-                nothing_hidden(await proxy.send("GET", f"/{way}", entrance=entrance, cache_control="no-cache"))
+                reload = {"cache_control": "no-cache", "sec_fetch_mode": "navigate"}
+                nothing_hidden(await proxy.send("GET", f"/{way}", entrance=entrance, **reload))
             converted = f"/-/as/json/{way}" if where else f"/-/as/json/{origin.url('/' + way)}"
             nothing_hidden(await proxy.ask(converted))
         clock.advance(7200)

@@ -50,6 +50,9 @@ ODD = (
     ),
 )
 
+RELOAD = {"Cache-Control": "no-cache", "Sec-Fetch-Mode": "navigate"}
+"""What a browser says when a person reloads."""
+
 CREDENTIALS = {"plain": {}, "authorization": {"Authorization": "Basic eDp5"}, "cookie": {"Cookie": "session=1"}}
 
 
@@ -119,7 +122,7 @@ async def test_shared_copy_holds_nothing_that_a_client_sent(
                 stand.clock.advance(minutes=20)
             await stand.ask({**CREDENTIALS[who], **odd, "User-Agent": "x/1"}, path)
             if len(odd) > 1:
-                await stand.ask({**CREDENTIALS[who], **odd, "User-Agent": "x/1", "Cache-Control": "no-cache"}, path)
+                await stand.ask({**CREDENTIALS[who], **odd, "User-Agent": "x/1", **RELOAD}, path)
             await stand.settled()
 
             for fields in ({}, {"User-Agent": "y/2"}, {"Accept": "application/rss+xml"}):
@@ -328,7 +331,7 @@ async def test_requests_with_credentials_do_not_keep_the_copy_of_others_from_bei
         stand.origin.publish("/feed.rss", a_feed("new"), cache_control="max-age=60")
         for _ in range(20):
             stand.clock.advance(seconds=45)
-            await stand.get(Authorization="Basic eDp5", **{"Cache-Control": "no-cache"})
+            await stand.get(Authorization="Basic eDp5", **RELOAD)
             await stand.settled()
 
         assert b"new" in (await stand.get())[1]

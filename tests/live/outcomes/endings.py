@@ -87,8 +87,8 @@ async def retry_after_is_kept_to(play: Play) -> None:
     seconds = int(play.only.value("retry-after"))
     for wait in (1, seconds - 30):
         play.clock.advance(wait)
-        for agent in ("one/1", "two/2"):
-            seen, asked = await play.get_again(user_agent=agent, cache_control="no-cache" if agent == "two/2" else "")
+        for agent, reload in (("one/1", {}), ("two/2", {"cache_control": "no-cache", "sec_fetch_mode": "navigate"})):
+            seen, asked = await play.get_again(user_agent=agent, **reload)
             assert not asked
             is_stale_copy(seen, first, play)
     play.clock.advance(seconds)
