@@ -158,27 +158,31 @@ def serve(stack: contextlib.ExitStack, secured: Path | None = None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What the processes hold: seconds since the start, MB (of these in the proxy itself), descriptors, threads."""
+    """What the processes hold: seconds since the start, MB (of these in the proxy itself), descriptors, threads.
+
+    `mapped` are MB of files that the proxy has mapped: pages of the store, which the kernel may take back at any time.
+    """
 
     at: float
     memory: float
     own: float
+    mapped: float
     descriptors: int
     threads: int
 
 
 def sample(pid: int, began: float) -> Sample:
     """Look at a process and those that it has started."""
-    page = os.sysconf("SC_PAGE_SIZE")
-    memory = own = descriptors = threads = 0
+    memory = own = mapped = descriptors = threads = 0
     for each in family(pid, parents(processes())):
         with contextlib.suppress(OSError):
-            resident = int(Path(f"/proc/{each}/statm").read_text().split()[1]) * page
-            memory += resident
-            own += resident if each == pid else 0
+            status = dict(re.findall(r"^(Rss\w+):\s+(\d+) kB$", Path(f"/proc/{each}/status").read_text(), re.M))
+            memory += int(status["RssAnon"])
+            if each == pid:
+                own, mapped = int(status["RssAnon"]), int(status["RssFile"])
             descriptors += len(os.listdir(f"/proc/{each}/fd"))
             threads += len(os.listdir(f"/proc/{each}/task"))
-    return Sample(time.monotonic() - began, memory / 1e6, own / 1e6, descriptors, threads)
+    return Sample(time.monotonic() - began, memory / 1e3, own / 1e3, mapped / 1e3, descriptors, threads)
 
 
 def slope(samples: Sequence[Sample]) -> float:
@@ -432,13 +436,16 @@ def main() -> int:
         began = time.monotonic()
         run(load, asked.rate, began + seconds, asked.seed)
         samples = []
-        print(f"{'minute':>7} {'MB':>8} {'own MB':>8} {'descriptors':>12} {'threads':>8} {'requests':>9}", flush=True)
+        print(
+            f"{'minute':>7} {'MB':>8} {'own MB':>8} {'mapped':>8} {'descriptors':>12} {'threads':>8} {'requests':>9}",
+            flush=True,
+        )
         while (now := time.monotonic() - began) < seconds:
             time.sleep(min(every, max(0.1, seconds - now)))
             each = sample(server.pid, began)
             samples.append(each)
             done = sum(load.statuses.values())
-            held = f"{each.memory:8.1f} {each.own:8.1f} {each.descriptors:12} {each.threads:8}"
+            held = f"{each.memory:8.1f} {each.own:8.1f} {each.mapped:8.1f} {each.descriptors:12} {each.threads:8}"
             print(f"{each.at / 60:7.1f} {held} {done:9}", flush=True)
         later = [each for each in samples if each.at >= warm]
         grows = verdict(later) if len(later) > 1 else ["too short to tell"]

@@ -252,7 +252,7 @@ def samples(*memories: float, descriptors: int = 60, threads: int = 8) -> list[s
     last = len(memories) - 1
     return [
         soak.Sample(
-            30.0 * each, memory, memory / 2, descriptors if each == last else 60, threads if each == last else 8
+            30.0 * each, memory, memory / 2, 10.0, descriptors if each == last else 60, threads if each == last else 8
         )
         for each, memory in enumerate(memories)
     ]
