@@ -116,7 +116,7 @@ def _moved(notices: Notices, target: str, may_be: Callable[[str], bool]) -> str:
         sighting = resource.sighting if resource is not None else None
         match moves.standing(sighting, notices.clock.now(), settings, target=visited[-1]):
             case moves.Redirect(location) if location in visited:
-                return target  # in a circle nobody is led anywhere
+                return target  # a circle of redirects leads nowhere
             case moves.Redirect(location) if may_be(location):
                 visited.append(location)
             case _:
