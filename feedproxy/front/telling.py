@@ -22,10 +22,10 @@ from feedproxy.origin.entrance import Visit
 from feedproxy.origin.repeat import Moment
 from feedproxy.readers.identify import Pseudonym
 from feedproxy.report.journal import REQUESTS_MAX, Asked
-from feedproxy.report.log import Line, as_text, quoted, write_all
+from feedproxy.report.log import REQUESTS, Line, as_text, quoted, write_all
 from feedproxy.runtime import Runtime
 
-logger = logging.getLogger("feedproxy.access")
+logger = logging.getLogger(REQUESTS)
 
 MOMENT: Seconds = 0.05
 """How long a line of the log may wait for others: a write for each would cost a fifth of what its answer does."""

@@ -133,7 +133,7 @@ async def test_who_subscribed_to_both_addresses_is_told_once(stage: WebSubStand)
 
 
 async def believed(stand: Stand) -> None:
-    """The feed moves for good, and nobody has asked at its new address yet."""
+    """The feed moves for good, and no reader has asked at its new address yet."""
     stand.origin.publish("/new.xml", a_feed("three", *OLD))
     stand.origin.publish("/feed.xml", b"", status=301, location=NEW)
     for _ in range(3):
