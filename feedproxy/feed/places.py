@@ -35,6 +35,7 @@ class LinkTag:
     """`self` or `start`."""
     href: str | None
     type: str | None
+    title: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +70,12 @@ class _Enough(Exception):
     """The rest of the document makes no difference."""
 
 
-def find(utf8: bytes, *, atom: bool, whole: bool) -> Places | None:
-    """The places of a feed. `whole` looks for self links behind the first item too.
+def find(utf8: bytes, *, atom: bool, whole: bool, every: bool = False) -> Places | None:
+    """The places of a feed. `whole` looks for self links behind the first item too, `every` for more than one.
 
     None where the document is not of this shape or not well-formed. Raises Untouchable.
     """
-    finder = _Finder(utf8, atom=atom, whole=whole)
+    finder = _Finder(utf8, atom=atom, whole=whole, every=every)
     try:
         finder.parser.Parse(utf8, True)
     except _Enough:
@@ -87,7 +88,7 @@ def find(utf8: bytes, *, atom: bool, whole: bool) -> Places | None:
 class _Finder:
     """expat's events, turned into Places."""
 
-    def __init__(self, utf8: bytes, *, atom: bool, whole: bool) -> None:
+    def __init__(self, utf8: bytes, *, atom: bool, whole: bool, every: bool) -> None:
         self.utf8 = utf8
         self.parser = parser = ParserCreate("utf-8")
         parser.StartElementHandler = self._start
@@ -98,6 +99,7 @@ class _Finder:
         self._item = "entry" if atom else "item"
         self._signed = SIGNATURES in utf8
         self._whole = whole or self._signed
+        self._every = every or self._signed
         self._depth = 0
         self._scope: dict[str, str] = {}
         self._prefix: str | None = None
@@ -150,9 +152,9 @@ class _Finder:
         rel = _relation(attributes.get("rel", ""))
         if rel and namespace in (ATOM_10, ATOM_03):
             start, tag = self.parser.CurrentByteIndex, self._tag()
-            href, kind = attributes.get("href"), attributes.get("type")
-            self._links.append(LinkTag(start, start + len(tag), name, prefix, namespace, rel, href, kind))
-            if rel == ("start" if self._namespace == ATOM_03 else "self") and not self._signed:
+            said = (attributes.get("href"), attributes.get("type"), attributes.get("title"))
+            self._links.append(LinkTag(start, start + len(tag), name, prefix, namespace, rel, *said))
+            if rel == ("start" if self._namespace == ATOM_03 else "self") and not self._every:
                 raise _Enough
         if namespace == self._namespace and self._own_link is None:
             tag = self._tag()

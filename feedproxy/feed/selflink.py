@@ -5,11 +5,12 @@ they meet, of whatever namespace ("The <channel/atom:link> Bug"); into a channel
 the start tag. Nothing else changes, not a byte.
 
 `add` takes a link without an absolute address for none, and mends it: a saved file leads nowhere with it. `correct`
-also mends what is wrong in a link that is there: href, type, namespace and rel, and nothing else of
-it. Of several the first with the proper rel is mended, else the first, and the others stay as they are. An
+also mends what is wrong in each self link that is there: href, type, namespace, rel and, in RSS, the title that
+differs from the channel's ("The title attribute should be set to the title of the RSS channel"). An
 address that means the same (RFC 3986, section 6.2.2) is right. A relative one is wrong, whatever it resolves
-to: "The RSS file may have been downloaded and saved in a new location." A type that is missing is not wrong:
-it is advice (RFC 4287, section 4.2.7.3), and application/rdf+xml "is specifically allowed" in RSS 1.0.
+to: "The RSS file may have been downloaded and saved in a new location." A missing type is added in RSS (USM); in Atom
+it is advice (RFC 4287, section 4.2.7.3). application/rdf+xml "is specifically allowed" in RSS 1.0. No title is added
+to a link that is there: "RSS readers can safely ignore this attribute."
 
 Left alone are formats without room for it (RSS 0.90 and 0.91, CDF), JSON Feed, and documents that a change
 would break or that cannot be read exactly: signed, ill-formed, with entities of their own, in an encoding
@@ -17,7 +18,8 @@ that nobody knows.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from html import unescape
 
 from feedproxy.errors import BadTarget
@@ -82,13 +84,14 @@ def self_link(
     """
     if reason := _why_not(channel, href, mode):
         return Edited(body, reason=reason)
-    if _is_right(body, channel, href):
+    if _is_right(body, channel, href, mode):
         return Edited(body, reason="its self link is right")
+    every = mode == "correct" and len(channel.self_links) > 1
     document = open_document(body, charset)
     if document is None:
         return Edited(body, reason="it cannot be read exactly in the encoding it names")
     try:
-        places = find(document.utf8, atom=channel.kind is Kind.ATOM, whole=bool(channel.self_links))
+        places = find(document.utf8, atom=channel.kind is Kind.ATOM, whole=bool(channel.self_links), every=every)
     except Untouchable as untouchable:
         return Edited(body, reason=str(untouchable))
     form = _form(channel.kind, places) if places else None
@@ -99,7 +102,10 @@ def self_link(
         return Edited(body, reason="it has a self link")
     if present:
         first = next((link for link in present if link.rel == form.rel), present[0])
-        edits, changes = _mend(document, first, form, href)
+        title = plain_title(channel.title) if mode == "correct" and channel.kind is not Kind.ATOM else None
+        # A second link with the older rel stays one: both values name the feed's address.
+        others = [(link, replace(form, rel=link.rel)) for link in present if every and link is not first]
+        edits, changes = _mend(document, [(first, form), *others], href, title)
     else:
         edits, changes = _add(document, places, form, channel, href=href, link_text=link_text)
     if not edits:
@@ -112,7 +118,7 @@ def self_link(
 
 def is_linked(body: bytes, channel: Channel, *, href: str, mode: str) -> bool:
     """Whether `self_link` would change nothing, where that is seen at a glance; False where it has to look."""
-    return bool(_why_not(channel, href, mode)) or _is_right(body, channel, href)
+    return bool(_why_not(channel, href, mode)) or _is_right(body, channel, href, mode)
 
 
 def _why_not(channel: Channel, href: str, mode: str) -> str:
@@ -131,9 +137,10 @@ def _why_not(channel: Channel, href: str, mode: str) -> str:
     return ""
 
 
-def _is_right(body: bytes, channel: Channel, href: str) -> bool:
+def _is_right(body: bytes, channel: Channel, href: str, mode: str) -> bool:
     """Whether this is to be seen at a glance: the one link says, to the letter, what would be written."""
-    if len(channel.self_links) != 1 or b'rel="self"' not in body:
+    at = body.find(b'rel="self"')
+    if len(channel.self_links) != 1 or at < 0:
         return False
     (link,) = channel.self_links
     if (link.rel, link.namespace, link.href) != ("self", ATOM_10, href):
@@ -141,7 +148,14 @@ def _is_right(body: bytes, channel: Channel, href: str) -> bool:
     # Atom 0.3 wants another one; of RDF either type is right.
     if channel.kind is Kind.ATOM:
         return channel.version == "1.0" and link.type in ("", *_ATOM[ATOM_10].types)
-    return link.type in ("", *(_RDF if channel.kind is Kind.RDF else _RSS).types)
+    types = (_RDF if channel.kind is Kind.RDF else _RSS).types
+    if mode == "add":
+        return link.type in ("", *types)
+    tag = body[body.rfind(b"<", 0, at) : body.find(b">", at)]
+    # Without references in it, which may be written in several ways.
+    title = channel.title.encode() if channel.title == plain_title(channel.title) else b"&"
+    named = b"title=" not in tag or (not set(title) & set(b"&<>\"'") and b'title="%b"' % title in tag)
+    return link.type in types and named
 
 
 def _form(kind: Kind, places: Places) -> _Form | None:
@@ -193,19 +207,32 @@ def plain_title(title: str) -> str:
 # -- mending
 
 
-def _mend(document: Document, link: LinkTag, form: _Form, href: str) -> tuple[list[Edit], tuple[str, ...]]:
-    tag = document.utf8[link.start : link.end]
-    wrong: dict[str, tuple[str, str]] = {}
+def _mend(
+    document: Document, links: Iterable[tuple[LinkTag, _Form]], href: str, title: str | None
+) -> tuple[list[Edit], tuple[str, ...]]:
+    """Correct each link to its form. `title` is an RSS channel's, to which USM's type and title belong; else None."""
+    edits: list[Edit] = []
+    changes: list[str] = []
+    for link, form in links:
+        tag = document.utf8[link.start : link.end]
+        for what, name, value in _wrong(link, form, href, title):
+            edits.append(_set(tag, link, name, document.character_data(value)))
+            changes.append(f"self link: {what} corrected")
+    return edits, tuple(dict.fromkeys(changes))
+
+
+def _wrong(link: LinkTag, form: _Form, href: str, title: str | None) -> Iterator[tuple[str, str, str]]:
+    """What is wrong in a link, and the name and value of the attribute that corrects it."""
     if link.href is None or not _same_address(link.href, href):
-        wrong["href"] = "href", href
-    if link.type is not None and link.type.partition(";")[0].strip().lower() not in form.types:
-        wrong["type"] = "type", form.types[0]
+        yield "href", "href", href
+    if title is not None if link.type is None else link.type.partition(";")[0].strip().lower() not in form.types:
+        yield "type", "type", form.types[0]
+    if title and link.title is not None and plain_title(link.title) != title:
+        yield "title", "title", title
     if link.rel != form.rel:
-        wrong["rel"] = "rel", form.rel
+        yield "rel", "rel", form.rel
     if link.namespace != form.namespace:
-        wrong["namespace"] = f"xmlns:{link.prefix}" if link.prefix else "xmlns", form.namespace
-    edits = [_set(tag, link, name, document.character_data(value)) for name, value in wrong.values()]
-    return edits, tuple(f"self link: {what} corrected" for what in wrong)
+        yield "namespace", f"xmlns:{link.prefix}" if link.prefix else "xmlns", form.namespace
 
 
 def _set(tag: bytes, link: LinkTag, name: str, value: str) -> Edit:

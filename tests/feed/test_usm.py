@@ -231,7 +231,7 @@ def test_self_links_of_items_images_and_comments_are_not_the_channels() -> None:
 
 
 def test_a_link_behind_the_items_is_seen() -> None:
-    body = rss(f'<link/><item/><a:link xmlns:a="{ATOM_10}" rel="self" href="http://x/"/>')
+    body = rss(f'<link/><item/><a:link xmlns:a="{ATOM_10}" rel="self" type="application/rss+xml" href="http://x/"/>')
 
     assert linked(body).reason == "it has a self link"
     assert linked(body, "correct").changes == ("self link: href corrected",)
@@ -247,7 +247,8 @@ def test_a_link_in_no_namespace_is_none() -> None:
 
 @pytest.mark.parametrize("rel", ["Self", "http://www.iana.org/assignments/relation/self", "self alternate"])
 def test_other_spellings_of_self_are_recognised_and_right(rel: str) -> None:
-    body = rss(f'<a:link xmlns:a="{ATOM_10}" rel="{rel}" href="{HREF.replace("&", "&amp;")}"/>')
+    own = f'rel="{rel}" type="application/rss+xml" href="{HREF.replace("&", "&amp;")}"'
+    body = rss(f'<a:link xmlns:a="{ATOM_10}" {own}/>')
 
     for mode in ("add", "correct"):
         assert linked(body, mode).body == body
@@ -280,14 +281,15 @@ def test_a_prefix_that_the_channel_itself_declares_is_used() -> None:
 
 @pytest.mark.parametrize("href", [HREF, "HTTPS://Example.COM:443/%7Ea?b=1&c=2"])
 def test_an_address_that_means_the_same_is_right(href: str) -> None:
-    body = rss(f'<a:link xmlns:a="{ATOM_10}" rel="self" href="{href.replace("&", "&amp;")}"/>')
+    own = f'rel="self" type="application/rss+xml" href="{href.replace("&", "&amp;")}"'
+    body = rss(f'<a:link xmlns:a="{ATOM_10}" {own}/>')
 
     assert linked(body, "correct").reason == "its self link is right"
 
 
 @pytest.mark.parametrize("href", ["/~a?b=1&amp;c=2", "", "http://example.com/~a?b=1&amp;c=2", "::"])
 def test_relative_and_other_addresses_are_wrong(href: str) -> None:
-    body = rss(f'<a:link xmlns:a="{ATOM_10}" rel="self" href="{href}"/>')
+    body = rss(f'<a:link xmlns:a="{ATOM_10}" rel="self" type="application/rss+xml" href="{href}"/>')
 
     assert linked(body, "correct").changes == ("self link: href corrected",)
 
@@ -308,17 +310,61 @@ def test_a_link_that_leads_nowhere_from_a_saved_file_is_none(href: str) -> None:
 
 @pytest.mark.parametrize("mode", ["add", "correct"])
 def test_a_link_without_address_gets_one(mode: str) -> None:
-    body = rss(f'<a:link xmlns:a="{ATOM_10}" rel="self"/>')
+    body = rss(f'<a:link xmlns:a="{ATOM_10}" rel="self" type="application/rss+xml"/>')
 
     assert b'<a:link href="https://example.com/~a?b=1&amp;c=2" xmlns:a=' in linked(body, mode).body
 
 
-def test_a_missing_type_is_not_wrong_and_one_with_parameters_is_right() -> None:
-    href = HREF.replace("&", "&amp;")
-    for kind in ("", ' type="Application/RSS+XML; charset=utf-8"'):
-        body = rss(f'<a:link xmlns:a="{ATOM_10}" rel="self" href="{href}"{kind}/>')
+def test_self_link_type_that_is_missing_is_added_in_rss_and_advice_in_atom() -> None:
+    escaped = HREF.replace("&", "&amp;")
+    body = rss(f'<a:link xmlns:a="{ATOM_10}" rel="self" href="{escaped}"/>')
+    atom = f'<feed xmlns="{ATOM_10}"><link rel="self" href="{escaped}"/></feed>'.encode()
 
-        assert linked(body, "correct").reason == "its self link is right"
+    assert linked(body, "correct").changes == ("self link: type corrected",)
+    assert b'<a:link type="application/rss+xml" ' in linked(body, "correct").body
+    assert linked(body, "add").body == body
+    assert linked(atom, "correct").reason == "its self link is right"
+
+
+def test_self_link_type_with_parameters_is_right() -> None:
+    link = f'<a:link xmlns:a="{ATOM_10}" rel="self" type="Application/RSS+XML; charset=utf-8" href="{HREF}"/>'
+
+    assert linked(rss(link.replace("&", "&amp;")), "correct").reason == "its self link is right"
+
+
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_self_link_title_that_is_not_the_channels_is_corrected(quote: str) -> None:
+    href, title = HREF.replace("&", "&amp;"), f"title={quote}Old{quote}"
+    link = f'<a:link xmlns:a="{ATOM_10}" {title} rel="self" type="application/rss+xml" href="{href}"/>'
+    body = rss(f"<title>News &amp; views</title>{link}")
+    expected = title.replace("Old", "News &amp; views").encode()
+
+    edited = linked(body, "correct")
+
+    assert edited.body == body.replace(title.encode(), expected)
+    assert edited.changes == ("self link: title corrected",)
+    assert linked(edited.body, "correct").reason == "its self link is right"
+    assert linked(body, "add").body == body
+
+
+def test_self_link_without_title_gets_none_where_it_is_right() -> None:
+    href = HREF.replace("&", "&amp;")
+    link = f'<a:link xmlns:a="{ATOM_10}" rel="self" type="application/rss+xml" href="{href}"/>'
+
+    assert linked(rss(f"<title>News</title>{link}"), "correct").reason == "its self link is right"
+
+
+@pytest.mark.parametrize("rel", ["self", "start"])
+def test_every_self_link_is_corrected(rel: str) -> None:
+    own = f'<a:link xmlns:a="{ATOM_10}" rel="self" type="application/rss+xml" href="{HREF.replace("&", "&amp;")}"/>'
+    other = f'<a:link xmlns:a="{ATOM_10}" rel="{rel}" type="text/xml" href="http://old.example/"/>'
+
+    edited = linked(rss(f"{own}<item/>{other}"), "correct")
+
+    right = own.replace('rel="self"', f'rel="{rel}"')
+    assert edited.body == rss(f"{own}<item/>{right}")
+    assert edited.changes == ("self link: href corrected", "self link: type corrected")
+    assert linked(edited.body, "correct").body == edited.body
 
 
 # -- encodings
@@ -387,7 +433,8 @@ def test_no_feed_of_the_corpus_changes_but_by_the_insertion(corpus: Path) -> Non
             assert replace(after, self_links=(), content_digest="") == replace(
                 channel, self_links=(), content_digest=""
             )
-            assert self_link(edited.body, after, href=HREF, mode="correct").body == edited.body
+            if edited.changes == ("self link added",):
+                assert self_link(edited.body, after, href=HREF, mode="correct").body == edited.body
         else:
             assert edited.body is body
             assert edited.reason

@@ -71,6 +71,20 @@ async def test_where_the_origin_says_nothing_readers_are_told_what_remains_of_th
     assert seen.fields.get("cache-control") == "max-age=3600"
 
 
+@pytest.mark.parametrize("fetched", ["before", "within"])
+async def test_skipped_hours_alone_are_told_to_readers_as_max_age(stage, fetched):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed(extra="<skipHours><hour>13</hour><hour>14</hour></skipHours>"))
+    clock.advance(minutes=50 if fetched == "before" else 70)
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=40)
+
+    seen = (await proxy.get("/feed.rss")).expect(200, age=2400)
+
+    assert seen.fields.get("cache-control") == f"max-age={130 * 60 if fetched == 'before' else 110 * 60}"
+    assert origin.requests == 1
+
+
 async def test_the_origins_own_cache_control_passes_unchanged(stage):
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", a_feed(ttl=60), cache_control="max-age=5, public")

@@ -107,13 +107,13 @@ def test_links_with_other_rels_name_no_subscription_url(rel: str) -> None:
 
 
 def test_the_namespace_that_was_deprecated_is_put_right() -> None:
-    body = rss(f'<a:link rel="self" href="{HREF}" xmlns:a="{ATOM_03}"/>')
+    body = rss(f'<a:link rel="self" type="application/rss+xml" href="{HREF}" xmlns:a="{ATOM_03}"/>')
 
     assert linked(body, "correct").body == body.replace(ATOM_03.encode(), ATOM_10.encode())
 
 
 def test_the_value_self_is_preferred() -> None:
-    body = rss(f'<a:link rel="start" href="{HREF}" xmlns:a="{ATOM_10}"/>')
+    body = rss(f'<a:link rel="start" type="application/rss+xml" href="{HREF}" xmlns:a="{ATOM_10}"/>')
 
     assert linked(body, "correct").body == body.replace(b"start", b"self")
 
@@ -128,7 +128,8 @@ def test_the_type_application_rdf_xml_is_allowed_in_rdf() -> None:
 
 
 def test_the_href_is_put_right_where_it_names_another_place() -> None:
-    body = rss(f'<a:link rel="self" href="http://old.example/rss.xml" xmlns:a="{ATOM_10}"/>')
+    link = '<a:link rel="self" type="application/rss+xml" href="http://old.example/rss.xml"'
+    body = rss(f'{link} xmlns:a="{ATOM_10}"/>')
 
     assert linked(body, "correct").body == body.replace(b"http://old.example/rss.xml", HREF.encode())
 
