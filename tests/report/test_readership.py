@@ -1,6 +1,9 @@
 """The page of readers: who polls how, judged while they read."""
 
 import dataclasses
+import functools
+import gc
+import tracemalloc
 from collections.abc import Sequence
 
 from feedproxy.feed.channel import Channel, Kind, Schedule
@@ -20,6 +23,10 @@ def _poll(number: int, at: float, agent: str, *lines: tuple[str, str], status: i
     asked = Fields([("User-Agent", agent), *lines])
     answer = Fields([("ETag", '"1"')])
     return poll_of(number, at, target, asked, status, answer, CHANNEL.schedule, 0 if status == 304 else 5000)
+
+
+def _answered(at: float, target: str, asked: Fields, answer: Fields, number: int) -> Poll:
+    return poll_of(number, at, target, asked, 200, answer, CHANNEL.schedule, 5000)
 
 
 def _seen(panel: Panel, address: str, agent: str, at: float, *lines: tuple[str, str], status: int = 200) -> None:
@@ -92,6 +99,31 @@ def test_a_reader_that_asks_for_years_takes_no_more_memory() -> None:
     assert len(score.feeds) <= 50
     assert all(len(found.requests) <= 3 * 50 for found in score.findings)
     assert dataclasses.asdict(score.cost)["requests"] <= 3000
+
+
+def test_a_feed_of_a_reader_takes_ten_kilobytes_however_often_it_changes() -> None:
+    feeds = 50
+
+    def ask(panel: Panel, version: int) -> None:
+        at, asked = NOW + 600 * version, Fields([("User-Agent", "A/1")])
+        for number in range(feeds):
+            target = f"https://example.com/{number}"
+            answer = Fields([("ETag", f'"{number}-{version}-{"x" * 600}"'), ("Last-Modified", f"{number}, {version}")])
+            poll = functools.partial(_answered, at, target, asked, answer)
+            panel.see("192.0.2.1", "A/1", target, at, poll)
+
+    ask(Panel(1), 0)  # what is made once for all panels
+    panel = Panel(1)
+    tracemalloc.start()
+    try:
+        for version in range(100):
+            ask(panel, version)
+        gc.collect()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert held / feeds < 10_240
 
 
 def test_of_a_reader_of_many_feeds_the_first_fifty_are_followed_until_they_are_silent() -> None:

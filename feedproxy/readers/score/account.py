@@ -6,7 +6,6 @@ requests at one worker the other may have had the one that was too early. So of 
 is told as well done is only what each request shows by itself.
 """
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -54,12 +53,12 @@ class FeedAccount:
         tallies, heard = dict(self.tallies), dict(self.heard)
         if moves.left_alone(self.ended, now) and Rule.ENDINGS not in tallies:
             tallies[Rule.ENDINGS] = Tally(1, 0)
-            heard[moves.HEEDS_ENDINGS] = Heard({}, deque(), 1)
+            heard[moves.HEEDS_ENDINGS] = Heard({}, [], 1)
         if self.rounds >= pace.HOURS_MIN:
             together = self.on_hour >= self.rounds / 2
             tallies[Rule.HOUR] = Tally(self.rounds, self.on_hour if together else 0)
             if together:
-                heard[pace.ON_THE_HOUR] = Heard({}, deque(self.hourly), self.on_hour, Rule.HOUR)
+                heard[pace.ON_THE_HOUR] = Heard({}, list(self.hourly), self.on_hour, Rule.HOUR)
         kept = {rule for rule, tally in tallies.items() if not tally.broken}
         return tallies, {kind: each for kind, each in heard.items() if kind not in PRAISED or PRAISED[kind] in kept}
 
@@ -161,7 +160,7 @@ def _heard(parts: list[Mapping[type[Note], Heard]]) -> Mapping[type[Note], Heard
             continue
         told = [each[kind] for each in parts if kind in each]
         shown = _latest(each.evidence for each in told)
-        merged[kind] = Heard(told[0].values, deque(shown), sum(each.count for each in told), told[0].rule)
+        merged[kind] = Heard(told[0].values, list(shown), sum(each.count for each in told), told[0].rule)
     return merged
 
 

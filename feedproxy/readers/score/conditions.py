@@ -39,7 +39,7 @@ def delta(poll: Poll, known: Known) -> Verdict | None:
     sent = _sent(poll)
     if known.held.tag in sent or (known.other.tag and known.other.tag in sent):
         return KEPT
-    if known.partial and not any(each.tag in sent for each in known.given if each.tag):
+    if known.partial and not any(tag in known.given.tags for tag in sent):
         return None  # it may be of a newer answer, by another
     return (Said(TAG_OF_226_UNUSED, f"If-None-Match {_shown(poll)}, and the 226 had {known.held.tag}"),)
 
@@ -64,9 +64,9 @@ def _tag(poll: Poll, known: Known) -> Verdict:
         return ()
     if known.held_delta:
         return ()  # that is told by its own name
-    if any(each.tag in sent for each in known.broken if each.tag):
+    if any(tag in known.broken.tags for tag in sent):
         return (Said(TAG_OF_FAILURE, f"If-None-Match {_shown(poll)} is of an answer that was no whole feed"),)
-    if any(each.tag in sent for each in known.given if each.tag):
+    if any(tag in known.given.tags for tag in sent):
         words = f"If-None-Match {_shown(poll)} is of an older version; {known.held.tag or 'none'} came since"
         return (Said(STEPPED_BACK if known.returned.tag in current and current else STALE_TAG, words),)
     altered = next((tag for tag in current if _is_altered(sent, tag)), None)
@@ -83,9 +83,9 @@ def _date(poll: Poll, known: Known) -> Verdict:
         or (known.held_delta and not known.held.modified)
     ):
         return ()
-    if any(sent == each.modified for each in known.broken):
+    if sent in known.broken.dates:
         return (Said(TAG_OF_FAILURE, f"If-Modified-Since: {sent} is of an answer that was no whole feed"),)
-    if any(sent == each.modified for each in known.given):
+    if sent in known.given.dates:
         if known.held_delta:
             return ()
         words = f"If-Modified-Since: {sent} is of an older version; {known.held.modified or 'none'} came since"

@@ -3,9 +3,8 @@
 It goes on for ever in bounded memory, so a recording and live traffic are judged by the same code.
 """
 
-from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from feedproxy.clock import Instant
@@ -50,6 +49,9 @@ PRAISE: Mapping[Rule, type[Note]] = {
     Rule.CONNECTION: manners.REUSES_CONNECTIONS,
 }
 
+WORDS_MAX = 500
+"""Characters of what a request shows: tags and addresses in it are as long as strangers make them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -67,7 +69,8 @@ class Heard:
     """How often something was said, and by what it is shown."""
 
     values: Mapping[str, Any]
-    evidence: deque[Evidence]
+    evidence: list[Evidence] = field(default_factory=list)
+    """The latest last. Each conduct bounds its own."""
     count: int = 0
     rule: Rule | None = None
     """The rule that it is about; None for what only is worth knowing."""
@@ -115,7 +118,7 @@ class Conduct:
         self.rounds = 0
         """Polls, each with the redirects it went through."""
         self.on_hour = 0
-        self.hourly: deque[Evidence] = deque(maxlen=evidence_max)
+        self.hourly: list[Evidence] = []
         self._evidence_max = evidence_max
         self._plain: Evidence | None = None
 
@@ -133,7 +136,7 @@ class Conduct:
             self.rounds += 1
             if pace.is_on_the_hour(poll):
                 self.on_hour += 1
-                self.hourly.append(_evidence(poll, "on the hour"))
+                self._show(self.hourly, self._evidence(poll, "on the hour"))
         self._cost(poll)
         known.learn(poll)
 
@@ -160,14 +163,14 @@ class Conduct:
         """Take in what was said of a request."""
         heard = self.heard.get(said.kind)
         if heard is None:
-            heard = self.heard[said.kind] = Heard(said.values, deque(maxlen=self._evidence_max), rule=rule)
+            heard = self.heard[said.kind] = Heard(said.values, rule=rule)
         heard.count += 1
-        heard.evidence.append(_evidence(poll, said.words))
+        self._show(heard.evidence, self._evidence(poll, said.words))
 
     def _praise_of(self, kind: type[Note], poll: Poll, words: str) -> None:
         heard = self.heard.get(kind)
         if heard is None:
-            heard = self.heard[kind] = Heard({}, deque(maxlen=self._evidence_max))
+            heard = self.heard[kind] = Heard({})
         if words:
             heard.values = {"example": f"{words[0].upper()}{words[1:]}."} if not heard.values else heard.values
             if heard.evidence and heard.evidence[-1].number == poll.number:
@@ -175,11 +178,11 @@ class Conduct:
                 heard.count -= 1
         heard.count += 1
         if words:
-            heard.evidence.append(_evidence(poll, words))
+            self._show(heard.evidence, self._evidence(poll, words))
             return
         if self._plain is None or self._plain.number != poll.number:
-            self._plain = _evidence(poll, "")  # the same for each rule that was kept
-        heard.evidence.append(self._plain)
+            self._plain = self._evidence(poll, "")  # the same for each rule that was kept
+        self._show(heard.evidence, self._plain)
 
     def _cost(self, poll: Poll) -> None:
         cost, known = self.cost, self.known
@@ -196,6 +199,12 @@ class Conduct:
         self.last = poll.at
         self.has_content |= poll.content.is_feed if poll.content is not None else poll.status in (226, 304)
 
+    def _show(self, shown: list[Evidence], another: Evidence) -> None:
+        """Add to what is shown, the oldest going first. Lists, since an empty deque takes as much as eighty entries."""
+        shown.append(another)
+        if len(shown) > self._evidence_max:
+            del shown[0]
 
-def _evidence(poll: Poll, words: str) -> Evidence:
-    return Evidence(poll.number, poll.at, poll.target, poll.status, words)
+    def _evidence(self, poll: Poll, words: str) -> Evidence:
+        target = self.feed if poll.target == self.feed else poll.target  # one text for all
+        return Evidence(poll.number, poll.at, target, poll.status, words[:WORDS_MAX])

@@ -1,7 +1,7 @@
 """What a reader must know of a feed by what it has been answered so far; bounded, however long it goes on."""
 
-from collections import deque
-from dataclasses import dataclass, field
+from array import array
+from dataclasses import dataclass, field, replace
 from urllib.parse import urljoin
 
 from feedproxy.clock import Instant, Seconds
@@ -10,10 +10,11 @@ from feedproxy.feed.channel import Schedule
 from feedproxy.feed.relocation import Gone, Moved
 from feedproxy.http import uri
 from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.message import Fields
 from feedproxy.readers.score.poll import PERMANENT, REDIRECTS, REFUSALS, Poll
 
 GIVEN_MAX = 64
-"""Validators remembered; older ones count as never given."""
+"""Tags remembered of a feed, and dates; older ones count as never given."""
 
 ADDRESSES_MAX = 32
 """Addresses of one feed remembered."""
@@ -25,6 +26,9 @@ RETRY_MAX: Seconds = 2 * 86_400
 """The longest Retry-After that anybody is held to: a slip for years is nobody's to obey."""
 
 
+NO_FIELDS = Fields()
+
+
 @dataclass(frozen=True, slots=True)
 class Validators:
     """What came with an answer, as it was written; empty where it did not come."""
@@ -34,6 +38,54 @@ class Validators:
 
     def __bool__(self) -> bool:
         return bool(self.tag or self.modified)
+
+
+class Texts:
+    """The last `GIVEN_MAX` texts, as hashes: 8 bytes each, however long the texts are."""
+
+    __slots__ = ("_hashes",)
+
+    def __init__(self) -> None:
+        self._hashes = array("q")
+
+    def __bool__(self) -> bool:
+        return bool(self._hashes)
+
+    def __contains__(self, text: str) -> bool:
+        return hash(text) in self._hashes
+
+    def add(self, text: str) -> None:
+        """Remember a text; the same text twice in a row is one."""
+        number = hash(text)
+        if self._hashes and self._hashes[-1] == number:
+            return
+        self._hashes.append(number)
+        if len(self._hashes) > GIVEN_MAX:
+            del self._hashes[0]
+
+
+class Given:
+    """Validators that came with answers: their tags, and their dates."""
+
+    __slots__ = ("dates", "tags")
+
+    def __init__(self) -> None:
+        self.tags = Texts()
+        self.dates = Texts()
+
+    def __bool__(self) -> bool:
+        return bool(self.tags or self.dates)
+
+    def __contains__(self, said: Validators) -> bool:
+        known = (not said.tag or said.tag in self.tags) and (not said.modified or said.modified in self.dates)
+        return bool(said) and known
+
+    def add(self, said: Validators) -> None:
+        """Remember what came with an answer."""
+        if said.tag:
+            self.tags.add(said.tag)
+        if said.modified:
+            self.dates.add(said.modified)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +125,10 @@ class Known:
     """They came with a 226."""
     stores: bool = True
     """The last answer may be kept (no no-store)."""
-    given: deque[Validators] = field(default_factory=lambda: deque(maxlen=GIVEN_MAX))
-    dates: deque[str] = field(default_factory=lambda: deque(maxlen=GIVEN_MAX))
+    given: Given = field(default_factory=Given)
+    dates: Texts = field(default_factory=Texts)
     """Date fields of answers without Last-Modified: with those one may ask, too."""
-    broken: deque[Validators] = field(default_factory=lambda: deque(maxlen=GIVEN_MAX))
+    broken: Given = field(default_factory=Given)
     """Of answers that were not whole, or no feed."""
     returned: Validators = Validators("", "")
     """What the reader asked with last."""
@@ -91,12 +143,12 @@ class Known:
     hops: int = 0
     permanent: dict[str, Sightings] = field(default_factory=dict)
     """Addresses that have moved for good."""
-    temporary: set[str] = field(default_factory=set)
+    temporary: tuple[str, ...] = ()
     """Addresses that were led to for this time only."""
     gone: Sightings | None = None
-    vouched: set[str] = field(default_factory=set)
+    vouched: tuple[str, ...] = ()
     """Addresses that have given validators."""
-    own: set[str] = field(default_factory=set)
+    own: tuple[str, ...] = ()
     """Addresses that the reader came to by itself before it was led there."""
 
     def follows(self, poll: Poll) -> bool:
@@ -115,14 +167,15 @@ class Known:
         """Take in what a request was answered."""
         follows = self.follows(poll)
         self.hops = self.hops + 1 if follows else 0
-        if not follows and poll.target not in self.temporary and len(self.own) < ADDRESSES_MAX:
-            self.own.add(poll.target)
+        if not follows and poll.target not in self.temporary:
+            self.own = _with(self.own, poll.target)
         if poll.is_conditional:
             self.returned = _returned(poll)
         self._learn_validators(poll)
         self._learn_pace(poll)
         self._learn_moves(poll)
-        self.previous = poll
+        # The fields of a request and its answer take kilobytes, and of these only a redirect's are looked at again.
+        self.previous = replace(poll, fields=NO_FIELDS, answer=poll.answer if poll.status in REDIRECTS else NO_FIELDS)
 
     def _learn_validators(self, poll: Poll) -> None:
         said = Validators((poll.answer.get("etag") or "").strip(), (poll.answer.get("last-modified") or "").strip())
@@ -139,14 +192,13 @@ class Known:
             if said not in self.broken:
                 self.other = said  # a validator of what broke off is confirmed, too, and is none the better for it
         elif said and poll.status:
-            self.broken.append(said)
+            self.broken.add(said)
             return
-        if said and (not self.given or self.given[-1] != said):
-            self.given.append(said)
-        if said and len(self.vouched) < ADDRESSES_MAX:
-            self.vouched.add(poll.target)
+        if said:
+            self.given.add(said)
+            self.vouched = _with(self.vouched, poll.target)
         if not said.modified and (date := poll.answer.get("date")):
-            self.dates.append(date)
+            self.dates.add(date)
 
     def _learn_pace(self, poll: Poll) -> None:
         if _relocates(poll):
@@ -167,8 +219,8 @@ class Known:
             self.expected = location(poll)
             if poll.status in PERMANENT and self.expected:
                 self._seen_moved(poll, self.expected, xml=False)
-            elif self.expected and self.expected not in self.own and len(self.temporary) < ADDRESSES_MAX:
-                self.temporary.add(self.expected)
+            elif self.expected and self.expected not in self.own:
+                self.temporary = _with(self.temporary, self.expected)
         elif isinstance(said, Moved):
             self._seen_moved(poll, resolved(poll, said.location), xml=True)
         elif poll.succeeded and said is None:
@@ -188,6 +240,13 @@ class Known:
             before.count, before.last = before.count + 1, poll.at
         elif len(self.permanent) < ADDRESSES_MAX:
             self.permanent[poll.target] = Sightings(target, xml, 1, poll.at, poll.at)
+
+
+def _with(addresses: tuple[str, ...], another: str) -> tuple[str, ...]:
+    """The addresses, another among them as long as there is room: nearly always there is one alone."""
+    if another in addresses or len(addresses) >= ADDRESSES_MAX:
+        return addresses
+    return (*addresses, another)
 
 
 def _relocates(poll: Poll) -> bool:

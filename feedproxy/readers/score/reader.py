@@ -100,7 +100,8 @@ class Reader:
         self.aliases: dict[str, str] = {}
         """Addresses that belong to a feed: what it led to."""
         self._burst = Burst()
-        self._before: Poll | None = None
+        self._broke_off = False
+        """The answer before was not whole."""
         self._evidence_max = evidence_max
         self._feeds_max = feeds_max
         self._partial = partial
@@ -134,10 +135,10 @@ class Reader:
     def _connection(self, poll: Poll, conduct: Conduct) -> None:
         """A redirect to the same host goes over the connection that is open, and so does the seventh feed of a site."""
         burst, authority = self._burst, urlsplit(poll.target).netloc
-        before, self._before = self._before, poll
+        broke_off, self._broke_off = self._broke_off, not poll.whole
         if not poll.connection:
             return
-        if authority != burst.authority or poll.at - burst.at > TOGETHER or (before is not None and not before.whole):
+        if authority != burst.authority or poll.at - burst.at > TOGETHER or broke_off:
             self._burst = Burst(poll.at, authority, [poll.connection])
             return
         burst.at = poll.at

@@ -4,7 +4,6 @@ Of what is done well only the count is told: the page shows no requests for it.
 """
 
 import json
-from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -71,7 +70,7 @@ def _read_feed(told: dict[str, Any]) -> FeedAccount:
     heard = {}
     for name, (count, rule, values, shown) in told["heard"].items():
         known = Rule(rule) if rule is not None else None
-        heard[_KINDS[name]] = Heard(dict(values), deque(_read_requests(shown)), int(count), known)
+        heard[_KINDS[name]] = Heard(dict(values), list(_read_requests(shown)), int(count), known)
     return FeedAccount(
         feed=str(told["feed"]),
         tallies={Rule(rule): Tally(*map(int, counts)) for rule, counts in told["tallies"].items()},
