@@ -98,7 +98,8 @@ class Formats:
             return answer.response.with_fields(_still_converted(answer.response.fields, call.visit, before))
         request = replace(call.request, target=target)
         try:
-            return await self.instead_of(answer, answer.stored, request, wanted)
+            at = f"{call.visit.base}{call.request.target}"
+            return await self.instead_of(answer, answer.stored, request, wanted, at=at)
         except FeedproxyError as error:
             told = problem(error.status_hint, error.detail, str(error), request=request)
             story = (
@@ -106,11 +107,16 @@ class Formats:
             )
             return told.with_fields(Fields((*told.fields, *story)))
 
-    async def instead_of(self, answer: Answer, stored: StoredResponse, request: Request, wanted: Format) -> Response:
-        """The rendering, with the story of the answer that it stands for. Raises NotAFeed, and FeedproxyError."""
+    async def instead_of(
+        self, answer: Answer, stored: StoredResponse, request: Request, wanted: Format, *, at: str = ""
+    ) -> Response:
+        """The rendering, with the story of the answer that it stands for. Raises NotAFeed, and FeedproxyError.
+
+        `at` is its address, where that is another than the feed's.
+        """
         settings = self._settings_for(stored.target)
         name = negotiation.choose_coding(request.fields.combined("accept-encoding"), _codings(settings)) or "identity"
-        rendering = await self._renderings.of(stored, wanted, name, settings)
+        rendering = await self._renderings.of(stored, wanted, name, settings, at=at)
         fields = _fields(answer.response.fields, wanted, rendering, name)
         match self._outcome(request, rendering, fields):
             case NotModified():

@@ -20,7 +20,7 @@ from feedproxy.errors import FeedproxyError, NotAFeed
 from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.formats import FORMATS, Format
 from feedproxy.feed.convert.model import Feed, Item
-from feedproxy.feed.convert.read import found_at, read
+from feedproxy.feed.convert.read import found_at, read, written_at
 from feedproxy.http import coding
 from feedproxy.http.date import parse_http_date
 from feedproxy.origin.codings import level_of
@@ -38,6 +38,9 @@ MODELS_BYTES = 4 * 1024 * 1024
 RENDERINGS_MAX = 1024
 RENDERINGS_BYTES = 64 * 1024 * 1024
 
+FEEDS = frozenset({"rss", "rdf", "atom", "json"})
+"""Formats that readers poll: each names its own address."""
+
 HEADLINE_MAX = 64 * 1024
 """Characters of each text of the headlines."""
 
@@ -46,7 +49,7 @@ TITLE_MAX = 200
 """Entries that the headlines name, and characters of each title."""
 
 type _Version = tuple[str, str]
-type _Key = tuple[_Version, str, str]
+type _Key = tuple[_Version, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,19 +122,24 @@ class Renderings:
     def __init__(self, workshop: Workshop) -> None:
         self._workshop = workshop
         self._made: Bounded[_Key, Rendering] = Bounded(RENDERINGS_MAX, RENDERINGS_BYTES)
-        self._failed: Bounded[_Key, FeedproxyError] = Bounded(RENDERINGS_MAX, RENDERINGS_MAX)
+        self._failed: Bounded[tuple[_Version, str], FeedproxyError] = Bounded(RENDERINGS_MAX, RENDERINGS_MAX)
         self._headlines: Bounded[_Version, Headlines] = Bounded(RENDERINGS_MAX, RENDERINGS_BYTES)
         self._writing: Flights[_Key, Rendering] = Flights()
         self.parsed = 0
         """Documents read: fewer than renderings made."""
 
-    async def of(self, stored: StoredResponse, wanted: Format, name: str, settings: Settings) -> Rendering:
-        """This stored feed in this format and coding. Raises NotAFeed, and FeedproxyError where it takes too much."""
+    async def of(
+        self, stored: StoredResponse, wanted: Format, name: str, settings: Settings, *, at: str = ""
+    ) -> Rendering:
+        """This stored feed in this format and coding. Raises NotAFeed, and FeedproxyError where it takes too much.
+
+        `at` is the address of the rendering, where it is another than the feed's: a feed format names it as its own.
+        """
         version = _version(stored)
-        key = version, wanted.name, name
+        key = version, wanted.name, name, at if wanted.name in FEEDS else ""
         if (known := self._made.get(key)) is not None:
             return known
-        if (failed := self._failed.get((version, wanted.name, ""))) is not None:
+        if (failed := self._failed.get((version, wanted.name))) is not None:
             raise failed
         task, _ = self._writing.join(key, lambda: self._write(key, stored, settings))
         return await asyncio.shield(task)
@@ -146,26 +154,26 @@ class Renderings:
         return known
 
     async def _write(self, key: _Key, stored: StoredResponse, settings: Settings) -> Rendering:
-        version, wanted, name = key
+        version, wanted, name, at = key
         level = max(1, level_of(name, settings))
-        plain = self._made.get((version, wanted, "identity"))
+        plain = self._made.get((version, wanted, "identity", at))
         if plain is not None:
             body = await self._workshop.do(functools.partial(coding.encode, plain.body, name, level))
             return self._keep(key, Rendering(body, plain.stem))
-        work = functools.partial(_rendered, _document(stored, settings), wanted, name, level)
+        work = functools.partial(_rendered, _document(stored, settings), wanted, name, level, at)
         try:
             identity, coded, stem, was_read = await self._workshop.do(work)
         except FeedproxyError as error:
-            self._failed.put((version, wanted, ""), error, 1)
+            self._failed.put((version, wanted), error, 1)
             raise
         except Exception as error:
             logger.exception("%s could not be converted to %s", stored.target, wanted)
             failed = FeedproxyError("feedproxy failed at converting this feed; its log says more")
-            self._failed.put((version, wanted, ""), failed, 1)
+            self._failed.put((version, wanted), failed, 1)
             raise failed from error
         self.parsed += was_read
         plain = Rendering(identity, stem)
-        self._keep((version, wanted, "identity"), plain)
+        self._keep((version, wanted, "identity", at), plain)
         return plain if name == "identity" else self._keep(key, Rendering(coded, plain.stem))
 
     def _keep(self, key: _Key, made: Rendering) -> Rendering:
@@ -212,10 +220,10 @@ _MODELS: Bounded[_Version, Feed] = Bounded(MODELS_MAX, MODELS_BYTES)
 _LOCK = threading.Lock()
 
 
-def _rendered(document: _Document, wanted: str, name: str, level: int) -> tuple[bytes, bytes, str, bool]:
+def _rendered(document: _Document, wanted: str, name: str, level: int, at: str) -> tuple[bytes, bytes, str, bool]:
     """The document in this format, the same coded, its stem, and whether it had to be read. Raises NotAFeed."""
     feed, was_read = _model(document)
-    body = FORMATS[wanted].render(feed)
+    body = FORMATS[wanted].render(written_at(feed, at) if at else feed)
     stem = hashlib.blake2b(body, digest_size=12).hexdigest()
     return body, b"" if name == "identity" else coding.encode(body, name, level), stem, was_read
 

@@ -49,6 +49,26 @@ async def test_all_formats_cost_the_origin_one_request(door):
     assert [item["title"] for item in json.loads(seen.plain)["items"]] == ["one", "two"]
 
 
+@pytest.mark.parametrize("name", ["rss", "rdf", "atom", "json"])
+async def test_rendering_names_the_address_it_was_asked_for_at_as_its_own(door, name):
+    proxy, origin, _ = await a_stage(door)
+
+    for host in ("feeds.example", "192.0.2.80:8080"):
+        feed = read((await proxy.ask(as_format(origin, name), host=host)).expect(200).plain)
+
+        assert feed is not None
+        assert feed.address == f"http://{host}{as_format(origin, name)}"
+        assert feed.linked("via") == origin.url(PATH)
+
+
+async def test_list_of_a_feed_in_opml_names_the_feed_itself(door):
+    proxy, origin, _ = await a_stage(door)
+
+    seen = (await proxy.ask(as_format(origin, "opml"))).expect(200)
+
+    assert f'xmlUrl="{origin.url(PATH)}"'.encode() in seen.plain
+
+
 async def test_a_rendering_is_as_fresh_as_its_feed(door):
     proxy, origin, clock = await a_stage(door)
     await proxy.ask(as_format(origin, "atom"))

@@ -4,6 +4,7 @@ Atom's elements are found in RSS, RSS's in Atom, and Dublin Core's in both; so t
 families. Which statement counts where several are made is decided in settle.py.
 """
 
+from base64 import b64decode
 from dataclasses import dataclass, field
 
 from feedproxy.feed.channel import Cloud
@@ -142,7 +143,9 @@ def _rss(found: Gathered, local: str, element: Element) -> bool:
                 said = (element.get("isPermaLink") or "true").strip().lower() != "false"
                 found.is_permalink = said and markup.is_web(found.words["id"])
         case "enclosure" if found.is_item:
-            _enclosure(found, element.get("url"), element.get("type"), element.get("length"))
+            # Some publishers call it `size`.
+            length = element.get("length") or element.get("size")
+            _enclosure(found, element.get("url"), element.get("type"), length)
         case "source" if found.is_item:
             found.rss_source = (markup.resolve(found.base, element.get("url") or ""), _value(element))
         case "docs" | "ttl" | "skiphours" | "skipdays" | "items" | "item":
@@ -251,6 +254,8 @@ def _construct(element: Element, base: str) -> Text | None:
     mode = (element.get("mode") or "").strip().lower()
     if src:
         return Text("", clean(kind), src)
+    if mode == "base64" and (decoded := _decoded(element, kind)) is not None:
+        return markup.said(markup.resolve_html(base, decoded), is_html=kind not in ("text", "text/plain"))
     has_elements = any(isinstance(child.tag, str) for child in element)
     if kind == "xhtml" or (mode != "escaped" and has_elements and kind in ("text", "html", "text/html", "text/plain")):
         return markup.said(markup.resolve_html(base, markup.inner(element)), is_html=True)
@@ -260,6 +265,16 @@ def _construct(element: Element, base: str) -> Text | None:
         return markup.said(text_of(element), is_html=False)
     value = clean(markup.inner(element)).strip()
     return Text(value, clean(kind)) if value else None
+
+
+def _decoded(element: Element, kind: str) -> str | None:
+    """The text that Atom 0.3 writes with mode="base64"; None for what is no text, which stays as it is written."""
+    if kind not in ("text", "html", "text/plain", "text/html", "application/xhtml+xml"):
+        return None
+    try:
+        return b64decode("".join(text_of(element).split()), validate=True).decode()
+    except ValueError:
+        return None
 
 
 def _date(found: Gathered, place: str, text: str) -> None:
@@ -325,11 +340,22 @@ def _enclosure(
 
 
 def _atom_person(element: Element, base: str) -> Person:
-    given = {name(child)[1]: _value(child) for child in element.iterchildren("*")}
+    own = (spelt(name(element)[0]), ATOM, ATOM03)
+    given: dict[str, str] = {}
+    avatar = ""
+    extensions: list[Node] = []
+    for child in element.iterchildren("*"):
+        namespace, local = spelt(name(child)[0]), name(child)[1]
+        if namespace in own:
+            given.setdefault(local, _value(child))
+        elif not avatar and (namespace, local) == (MEDIA, "thumbnail") and child.attrib.keys() == ["url"]:
+            avatar = markup.resolve(base, clean(child.get("url") or "").strip())
+        elif len(extensions) < MOST and (node := node_of(child)) is not None:
+            extensions.append(node)
     uri = markup.resolve(base, given.get("uri") or given.get("url") or given.get("homepage") or "")
-    stated = " ".join((given.get("name") or ("" if given else _value(element))).split())
+    stated = " ".join((given.get("name") or ("" if len(element) else _value(element))).split())
     email = given.get("email", "")
-    return Person("" if stated in (email, uri) else stated, email, uri)
+    return Person("" if stated in (email, uri, avatar) else stated, email, uri, avatar, tuple(extensions))
 
 
 def _picture(url: str) -> Image | None:

@@ -128,9 +128,11 @@ def inner(element: Element) -> str:
         return text_of(element)
     copy = deepcopy(element)
     copy.tail = None
+    # HTML in the format's own namespace was not meant to be in any: the publisher forgot xmlns.
+    html = (XHTML, etree.QName(element).namespace)
     for each in copy.iter("*"):
-        if each.tag.startswith(f"{{{XHTML}}}"):
-            each.tag = each.tag.partition("}")[2]
+        if (parts := etree.QName(each)).namespace in html:
+            each.tag = parts.localname
     etree.cleanup_namespaces(copy)
     divs = copy.xpath("self::*[count(*)=1]/div[not(preceding-sibling::text()[normalize-space()])]")
     if isinstance(divs, list) and divs and isinstance(divs[0], etree._Element) and not divs[0].attrib:

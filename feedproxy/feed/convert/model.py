@@ -55,6 +55,7 @@ class Person:
     email: str = ""
     uri: str = ""
     avatar: str = ""
+    extensions: tuple[Node, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ def is_email(text: str) -> bool:
 
 def settled(person: Person) -> Person:
     """The person without names that are none: an address stands in the place of many a name."""
-    if person.name and person.name in (person.email, person.uri):
+    if person.name and person.name in (person.email, person.uri, person.avatar):
         return replace(person, name="")
     if is_email(person.name) and not person.email:
         return replace(person, name="", email=person.name.removeprefix("mailto:"))
@@ -77,7 +77,7 @@ def _one(one: Person, other: Person) -> Person | None:
     if not ((one.name and one.name == other.name) or (one.email and one.email == other.email)):
         return None
     values = {}
-    for field in ("name", "email", "uri", "avatar"):
+    for field in ("name", "email", "uri", "avatar", "extensions"):
         mine, theirs = getattr(one, field), getattr(other, field)
         if mine and theirs and mine != theirs:
             return None

@@ -5,13 +5,14 @@ What is a feed is decided as everywhere (feed/read.py), and hostile documents ar
 """
 
 import dataclasses
+from typing import Any
 
 from feedproxy.feed import parts, xml
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.charset import to_utf8
 from feedproxy.feed.convert import from_cdf, from_json, markup, settle
 from feedproxy.feed.convert.gather import gather, own_base
-from feedproxy.feed.convert.model import Feed, Item, Link
+from feedproxy.feed.convert.model import Feed, Item, Link, Person
 from feedproxy.feed.convert.names import RSS2
 from feedproxy.feed.convert.nodes import within_bounds
 from feedproxy.feed.detect import Nature, nature_of_text
@@ -35,18 +36,26 @@ def _bounded(feed: Feed) -> Feed:
     """The feed with as many namespaces as may be."""
     met: set[str] = set()
     items = tuple(_with_namespaces(item, met) for item in feed.items)
-    channel = dataclasses.replace(feed, extensions=within_bounds(feed.extensions, met))
-    return dataclasses.replace(channel, items=items)
+    return dataclasses.replace(_within_bounds(feed, met), items=items)
 
 
 def _with_namespaces(item: Item, met: set[str]) -> Item:
-    source = item.source
-    if source is not None and source.extensions:
-        item = dataclasses.replace(
-            item, source=dataclasses.replace(source, extensions=within_bounds(source.extensions, met))
-        )
-    extensions = within_bounds(item.extensions, met) if item.extensions else item.extensions
-    return item if extensions is item.extensions else dataclasses.replace(item, extensions=extensions)
+    if item.source is not None:
+        item = dataclasses.replace(item, source=_within_bounds(item.source, met))
+    return _within_bounds(item, met)
+
+
+def _within_bounds[T: (Feed, Item)](said: T, met: set[str]) -> T:
+    changed: dict[str, Any] = {}
+    if said.extensions:
+        changed["extensions"] = within_bounds(said.extensions, met)
+    for role in ("authors", "contributors"):
+        persons: tuple[Person, ...] = getattr(said, role)
+        if any(person.extensions for person in persons):
+            changed[role] = tuple(
+                dataclasses.replace(person, extensions=within_bounds(person.extensions, met)) for person in persons
+            )
+    return dataclasses.replace(said, **changed) if changed else said
 
 
 def read_as(known: Channel, body: bytes, content_type: str | None = None, *, address: str = "") -> Feed | None:
@@ -142,6 +151,13 @@ def _channel_in(root: xml.Element) -> xml.Element:
 def _inherited(element: xml.Element, local: str) -> str:
     key = "{http://www.w3.org/XML/1998/namespace}" + local
     return next((each.get(key) or "" for each in element.iterancestors() if each.get(key)), "").strip()
+
+
+def written_at(feed: Feed, address: str) -> Feed:
+    """The feed as it is named in a rendering that readers poll at this address: what it was made of is rel="via"."""
+    others = [link if link.rel != "self" else dataclasses.replace(link, rel="via") for link in feed.links]
+    known = {(link.href, link.rel): link for link in others if link.href != address or link.rel != "via"}
+    return dataclasses.replace(feed, links=(*known.values(), Link(address, "self")))
 
 
 def found_at(feed: Feed, address: str = "", *, modified: int | None = None) -> Feed:

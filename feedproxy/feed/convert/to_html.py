@@ -67,6 +67,11 @@ def safe(text: Text | None) -> Markup:
     return Markup(_CLEANER.clean(text.value))  # noqa: S704 -- this is what it was cleaned for
 
 
+def body(item: Item) -> Text | None:
+    """What can be shown of an item: its content, or its summary where the content is a file or at another address."""
+    return item.content if item.content is not None and item.content.type in ("text", "html") else item.summary
+
+
 def address(url: str) -> str:
     """The address, where following it does no harm; else nothing."""
     scheme, colon, _ = url.strip().partition(":")
@@ -111,6 +116,7 @@ def _environment() -> Environment:
     environment.filters.update(
         safe_html=safe,
         address=address,
+        body=body,
         line=markup.line,
         plain=markup.plain,
         rfc3339=dates.rfc3339,

@@ -107,6 +107,8 @@ def _people(element: Element, persons: tuple[Person, ...], local: str) -> None:
     for at, person in enumerate(persons):
         if at == 0 and people.is_email(person.email) and (local == "author" or person.name) and not person.uri:
             put(element, "", local, people.written(person))
+            if person.avatar or person.extensions:
+                out.atom_person(element, "author", person)
         else:
             out.people(element, (person,))
 

@@ -45,11 +45,10 @@ def document(namespace: str, local: str, feed: Feed, default: str | None = None)
 
 
 def _all(feed: Feed) -> Iterable[Node]:
-    yield from feed.extensions
-    for item in feed.items:
-        yield from item.extensions
-        if item.source is not None:
-            yield from item.source.extensions
+    for each in (feed, *feed.items, *(item.source for item in feed.items if item.source is not None)):
+        yield from each.extensions
+        for person in (*each.authors, *each.contributors):
+            yield from person.extensions
 
 
 def finish(root: Element) -> bytes:
@@ -102,11 +101,14 @@ def atom_text(parent: Element, local: str, text: Text | None) -> None:
 
 
 def atom_person(parent: Element, local: str, person: Person) -> None:
-    """A person of Atom, who needs a name."""
+    """A person of Atom, who needs a name. The picture is a thumbnail of Media RSS, as in entries."""
     element = put(parent, ATOM, local)
-    put(element, ATOM, "name", person.name or person.email or person.uri)
+    put(element, ATOM, "name", person.name or person.email or person.uri or person.avatar)
     maybe(element, ATOM, "email", person.email)
     maybe(element, ATOM, "uri", person.uri)
+    maybe_image(element, person.avatar)
+    for node in person.extensions:
+        add(element, node, RSS2)
 
 
 def atom_link(parent: Element, link: Link) -> None:
@@ -219,7 +221,7 @@ def people(parent: Element, persons: Iterable[Person]) -> None:
     """Authors as Dublin Core names them, and as Atom does where it knows more."""
     for person in persons:
         maybe(parent, DC, "creator", person.name)
-        if person.uri or not person.name or person.email:
+        if person != Person(person.name) or not person.name:
             atom_person(parent, "author", person)
 
 

@@ -1,5 +1,7 @@
 """What RSS 1.0 and Atom have no element for is said in words that other programs know, and understood from them."""
 
+import json
+
 import pytest
 
 from feedproxy.feed.convert.formats import FORMATS
@@ -8,6 +10,20 @@ from feedproxy.feed.convert.names import RSS2
 from feedproxy.feed.convert.read import read
 
 IN_OTHER_WORDS = ("rdf", "atom")
+
+XHTML = "http://www.w3.org/1999/xhtml"
+MODELS = ("rss", "rdf", "atom", "json")
+"""Formats that are read back as the same model."""
+
+
+def an_entry(inside: str, scope: str = "", namespace: str = "http://www.w3.org/2005/Atom", author: str = "") -> Feed:
+    feed = read(
+        f"""<feed xmlns="{namespace}" {scope}><title>Tea</title><id>urn:tea</id>{author}
+        <updated>2026-11-20T11:00:00Z</updated><entry><title>Oolong</title><id>urn:tea:1</id>
+        <updated>2026-11-20T11:00:00Z</updated>{inside}</entry></feed>""".encode()
+    )
+    assert feed is not None
+    return feed
 
 
 def a_feed(channel: str = "", item: str = "") -> Feed:
@@ -120,3 +136,114 @@ def test_extension_in_a_namespace_that_is_no_address_is_left_out(name: str) -> N
 
     assert feed is not None
     assert b"x" in FORMATS[name].render(feed)
+
+
+# -- texts
+
+
+@pytest.mark.parametrize(
+    ("scope", "div"),
+    [
+        ("", f'<div xmlns="{XHTML}"><p>One <b>x</b></p></div>'),
+        ("", f'<h:div xmlns:h="{XHTML}"><h:p>One <h:b>x</h:b></h:p></h:div>'),
+        (f'xmlns:h="{XHTML}"', "<h:div><h:p>One <h:b>x</h:b></h:p></h:div>"),
+        ("", "<div><p>One <b>x</b></p></div>"),
+    ],
+)
+@pytest.mark.parametrize("name", MODELS)
+def test_xhtml_content_becomes_html_without_namespaces(scope, div, name):
+    feed = an_entry(f'<content type="xhtml">{div}</content>', scope)
+
+    _, again = written_and_read(feed, name)
+
+    for each in (feed, again):
+        content = each.items[0].content
+        assert content is not None
+        assert content.value.removeprefix("<div>").removesuffix("</div>") == "<p>One <b>x</b></p>"
+
+
+def test_svg_within_xhtml_keeps_its_namespace():
+    svg = '<svg xmlns="http://www.w3.org/2000/svg"></svg>'
+    content = an_entry(f'<content type="xhtml"><div xmlns="{XHTML}">{svg}</div></content>').items[0].content
+
+    assert content is not None
+    assert content.value == svg
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ('<content type="text/html" mode="base64">PGI+SGk8L2I+IHRoZXJl</content>', ("<b>Hi</b> there", "html")),
+        ('<content mode="base64">\n SGkg\n PGI+ </content>', ("Hi <b>", "text")),
+        ('<content type="image/png" mode="base64">iVBORw0KGgo=</content>', ("iVBORw0KGgo=", "image/png")),
+        ('<content type="text/html" mode="base64">no base64!</content>', ("no base64!", "text")),
+    ],
+)
+def test_atom_03_text_in_base64_is_decoded(given, meant):
+    content = an_entry(given, namespace="http://purl.org/atom/ns#").items[0].content
+
+    assert content is not None
+    assert (content.value, content.type) == meant
+
+
+# -- enclosures and persons
+
+
+@pytest.mark.parametrize(
+    ("attributes", "length"), [('size="1234"', 1234), ('length="7" size="1234"', 7), ('length="" size="9"', 9)]
+)
+def test_enclosure_size_counts_where_no_length_is_given(attributes, length):
+    feed = a_feed(item=f'<enclosure url="https://tea.example/a.mp3" type="audio/mpeg" {attributes}/>')
+
+    assert feed.items[0].enclosures[0].length == length
+    assert f'length="{length}"' in FORMATS["rss"].render(feed).decode()
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "author",
+    [
+        {"name": "Ann", "avatar": "https://tea.example/ann.png"},
+        {"name": "Ann", "url": "https://ann.example/", "avatar": "https://tea.example/ann.png"},
+        {"name": "Ann", "url": "mailto:ann@tea.example", "avatar": "https://tea.example/ann.png"},
+        {"avatar": "https://tea.example/ann.png"},
+    ],
+)
+def test_author_avatar_is_kept_in_every_feed_format(name, author):
+    given = {
+        "version": "https://jsonfeed.org/version/1.1",
+        "title": "Tea",
+        "authors": [author],
+        "items": [{"id": "1", "content_text": "Dark.", "authors": [author]}],
+    }
+    feed = read(json.dumps(given).encode())
+    assert feed is not None
+
+    document, again = written_and_read(feed, name)
+
+    assert "https://tea.example/ann.png" in document
+    assert again.authors == feed.authors
+    assert again.items[0].authors == feed.items[0].authors
+    assert feed.authors[0].avatar == "https://tea.example/ann.png"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_extensions_of_an_atom_author_are_kept(name):
+    scope = 'xmlns:gd="http://schemas.google.com/g/2005"'
+    author = '<author><name>Ann</name><gd:image rel="thumbnail" src="https://tea.example/ann.png"/></author>'
+    feed = an_entry(author, scope, author=author)
+
+    document, again = written_and_read(feed, name)
+
+    assert "https://tea.example/ann.png" in document
+    assert again.authors == feed.authors == again.items[0].authors
+    assert [each.name for each in feed.authors[0].extensions] == ["image"]
+
+
+def test_page_shows_the_summary_of_an_entry_with_content_elsewhere():
+    feed = an_entry('<summary>A film about tea</summary><content type="video/mp4" src="https://tea.example/f.mp4"/>')
+
+    page = FORMATS["html"].render(feed).decode()
+
+    assert "A film about tea" in page
+    assert 'href="https://tea.example/f.mp4"' in page
