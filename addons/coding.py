@@ -9,7 +9,7 @@ from feedproxy.front.desk import desk
 from feedproxy.http import coding, negotiation
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields
-from feedproxy.origin.codings import level_of
+from feedproxy.origin.coding_policy import level_of
 from feedproxy.runtime import runtime
 from feedproxy.settings import Settings
 

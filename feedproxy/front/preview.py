@@ -8,7 +8,7 @@ from feedproxy.errors import BadTarget, FeedproxyError, NotOurs
 from feedproxy.feed.discovery import FEED_TYPES
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
-from feedproxy.origin.answers import Answer
+from feedproxy.origin.context import Answer
 from feedproxy.origin.entrance import Visit
 from feedproxy.report.landing import Preview
 from feedproxy.report.pages import iso, plain_text

@@ -26,7 +26,7 @@ from feedproxy.front.telling import GONE, Teller, Told
 from feedproxy.http.message import Response
 from feedproxy.net import local_failure
 from feedproxy.net.own_authority import may_be_own
-from feedproxy.origin.answers import Answer, PassThrough
+from feedproxy.origin.context import Answer, PassThrough
 from feedproxy.origin.entrance import Entrance
 from feedproxy.origin.repeat import Moment, again, onward, repeat
 from feedproxy.origin.upstream import passed_here_before

@@ -1,16 +1,15 @@
-"""The answers of our own: moved, gone, later, refused. And the two things a request can come to."""
+"""Responses that feedproxy makes itself: moved, gone, unavailable, refused."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from feedproxy.cache.status import CacheStatus, Detail, append
-from feedproxy.cache.stored import StoredResponse
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.feed import relocation
-from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.origin.context import Answer, Ask
 from feedproxy.origin.entrance import Entrance, Visit, location_inside, told
 from feedproxy.origin.problem import problem
 from feedproxy.origin.upstream import surrogate_key, with_via
@@ -28,48 +27,6 @@ OVERLOAD_PAUSE = 10
 NOT_FORWARDED = CacheStatus()
 
 _SENTENCES = {str(each): each.sentence for each in Detail}
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A complete answer for one reader, and what became of the request."""
-
-    response: Response
-    status: CacheStatus
-    words: str = ""
-    feed: bool = False
-    stored: StoredResponse | None = None
-    """What it was made of, where it was."""
-    interim: tuple[Response, ...] = ()
-    """1xx responses that came before, for the one reader whose request went upstream (RFC 9110, 15.2)."""
-
-
-@dataclass(frozen=True, slots=True)
-class PassThrough:
-    """The request streams through mitmproxy's own upstream; `status` is what is said of it."""
-
-    status: CacheStatus
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """One reader's request, with everything that is looked up for it once.
-
-    `upstream` is the request as it would go to the origin, `own_agent` whether as feedproxy; `key`, `apart`, `withheld`
-    and `credentials` are told in upstream.py; `ranged` that the client's range goes with it.
-    """
-
-    request: Request
-    visit: Visit
-    settings: Settings
-    directives: CacheControl
-    upstream: Request
-    own_agent: bool
-    key: Fields
-    apart: Fields
-    withheld: frozenset[str]
-    credentials: bool
-    ranged: bool
 
 
 def is_oversized(resource: Resource, now: Instant) -> bool:

@@ -11,17 +11,17 @@ import asyncio
 import functools
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from feedproxy.cache.stored import Content, StoredResponse
 from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError
-from feedproxy.http import coding, negotiation
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Request
 from feedproxy.http.validator import own_tag
-from feedproxy.origin.answers import Answer
+from feedproxy.origin.coding_policy import best, coded, level_of
+from feedproxy.origin.context import Answer
 from feedproxy.origin.flight import Flights
 from feedproxy.origin.workshop import Workshop
 from feedproxy.settings import Settings
@@ -33,34 +33,6 @@ VAIN_MAX = 10_000
 """Contents remembered that a coding makes no smaller."""
 
 type _Key = tuple[str, str, str]
-
-
-LEVELS = {"gzip": 6, "br": 5, "zstd": 6}
-"""The effort for each coding, spent once per version of a feed: above it, time grows faster than size falls."""
-
-
-def level_of(name: str, settings: Settings) -> int:
-    """Return the effort for a coding; 0 where `codings` does not offer it."""
-    return LEVELS.get(name, 0) if name in settings.codings else 0
-
-
-def best(accept_encoding: str | None, settings: Settings) -> str | None:
-    """The coding that a reader would rather have than any other that we make; None for none at all."""
-    offered = [name for name in coding.CODINGS if level_of(name, settings)]
-    chosen = negotiation.choose_coding(accept_encoding, [*offered, "identity"])
-    return None if chosen == "identity" else chosen
-
-
-def is_served(accept_encoding: str | None, bodies: Mapping[str, bytes]) -> bool:
-    """Whether one of these bodies is in a coding that the reader asks for."""
-    at_hand = [name for name in coding.CODINGS if name in bodies]
-    return negotiation.choose_coding(accept_encoding, [*at_hand, "identity"]) != "identity"
-
-
-def coded(identity: bytes, name: str, level: int) -> bytes | None:
-    """The content in this coding; None where it gets no smaller."""
-    body = coding.encode(identity, name, level)
-    return body if len(body) < len(identity) else None
 
 
 class Codings:

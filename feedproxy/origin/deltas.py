@@ -29,7 +29,7 @@ from feedproxy.http.field import parse_parameters
 from feedproxy.http.instance import IM_USED, Bases, im_used, wanted_since
 from feedproxy.http.message import Request, Response
 from feedproxy.http.validator import EntityTag, stem_of
-from feedproxy.origin.codings import level_of
+from feedproxy.origin.coding_policy import level_of
 from feedproxy.origin.flight import Flights
 from feedproxy.origin.workshop import Workshop
 from feedproxy.settings import Settings

@@ -20,8 +20,8 @@ from feedproxy.http.message import Fields
 from feedproxy.http.reverse import is_upstream, public_form
 from feedproxy.net.shares import ITSELF, Asker, asking, client_of
 from feedproxy.origin import elsewhere, keying, moves, partial, planner
-from feedproxy.origin.answers import Ask
 from feedproxy.origin.assess import assess
+from feedproxy.origin.context import Ask
 from feedproxy.origin.flight import Flights
 from feedproxy.origin.keeping import Errand
 from feedproxy.origin.landed import Landed, Observer

@@ -21,8 +21,8 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.precondition import NotModified, PreconditionFailed
 from feedproxy.http.reverse import rebased
 from feedproxy.http.validator import own_tag
-from feedproxy.origin.answers import Answer, PassThrough
-from feedproxy.origin.codings import level_of
+from feedproxy.origin.coding_policy import level_of
+from feedproxy.origin.context import Answer, PassThrough
 from feedproxy.origin.endpoints import Call
 from feedproxy.origin.entrance import Entrance, Visit
 from feedproxy.origin.problem import problem

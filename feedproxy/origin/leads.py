@@ -17,7 +17,7 @@ from feedproxy.http import negotiation, uri
 from feedproxy.http.field import parse_parameters, quote
 from feedproxy.http.link import Link, parse_links
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.origin.answers import Answer, PassThrough
+from feedproxy.origin.context import Answer, PassThrough
 from feedproxy.origin.entrance import Entrance, Visit
 from feedproxy.origin.flight import Flights
 from feedproxy.origin.plain import PLAIN

@@ -12,8 +12,8 @@ from feedproxy.clock import Instant
 from feedproxy.http.message import Fields, Response
 from feedproxy.net.fetch import Oversized
 from feedproxy.origin import keying, trail
-from feedproxy.origin.answers import Ask
 from feedproxy.origin.assess import assess
+from feedproxy.origin.context import Ask
 from feedproxy.origin.keeping import Errand
 from feedproxy.origin.landed import Landed
 from feedproxy.store.resource import Resource

@@ -23,7 +23,7 @@ from feedproxy.http.date import parse_http_date
 from feedproxy.http.field import charset_of
 from feedproxy.http.message import Response
 from feedproxy.origin.announced import announcement
-from feedproxy.origin.codings import best, coded, is_served, level_of
+from feedproxy.origin.coding_policy import best, coded, is_served, level_of
 from feedproxy.origin.editing import is_outdated, self_link_mode, settings_digest
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Version

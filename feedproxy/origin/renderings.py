@@ -23,7 +23,7 @@ from feedproxy.feed.convert.model import Feed, Item
 from feedproxy.feed.convert.read import found_at, read, written_at
 from feedproxy.http import coding
 from feedproxy.http.date import parse_http_date
-from feedproxy.origin.codings import level_of
+from feedproxy.origin.coding_policy import level_of
 from feedproxy.origin.flight import Flights
 from feedproxy.origin.plain import PLAIN
 from feedproxy.origin.workshop import Workshop

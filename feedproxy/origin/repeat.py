@@ -22,8 +22,8 @@ from feedproxy.clock import Instant, Seconds, is_ahead
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Request
-from feedproxy.origin.answers import Answer
 from feedproxy.origin.assess import assess
+from feedproxy.origin.context import Answer
 from feedproxy.origin.entrance import Entrance, Visit
 from feedproxy.origin.reply import stated_lifetime
 from feedproxy.origin.steady import EDGE, steady_until

@@ -22,10 +22,11 @@ from feedproxy.errors import FeedproxyError, FetchError, FetchTimeout, Forbidden
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request
 from feedproxy.origin import guard, keying, moves, partial, planner
-from feedproxy.origin.answers import Answer, Ask, OwnAnswers, PassThrough, is_oversized
+from feedproxy.origin.answers import OwnAnswers, is_oversized
 from feedproxy.origin.assess import assess, rests_until
 from feedproxy.origin.audience import Audience
 from feedproxy.origin.codings import Codings
+from feedproxy.origin.context import Answer, Ask, PassThrough
 from feedproxy.origin.deltas import Deltas
 from feedproxy.origin.dispatch import Dispatch
 from feedproxy.origin.entrance import Entrance, Visit, dress, for_one_reader

@@ -11,8 +11,8 @@ from feedproxy.cache.status import CacheStatus
 from feedproxy.cache.stored import StoredResponse
 from feedproxy.http import coding
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.origin.answers import Answer
 from feedproxy.origin.codings import Codings
+from feedproxy.origin.context import Answer
 from feedproxy.origin.prepare import NOTHING, Prepared, Wanted, prepare
 from feedproxy.origin.workshop import Workshop
 from feedproxy.settings import Settings
