@@ -4,10 +4,10 @@ from mitmproxy import ctx
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.front import secret_addresses
+from feedproxy.app import runtime
 from feedproxy.http.message import Response
-from feedproxy.origin.endpoints import Call
-from feedproxy.runtime import runtime
+from feedproxy.request.endpoints import Call
+from feedproxy.server.mitm import secret_urls
 
 
 class Access:
@@ -22,12 +22,12 @@ class Access:
         if "tokens_file" not in updated:
             return
         if here.settings.tokens_file:
-            here.endpoints.add(secret_addresses.PATH, self.with_token)
+            here.endpoints.add(secret_urls.PATH, self.with_token)
         else:
-            here.endpoints.remove(secret_addresses.PATH)
+            here.endpoints.remove(secret_urls.PATH)
 
     async def with_token(self, call: Call) -> Response:
-        return await secret_addresses.answer(runtime(ctx.master), call)
+        return await secret_urls.answer(runtime(ctx.master), call)
 
 
 addons = [Access()]

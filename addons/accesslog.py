@@ -7,15 +7,15 @@ from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.front.desk import desk
-from feedproxy.front.judged import judge
-from feedproxy.front.telling import GONE
+from feedproxy.app import runtime
 from feedproxy.http import uri
-from feedproxy.http.reverse import public_form
 from feedproxy.http.user_agent import LENGTH_MAX
-from feedproxy.report.journal import Asked
-from feedproxy.report.log import REQUESTS, Line
-from feedproxy.runtime import runtime
+from feedproxy.request.url_mapping import public_form
+from feedproxy.server.fastpath.access_log import GONE
+from feedproxy.server.fastpath.live_scoring import judge
+from feedproxy.server.mitm.flow_handler import desk
+from feedproxy.telemetry.log_format import REQUESTS, Line
+from feedproxy.telemetry.recent_activity import Asked
 
 logger = logging.getLogger(REQUESTS)
 

@@ -8,10 +8,10 @@ from mitmproxy.addonmanager import Loader
 from mitmproxy.master import Master
 
 from feedproxy import settings
+from feedproxy.admin.auth import admin_token, listen_address
+from feedproxy.admin.server import AdminServer
+from feedproxy.app import runtime
 from feedproxy.errors import UsageError
-from feedproxy.report.admin import AdminServer
-from feedproxy.report.door import admin_token, listen_address
-from feedproxy.runtime import runtime
 
 logger = logging.getLogger("feedproxy.admin")
 

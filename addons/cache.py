@@ -6,9 +6,9 @@ from mitmproxy import connection, ctx, http
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
+from feedproxy.app import runtime
 from feedproxy.errors import FeedproxyError
-from feedproxy.front.desk import CACHED, desk
-from feedproxy.runtime import runtime
+from feedproxy.server.mitm.flow_handler import CACHED, desk
 
 logger = logging.getLogger(__name__)
 

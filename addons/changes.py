@@ -4,11 +4,11 @@ from mitmproxy import ctx
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
+from feedproxy.app import runtime
 from feedproxy.http.message import Response
-from feedproxy.notify.lists import Lists
-from feedproxy.notify.notices import Notices
-from feedproxy.origin.endpoints import Call
-from feedproxy.runtime import runtime
+from feedproxy.notify.change_lists import Lists
+from feedproxy.notify.notification_service import Notices
+from feedproxy.request.endpoints import Call
 
 
 class Changes:

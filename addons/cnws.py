@@ -6,16 +6,16 @@ from mitmproxy import ctx, exceptions
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
+from feedproxy.app import runtime
 from feedproxy.errors import BadTarget
 from feedproxy.http import uri
 from feedproxy.http.message import Response
-from feedproxy.notify.both import Both
-from feedproxy.notify.cnws import NAME
-from feedproxy.notify.cnws_publisher import Publisher
-from feedproxy.notify.cnws_subscriber import Subscriber
-from feedproxy.notify.notices import Notices
-from feedproxy.origin.endpoints import Call
-from feedproxy.runtime import runtime
+from feedproxy.notify.cnws.messages import NAME
+from feedproxy.notify.cnws.publisher import Publisher
+from feedproxy.notify.cnws.subscriber import Subscriber
+from feedproxy.notify.duplex_protocol import Both
+from feedproxy.notify.notification_service import Notices
+from feedproxy.request.endpoints import Call
 
 SHARED = ("subscriptions_max", "source_limit", "push_interval")
 

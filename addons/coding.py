@@ -4,13 +4,13 @@ from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.front.arrival import fields_of, headers_of
-from feedproxy.front.desk import desk
-from feedproxy.http import coding, negotiation
+from feedproxy.app import runtime
+from feedproxy.http import content_coding, negotiation
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields
-from feedproxy.origin.coding_policy import level_of
-from feedproxy.runtime import runtime
+from feedproxy.refresh.ingest.coding_policy import level_of
+from feedproxy.server.mitm.flow_handler import desk
+from feedproxy.server.mitm.request_routing import fields_of, headers_of
 from feedproxy.settings import Settings
 
 TEXT = ("xml", "json", "text/", "javascript")
@@ -36,12 +36,12 @@ class Coding:
         if not _worth_coding(fields, body, here.settings):
             return
         levels = _levels(here.settings)
-        available = [name for name in coding.CODINGS if levels[name]]
+        available = [name for name in content_coding.CODINGS if levels[name]]
         chosen = negotiation.choose_coding(flow.request.headers.get("accept-encoding"), [*available, "identity"])
         if chosen is None or chosen == "identity":
             response.headers = headers_of(negotiation.vary_on(fields, "Accept-Encoding"))
             return
-        coded = coding.encode(body, chosen, levels[chosen])
+        coded = content_coding.encode(body, chosen, levels[chosen])
         fields = negotiation.vary_on(fields.with_field("Content-Encoding", chosen), "Accept-Encoding").without(
             "etag", "content-md5"
         )
@@ -50,7 +50,7 @@ class Coding:
 
 
 def _levels(options: Settings) -> dict[str, int]:
-    return {name: level_of(name, options) for name in coding.CODINGS}
+    return {name: level_of(name, options) for name in content_coding.CODINGS}
 
 
 def _worth_coding(fields: Fields, body: bytes, options: Settings) -> bool:

@@ -4,11 +4,11 @@ from mitmproxy import ctx
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.runtime import runtime
+from feedproxy.app import runtime
 
 
 class Discovery:
-    """Declares the option; the service does the rest (feedproxy/origin/leads.py)."""
+    """Declares the option; the service does the rest (feedproxy/proxy/autodiscovery.py)."""
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "lead_to_feeds")

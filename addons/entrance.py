@@ -10,10 +10,10 @@ from mitmproxy.proxy.layers import TCPLayer
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from feedproxy import settings
+from feedproxy.app import runtime
 from feedproxy.errors import FeedproxyError, Forbidden, NotOurs
-from feedproxy.front import desk, mending, parent, passing
-from feedproxy.front.stream import FeedStream, install
-from feedproxy.runtime import runtime
+from feedproxy.server.mitm import flow_handler, http1_patches, parent_proxy_connections, passthrough
+from feedproxy.server.mitm.http_layer import FeedStream, install
 
 logger = logging.getLogger(__name__)
 
@@ -21,9 +21,9 @@ logger = logging.getLogger(__name__)
 class Stream(FeedStream):
     """mitmproxy's stream, with our own words for what fails on the way upstream."""
 
-    error_page = staticmethod(desk.error_page)
-    interim_of = staticmethod(desk.interim_of)
-    too_large = staticmethod(desk.too_large)
+    error_page = staticmethod(flow_handler.error_page)
+    interim_of = staticmethod(flow_handler.interim_of)
+    too_large = staticmethod(flow_handler.too_large)
 
 
 def _peer(client: connection.Client) -> str | None:
@@ -55,8 +55,8 @@ class Entrance:
             "tls_certificate",
             "tls_key",
         )
-        mending.mend()
-        parent.install()
+        http1_patches.mend()
+        parent_proxy_connections.install()
         # An eager mitmproxy connects upstream before anybody asked whether it may.
         ctx.options.update_defer(connection_strategy="lazy", rawtcp=False, websocket=False)
 
@@ -73,29 +73,29 @@ class Entrance:
     def client_connected(self, client: connection.Client) -> None:
         here = runtime(ctx.master)
         here.connections += 1
-        desk.desk(here).pace.connected(client, ctx.master.addons.get("proxyserver"))
+        flow_handler.desk(here).pace.connected(client, ctx.master.addons.get("proxyserver"))
         if here.draining or here.connections > here.settings.max_connections:
             client.error = "feedproxy holds as many connections as it may"
         elif (peer := _peer(client)) is None:
             client.error = "the reader has gone already"
-        elif not desk.desk(here).crowd.let_in(client.id, peer, here.settings):
+        elif not flow_handler.desk(here).crowd.let_in(client.id, peer, here.settings):
             client.error = "feedproxy holds as many connections from that address as it may"
 
     def client_disconnected(self, client: connection.Client) -> None:
         here = runtime(ctx.master)
         here.connections -= 1
-        desk.desk(here).crowd.gone(client.id)
-        desk.desk(here).gone(client.id)
+        flow_handler.desk(here).crowd.gone(client.id)
+        flow_handler.desk(here).gone(client.id)
 
     def server_connect(self, data: ServerConnectionHookData) -> None:
         # Here, and not where the other limits are: no script of ours that finds targets goes without the veto.
-        passing.check(data, desk.desk(runtime(ctx.master)).passes)
+        passthrough.check(data, flow_handler.desk(runtime(ctx.master)).passes)
 
     def server_connected(self, data: ServerConnectionHookData) -> None:
-        desk.desk(runtime(ctx.master)).pace.server_connected(data.client, data.server)
+        flow_handler.desk(runtime(ctx.master)).pace.server_connected(data.client, data.server)
 
     def next_layer(self, chosen: layer.NextLayer) -> None:
-        at = desk.desk(runtime(ctx.master))
+        at = flow_handler.desk(runtime(ctx.master))
         tunnel = at.passes.tunnels.get(chosen.context.client.id)
         if tunnel is not None and not at.intercepts(tunnel[0]):
             chosen.layer = TCPLayer(chosen.context, ignore=True)
@@ -106,7 +106,7 @@ class Entrance:
         install(chosen, Stream, decided.header_max, decided.head_timeout, at.pace)
 
     async def http_connect(self, flow: http.HTTPFlow) -> None:
-        at = desk.desk(runtime(ctx.master))
+        at = flow_handler.desk(runtime(ctx.master))
         try:
             await at.connect(flow)
         except FeedproxyError as error:
@@ -117,7 +117,7 @@ class Entrance:
 
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
         here = runtime(ctx.master)
-        at = desk.desk(here)
+        at = flow_handler.desk(here)
         try:
             if not await at.pace.caught_up(flow.client_conn.id, here.settings.answer_timeout):
                 flow.kill()

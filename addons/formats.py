@@ -4,10 +4,10 @@ from mitmproxy import ctx
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
+from feedproxy.app import runtime
 from feedproxy.http.message import Response
-from feedproxy.origin.endpoints import Call
-from feedproxy.origin.formats import PATH
-from feedproxy.runtime import runtime
+from feedproxy.proxy.representations.conversions import PATH
+from feedproxy.request.endpoints import Call
 
 
 class Formats:

@@ -6,12 +6,12 @@ from mitmproxy import ctx
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
+from feedproxy.app import runtime
 from feedproxy.http.message import Response
-from feedproxy.notify.notices import Notices
-from feedproxy.notify.websub_protocol import WebSub
-from feedproxy.origin.announced import HUB
-from feedproxy.origin.endpoints import Call
-from feedproxy.runtime import runtime
+from feedproxy.notify.notification_service import Notices
+from feedproxy.notify.websub.protocol import WebSub
+from feedproxy.refresh.ingest.link_injection import HUB
+from feedproxy.request.endpoints import Call
 
 
 class Hub:

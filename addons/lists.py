@@ -4,11 +4,11 @@ from mitmproxy import ctx
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
+from feedproxy.admin.feed_list_import import OfficeDesk
+from feedproxy.app import runtime
+from feedproxy.endpoints.feed_list_documents import OfficePages
 from feedproxy.http.message import Response
-from feedproxy.origin.endpoints import Call
-from feedproxy.origin.office_pages import OfficePages
-from feedproxy.report.office import OfficeDesk
-from feedproxy.runtime import runtime
+from feedproxy.request.endpoints import Call
 
 
 class Lists:

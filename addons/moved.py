@@ -4,13 +4,13 @@ from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
+from feedproxy.app import runtime
 from feedproxy.errors import FeedproxyError
-from feedproxy.feed import relocation
-from feedproxy.feed.relocation import Gone
-from feedproxy.feed.relocation import Moved as MovedAway
-from feedproxy.front.desk import desk
+from feedproxy.feed import xml_redirect
+from feedproxy.feed.xml_redirect import Gone
+from feedproxy.feed.xml_redirect import Moved as MovedAway
 from feedproxy.http import uri
-from feedproxy.runtime import runtime
+from feedproxy.server.mitm.flow_handler import desk
 
 CONTENT_MAX = 65_536
 """No redirect document is longer; what is, is not looked into."""
@@ -40,7 +40,7 @@ class Moved:
         content = response.raw_content
         if not content or len(content) > CONTENT_MAX or "content-encoding" in response.headers:
             return
-        match relocation.read(content):
+        match xml_redirect.read(content):
             case MovedAway(location):
                 try:
                     target = uri.resolve(flow.request.url, location)

@@ -7,9 +7,9 @@ from mitmproxy.addonmanager import Loader
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from feedproxy import settings
-from feedproxy.front import parent, passing
-from feedproxy.front.desk import desk
-from feedproxy.runtime import runtime
+from feedproxy.app import runtime
+from feedproxy.server.mitm import parent_proxy_connections, passthrough
+from feedproxy.server.mitm.flow_handler import desk
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Origin:
             "on_bad_update",
             "stale_max",
         )
-        parent.install()
+        parent_proxy_connections.install()
         ctx.options.update_defer(connection_strategy="lazy")
 
     def configure(self, _: set[str]) -> None:
@@ -50,7 +50,7 @@ class Origin:
     async def server_connect(self, data: ServerConnectionHookData) -> None:
         here = runtime(ctx.master)
         if not here.whole:  # without the entrance mitmproxy finds its own targets, and only addresses are checked
-            await passing.check_address(data, here.policy, here.parent_of)
+            await passthrough.check_address(data, here.policy, here.parent_of)
 
     async def responseheaders(self, flow: http.HTTPFlow) -> None:
         try:

@@ -6,14 +6,14 @@ from mitmproxy import ctx, exceptions
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
+from feedproxy.app import runtime
 from feedproxy.errors import UsageError
 from feedproxy.http.message import Response
-from feedproxy.notify.ear import Ear
-from feedproxy.notify.notices import Notices
-from feedproxy.notify.rpc import CONTENT_MAX
-from feedproxy.notify.sinks import Sinks, read_sink
-from feedproxy.origin.endpoints import Call
-from feedproxy.runtime import runtime
+from feedproxy.notify.notification_service import Notices
+from feedproxy.notify.pings.receiver import Ear
+from feedproxy.notify.pings.sinks import Sinks, read_sink
+from feedproxy.notify.xmlrpc import CONTENT_MAX
+from feedproxy.request.endpoints import Call
 
 logger = logging.getLogger("feedproxy.pings")
 

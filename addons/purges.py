@@ -6,10 +6,10 @@ from mitmproxy import ctx, exceptions
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
+from feedproxy.app import runtime
 from feedproxy.errors import UsageError
-from feedproxy.notify import purges
-from feedproxy.notify.notices import Notices
-from feedproxy.runtime import runtime
+from feedproxy.notify import downstream_purge
+from feedproxy.notify.notification_service import Notices
 
 logger = logging.getLogger("feedproxy.purges")
 
@@ -26,9 +26,9 @@ class Purges:
         here.takes_part["purges"] = self._join
         if updated & {"purge_sinks", "purge_fields"}:
             try:
-                purges.read_purge_fields(here.settings.purge_fields)
+                downstream_purge.read_purge_fields(here.settings.purge_fields)
                 for each in here.settings.purge_sinks:
-                    purges.read_purge_sink(each)
+                    downstream_purge.read_purge_sink(each)
             except UsageError as error:
                 raise exceptions.OptionsError(f"purge_sinks: {error}") from error
 
@@ -41,7 +41,7 @@ class Purges:
         await runtime(ctx.master).close()
 
     def _join(self, notices: Notices) -> None:
-        protocol = purges.Purges(notices.settings)
+        protocol = downstream_purge.Purges(notices.settings)
         notices.add(protocol)
 
         def outdated(targets: list[str]) -> None:

@@ -7,13 +7,13 @@ from mitmproxy import ctx, exceptions, http
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
+from feedproxy.app import runtime
 from feedproxy.errors import UsageError
-from feedproxy.front.desk import desk
-from feedproxy.front.recording import Names, both_sides, of_origin, of_reader
-from feedproxy.lab.recorder import Recorder
-from feedproxy.lab.redact import KEEPABLE, Redactor
-from feedproxy.lab.writer import HarWriter
-from feedproxy.runtime import runtime
+from feedproxy.lab.record.har_writer import HarWriter
+from feedproxy.lab.record.recorder import Recorder
+from feedproxy.lab.record.redact import KEEPABLE, Redactor
+from feedproxy.server.mitm.flow_handler import desk
+from feedproxy.server.mitm.recording import Names, both_sides, of_origin, of_reader
 
 logger = logging.getLogger("feedproxy.record")
 

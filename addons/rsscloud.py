@@ -4,15 +4,15 @@ from mitmproxy import ctx
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
+from feedproxy.app import runtime
 from feedproxy.http.message import Response
-from feedproxy.notify.both import Both
-from feedproxy.notify.notices import Notices
-from feedproxy.notify.rpc import CONTENT_MAX
-from feedproxy.notify.rsscloud import NAME
-from feedproxy.notify.rsscloud_client import Workstation
-from feedproxy.notify.rsscloud_hub import CloudHub
-from feedproxy.origin.endpoints import Call
-from feedproxy.runtime import runtime
+from feedproxy.notify.duplex_protocol import Both
+from feedproxy.notify.notification_service import Notices
+from feedproxy.notify.rsscloud.aggregator import Workstation
+from feedproxy.notify.rsscloud.cloud import CloudHub
+from feedproxy.notify.rsscloud.messages import NAME
+from feedproxy.notify.xmlrpc import CONTENT_MAX
+from feedproxy.request.endpoints import Call
 
 SHARED = ("subscriptions_max", "source_limit", "push_interval")
 

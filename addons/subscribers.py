@@ -4,10 +4,10 @@ from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.front.arrival import came, visit_of
-from feedproxy.front.desk import desk
-from feedproxy.origin.entrance import Entrance
-from feedproxy.runtime import runtime
+from feedproxy.app import runtime
+from feedproxy.request.entrance import Entrance
+from feedproxy.server.mitm.flow_handler import desk
+from feedproxy.server.mitm.request_routing import came, visit_of
 
 
 class Subscribers:

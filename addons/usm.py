@@ -4,11 +4,11 @@ from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.front.arrival import fields_of, headers_of
-from feedproxy.front.desk import desk
+from feedproxy.app import runtime
 from feedproxy.http.message import Response
-from feedproxy.origin.prepare import prepare
-from feedproxy.runtime import runtime
+from feedproxy.refresh.ingest.ingest import prepare
+from feedproxy.server.mitm.flow_handler import desk
+from feedproxy.server.mitm.request_routing import fields_of, headers_of
 
 
 class Usm:

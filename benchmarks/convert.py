@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from feedproxy.feed.convert.formats import FORMATS
-from feedproxy.feed.convert.read import read
+from feedproxy.feed.convert.read.from_document import read
 
 _HEAD = (
     '<rss version="2.0" xmlns:content="http://purl.org/rss/1.0/modules/content/" '

@@ -19,7 +19,7 @@ from benchmarks.client import asked, connected, get
 from benchmarks.load import cpu_seconds, resident
 from benchmarks.peers import Server, Stage
 from benchmarks.rows import ROWS
-from feedproxy.cache.stored import Bodies
+from feedproxy.cache.stored_response import Bodies
 from feedproxy.errors import StoreError
 from feedproxy.store.disk import DiskStore
 

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from benchmarks.lines import COMMON
-from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind, Schedule, SelfLink
 from feedproxy.http.message import Fields
 from feedproxy.store.resource import Resource, Version

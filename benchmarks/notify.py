@@ -17,10 +17,10 @@ from pathlib import Path
 
 from aiohttp import web
 
+from feedproxy.app import Runtime
 from feedproxy.clock import SystemClock
-from feedproxy.notify import courier
+from feedproxy.notify import delivery_worker
 from feedproxy.notify.subscriptions import Role, State, Subscription
-from feedproxy.runtime import Runtime
 from tests.stages.notify import TARGET, Plain
 from tests.stages.origin import Origin, OriginFetcher, a_feed
 
@@ -35,7 +35,7 @@ def megabytes() -> float:
 
 async def tell(store: str, port: int, subscribers: int, *, again: bool) -> None:
     """The process that tells: it changes its feed, or comes back to what was left."""
-    courier.PER_HOST = courier.AT_ONCE  # all callbacks are on one host here, which is no usual thing
+    delivery_worker.PER_HOST = delivery_worker.AT_ONCE  # all callbacks are on one host here, which is no usual thing
     origin, plain, runtime = Origin(SystemClock()), Plain(), Runtime(SystemClock())
     runtime.make_fetcher = lambda: OriginFetcher(origin)
     runtime.takes_part["plain"] = lambda notices: notices.add(plain)

@@ -15,11 +15,11 @@ import tracemalloc
 from collections.abc import Callable
 
 from benchmarks.lines import COMMON
-from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind, Schedule, SelfLink
 from feedproxy.http.message import Fields
 from feedproxy.store.codec import dump, load
-from feedproxy.store.entry import weight
+from feedproxy.store.packing.memory_entry import weight
 from feedproxy.store.resource import Resource
 from feedproxy.store.tiered import open_store
 

@@ -27,11 +27,12 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.reader import ReaderError
 
 from feedproxy.errors import BadTarget, UsageError
-from feedproxy.http import parent_proxy, uri
-from feedproxy.http.pattern import TargetPattern
+from feedproxy.http import uri
+from feedproxy.http.url_pattern import TargetPattern
 from feedproxy.quantities import EXAMPLES, Unit, parse
 from feedproxy.rules import Rule
 from feedproxy.settings import DERIVED, RENAMED, Settings, deprecated_names, option_names, per_feed_names, shown
+from feedproxy.upstream import parent_proxy
 
 logger = logging.getLogger(__name__)
 

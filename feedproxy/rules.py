@@ -3,8 +3,8 @@
 They are written in the configuration's `feeds:` list (config.py) and asked for with every request, so what
 was found for a target is remembered.
 
-What protects a feed (`readers`, `private`) holds for every reading of its address (http/spelling.py), and the strictest
-reading counts. Other options hold for the address as it is written.
+What protects a feed (`readers`, `private`) holds for every reading of its address (http/uri_interpretations.py), and
+the strictest reading counts. Other options hold for the address as it is written.
 """
 
 from collections import OrderedDict
@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from feedproxy.errors import BadTarget
 from feedproxy.http import uri
-from feedproxy.http.pattern import TargetPattern
-from feedproxy.http.reverse import forms, rebased
-from feedproxy.http.spelling import readings
+from feedproxy.http.uri_interpretations import readings
+from feedproxy.http.url_pattern import TargetPattern
+from feedproxy.request.url_mapping import forms, rebased
 from feedproxy.settings import Settings, override
 
 MEMO_SIZE = 4096
@@ -25,7 +25,7 @@ MEMO_SIZE = 4096
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Options for the feeds whose target URI matches, or its public form (http/reverse.py)."""
+    """Options for the feeds whose target URI matches, or its public form (request/url_mapping.py)."""
 
     match: TargetPattern
     overrides: Mapping[str, Any]

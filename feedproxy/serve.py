@@ -25,8 +25,10 @@ from mitmproxy.log import LegacyLogEvents
 from mitmproxy.proxy.mode_servers import AsyncioServerInstance
 
 from feedproxy import systemd
-from feedproxy.access.doorkeeper import Doorkeeper
+from feedproxy.access.gatekeeper import Doorkeeper
 from feedproxy.addons import default_addons
+from feedproxy.admin import auth
+from feedproxy.app import Runtime, runtime
 from feedproxy.clock import Clock, Seconds
 from feedproxy.config import (
     Config,
@@ -38,25 +40,23 @@ from feedproxy.config import (
     spec_of,
     unknown_variables,
 )
-from feedproxy.crew.company import Crew
-from feedproxy.crew.seat import Seat
 from feedproxy.errors import BadTarget, FeedproxyError, UsageError
-from feedproxy.front.contract import in_front
-from feedproxy.front.garbage import Garbage, look_seldom
-from feedproxy.front.sockets import all_accepted, turn_away
-from feedproxy.front.tls import Certificate
-from feedproxy.http import parent_proxy, uri
-from feedproxy.http.coding import CODINGS
-from feedproxy.http.parent_proxy import OPTION
-from feedproxy.net import local_failure
-from feedproxy.net.address import AddressPolicy
-from feedproxy.report import door
-from feedproxy.report.log import LineHandler
+from feedproxy.http import uri
+from feedproxy.http.content_coding import CODINGS
 from feedproxy.rules import Rules
-from feedproxy.runtime import Runtime, runtime
+from feedproxy.server.fastpath.compatibility import in_front
+from feedproxy.server.fastpath.gc_policy import Garbage, look_seldom
+from feedproxy.server.fastpath.sockets import all_accepted, turn_away
+from feedproxy.server.fastpath.tls_connection import Certificate
 from feedproxy.settings import Settings, defaults, listen_address, option_names, restart_names
 from feedproxy.store import folder_lock
 from feedproxy.store.tiered import MEMORY, store_folder
+from feedproxy.telemetry.log_format import LineHandler
+from feedproxy.upstream import local_failure, parent_proxy
+from feedproxy.upstream.address_policy import AddressPolicy
+from feedproxy.upstream.parent_proxy import OPTION
+from feedproxy.workers.peers import Crew
+from feedproxy.workers.worker import Seat
 
 logger = logging.getLogger("feedproxy")
 
@@ -228,7 +228,7 @@ async def check(plan: Plan) -> list[str]:
     _check_confdir(made.options.confdir)
     settings = here.settings
     if settings.admin:
-        door.listen_address(settings.admin, door.admin_token(settings))
+        auth.listen_address(settings.admin, auth.admin_token(settings))
     Doorkeeper(settings, here.clock, b"")  # reads the files of users, tokens and credentials
     _check_folders(settings)
     kind = f"reverse, in front of {settings.upstream}" if settings.upstream else "gateway and explicit proxy"
@@ -473,7 +473,7 @@ async def serve(
 ) -> int | Workers:
     """Run until SIGTERM or SIGINT; the exit code. `announce` is told each address that listens. Raises UsageError.
 
-    Where several workers are wanted nothing is run, and the answer is what their supervisor (workers.py) needs: it
+    Where several workers are wanted nothing is run, and the answer is what their supervisor (supervisor.py) needs: it
     gives each a `seat`. `prepare` is given what was made, before anything of it is opened.
     """
     made, here = make_master(plan, clock)
@@ -535,7 +535,7 @@ def _wanted(made: master.Master, here: Runtime) -> Workers:
     settings = here.settings
     if settings.local_store == MEMORY:
         raise UsageError(f"workers: {settings.workers} workers need a store that they share, not {MEMORY}")
-    admin = door.listen_address(settings.admin, door.admin_token(settings)) if settings.admin else None
+    admin = auth.listen_address(settings.admin, auth.admin_token(settings)) if settings.admin else None
     listen = (made.options.listen_host, made.options.listen_port)
     return Workers(settings.workers, listen, admin, settings.drain_timeout, settings.reuse_port, _own_folder(settings))
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import strptime
 
-from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.clock import Instant
-from feedproxy.feed import read
+from feedproxy.feed.parse import parser
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
-from feedproxy.origin.assess import assess
+from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
@@ -60,7 +60,7 @@ class Example:
             response_time=fetched,
         )
         changes = tuple(at(each) for each in self.changes)
-        channel = read.read(body, "application/rss+xml")
+        channel = parser.read(body, "application/rss+xml")
         resource = Resource(stored.target, (stored,), channel, changes, fetched)
         return assess(resource, stored, Settings(), at(self.now)).words
 

@@ -12,13 +12,13 @@ from inspect import cleandoc, getsource
 from pathlib import Path
 from typing import Any
 
-from feedproxy.check.judge import JUDGES
-from feedproxy.lab.faults import GROUPS
-from feedproxy.notes import Category, Level, Note, as_markdown, notes_of
-from feedproxy.readers.score import conditions, manners, moves, pace
-from feedproxy.readers.score.rules import Rule
-from feedproxy.report.metrics import Metrics
+from feedproxy.check.run_checks import JUDGES
+from feedproxy.findings import Category, Level, Note, as_markdown, notes_of
+from feedproxy.lab.replay.faults import GROUPS
+from feedproxy.scoring import client_hygiene, conditional_requests, polling_interval, redirects
+from feedproxy.scoring.rules import Rule
 from feedproxy.settings import Settings, option_names, shown
+from feedproxy.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "reference"
@@ -37,14 +37,14 @@ mitmproxy's own options are keys too.
 
 METRICS_HEAD = """# Metrics
 
-Made by `make docs` from `feedproxy/report/metrics.py`. Prometheus finds them at `/metrics` on the admin listener.
+Made by `make docs` from `feedproxy/telemetry/metrics.py`. Prometheus finds them at `/metrics` on the admin listener.
 `outcome` and `detail` are the words of [Cache-Status](cache-status.md). Metrics carry no URLs and no readers.
 `conf/grafana.json` is a dashboard of them.
 """
 
 FAULTS_HEAD = """# Faults
 
-Made by `make docs` from `feedproxy/lab/faults/`. A catalogue of origin faults to inject:
+Made by `make docs` from `feedproxy/lab/replay/faults/`. A catalogue of origin faults to inject:
 
     feedproxy replay week.har --fault gzip-tag --fault 500@2h..3h --fault '429@10%'
 
@@ -70,7 +70,7 @@ feedproxy there is no text to follow, and the promise is our own.
 
 FINDINGS_HEAD = """# Findings about readers
 
-Made by `make docs` from `feedproxy/readers/score/`. What the commands score and lab run and the page /readers
+Made by `make docs` from `feedproxy/scoring/`. What the commands score and lab run and the page /readers
 say of a reader. *bad* and *warn* cost marks ([how a grade is reckoned](../explanation/grades.md)), *info* and *good*
 do not. Each comes with the requests that show it. In `tests/lab/test_score.py` there is a reader for each that provokes
 it and nothing else.
@@ -185,7 +185,11 @@ def faults() -> str:
 
 def findings() -> str:
     """The findings about readers, by what they are about, and the rules that they break."""
-    kinds = [kind for module in (conditions, pace, moves, manners) for kind in notes_of(module)]
+    kinds = [
+        kind
+        for module in (conditional_requests, polling_interval, redirects, client_hygiene)
+        for kind in notes_of(module)
+    ]
     lines = [FINDINGS_HEAD, "## Rules", "", "| rule | weight |", "|---|---|"]
     lines += [f"| {rule.words} | {rule.weight} |" for rule in Rule]
     return "\n".join([*lines, *_by_category(kinds), ""])

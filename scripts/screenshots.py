@@ -19,10 +19,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from feedproxy import cli  # noqa: E402
-from feedproxy.origin.upstream import feed_id  # noqa: E402
-from feedproxy.report import place  # noqa: E402
-from feedproxy.report.admin import AdminServer  # noqa: E402
-from feedproxy.report.health import Place  # noqa: E402
+from feedproxy.admin import store_usage  # noqa: E402
+from feedproxy.admin.health import Place  # noqa: E402
+from feedproxy.admin.server import AdminServer  # noqa: E402
+from feedproxy.request.upstream_request import feed_id  # noqa: E402
 from tests.stages import lively  # noqa: E402
 
 GAZETTE = Path(__file__).parent / "gazette.rss"
@@ -46,7 +46,7 @@ async def take(folder: Path, program: str, documents: dict[str, str]) -> None:
     """All of them; `documents` are pages of HTML by name."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=program)
-        place.measured = lambda *_: DISK
+        store_usage.measured = lambda *_: DISK
         runtime = lively.a_runtime()
         admin = AdminServer(runtime)
         await admin.start()

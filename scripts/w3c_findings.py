@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from feedproxy.feed.convert.formats import FORMATS
-from feedproxy.feed.convert.read import found_at, read
+from feedproxy.feed.convert.read.from_document import found_at, read
 
 _SOME_DAY = 1_700_000_000
 """What a server would have said of the file's age."""

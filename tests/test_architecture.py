@@ -12,32 +12,32 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"", "clock", "errors", "notes", "quantities", "settings", "systemd", "walk"}),
+    frozenset({"", "aio", "clock", "errors", "findings", "quantities", "settings", "systemd"}),
     frozenset({"http"}),
+    frozenset({"cache", "feed", "upstream"}),
+    frozenset({"store", "subscribers", "web"}),
+    frozenset({"request", "scoring"}),
     frozenset({"rules"}),
-    frozenset({"config"}),
-    frozenset({"net", "cache", "feed"}),
-    frozenset({"store", "access", "readers", "check"}),
-    frozenset({"origin"}),
-    frozenset({"notify", "lab"}),
-    frozenset({"report"}),
-    frozenset({"fleet"}),
-    frozenset({"crew"}),
-    frozenset({"runtime"}),
-    frozenset({"front"}),
+    frozenset({"access", "config", "refresh"}),
+    frozenset({"lab", "proxy"}),
+    frozenset({"check", "endpoints", "notify"}),
+    frozenset({"telemetry"}),
+    frozenset({"admin"}),
+    frozenset({"cluster"}),
+    frozenset({"workers"}),
+    frozenset({"app"}),
+    frozenset({"server"}),
     frozenset({"addons"}),
     frozenset({"serve"}),
-    frozenset({"demo", "workers", "desktop"}),
+    frozenset({"demo", "supervisor"}),
     frozenset({"commands", "cli", "__main__"}),
 )
 """From what is used to who uses it. The empty name is feedproxy/__init__.py."""
 
-FRIENDS = frozenset(
-    {"clock", "errors", "notes", "quantities", "settings", "systemd", "walk", "", "commands", "cli", "__main__"}
-)
+FRIENDS = LAYERS[0] | LAYERS[-1]
 """Of one layer, and still allowed to know one another. Other neighbours are not."""
 
-KNOW_MITMPROXY = frozenset({"front", "addons", "serve"})
+KNOW_MITMPROXY = frozenset({"server", "addons", "serve"})
 
 
 @cache
@@ -128,7 +128,7 @@ def test_the_cache_knows_no_feeds_and_feeds_know_no_cache() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_only_front_serve_and_the_addons_know_mitmproxy() -> None:
+def test_only_server_serve_and_the_addons_know_mitmproxy() -> None:
     wrong = [
         f"{_where(path, line)}: {name}"
         for path, tree in _sources().items()

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy import walk
+from feedproxy import aio
+from feedproxy.app import Runtime
 from feedproxy.clock import ManualClock
-from feedproxy.readers.identify import Pseudonym
-from feedproxy.runtime import Runtime
+from feedproxy.subscribers.pseudonyms import Pseudonym
 
 NOON = 1_780_056_000.0
 
@@ -22,7 +22,7 @@ def a_runtime(folder: Path) -> Runtime:
 async def test_who_came_while_the_counts_were_written_is_known_after_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walk, "SLICE", -1)
+    monkeypatch.setattr(aio, "SLICE", -1)
     first = a_runtime(tmp_path / "store")
     feeds = [f"https://example.com/{number}" for number in range(20)]
     counts, opened = first.service.counts, first._opened

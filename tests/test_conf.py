@@ -15,8 +15,8 @@ from ruamel.yaml import YAML
 
 from feedproxy import cli, config, quantities, serve
 from feedproxy.commands import serve as serving
-from feedproxy.report.metrics import Metrics
 from feedproxy.settings import Settings, option_names
+from feedproxy.telemetry.metrics import Metrics
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 EXAMPLES = ["fleet.yaml", "lab.yaml", "office.yaml", "publisher.yaml"]

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from feedproxy import cli
-from feedproxy.demo import history, readers
-from feedproxy.feed.read import read
+from feedproxy.demo import publishers, simulated_readers
+from feedproxy.feed.parse.parser import read
 from tests.patience import PATIENCE
 
 SHORT = ("demo", "--days", "1", "--readers", "8")
@@ -169,17 +169,17 @@ def lines_of(terminal: int) -> Iterator[str]:
 # -- the play without the players
 
 
-@pytest.mark.parametrize("feed", history.feeds(3, days=1), ids=lambda feed: feed.name)
-def test_every_feed_is_one_that_feedproxy_reads(feed: history.Feed) -> None:
-    version = feed.at(history.START)
+@pytest.mark.parametrize("feed", publishers.feeds(3, days=1), ids=lambda feed: feed.name)
+def test_every_feed_is_one_that_feedproxy_reads(feed: publishers.Feed) -> None:
+    version = feed.at(publishers.START)
     channel = read(version.body, feed.manner.content_type)
     assert channel is not None
     assert feed.number_of(version.body) == version.number
-    assert version.since <= history.START
+    assert version.since <= publishers.START
 
 
 def test_a_feed_changes_when_something_is_published_and_only_then() -> None:
-    for feed in history.feeds(3, days=2):
+    for feed in publishers.feeds(3, days=2):
         latest = feed.items[-1]
         before, since = feed.at(latest.published - 1), feed.at(latest.published)
         assert since.number == before.number + 1
@@ -188,20 +188,20 @@ def test_a_feed_changes_when_something_is_published_and_only_then() -> None:
 
 
 def test_nobody_publishes_at_night() -> None:
-    hours = {int(item.published // 3600 % 24) for feed in history.feeds(3, days=7) for item in feed.items}
-    assert not hours & history.NIGHT
+    hours = {int(item.published // 3600 % 24) for feed in publishers.feeds(3, days=7) for item in feed.items}
+    assert not hours & publishers.NIGHT
 
 
 def test_polls_are_in_order_bounded_and_say_what_was_left_out() -> None:
-    week = history.feeds(1, days=7)
-    script = readers.screenplay(week, readers=200, seed=1, days=7)
-    assert len(script.polls) == readers.POLLS_MAX < script.planned
+    week = publishers.feeds(1, days=7)
+    script = simulated_readers.screenplay(week, readers=200, seed=1, days=7)
+    assert len(script.polls) == simulated_readers.POLLS_MAX < script.planned
     assert [poll.at for poll in script.polls] == sorted(poll.at for poll in script.polls)
-    assert script.polls[-1].at < history.START + 7 * 86_400
+    assert script.polls[-1].at < publishers.START + 7 * 86_400
 
 
 def test_a_day_is_planned_whole() -> None:
-    script = readers.screenplay(history.feeds(1, days=1), readers=8, seed=1, days=1)
+    script = simulated_readers.screenplay(publishers.feeds(1, days=1), readers=8, seed=1, days=1)
     assert len(script.polls) == script.planned
     cron = [poll.at for poll in script.polls if poll.subscription.manner.on_the_hour]
     assert len(cron) == 2 * 24
@@ -209,7 +209,7 @@ def test_a_day_is_planned_whole() -> None:
 
 
 def test_an_office_reads_in_office_hours() -> None:
-    script = readers.screenplay(history.feeds(1, days=7), readers=8, seed=1, days=7)
-    office = [poll.at for poll in script.polls if poll.subscription.manner.hours is readers.Hours.OFFICE]
+    script = simulated_readers.screenplay(publishers.feeds(1, days=7), readers=8, seed=1, days=7)
+    office = [poll.at for poll in script.polls if poll.subscription.manner.hours is simulated_readers.Hours.OFFICE]
     assert office
     assert all(8 <= at // 3600 % 24 < 17 and (at // 86_400 + 3) % 7 < 5 for at in office)

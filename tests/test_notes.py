@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from feedproxy.notes import Category, Level, Note, as_markdown, notes_of, sorted_by_level
+from feedproxy.findings import Category, Level, Note, as_markdown, notes_of, sorted_by_level
 
 
 class NO_VALIDATOR(Note):

@@ -1,6 +1,6 @@
 """Which options hold for a feed."""
 
-from feedproxy.http.pattern import TargetPattern
+from feedproxy.http.url_pattern import TargetPattern
 from feedproxy.rules import MEMO_SIZE, Rule, Rules
 from feedproxy.settings import Settings
 

@@ -9,9 +9,9 @@ import pytest
 from mitmproxy import master
 
 from feedproxy import serve
+from feedproxy.admin import auth
+from feedproxy.app import Runtime
 from feedproxy.errors import UsageError
-from feedproxy.report import door
-from feedproxy.runtime import Runtime
 from feedproxy.settings import per_feed_names, restart_names
 
 
@@ -125,7 +125,7 @@ async def test_admin_token_is_read_from_its_file(tmp_path: Path) -> None:
 
     _, here = serve.make_master(serve.Plan(options={"admin": ":8081", "admin_token_file": str(file)}))
 
-    assert door.admin_token(here.settings) == "a-secret"
+    assert auth.admin_token(here.settings) == "a-secret"
 
 
 async def test_admin_token_in_two_places_is_refused(tmp_path: Path) -> None:

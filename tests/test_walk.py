@@ -5,15 +5,15 @@ from collections.abc import AsyncIterator, Callable, Iterable
 
 import pytest
 
-from feedproxy import walk
+from feedproxy import aio
 
 
-@pytest.mark.parametrize("pace", [walk.unhurried, walk.at_leisure])
+@pytest.mark.parametrize("pace", [aio.unhurried, aio.at_leisure])
 async def test_others_get_their_turns_between_slices(
     pace: Callable[[Iterable[int]], AsyncIterator[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walk, "SLICE", -1)
-    monkeypatch.setattr(walk, "BRIEF", 0)
+    monkeypatch.setattr(aio, "SLICE", -1)
+    monkeypatch.setattr(aio, "BRIEF", 0)
     seen: list[int] = []
 
     async def go() -> None:
@@ -35,10 +35,10 @@ async def test_rests_are_so_many_times_as_long_as_the_slice_before(monkeypatch: 
         rests.append(seconds)
         now[0] += seconds
 
-    monkeypatch.setattr(walk.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(walk.asyncio, "sleep", sleep)
+    monkeypatch.setattr(aio.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(aio.asyncio, "sleep", sleep)
 
-    async for _ in walk.at_leisure(range(8)):
-        now[0] += walk.BRIEF * 0.4
+    async for _ in aio.at_leisure(range(8)):
+        now[0] += aio.BRIEF * 0.4
 
-    assert rests == pytest.approx([walk.REST * walk.BRIEF * 1.2] * 2)
+    assert rests == pytest.approx([aio.REST * aio.BRIEF * 1.2] * 2)

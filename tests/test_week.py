@@ -17,7 +17,8 @@ from benchmarks.week.origin import LIMIT, Origin, is_skipped
 from benchmarks.week.page import Page
 from benchmarks.week.play import rows
 from benchmarks.week.systems import clock_of
-from feedproxy.feed import history, read
+from feedproxy.feed import publication_dates
+from feedproxy.feed.parse import parser
 from feedproxy.feed.schedule import is_skipped as skipped_by_the_product
 from tests.patience import PATIENCE
 
@@ -65,7 +66,7 @@ def test_what_the_origin_publishes_are_feeds_whose_content_changes_with_each_rev
     digests: dict[int, set[str]] = {}
 
     for index in range(min(len(played.moments), 40)):
-        channel = read.read(played.body(index, zipped=False), None)
+        channel = parser.read(played.body(index, zipped=False), None)
         assert channel is not None
         assert channel.well_formed
         digests.setdefault(played.revisions[index], set()).add(channel.content_digest)
@@ -74,13 +75,13 @@ def test_what_the_origin_publishes_are_feeds_whose_content_changes_with_each_rev
     assert all(len(each) == 1 for each in digests.values())
     assert len(set.union(*digests.values())) == len(digests)
     if feed.dated:
-        assert len(history.published(played.body(0, zipped=False), START + DAY)) > 1
+        assert len(publication_dates.published(played.body(0, zipped=False), START + DAY)) > 1
 
 
 def test_play_and_product_agree_on_what_skipped_hours_are() -> None:
     feeds = make_feeds("modern", 3000, 1, 1)
     feed = next(each for each in feeds if each.skip_hours and each.skip_days and not each.atom)
-    channel = read.read(History(feed, 1, START).body(0, zipped=False), None)
+    channel = parser.read(History(feed, 1, START).body(0, zipped=False), None)
 
     assert channel is not None
     for hour in range(7 * 24):

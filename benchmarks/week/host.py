@@ -16,8 +16,8 @@ from benchmarks.week.model import Feed
 from benchmarks.week.origin import is_skipped
 from benchmarks.week.page import NEVER, Page
 from feedproxy.clock import Instant, Seconds
-from feedproxy.report.metrics import Metrics
 from feedproxy.serve import Plan, make_master
+from feedproxy.telemetry.metrics import Metrics
 
 PATIENCE = 240.0
 """Seconds of the machine's time for the process to say something."""

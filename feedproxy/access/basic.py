@@ -4,7 +4,7 @@ import base64
 import binascii
 from dataclasses import dataclass, field
 
-from feedproxy.http.field import quote
+from feedproxy.http.field_values import quote
 
 CREDENTIALS_MAX = 4_096
 """Characters of a field that is read as credentials; a longer one is none."""

@@ -24,7 +24,7 @@ from enum import StrEnum
 
 from feedproxy.access.nonces import NonceFolder
 from feedproxy.clock import Instant, Seconds
-from feedproxy.http.field import quote
+from feedproxy.http.field_values import quote
 
 WINDOW: Seconds = 300
 """How far a digest's moment may lie from now, both ways: "the server must check that the date is recent"."""

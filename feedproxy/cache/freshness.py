@@ -18,9 +18,9 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import assert_never
 
-from feedproxy.cache.directives import Directives, governing
-from feedproxy.cache.stored import StoredResponse
+from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.cache.storing import HEURISTICALLY_CACHEABLE
+from feedproxy.cache.targeted_directives import Directives, governing
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.cache_control import DELTA_SECONDS_MAX, CacheControl
 from feedproxy.http.date import parse_http_date

@@ -1,17 +1,17 @@
 """May a stored response answer this request?  RFC 9111, section 4.
 
-The request's method is GET or HEAD, and the response was selected for it (variation.py); what remains are
-freshness, what the request wants (section 5.2.1), and what allows a stale response (stale.py).
+The request's method is GET or HEAD, and the response was selected for it (vary.py); what remains are
+freshness, what the request wants (section 5.2.1), and what allows a stale response (serving_stale.py).
 """
 
 import math
 from dataclasses import dataclass
 
-from feedproxy.cache import stale
+from feedproxy.cache import serving_stale
+from feedproxy.cache.cache_status import Detail, Fwd
 from feedproxy.cache.freshness import Freshness
-from feedproxy.cache.stale import Occasion
-from feedproxy.cache.status import Detail, Fwd
-from feedproxy.cache.stored import StoredResponse
+from feedproxy.cache.serving_stale import Occasion
+from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.cache.storing import withheld
 from feedproxy.cache.validation import conditional_fields
 from feedproxy.clock import Instant, Seconds
@@ -141,7 +141,7 @@ def _decide_stale(
 ) -> Decision:
     def allows(occasion: Occasion) -> bool:
         limit = meanwhile if occasion is Occasion.REVALIDATING else stale_limit
-        return stale.allowed(stored, freshness, now, occasion=occasion, request=request, limit=limit)
+        return serving_stale.allowed(stored, freshness, now, occasion=occasion, request=request, limit=limit)
 
     held = freshness.held
     if held is not None and allows(Occasion.HELD):

@@ -2,18 +2,18 @@
 
 Two cautions are our own, since a proxy's readers are strangers to one another. A request with a Cookie is
 likely to have got a personal answer, so it is stored only where the origin says in so many words that it may
-be. And Set-Cookie is no field like others: cookies.py decides whose it is.
+be. And Set-Cookie is no field like others: set_cookie.py decides whose it is.
 """
 
 from dataclasses import dataclass
 
-from feedproxy.cache.directives import governing
-from feedproxy.cache.variation import nominated
+from feedproxy.cache.targeted_directives import governing
+from feedproxy.cache.vary import nominated
 from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request, Response
 
-# RFC 9110, section 15.1; 206 is missing, since parts are kept with explicit freshness only (partial.py).
+# RFC 9110, section 15.1; 206 is missing, since parts are kept with explicit freshness only (partial_content.py).
 HEURISTICALLY_CACHEABLE = frozenset({200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501})
 
 # The final status codes of RFC 9110, section 15, but for 206 (parts are kept apart), 304 (updates what is

@@ -6,13 +6,13 @@ servers compare letter by letter. The tags that readers see are others (`Content
 
 from dataclasses import replace
 
-from feedproxy.cache.stored import StoredResponse
+from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.cache.storing import storable_fields, without_kept_back
-from feedproxy.cache.variation import nominated, request_fields_for
+from feedproxy.cache.vary import nominated, request_fields_for
 from feedproxy.clock import Instant
 from feedproxy.http.date import format_http_date, parse_http_date
+from feedproxy.http.etag import parse_tag, stem_of
 from feedproxy.http.message import Fields, Response
-from feedproxy.http.validator import parse_tag, stem_of
 
 # Section 3.2: fields that an update leaves alone. Content-Length always; the others describe the content that is kept,
 # as it was received and decoded: the section permits to omit "fields necessary to ensure integrity of the stored

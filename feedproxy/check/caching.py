@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 from feedproxy.cache.freshness import span
 from feedproxy.check.document import Document
-from feedproxy.check.seen import Seen
+from feedproxy.check.observations import Seen
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.channel import Schedule
+from feedproxy.findings import Category, Level, Note
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import parse_http_date
-from feedproxy.http.field import split_list
+from feedproxy.http.field_values import split_list
 from feedproxy.http.message import Fields
-from feedproxy.notes import Category, Level, Note
 
 _CLOCK_SLACK = 300.0
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from feedproxy.check.seen import Seen, is_local, scheme_of
+from feedproxy.check.observations import Seen, is_local, scheme_of
 from feedproxy.clock import Instant
-from feedproxy.notes import Category, Level, Note
+from feedproxy.findings import Category, Level, Note
 
 DAY = 86_400.0
 SOON = 14 * DAY

@@ -13,13 +13,13 @@ from typing import Any
 from xml.parsers.expat import ErrorString, ExpatError, ParserCreate
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.feed import relocation, xml
+from feedproxy.feed import xml, xml_redirect
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.charset import Text, to_utf8
 from feedproxy.feed.convert import dates
 from feedproxy.feed.detect import Nature, nature_of_text
-from feedproxy.feed.read import read
-from feedproxy.http.field import parse_parameters
+from feedproxy.feed.parse.parser import read
+from feedproxy.http.field_values import parse_parameters
 
 MOST_ENTRIES = 10_000
 _RECENT = 20
@@ -89,7 +89,7 @@ class Document:
     """The namespaces of links that name the feed's address, and are in none of Atom's."""
     fault: Fault | None = None
     doctype: bool = False
-    redirect: relocation.Moved | relocation.Gone | None = None
+    redirect: xml_redirect.Moved | xml_redirect.Gone | None = None
 
     @property
     def pace(self) -> Seconds | None:
@@ -111,7 +111,7 @@ def parse(body: bytes, content_type: str | None = None) -> Document:
     nature, channel = nature_of_text(text.data), read(body, content_type)
     if channel is None:
         fault = fault_of(text.data)[0] if nature is Nature.XML else None
-        return Document(body, text, nature, None, redirect=relocation.read(body), fault=fault)
+        return Document(body, text, nature, None, redirect=xml_redirect.read(body), fault=fault)
     if channel.kind is Kind.JSON:
         return _json(body, text, channel)
     fault, doctype = fault_of(text.data)

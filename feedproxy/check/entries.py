@@ -8,8 +8,8 @@ from feedproxy.check.document import Document, Entry
 from feedproxy.clock import Instant
 from feedproxy.errors import BadTarget
 from feedproxy.feed.channel import Channel, Kind
+from feedproxy.findings import Category, Level, Note
 from feedproxy.http import uri
-from feedproxy.notes import Category, Level, Note
 
 LARGE = 250_000
 """Bytes of a feed, without coding; nine of ten known feeds are smaller."""

@@ -6,8 +6,8 @@ import os
 import sys
 from typing import Any
 
+from feedproxy.commands import admin_client
 from feedproxy.errors import FeedproxyError, Forbidden
-from feedproxy.report import client
 from feedproxy.settings import Settings
 
 FORMATS = ("text", "json", "html")
@@ -30,9 +30,9 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check and tell; 1 on warnings and faults. Raises FeedproxyError where there is nothing to look at."""
-    from feedproxy.report import checked as report  # noqa: PLC0415 -- only this command pays for the templates
+    from feedproxy.check import report  # noqa: PLC0415 -- only this command pays for the templates
 
-    done = asyncio.run(check(args.source, client.asking(args.allow_private)))
+    done = asyncio.run(check(args.source, admin_client.asking(args.allow_private)))
     match args.format:
         case "json":
             print(report.as_json(done))
@@ -48,20 +48,20 @@ async def check(source: str, settings: Settings, **asking: Any) -> Any:
 
     Raises BadTarget, Forbidden, UsageError for a file that cannot be read, and TooLarge.
     """
-    from feedproxy.check import judge  # noqa: PLC0415
-    from feedproxy.check.seen import is_local  # noqa: PLC0415
+    from feedproxy.check import run_checks  # noqa: PLC0415
+    from feedproxy.check.observations import is_local  # noqa: PLC0415
+    from feedproxy.check.probe import inspect  # noqa: PLC0415
+    from feedproxy.check.report import Checked  # noqa: PLC0415
     from feedproxy.clock import SystemClock  # noqa: PLC0415
+    from feedproxy.commands.feed_discovery import as_address, from_file  # noqa: PLC0415
     from feedproxy.http import uri  # noqa: PLC0415
-    from feedproxy.origin.challenge import recognise  # noqa: PLC0415
-    from feedproxy.origin.finding import as_address, from_file  # noqa: PLC0415
-    from feedproxy.origin.inspection import inspect  # noqa: PLC0415
-    from feedproxy.report.checked import Checked  # noqa: PLC0415
+    from feedproxy.refresh.policy.bot_challenge import recognise  # noqa: PLC0415
 
     now = SystemClock().now()
     address = as_address(source)
     if address is None:
         body = from_file(source, settings.decoded_max)
-        return Checked(source, now, judge.of_document(body, now, source))
+        return Checked(source, now, run_checks.of_document(body, now, source))
     progress = _Progress()
     try:
         seen = await inspect(address, settings, tell=progress.tell, **asking)
@@ -72,11 +72,11 @@ async def check(source: str, settings: Settings, **asking: Any) -> Any:
     finally:
         progress.end()
     whose = recognise(seen.last.fields, seen.last.content or b"") if _is_no_feed(seen) else None
-    return Checked(source, now, judge.of_feed(seen, challenge=whose), seen.requests)
+    return Checked(source, now, run_checks.of_feed(seen, challenge=whose), seen.requests)
 
 
 def _is_no_feed(seen: Any) -> bool:
-    from feedproxy.feed.read import read  # noqa: PLC0415
+    from feedproxy.feed.parse.parser import read  # noqa: PLC0415
 
     return read(seen.last.content or b"", seen.last.fields.get("content-type")) is None
 

@@ -6,14 +6,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from feedproxy.commands import admin_client
+from feedproxy.commands.feed_discovery import as_address, from_file
 from feedproxy.errors import NotAFeed, TooLarge
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.model import Feed
-from feedproxy.feed.convert.read import found_at, read
+from feedproxy.feed.convert.read.from_document import found_at, read
 from feedproxy.http.date import parse_http_date
-from feedproxy.origin.finding import as_address, from_file
-from feedproxy.origin.once import Obtained, moved, obtain
-from feedproxy.report import client
+from feedproxy.refresh.fetch_once import Obtained, moved, obtain
 from feedproxy.settings import Settings
 
 
@@ -39,7 +39,7 @@ def register(subparsers: Any) -> None:
 def convert(args: argparse.Namespace) -> int:
     """Write it. Raises FeedproxyError where there is no feed, or no way to it."""
     address = None if args.source == "-" else as_address(args.source)
-    settings = client.asking(args.allow_private)
+    settings = admin_client.asking(args.allow_private)
     if address is not None:
         feed = asyncio.run(_fetched(address, settings))
     else:

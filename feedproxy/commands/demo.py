@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
         if not 1 <= getattr(args, name) <= most:
             raise UsageError(f"--{name} {getattr(args, name)}: expected a number from 1 to {most}")
     # Only this command and serve pay for importing mitmproxy.
-    from feedproxy.demo import table  # noqa: PLC0415
+    from feedproxy.demo import savings_table  # noqa: PLC0415
     from feedproxy.demo.play import play  # noqa: PLC0415
 
     progress = Progress()
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         progress.clear()
     for message in demo.errors:
         print(f"feedproxy: {message}", file=sys.stderr)
-    print(json.dumps(table.as_json(demo), indent=2) if args.json else table.as_text(demo))
+    print(json.dumps(savings_table.as_json(demo), indent=2) if args.json else savings_table.as_text(demo))
     return 0
 
 

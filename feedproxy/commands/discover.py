@@ -5,10 +5,10 @@ import asyncio
 import sys
 from typing import Any
 
+from feedproxy.commands import admin_client
+from feedproxy.commands.feed_discovery import discover as find
+from feedproxy.commands.feed_discovery import doubt
 from feedproxy.feed.discovery import Found
-from feedproxy.origin.finding import discover as find
-from feedproxy.origin.finding import doubt
-from feedproxy.report import client
 from feedproxy.settings import Settings
 
 
@@ -30,7 +30,7 @@ def register(subparsers: Any) -> None:
 
 def discover(args: argparse.Namespace) -> int:
     """Print them; 1 where one is not proved. Raises FeedproxyError where there is none, or no way to it."""
-    return asyncio.run(_discover(args.source, client.asking(args.allow_private), verify=args.verify))
+    return asyncio.run(_discover(args.source, admin_client.asking(args.allow_private), verify=args.verify))
 
 
 async def _discover(source: str, settings: Settings, *, verify: bool) -> int:

@@ -32,8 +32,9 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Play, judge, tell."""
-    from feedproxy.lab import har, plan, run  # noqa: PLC0415 -- only this command pays for the lab
+    from feedproxy.lab import plan, run  # noqa: PLC0415
     from feedproxy.lab.grading import grade_recording  # noqa: PLC0415
+    from feedproxy.lab.record import har  # noqa: PLC0415 -- only this command pays for the lab
 
     read = plan.read_plan(Path(args.plan))
     for file in filter(None, (args.record, args.output)):
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 def _world(file: str, read: Any) -> Any:
     from feedproxy.commands.replay import read_recording  # noqa: PLC0415
     from feedproxy.lab.plan import made_up  # noqa: PLC0415
-    from feedproxy.lab.staging import open_world  # noqa: PLC0415
+    from feedproxy.lab.replay.replay_source import open_world  # noqa: PLC0415
 
     return open_world(Path(file).parent / read.source, read_recording) if read.source else made_up(read)
 

@@ -6,11 +6,11 @@ import json
 import sys
 from typing import Any
 
+from feedproxy.admin.feed_list_import import CONTENT_MAX, NoList
+from feedproxy.commands import admin_client
+from feedproxy.commands.feed_discovery import as_address, from_file
 from feedproxy.feed import opml as lists
-from feedproxy.origin.finding import as_address, from_file
-from feedproxy.origin.once import obtain
-from feedproxy.report import client
-from feedproxy.report.office import CONTENT_MAX, NoList
+from feedproxy.refresh.fetch_once import obtain
 from feedproxy.settings import Settings
 
 
@@ -32,10 +32,10 @@ def register(subparsers: Any) -> None:
         "--intercept", action="store_true", help="decrypt the TLS of its hosts in the explicit proxy, so that it caches"
     )
     taking.add_argument("--allow-private", action="store_true", help="let URL be at a private address")
-    client.add_options(taking)
+    admin_client.add_options(taking)
     taking.set_defaults(run=take, parser=taking)
     giving = doings.add_parser("export", help="print the public list, feeds under their own addresses")
-    client.add_options(giving)
+    admin_client.add_options(giving)
     giving.set_defaults(run=give, parser=giving)
 
 
@@ -51,7 +51,7 @@ def take(args: argparse.Namespace) -> int:
     if lists.read(body) is None:
         raise NoList(f"{args.source} is no subscription list: OPML is expected")
     asked = {"name": args.name, "replace": "1" if args.replace else "", "intercept": "1" if args.intercept else ""}
-    told = client.ask(args, "POST", "opml", {key: value for key, value in asked.items() if value}, body)
+    told = admin_client.ask(args, "POST", "opml", {key: value for key, value in asked.items() if value}, body)
     if args.format == "json":
         print(json.dumps(told, ensure_ascii=False, indent=1))
         return 0
@@ -64,6 +64,6 @@ def take(args: argparse.Namespace) -> int:
 
 def give(args: argparse.Namespace) -> int:
     """Export. Raises UsageError where no proxy can be reached."""
-    told = client.ask(args, "GET", "opml")
+    told = admin_client.ask(args, "GET", "opml")
     print(json.dumps(told, ensure_ascii=False, indent=1) if args.format == "json" else told["document"].rstrip("\n"))
     return 0

@@ -7,18 +7,18 @@ import json
 from typing import Any
 from urllib.parse import urlsplit
 
+from feedproxy.commands import admin_client
 from feedproxy.errors import FeedproxyError, UsageError
-from feedproxy.http.discretion import without_secrets
 from feedproxy.http.message import Response
-from feedproxy.http.parent_proxy import parent_of
-from feedproxy.net.address import AddressPolicy
-from feedproxy.net.post import Caller
-from feedproxy.notify import ping as pings
-from feedproxy.notify.ping import Ping
+from feedproxy.http.redaction import without_secrets
+from feedproxy.notify.pings import messages as pings
+from feedproxy.notify.pings.messages import Ping
+from feedproxy.notify.pings.sinks import Sink, own_agent, ping_message, read_sink, verdict
 from feedproxy.notify.protocol import Delivered, Verdict
-from feedproxy.notify.sinks import Sink, own_agent, ping_message, read_sink, verdict
-from feedproxy.report import client
 from feedproxy.settings import Settings
+from feedproxy.upstream.address_policy import AddressPolicy
+from feedproxy.upstream.callback_client import Caller
+from feedproxy.upstream.parent_proxy import parent_of
 
 
 def register(subparsers: Any) -> None:
@@ -39,14 +39,14 @@ def register(subparsers: Any) -> None:
         help="an XML-RPC address, `extended:` before it for extendedPing, or a template with {name}, {url}, {feed}",
     )
     parser.add_argument("--allow-private", action="store_true", help="let names of sinks lead to private addresses")
-    client.add_options(parser)
+    admin_client.add_options(parser)
     parser.set_defaults(run=ping, parser=parser)
 
 
 def ping(args: argparse.Namespace) -> int:
     """Ping; 1 where a sink did not take it. Raises UsageError."""
     if not args.sink:
-        told = client.ask(args, "POST", "ping", {"url": args.url, "name": args.name, "feed": args.feed})
+        told = admin_client.ask(args, "POST", "ping", {"url": args.url, "name": args.name, "feed": args.feed})
         lines = [f"{each}  queued" for each in told["sinks"]]
         print(json.dumps(told, ensure_ascii=False, indent=1) if args.format == "json" else "\n".join(lines))
         return 0
@@ -55,7 +55,7 @@ def ping(args: argparse.Namespace) -> int:
         said = pings.extended([args.name or urlsplit(args.url).netloc, args.url, "", args.feed])
     except FeedproxyError as error:
         raise UsageError(str(error)) from error
-    settings = client.asking(args.allow_private)
+    settings = admin_client.asking(args.allow_private)
     verdicts = asyncio.run(_sent(sinks, said, settings))
     views = [
         {"sink": without_secrets(sink.url), "ok": isinstance(each, Delivered), "words": each.words}

@@ -4,7 +4,7 @@ import argparse
 import json
 from typing import Any
 
-from feedproxy.report import client
+from feedproxy.commands import admin_client
 
 
 def register(subparsers: Any) -> None:
@@ -15,13 +15,13 @@ def register(subparsers: Any) -> None:
         description="Remove a feed from a running proxy's cache, or all that match a pattern.",
     )
     parser.add_argument("what", metavar="URL|PATTERN", help="an address, or a pattern with asterisks")
-    client.add_options(parser)
+    admin_client.add_options(parser)
     parser.set_defaults(run=purge, parser=parser)
 
 
 def purge(args: argparse.Namespace) -> int:
     """Ask for it; that nothing of it was held is no failure. Raises UsageError where no proxy can be reached."""
-    told = client.ask(args, "POST", "purge", client.address_or_pattern(args.what))
+    told = admin_client.ask(args, "POST", "purge", admin_client.address_or_pattern(args.what))
     if args.format == "json":
         print(json.dumps(told, ensure_ascii=False, indent=1))
     else:

@@ -4,7 +4,7 @@ import argparse
 import json
 from typing import Any
 
-from feedproxy.report import client
+from feedproxy.commands import admin_client
 
 
 def register(subparsers: Any) -> None:
@@ -15,14 +15,14 @@ def register(subparsers: Any) -> None:
         description="Let a running proxy ask the origin of a feed now, or as soon as the feed's floor allows.",
     )
     parser.add_argument("what", metavar="URL|PATTERN", help="an address, or a pattern with asterisks")
-    client.add_options(parser)
+    admin_client.add_options(parser)
     parser.set_defaults(run=refresh, parser=parser)
 
 
 def refresh(args: argparse.Namespace) -> int:
     """Ask for it; 1 where an origin gave nothing usable. Raises UsageError where no proxy can be reached."""
-    what = client.address_or_pattern(args.what)
-    told = client.ask(args, "POST", "refresh", what)
+    what = admin_client.address_or_pattern(args.what)
+    told = admin_client.ask(args, "POST", "refresh", what)
     if args.format == "json":
         print(json.dumps(told, ensure_ascii=False, indent=1))
     else:

@@ -56,8 +56,8 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until told to stop."""
-    from feedproxy.lab.staging import Wishes, make_replay, open_world, table  # noqa: PLC0415
-    from feedproxy.lab.when import parse_instant  # noqa: PLC0415
+    from feedproxy.lab.replay.replay_source import Wishes, make_replay, open_world, table  # noqa: PLC0415
+    from feedproxy.lab.replay.virtual_time import parse_instant  # noqa: PLC0415
 
     if args.list_faults:
         return _list_faults()
@@ -88,8 +88,8 @@ def _check(args: argparse.Namespace) -> None:
 
 
 async def _bare(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
-    from feedproxy.lab.listener import Listener  # noqa: PLC0415
-    from feedproxy.report.advance import ReplayAdmin  # noqa: PLC0415
+    from feedproxy.admin.replay_clock import ReplayAdmin  # noqa: PLC0415
+    from feedproxy.lab.replay.replay_listener import Listener  # noqa: PLC0415
 
     recorder = _recorder(args.record, args.seed) if args.record else None
     listener = Listener(
@@ -119,8 +119,8 @@ async def _bare(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
 async def _in_front(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
     """A whole proxy, whose origin is the replay, whatever address is meant: nothing leaves this machine."""
     from feedproxy import serve  # noqa: PLC0415 -- only this pays for importing mitmproxy
-    from feedproxy.front.replayed import stage  # noqa: PLC0415
-    from feedproxy.lab.listener import Listener  # noqa: PLC0415
+    from feedproxy.lab.replay.replay_listener import Listener  # noqa: PLC0415
+    from feedproxy.server.replay_backend import stage  # noqa: PLC0415
 
     listener = Listener(replay, clock, answered=_moving(clock, args.per_request))
     await listener.start("127.0.0.1", 0)
@@ -147,20 +147,20 @@ async def _in_front(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
 
 def read_recording(path: Path) -> Any:
     """A HAR file by itself; a flow file by mitmproxy, which takes its time to be imported."""
-    from feedproxy.lab import har  # noqa: PLC0415
+    from feedproxy.lab.record import har  # noqa: PLC0415
 
     with contextlib.suppress(OSError), path.open("rb") as file:
         if file.read(1).isdigit():
-            from feedproxy.front import recording  # noqa: PLC0415
+            from feedproxy.server.mitm import recording  # noqa: PLC0415
 
             return recording.read(path)
     return har.read(path)
 
 
 def _recorder(file: str, seed: str) -> Any:
-    from feedproxy.lab.recorder import Recorder  # noqa: PLC0415
-    from feedproxy.lab.redact import Redactor  # noqa: PLC0415
-    from feedproxy.lab.writer import HarWriter  # noqa: PLC0415
+    from feedproxy.lab.record.har_writer import HarWriter  # noqa: PLC0415
+    from feedproxy.lab.record.recorder import Recorder  # noqa: PLC0415
+    from feedproxy.lab.record.redact import Redactor  # noqa: PLC0415
 
     # The same play is the same file: the pseudonyms of its readers come of the seed.
     return Recorder(HarWriter(Path(file)), Redactor(seed.encode("utf-8", "surrogateescape")))
@@ -171,7 +171,7 @@ def _moving(clock: Clock, seconds: float) -> Callable[[], None] | None:
 
 
 def _status(replay: Any) -> dict[str, Any]:
-    from feedproxy.lab.staging import table  # noqa: PLC0415
+    from feedproxy.lab.replay.replay_source import table  # noqa: PLC0415
 
     return {
         "feeds": [
@@ -195,7 +195,7 @@ def _stopped_by_a_signal() -> asyncio.Event:
 
 
 def _list_faults() -> int:
-    from feedproxy.lab.faults import GROUPS  # noqa: PLC0415
+    from feedproxy.lab.replay.faults import GROUPS  # noqa: PLC0415
 
     for title, group in GROUPS:
         print(f"{title}\n")
@@ -207,6 +207,6 @@ def _list_faults() -> int:
 
 
 def _iso(instant: Instant) -> str:
-    from feedproxy.report.pages import iso  # noqa: PLC0415
+    from feedproxy.web.templates import iso  # noqa: PLC0415
 
     return iso(instant)

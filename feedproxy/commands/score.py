@@ -33,8 +33,8 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Judge and tell."""
     from feedproxy.commands.replay import read_recording  # noqa: PLC0415 -- only this command pays for the lab
-    from feedproxy.lab.exchange import Side, merged  # noqa: PLC0415
     from feedproxy.lab.grading import grade_recording  # noqa: PLC0415
+    from feedproxy.lab.record.exchange import Side, merged  # noqa: PLC0415
 
     if not 0 <= args.min <= 100:
         raise UsageError(f"--min {args.min}: expected a grade from 0 to 100")
@@ -49,17 +49,18 @@ def run(args: argparse.Namespace) -> int:
 
 def tell(graded: Any, form: str, output: str = "", failures: tuple[str, ...] = ()) -> None:
     """Print scores in this form, or write them to a file. Raises UsageError where that cannot be written."""
-    from feedproxy.report import scored, scorepage  # noqa: PLC0415
+    from feedproxy.lab import score_page  # noqa: PLC0415
+    from feedproxy.scoring import report  # noqa: PLC0415
 
     match form:
         case "json":
-            text = scored.as_json(graded.scores)
+            text = report.as_json(graded.scores)
         case "junit":
-            text = scored.as_junit(graded.scores, failures)
+            text = report.as_junit(graded.scores, failures)
         case "html":
-            text = scorepage.as_html(graded)
+            text = score_page.as_html(graded)
         case _:
-            text = scored.as_text(graded.scores)
+            text = report.as_text(graded.scores)
     if not output:
         print(text)
         return

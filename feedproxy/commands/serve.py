@@ -40,7 +40,7 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until told to stop."""
     # Only this command pays for importing mitmproxy.
-    from feedproxy import serve, workers  # noqa: PLC0415
+    from feedproxy import serve, supervisor  # noqa: PLC0415
 
     with contextlib.suppress(AttributeError, ValueError):  # no such signal; not the main thread
         # Until there is a handler: it must not end what is just starting.
@@ -76,4 +76,4 @@ def run(args: argparse.Namespace) -> int:
         print(f"feedproxy listens on {address}", flush=True)
 
     done = asyncio.run(serve.serve(plan, announce))
-    return workers.Supervisor(plan, done, announce).run() if isinstance(done, serve.Workers) else done
+    return supervisor.Supervisor(plan, done, announce).run() if isinstance(done, serve.Workers) else done

@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from feedproxy.report import client
-from feedproxy.report.pages import plural, size
+from feedproxy.commands import admin_client
+from feedproxy.web.templates import plural, size
 
 COLUMNS = ("STATE", "SUBSCRIBERS", "NEXT FETCH (UTC)", "FEED", "WHY")
 NARROWEST = 40
@@ -23,15 +23,15 @@ def register(subparsers: Any) -> None:
         "search", nargs="?", default="", metavar="TEXT", help="only feeds with this in title or address"
     )
     parser.add_argument("--limit", type=int, default=50, metavar="N", help="feeds shown (50, at most 1000)")
-    client.add_options(parser)
+    admin_client.add_options(parser)
     parser.set_defaults(run=status, parser=parser)
 
 
 def status(args: argparse.Namespace) -> int:
     """Print it. Raises UsageError where no proxy can be reached."""
-    totals = client.ask(args, "GET", "status")
+    totals = admin_client.ask(args, "GET", "status")
     asked = {"q": args.search, "per_page": str(max(1, args.limit)), "sort": "state"}
-    feeds = client.ask(args, "GET", "feeds", asked)
+    feeds = admin_client.ask(args, "GET", "feeds", asked)
     if args.format == "json":
         print(json.dumps({**totals, "list": feeds["feeds"]}, ensure_ascii=False, indent=1))
         return 0

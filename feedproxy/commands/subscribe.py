@@ -8,10 +8,10 @@ import subprocess
 import sys
 from typing import Any
 
-from feedproxy import desktop
+from feedproxy.commands import desktop_integration
+from feedproxy.commands.feed_discovery import discover
 from feedproxy.errors import BadTarget, FeedproxyError, UsageError
 from feedproxy.http import uri
-from feedproxy.origin.finding import discover
 from feedproxy.settings import Settings
 
 PLACES = ("%u", "%U", "%s", "{}")
@@ -40,17 +40,17 @@ def register(subparsers: Any) -> None:
 def subscribe(args: argparse.Namespace) -> int:
     """Open it; the reader's failure is 1. Raises FeedproxyError where there is no feed, UsageError for wrong use."""
     _check(args)
-    folders = desktop.Folders.of(os.environ)
+    folders = desktop_integration.Folders.of(os.environ)
     if args.uninstall:
-        if not desktop.uninstall(folders):
+        if not desktop_integration.uninstall(folders):
             print("feedproxy is not registered for feeds", file=sys.stderr)
             return 1
         return 0
     if args.install:
-        desktop.install(folders, os.environ, reader=args.reader, through=args.through)
+        desktop_integration.install(folders, os.environ, reader=args.reader, through=args.through)
         return 0
     found = asyncio.run(discover(args.source, Settings(allow_private=args.allow_private)))
-    known = desktop.recorded(folders) or desktop.Record()
+    known = desktop_integration.recorded(folders) or desktop_integration.Record()
     address, through = found.feeds[0].address, args.through or known.through
     if through and not address.startswith(through.rstrip("/") + "/"):
         address = through.rstrip("/") + uri.gateway_path(address)
@@ -78,7 +78,7 @@ def _check(args: argparse.Namespace) -> None:
 
 def _command(reader: str, address: str) -> list[str]:
     """The reader's command with the address in it: normalised, so that it begins with http and is one argument."""
-    words = shlex.split(reader) if reader else desktop.feed_handler(os.environ)
+    words = shlex.split(reader) if reader else desktop_integration.feed_handler(os.environ)
     if words and not any(place in word for word in words[1:] for place in PLACES):
         words = [*words, PLACES[0]]
     for place in PLACES:

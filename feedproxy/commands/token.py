@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from feedproxy.access import tokens
+from feedproxy.access import secret_tokens
 from feedproxy.config import FILE_VARIABLE, from_environment, load, own_options
 from feedproxy.errors import UsageError
 from feedproxy.http import uri
@@ -42,7 +42,7 @@ def register(subparsers: Any) -> None:
 def add(args: argparse.Namespace) -> int:
     """Make one and say the address. Raises UsageError."""
     path, options = _file(args)
-    token, secret = tokens.issue(path, args.user, args.pattern)
+    token, secret = secret_tokens.issue(path, args.user, args.pattern)
     base = (args.at or options.get("public_url") or _local_address(options)).rstrip("/")
     prefix = options.get("endpoint_prefix", "/-/")
     print(f"{token.id}  {base}{prefix}with/{secret}{_path(args.pattern, options)}")
@@ -52,7 +52,7 @@ def add(args: argparse.Namespace) -> int:
 def show(args: argparse.Namespace) -> int:
     """Who has which; never the secret, which nobody knows any more. Raises UsageError."""
     path, _ = _file(args)
-    for each in tokens.listed(path):
+    for each in secret_tokens.listed(path):
         print(f"{each.id}  {each.user}  {each.pattern.text}")
     return 0
 
@@ -60,7 +60,7 @@ def show(args: argparse.Namespace) -> int:
 def revoke(args: argparse.Namespace) -> int:
     """Take back; 1 where there was nothing to take. Raises UsageError."""
     path, _ = _file(args)
-    gone = tokens.revoke(path, args.names)
+    gone = secret_tokens.revoke(path, args.names)
     for each in gone:
         print(f"{each.id}  {each.user}  {each.pattern.text}  revoked")
     return 0 if gone else 1

@@ -4,7 +4,7 @@ import argparse
 import json
 from typing import Any
 
-from feedproxy.report import client
+from feedproxy.commands import admin_client
 
 
 def register(subparsers: Any) -> None:
@@ -15,13 +15,13 @@ def register(subparsers: Any) -> None:
         description="Let a running proxy forget that a feed has moved or ended, as its origin once said.",
     )
     parser.add_argument("url", metavar="URL", help="the feed's own, old address")
-    client.add_options(parser)
+    admin_client.add_options(parser)
     parser.set_defaults(run=undo, parser=parser)
 
 
 def undo(args: argparse.Namespace) -> int:
     """Ask for it; 1 where no move or end was remembered. Raises UsageError where no proxy can be reached."""
-    told = client.ask(args, "POST", "undo", client.address_or_pattern(args.url))
+    told = admin_client.ask(args, "POST", "undo", admin_client.address_or_pattern(args.url))
     if args.format == "json":
         print(json.dumps(told, ensure_ascii=False, indent=1))
     else:

@@ -18,10 +18,10 @@ from itertools import groupby
 from tempfile import TemporaryDirectory
 
 from feedproxy.clock import Instant, ManualClock, Seconds
-from feedproxy.demo.history import START, Feed, feeds
-from feedproxy.demo.origin import Origin, Tally
-from feedproxy.demo.readers import Poll, Screenplay, Subscription, screenplay
-from feedproxy.demo.wire import Received, Wire
+from feedproxy.demo.counted_http import Received, Wire
+from feedproxy.demo.demo_origin import Origin, Tally
+from feedproxy.demo.publishers import START, Feed, feeds
+from feedproxy.demo.simulated_readers import Poll, Screenplay, Subscription, screenplay
 from feedproxy.errors import FeedproxyError
 from feedproxy.serve import Plan, make_master
 

@@ -74,7 +74,7 @@ class Channel:
     version: str
     """`2.0`, `0.91`, `1.0`, `0.3`, `1.1`; empty where the document does not say."""
     well_formed: bool
-    """Of a feed that was met for the first time, what stands around its items is (feed/glance.py)."""
+    """Of a feed that was met for the first time, what stands around its items is (feed/parse/channel_scan.py)."""
     title: str = ""
     link: str = ""
     schedule: Schedule = field(default_factory=Schedule)
@@ -84,4 +84,4 @@ class Channel:
     items: int = 0
     content_digest: str = ""
     """Hexadecimal; two documents with the same digest say the same. Of one that was met for the first time, what
-    stands for it (feed/identity.py)."""
+    stands for it (feed/content_digest.py)."""

@@ -11,7 +11,7 @@ import codecs
 import re
 from dataclasses import dataclass
 
-from feedproxy.feed.labels import codec_of, is_wide, wider
+from feedproxy.feed.parse.encoding_labels import codec_of, is_wide, wider
 
 _MARKS = (
     # UTF-32 first: its little-endian mark begins with that of UTF-16.
@@ -46,7 +46,7 @@ class Text:
     data: bytes
     """UTF-8 without a byte order mark."""
     encoding: str
-    """The codec by which the body was read, by its name in feed/labels.py."""
+    """The codec by which the body was read, by its name in feed/parse/encoding_labels.py."""
     sound: bool
     """Every byte was right for the encoding that the document names."""
 

@@ -20,7 +20,7 @@ from feedproxy.feed.channel import Channel, SelfLink
 from feedproxy.feed.charset import to_utf8
 from feedproxy.feed.detect import Nature, nature
 from feedproxy.http import negotiation, uri
-from feedproxy.http.field import parse_parameters
+from feedproxy.http.field_values import parse_parameters
 from feedproxy.http.link import Link
 
 FEED_TYPES = (

@@ -15,11 +15,11 @@ from feedproxy.clock import Instant
 from feedproxy.errors import BadTarget
 from feedproxy.feed.charset import to_utf8
 from feedproxy.feed.convert import dates
-from feedproxy.feed.convert.nodes import clean
-from feedproxy.feed.convert.writing import finish, put
+from feedproxy.feed.convert.write.xml_writer import finish, put
+from feedproxy.feed.convert.xml_nodes import clean
 from feedproxy.feed.detect import beginning
 from feedproxy.feed.discovery import without_feed_scheme
-from feedproxy.feed.selflink import plain_title
+from feedproxy.feed.edit.self_link import plain_title
 from feedproxy.feed.xml import Element, attributes, endurable, name, text_of
 from feedproxy.http import uri
 

@@ -16,10 +16,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from feedproxy.clock import Seconds
-from feedproxy.http.field import is_token, unquote
-from feedproxy.http.memo import lately, memoised
+from feedproxy.http.field_values import is_token, unquote
+from feedproxy.http.memoize import lately, memoised
 from feedproxy.http.message import Fields
-from feedproxy.http.structured import Token, parse_dictionary
+from feedproxy.http.structured_fields import Token, parse_dictionary
 
 DELTA_SECONDS_MAX = 2**31
 """What a larger number counts as: "the cache MUST consider the value to be 2147483648 (2^31) or the greatest

@@ -11,7 +11,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from feedproxy.clock import Instant
-from feedproxy.http.memo import memoised
+from feedproxy.http.memoize import memoised
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from feedproxy.http.field import parse_parameters, split_list
+from feedproxy.http.field_values import parse_parameters, split_list
 from feedproxy.http.message import Fields
 
 LINKS_MAX = 100

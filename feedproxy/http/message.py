@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Self
 
-from feedproxy.http import packing
+from feedproxy.http import field_packing
 
 HOP_BY_HOP = frozenset(
     {
@@ -43,25 +43,25 @@ class Fields:
 
     Values are str whose characters are the bytes of the wire (ISO-8859-1), so that what is passed on is
     what came. A Fields never changes: every method that seems to change it returns another. What is kept for long is
-    packed (packing.py), which nobody notices.
+    packed (field_packing.py), which nobody notices.
     """
 
     __slots__ = ("_held", "_lowered")
 
     def __init__(self, lines: Iterable[tuple[str, str]] = ()) -> None:
-        self._held: packing.Lines | bytes = tuple(lines)
+        self._held: field_packing.Lines | bytes = tuple(lines)
         self._lowered: tuple[str, ...] | None = None
 
-    def _made(self, lines: packing.Lines, names: tuple[str, ...]) -> Self:
+    def _made(self, lines: field_packing.Lines, names: tuple[str, ...]) -> Self:
         """Others, of which the names in small letters are known."""
         made = object.__new__(type(self))
         made._held, made._lowered = lines, names
         return made
 
     @property
-    def _lines(self) -> packing.Lines:
+    def _lines(self) -> field_packing.Lines:
         held = self._held
-        return held if isinstance(held, tuple) else packing.unpack(held)
+        return held if isinstance(held, tuple) else field_packing.unpack(held)
 
     @property
     def _names(self) -> tuple[str, ...]:
@@ -76,9 +76,9 @@ class Fields:
     def pack(self) -> int:
         """Take less memory from now on, and a little longer to be looked at; the bytes taken."""
         if isinstance(self._held, tuple):
-            self._held = packing.pack(self._held)
+            self._held = field_packing.pack(self._held)
             self._lowered = None
-        return packing.size(self._held)
+        return field_packing.size(self._held)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return iter(self._lines)
@@ -98,7 +98,7 @@ class Fields:
     def __repr__(self) -> str:
         return f"Fields({list(self._lines)!r})"
 
-    def __reduce__(self) -> tuple[type[Self], tuple[packing.Lines]]:
+    def __reduce__(self) -> tuple[type[Self], tuple[field_packing.Lines]]:
         # What is packed is this process's own shorthand: another one is told the lines themselves.
         return type(self), (self._lines,)
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from feedproxy.http.field import parse_parameters, split_list
-from feedproxy.http.memo import memoised
+from feedproxy.http.field_values import parse_parameters, split_list
+from feedproxy.http.memoize import memoised
 from feedproxy.http.message import Fields
 
 _LONGEST = 512

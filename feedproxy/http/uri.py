@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import idna
 
 from feedproxy.errors import BadTarget, NotOurs
-from feedproxy.http.memo import memoised
+from feedproxy.http.memoize import memoised
 
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
@@ -111,7 +111,7 @@ def resolve(base: str, reference: str) -> str:
 
 
 def without_fragment(uri: str) -> str:
-    """The target that a key means: what follows `#` tells copies of it apart (access/wallet.py)."""
+    """The target that a key means: what follows `#` tells copies of it apart (access/origin_credentials.py)."""
     return uri.partition("#")[0]
 
 

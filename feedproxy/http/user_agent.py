@@ -3,7 +3,7 @@
 There is no standard for a subscriber count. A service that fetches a feed once for many people puts a number
 and a word somewhere into its product comment or behind dashes: `457 subscribers`, `2 readers`, `users 2`, `15
 subscriber(s)`, `subscribers 1`; some name the feed by an id of theirs. Every such number is a claim, and
-whoever sends the field can make one: what is believed is decided in readers/claims.py.
+whoever sends the field can make one: what is believed is decided in subscribers/claims.py.
 
 One service may use several strings for one audience (a feed fetcher and a page fetcher, an old string and a
 new one), so a claim is filed under the service's name, reduced until its strings fall together. A number that

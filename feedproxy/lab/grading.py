@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from feedproxy.feed.channel import Schedule
-from feedproxy.lab.exchange import Exchange, Recording, Side
-from feedproxy.readers.score.grade import ReaderScore, score
-from feedproxy.readers.score.poll import Content, Poll, read_content
-from feedproxy.readers.score.reader import Reader, Who, who
+from feedproxy.lab.record.exchange import Exchange, Recording, Side
+from feedproxy.scoring.grade import ReaderScore, score
+from feedproxy.scoring.reader import Reader, Who, who
+from feedproxy.scoring.scored_request import Content, Poll, read_content
 
 BROKEN = frozenset({"reset", "truncated-gzip", "wrong-length"})
 """Faults after which an answer is no whole one."""

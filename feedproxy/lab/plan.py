@@ -13,9 +13,9 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import UsageError
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
-from feedproxy.lab.exchange import digest_of
-from feedproxy.lab.timeline import Timeline, Version, World
-from feedproxy.lab.when import parse_instant, parse_length
+from feedproxy.lab.record.exchange import digest_of
+from feedproxy.lab.replay.timeline import Timeline, Version, World
+from feedproxy.lab.replay.virtual_time import parse_instant, parse_length
 
 MONDAY: Instant = 1_767_571_200
 """2026-01-05T00:00:00Z: when a feed that is made up begins."""

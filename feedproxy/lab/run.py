@@ -21,12 +21,12 @@ from urllib.parse import urlsplit
 
 from feedproxy.clock import Clock, FastClock, Instant, ManualClock, Seconds
 from feedproxy.errors import UsageError
-from feedproxy.lab.exchange import Exchange, Recording
-from feedproxy.lab.listener import Listener
 from feedproxy.lab.plan import Plan
-from feedproxy.lab.recorder import settled
-from feedproxy.lab.staging import Wishes, make_replay, table
-from feedproxy.lab.timeline import Timeline, World
+from feedproxy.lab.record.exchange import Exchange, Recording
+from feedproxy.lab.record.recorder import settled
+from feedproxy.lab.replay.replay_listener import Listener
+from feedproxy.lab.replay.replay_source import Wishes, make_replay, table
+from feedproxy.lab.replay.timeline import Timeline, World
 
 GRACE: Seconds = 5
 """What a command has, after SIGTERM, until SIGKILL."""

@@ -2,7 +2,7 @@
 
 A feed's content changes (the service says so, `Notices.changed`), and in one transaction the change is logged and a
 delivery is queued for every subscription to that feed. Somebody tells us of a change (a ping, a push: `Bell.ring`),
-and the feed is fetched, once. All of it lies in the ledger (ledger.py), so that nothing promised is lost with the
+and the feed is fetched, once. All of it lies in the ledger (database.py), so that nothing promised is lost with the
 process: whoever was answered "accepted" was answered after the commit.
 
 How a protocol is added
@@ -21,11 +21,11 @@ How a protocol is added
 4. What we want to hear ourselves is a `Subscription` with role HEAR. The order that asks the hub is a delivery with
    `what="subscribe"`; `renew_at` says when `Protocol.renew` is called, which queues the next one. Before it asks for
    anything, `notices.hears` tells whether there is a `public_url` that others could call.
-   (Where a feed names whom to ask, `hearing.py` does all of it, and `both.py` makes one protocol of the two sides:
-   `rsscloud_client.py` and `cnws_subscriber.py` are what is left to write.)
+   (Where a feed names whom to ask, `outbound_subscriptions.py` does all of it, and `duplex_protocol.py` makes one
+   protocol of the two sides: `aggregator.py` and `subscriber.py` are what is left to write.)
 5. A push that came in is `bell.ring([topic], source)`, and `service.heard(topic, until)` where it had been promised:
    then the feed is polled less. Content that came with it goes to `service.pushed`, which says why it does not do.
 
 The topic of a subscription is always the target URI that we fetch (`service.meant(address)`); how the subscriber
-wrote it belongs into `data`. Feeds that may not be listed (origin/public.py) are told to nobody.
+wrote it belongs into `data`. Feeds that may not be listed (proxy/visibility.py) are told to nobody.
 """

@@ -5,7 +5,7 @@ turns), or nobody could be reached (the line was down: for a while nothing that 
 origin that is down looks like the third where it is the only one read here; asking its cloud once more does no harm.
 """
 
-from feedproxy.cache.status import Detail
+from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Instant, Seconds
 from feedproxy.store.resource import Resource
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Response
-from feedproxy.net.post import Named
 from feedproxy.notify.subscriptions import Subscription
+from feedproxy.upstream.callback_client import Named
 
 DAY: Seconds = 86_400
 
@@ -23,7 +23,7 @@ class Change:
     url: str
     at: Instant
     listed: bool = True
-    """Whether it may be named to everybody (origin/public.py)."""
+    """Whether it may be named to everybody (proxy/visibility.py)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from defusedxml.ElementTree import fromstring
 
 from feedproxy.feed.xml import endurable
 from feedproxy.http.message import Response
-from feedproxy.notify.ping import BadCall
-from feedproxy.notify.replies import XML, reply
-from feedproxy.notify.rpc import is_excessive, writable
+from feedproxy.notify.pings.messages import BadCall
+from feedproxy.notify.responses import XML, reply
+from feedproxy.notify.xmlrpc import is_excessive, writable
 
 SOAP_11 = "http://schemas.xmlsoap.org/soap/envelope/"
 SOAP_12 = "http://www.w3.org/2003/05/soap-envelope"

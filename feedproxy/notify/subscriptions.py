@@ -10,7 +10,7 @@ from typing import Any
 from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError
 from feedproxy.http import uri
-from feedproxy.notify.ledger import Ledger
+from feedproxy.notify.database import Ledger
 
 
 class Role(StrEnum):

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 from feedproxy.errors import BadTarget, FeedproxyError, NotOurs
 from feedproxy.http import uri
-from feedproxy.http.reverse import is_upstream
-from feedproxy.notify.notices import Notices
-from feedproxy.origin import moves
-from feedproxy.origin.public import may_be_listed
+from feedproxy.notify.notification_service import Notices
+from feedproxy.proxy.visibility import may_be_listed
+from feedproxy.refresh.policy import relocation
+from feedproxy.request.url_mapping import is_upstream
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
@@ -114,10 +114,10 @@ def _moved(notices: Notices, target: str, may_be: Callable[[str], bool]) -> str:
     for _ in range(MOVES_MAX):
         resource, settings = notices.service.store.peek(visited[-1]), notices.settings_for(visited[-1])
         sighting = resource.sighting if resource is not None else None
-        match moves.standing(sighting, notices.clock.now(), settings, target=visited[-1]):
-            case moves.Redirect(location) if location in visited:
+        match relocation.standing(sighting, notices.clock.now(), settings, target=visited[-1]):
+            case relocation.Redirect(location) if location in visited:
                 return target  # a circle of redirects leads nowhere
-            case moves.Redirect(location) if may_be(location):
+            case relocation.Redirect(location) if may_be(location):
                 visited.append(location)
             case _:
                 break

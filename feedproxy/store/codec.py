@@ -19,15 +19,15 @@ from enum import StrEnum
 from types import NoneType, UnionType
 from typing import Any, TypeAliasType, get_args, get_origin, get_type_hints
 
-from feedproxy.cache.stored import Bodies, Content, Unpacked
+from feedproxy.cache.stored_response import Bodies, Content, Unpacked
 from feedproxy.errors import StoreError
 from feedproxy.feed.channel import Schedule
 from feedproxy.http.message import Fields
 from feedproxy.store import envelope
-from feedproxy.store.compact import Compact
 from feedproxy.store.envelope import Damaged
+from feedproxy.store.packing.interning import Sharing
+from feedproxy.store.packing.packed_sequences import Compact
 from feedproxy.store.resource import Resource
-from feedproxy.store.sharing import Sharing
 
 _SHARED = Sharing()
 _COMMON = frozenset({"detail", "edited_by", "media_type", "namespace", "protocol", "rel", "type", "version"})

@@ -16,11 +16,11 @@ from pathlib import Path
 from feedproxy.clock import Instant
 from feedproxy.errors import StoreError, UsageError
 from feedproxy.store import codec, envelope
-from feedproxy.store.base import OnFailure
+from feedproxy.store.interface import OnFailure
 from feedproxy.store.resource import Resource
-from feedproxy.store.rows import FILE_MIN
 from feedproxy.store.shard import Shard
-from feedproxy.store.turns import Turns
+from feedproxy.store.sqlite_rows import FILE_MIN
+from feedproxy.store.write_pacing import Turns
 
 logger = logging.getLogger(__name__)
 

@@ -1,14 +1,15 @@
 """The hot set: resources in memory, bounded by bytes, the least recently used going first.
 
-Those used last are awake; the others are packed (entry.py), and unpacked when somebody asks for them, in some 50 us.
+Those used last are awake; the others are packed (memory_entry.py), and unpacked when somebody asks for them, in some 50
+us.
 """
 
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from feedproxy.store.common import Own
-from feedproxy.store.entry import Entry
+from feedproxy.store.coordination import Own
+from feedproxy.store.packing.memory_entry import Entry
 from feedproxy.store.resource import Resource
 
 AWAKE_MAX = 1024

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from feedproxy.cache.stored import StoredResponse
+from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, is_ahead
 from feedproxy.feed.channel import Channel
-from feedproxy.store.compact import Compact, Instants
+from feedproxy.store.packing.packed_sequences import Compact, Instants
 
 NEVER = math.nan
 _VERSION = struct.Struct("<HId")
@@ -69,7 +69,7 @@ class Version:
     last_modified: Instant | None
     """As readers were told."""
     entries: bytes
-    """Identity and digest of each, sixteen bytes (feed/entries.py)."""
+    """Identity and digest of each, sixteen bytes (feed/delta/entries.py)."""
 
 
 class Versions(Compact[Version]):
@@ -138,11 +138,11 @@ class Resource:
 
     `changes` are the instants at which the feed's content was seen to change, newest last, at most 32.
     `versions` are those before the current one, newest last, that deltas are reckoned from.
-    `editions` are the last ones of all, the current one at the end, for the operator (origin/keeping.py).
+    `editions` are the last ones of all, the current one at the end, for the operator (refresh/resource_update.py).
     `oversized` remembers that the body was above the cap, so that the next request streams at once.
-    `parts` are pieces of what is no feed (cache/partial.py): they stand apart so that nothing takes one for a whole.
-    `keyed` are responses to requests with fields of one client's own (origin/keying.py). They answer requests with
-    these same fields only, and no other member says anything of them.
+    `parts` are pieces of what is no feed (cache/partial_content.py): they stand apart so that nothing takes one for a
+    whole. `keyed` are responses to requests with fields of one client's own (refresh/personal_responses.py). They
+    answer requests with these same fields only, and no other member says anything of them.
     """
 
     target: str
@@ -160,7 +160,7 @@ class Resource:
     heard: Instant = 0.0
     """When somebody last told us that it changed, who had promised to."""
     promised: Instant = 0.0
-    """Until when he will, as far as is known (origin/pushing.py)."""
+    """Until when he will, as far as is known (refresh/policy/push.py)."""
     known: Instant = 0.0
     """When it was first seen to be a feed."""
     editions: Sequence[Edition] = ()

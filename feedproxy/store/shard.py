@@ -24,9 +24,9 @@ from diskcache.core import DBNAME
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import StoreError
-from feedproxy.store.base import OnFailure
+from feedproxy.store.interface import OnFailure
 from feedproxy.store.quarantine import clear_file, file_fault, make_folder, set_aside
-from feedproxy.store.rows import Rows
+from feedproxy.store.sqlite_rows import Rows
 
 LOCK_TRIES = 40
 """Times BUSY_TIMEOUT: another process may hold the write lock for 10 s before a write is given up. Until a write has

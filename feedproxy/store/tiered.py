@@ -15,16 +15,16 @@ from platformdirs import user_cache_path
 from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError, UsageError
 from feedproxy.store import codec, envelope
-from feedproxy.store.base import OnFailure, Still, Store
-from feedproxy.store.common import Common
+from feedproxy.store.coordination import Common
 from feedproxy.store.disk import DiskStore
-from feedproxy.store.entry import weight
 from feedproxy.store.envelope import Kind
+from feedproxy.store.interface import OnFailure, Still, Store
 from feedproxy.store.memory import MemoryStore
-from feedproxy.store.overflow import LOST
-from feedproxy.store.queue import WriteQueue
+from feedproxy.store.packing.memory_entry import weight
 from feedproxy.store.resource import Resource
-from feedproxy.store.shared import Shared
+from feedproxy.store.shared_memory import Shared
+from feedproxy.store.shared_overflow import LOST
+from feedproxy.store.write_behind import WriteQueue
 
 type Key = tuple[Kind, str]
 
@@ -39,8 +39,8 @@ TIDY_BYTES = 4 * 1024 * 1024
 ABSENT_MAX = 1024
 """Targets remembered as kept nowhere: one miss asks for its target five times before there is something to keep."""
 SOON: Seconds = 0.1
-"""Time that a shared `put` waits for the disk. Then other workers are given the value in memory (overflow.py), and as
-long as writes are late, at once."""
+"""Time that a shared `put` waits for the disk. Then other workers are given the value in memory (shared_overflow.py),
+and as long as writes are late, at once."""
 WAITING_MAX = 64 * 1024 * 1024
 """Bytes that wait to be written while the disk is late; beyond, values stay in memory alone."""
 ORPHAN_AGE = 3600
@@ -60,7 +60,7 @@ def open_store(
     """The store at this location: `memory:`, a folder, or nothing for the platform's cache folder.
 
     Sizes are bytes. `shared`: other processes work on the same folder, and none may answer with what another has
-    replaced; a path is that of the file that they have in common (shared.py). A broken part is set aside with a
+    replaced; a path is that of the file that they have in common (shared_memory.py). A broken part is set aside with a
     warning. Raises UsageError where the location cannot be used: the operator's word is wrong.
     """
     if location == MEMORY:

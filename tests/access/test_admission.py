@@ -8,11 +8,11 @@ import bcrypt
 import pytest
 
 from feedproxy.access import wsse
-from feedproxy.access.admission import Admission, Admitted, Challenged, Refused
+from feedproxy.access.authorization import Admission, Admitted, Challenged, Refused
 from feedproxy.access.basic import parse
-from feedproxy.access.guesses import TRIES
-from feedproxy.access.users import Users, matches, parse_secrets, parse_users
-from feedproxy.access.watched import Watched
+from feedproxy.access.guess_limit import TRIES
+from feedproxy.access.passwords import Users, matches, parse_secrets, parse_users
+from feedproxy.access.reloading_file import Watched
 from feedproxy.clock import ManualClock
 from feedproxy.errors import UsageError
 from feedproxy.http.message import Fields

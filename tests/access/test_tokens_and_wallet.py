@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.access.tokens import Tokens, issue, listed, revoke
-from feedproxy.access.wallet import Wallet, apart, key, parse_wallet
+from feedproxy.access.origin_credentials import Wallet, apart, key, parse_wallet
+from feedproxy.access.secret_tokens import Tokens, issue, listed, revoke
 from feedproxy.clock import ManualClock
 from feedproxy.errors import FetchError, UsageError
-from feedproxy.http.discretion import without_secrets
 from feedproxy.http.message import Fields, Request
+from feedproxy.http.redaction import without_secrets
 
 NOW = 1_800_000_000.0
 SEED = bytes(32)

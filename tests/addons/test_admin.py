@@ -6,7 +6,7 @@ from feedproxy.addons.admin import Admin
 from mitmproxy import exceptions
 from mitmproxy.test import taddons
 
-from feedproxy.runtime import runtime
+from feedproxy.app import runtime
 
 
 async def _running(addon: Admin, context: taddons.context, **options: object) -> None:

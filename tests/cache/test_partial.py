@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from feedproxy.cache.freshness import explicit_lifetime
-from feedproxy.cache.partial import (
+from feedproxy.cache.partial_content import (
     PARTS_MAX,
     Apart,
     Combined,
@@ -20,7 +20,7 @@ from feedproxy.cache.partial import (
     strong_validator,
     with_part,
 )
-from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.cache.storing import DoNotStore, Store
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response

@@ -4,7 +4,7 @@ import pytest
 
 from feedproxy.cache.freshness import assess
 from feedproxy.cache.reuse import decide
-from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields
 

@@ -10,7 +10,7 @@ import pytest
 
 import feedproxy
 from feedproxy import errors
-from feedproxy.cache.status import Detail, Fwd
+from feedproxy.cache.cache_status import Detail, Fwd
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "cache-status.md"
 

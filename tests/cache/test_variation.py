@@ -1,7 +1,7 @@
 """Which variants are kept when a new response comes."""
 
-from feedproxy.cache.stored import Content, StoredResponse
-from feedproxy.cache.variation import choose, request_fields_for, with_variant
+from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.vary import choose, request_fields_for, with_variant
 from feedproxy.http.message import Fields
 
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from feedproxy.check.judge import of_feed
-from feedproxy.check.seen import Exchange, Seen
+from feedproxy.check.observations import Exchange, Seen
+from feedproxy.check.probe import inspect
+from feedproxy.check.run_checks import of_feed
+from feedproxy.findings import Level, Note
 from feedproxy.http.message import Fields, Request
-from feedproxy.net.certificate import Shown
-from feedproxy.notes import Level, Note
-from feedproxy.origin.challenge import recognise
-from feedproxy.origin.inspection import inspect
+from feedproxy.refresh.policy.bot_challenge import recognise
 from feedproxy.settings import Settings
+from feedproxy.upstream.tls_probe import Shown
 from tests.check.publisher import HOUR, Answer, Asked, Publisher, Wrong, feed, items, publishing
 from tests.net.test_tls import Authority
 

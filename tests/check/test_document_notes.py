@@ -5,8 +5,8 @@ from email.utils import formatdate
 
 import pytest
 
-from feedproxy.check.judge import of_document
-from feedproxy.notes import Level, Note
+from feedproxy.check.run_checks import of_document
+from feedproxy.findings import Level, Note
 from tests.check.publisher import HOUR, feed, items
 
 NOW = 1_795_176_000.0

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.check.judge import of_feed
+from feedproxy.check.probe import REQUESTS_MAX, inspect
+from feedproxy.check.run_checks import of_feed
 from feedproxy.errors import Forbidden
-from feedproxy.notes import Level
-from feedproxy.origin.inspection import REQUESTS_MAX, inspect
+from feedproxy.findings import Level
 from feedproxy.settings import Settings
 from tests.check.publisher import publishing
 from tests.net.test_tls import Authority

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from feedproxy import cli
-from feedproxy.check.judge import JUDGES, of_document, of_feed
-from feedproxy.check.seen import Exchange, Seen
+from feedproxy.check import report
+from feedproxy.check.observations import Exchange, Seen
+from feedproxy.check.probe import REQUESTS_MAX
+from feedproxy.check.run_checks import JUDGES, of_document, of_feed
 from feedproxy.commands.check import check
+from feedproxy.findings import Level, notes_of
 from feedproxy.http.message import Fields, Request
-from feedproxy.notes import Level, notes_of
-from feedproxy.origin.inspection import REQUESTS_MAX
-from feedproxy.report import checked as report
 from feedproxy.settings import Settings
 from tests.check import test_answer_notes as answers
 from tests.check import test_document_notes as documents

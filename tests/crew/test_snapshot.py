@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from feedproxy.crew.snapshot import SIZE_MAX, Snapshot
+from feedproxy.workers.metrics_snapshot import SIZE_MAX, Snapshot
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.feed import read
-from feedproxy.feed.announce import Announcement, announce, link_fields
 from feedproxy.feed.channel import Channel, Cloud
+from feedproxy.feed.edit.hub_and_cloud_links import Announcement, announce, link_fields
+from feedproxy.feed.parse import parser
 from feedproxy.http.message import Fields
 
 HUB = "https://feeds.example/-/hub"
@@ -24,7 +24,7 @@ RDF = b"""<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns
 
 
 def channel_of(body: bytes) -> Channel:
-    channel = read.read(body, None)
+    channel = parser.read(body, None)
     assert channel is not None
     return channel
 
@@ -118,7 +118,7 @@ def test_feeds_of_the_wild_stay_the_feeds_they_were(corpus: Path) -> None:
     changed = 0
     for record in json.loads((corpus / "feeds.json").read_text("utf-8")):
         body = (corpus / record["file"]).read_bytes()
-        channel = read.read(body, None)
+        channel = parser.read(body, None)
         if channel is None:
             continue
         edited = announce(body, channel, Announcement(HUB, CLOUD))

@@ -15,7 +15,7 @@ import pytest
 from feedproxy.feed import xml
 from feedproxy.feed.channel import Channel, Period, Schedule
 from feedproxy.feed.detect import nature
-from feedproxy.feed.read import read
+from feedproxy.feed.parse.parser import read
 from tests.patience import PATIENCE
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.feed.delta import Delta, delta
-from feedproxy.feed.entries import entries, pack, unpack
-from feedproxy.feed.read import read
+from feedproxy.feed.delta.delta_document import Delta, delta
+from feedproxy.feed.delta.entries import entries, pack, unpack
+from feedproxy.feed.parse.parser import read
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "delta"
 BASES = sorted(GOLDEN.glob("*.base.*"))

@@ -16,7 +16,7 @@ from feedproxy.feed.discovery import (
     subscription,
     without_feed_scheme,
 )
-from feedproxy.feed.read import read
+from feedproxy.feed.parse.parser import read
 from feedproxy.http.link import parse_links
 from feedproxy.http.message import Fields
 

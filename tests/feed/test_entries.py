@@ -2,8 +2,8 @@
 
 import pytest
 
-from feedproxy.feed.entries import Entry, entries, pack, unpack
-from feedproxy.feed.read import read
+from feedproxy.feed.delta.entries import Entry, entries, pack, unpack
+from feedproxy.feed.parse.parser import read
 
 FEED = """\
 <?xml version="1.0" encoding="utf-8"?>

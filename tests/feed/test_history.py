@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from feedproxy.feed.history import ENTRIES_MAX, published
+from feedproxy.feed.publication_dates import ENTRIES_MAX, published
 from feedproxy.http.date import format_http_date
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC).timestamp()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.feed.read import read
+from feedproxy.feed.parse.parser import read
 
 FEED = """\
 <?xml version="1.0" encoding="utf-8"?>

@@ -4,8 +4,8 @@ import pytest
 
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.detect import Nature, nature
-from feedproxy.feed.glance import glance
-from feedproxy.feed.read import read
+from feedproxy.feed.parse.channel_scan import glance
+from feedproxy.feed.parse.parser import read
 
 RSS = """\
 <rss version="2.0"><channel><title>Čaj, 茶, чай</title><ttl>45</ttl>\

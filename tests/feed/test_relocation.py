@@ -4,7 +4,7 @@ import codecs
 
 import pytest
 
-from feedproxy.feed.relocation import Gone, Moved, document, read
+from feedproxy.feed.xml_redirect import Gone, Moved, document, read
 
 
 def redirect(inner: str, before: str = "", root: str = "redirect") -> bytes:

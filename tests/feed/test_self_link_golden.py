@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.feed.read import read
-from feedproxy.feed.usm import self_link
+from feedproxy.feed.edit.usm import self_link
+from feedproxy.feed.parse.parser import read
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "usm"
 HREF = "https://example.com/feed?a=1&b=2"

@@ -8,8 +8,8 @@ import pytest
 from lxml import etree
 
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.feed.read import read
-from feedproxy.feed.usm import Edited, media_type, plain_title, self_link
+from feedproxy.feed.edit.usm import Edited, media_type, plain_title, self_link
+from feedproxy.feed.parse.parser import read
 
 ATOM_10 = "http://www.w3.org/2005/Atom"
 HREF = "https://example.com/~a?b=1&c=2"

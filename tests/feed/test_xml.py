@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from feedproxy.feed.read import read
+from feedproxy.feed.parse.parser import read
 
 MB = 1024 * 1024
 MANY = MB // 4

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from feedproxy.app import Runtime
 from feedproxy.clock import SystemClock
-from feedproxy.fleet.machine import Fleet
+from feedproxy.cluster.node import Fleet
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
-from feedproxy.origin.entrance import Entrance, Visit
-from feedproxy.origin.service import Answer, Service
-from feedproxy.runtime import Runtime
+from feedproxy.proxy.service import Answer, Service
+from feedproxy.request.entrance import Entrance, Visit
 from tests.stages.origin import Origin, OriginFetcher
 from tests.stages.play import Seen
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from feedproxy.notify.changes import Sight
+from feedproxy.notify.change_log import Sight
 from feedproxy.notify.protocol import Change, Order
 from tests.fleet.conftest import Start
 from tests.fleet.machines import Machine, until

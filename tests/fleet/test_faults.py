@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from feedproxy.cluster.keys import Names
+from feedproxy.cluster.redis_connection import Away, Link, Refused, place_of
+from feedproxy.cluster.redis_store import Shelf
 from feedproxy.errors import UsageError
-from feedproxy.fleet.link import Away, Link, Refused, place_of
-from feedproxy.fleet.names import Names
-from feedproxy.fleet.shelf import Shelf
 from tests.fleet.conftest import Start
 from tests.fleet.machines import until
 from tests.fleet.redis_server import RedisServer
@@ -183,7 +183,7 @@ async def test_a_machine_that_starts_without_redis_starts_alone_as_who_it_was(
 async def test_each_change_of_state_is_told_once(
     start: Start, origin: Origin, own_redis: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "feedproxy.fleet")
+    caplog.set_level(logging.INFO, "feedproxy.cluster")
     one = await start(url=own_redis.url)
     own_redis.kill()
     for number in range(5):

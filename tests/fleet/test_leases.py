@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from feedproxy.fleet.link import Link
-from feedproxy.fleet.names import Names
-from feedproxy.fleet.shelf import Shelf
+from feedproxy.cluster.keys import Names
+from feedproxy.cluster.redis_connection import Link
+from feedproxy.cluster.redis_store import Shelf
 from feedproxy.store import codec
 from feedproxy.store.resource import Resource
 from tests.fleet.conftest import Start

@@ -3,10 +3,10 @@
 import asyncio
 from pathlib import Path
 
-from feedproxy.fleet import shelf
+from feedproxy.cluster import redis_store
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.origin.entrance import Entrance, Visit
-from feedproxy.origin.service import Answer
+from feedproxy.proxy.service import Answer
+from feedproxy.request.entrance import Entrance, Visit
 from tests.fleet.conftest import Start
 from tests.fleet.machines import Machine, until
 from tests.fleet.redis_server import RedisServer
@@ -196,7 +196,7 @@ async def test_a_message_that_was_lost_is_read_in_the_log(
 
 
 async def test_who_has_missed_more_than_the_log_holds_compares_everything(start: Start, origin: Origin) -> None:
-    shelf_max, shelf.LOG_MAX = shelf.LOG_MAX, 3
+    shelf_max, redis_store.LOG_MAX = redis_store.LOG_MAX, 3
     try:
         one, other = await pair(start)
         paths = [f"/{number}" for number in range(8)]
@@ -218,7 +218,7 @@ async def test_who_has_missed_more_than_the_log_holds_compares_everything(start:
         await until(lambda: not any(other.service.store.get(origin.url(path)) for path in paths[:6]))
         assert ["; hit" in (await other.get(path)).cache for path in paths[6:]] == [True, True]
     finally:
-        shelf.LOG_MAX = shelf_max
+        redis_store.LOG_MAX = shelf_max
 
 
 async def test_copies_made_with_a_credential_stand_apart_in_redis_too(

@@ -60,7 +60,7 @@ async def test_a_crowd_is_counted_within_the_error_that_is_told(start: Start, or
 
 
 async def note(machine: Machine, target: str, numbers: Sequence[int]) -> None:
-    from feedproxy.origin.entrance import Entrance, Visit
+    from feedproxy.request.entrance import Entrance, Visit
 
     for number in numbers:
         visit = Visit(Entrance.GATEWAY, "http://proxy.example", f"10.0.{number // 250}.{number % 250}")

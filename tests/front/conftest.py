@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.front.listener import Listener
+from feedproxy.server.fastpath.listener import Listener
 from tests.patience import PATIENCE
 from tests.stages.front import OnFront
 from tests.stages.origin import Origin, a_feed

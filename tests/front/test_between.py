@@ -5,9 +5,9 @@ import gc
 
 import pytest
 
-from feedproxy.front import between, garbage
-from feedproxy.front.between import serve_between
-from feedproxy.front.garbage import Garbage
+from feedproxy.server.fastpath import gc_policy, loop_preemption
+from feedproxy.server.fastpath.gc_policy import Garbage
+from feedproxy.server.fastpath.loop_preemption import serve_between
 from tests.front.conftest import Opened
 
 
@@ -19,7 +19,7 @@ async def some_steps() -> None:
 
 
 async def test_readers_are_served_between_the_steps_of_one_turn(front: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(between, "PATIENCE", 0.0)
+    monkeypatch.setattr(loop_preemption, "PATIENCE", 0.0)
     proxy = await front()
     line = await proxy.warm()
     sent, seen = proxy.get(), list[int]()
@@ -42,7 +42,7 @@ async def test_readers_are_served_between_the_steps_of_one_turn(front: Opened, m
 
 
 async def test_readers_are_served_before_the_only_step_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(between, "PATIENCE", 0.0)
+    monkeypatch.setattr(loop_preemption, "PATIENCE", 0.0)
     order = list[str]()
     end = serve_between(asyncio.get_running_loop(), lambda: order.append("look"))
     for _ in range(3):
@@ -55,7 +55,7 @@ async def test_readers_are_served_before_the_only_step_of_a_turn(monkeypatch: py
 
 
 async def test_the_look_itself_needs_no_look_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(between, "PATIENCE", 0.0)
+    monkeypatch.setattr(loop_preemption, "PATIENCE", 0.0)
     looks = list[int]()
 
     def look() -> None:
@@ -85,7 +85,7 @@ async def test_what_goes_wrong_between_two_steps_harms_neither(caplog: pytest.Lo
 
 
 async def test_who_has_gone_is_served_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(between, "PATIENCE", 0.0)
+    monkeypatch.setattr(loop_preemption, "PATIENCE", 0.0)
     served = list[int]()
     end = serve_between(asyncio.get_running_loop(), lambda: served.append(1))
     await some_steps()
@@ -110,12 +110,12 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_all_is_looked_through_when_clients_are_silent_and_at_the_latest_after_a_day(looked: list[str]) -> None:
     held = Garbage(0.0, took=lambda: 0.0)
 
-    for now in range(int(garbage.SELDOM), int(garbage.SELDOM) + 10):
+    for now in range(int(gc_policy.SELDOM), int(gc_policy.SELDOM) + 10):
         held.look(float(now), now)
     assert "unfreeze" not in looked, "there is a request each second"
-    held.look(int(garbage.SELDOM) + 20.0, int(garbage.SELDOM) + 9)
+    held.look(int(gc_policy.SELDOM) + 20.0, int(gc_policy.SELDOM) + 9)
     assert looked[-2:] == ["unfreeze", "collect"]
-    held.look(2 * garbage.DAY, 10**9)
+    held.look(2 * gc_policy.DAY, 10**9)
     assert looked.count("unfreeze") == 2
 
 
@@ -132,7 +132,7 @@ def test_a_look_that_takes_long_leaves_out_what_has_survived_it(looked: list[str
     clock = iter([0.0, 0.01, 1.0, 1.05])
     held = Garbage(0.0, took=lambda: next(clock))
 
-    held.look(garbage.MINUTE, 1)
-    held.look(2 * garbage.MINUTE, 2)
+    held.look(gc_policy.MINUTE, 1)
+    held.look(2 * gc_policy.MINUTE, 2)
 
     assert looked == ["collect", "collect", "freeze"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.front.crowd import Crowd, place_of
+from feedproxy.server.mitm.connection_limits import Crowd, place_of
 from feedproxy.settings import Settings
 from tests.stages.play import OnProxy
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from feedproxy.front.listener import LINGER
+from feedproxy.server.fastpath.listener import LINGER
 from tests.front.conftest import Opened, until
 from tests.patience import PATIENCE
 from tests.stages.origin import a_feed

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.front.desk import desk
+from feedproxy.server.mitm.flow_handler import desk
 from tests.front.conftest import Opened, until
 from tests.stages.play import OnProxy
 
@@ -79,7 +79,7 @@ async def test_who_goes_away_before_his_answer_is_begun_is_not_waited_for(
 ) -> None:
     """A drain waits for answers under way; a task that is cancelled before its first step runs nothing of its own."""
     proxy = await front()
-    monkeypatch.setattr("feedproxy.front.waiter.PATIENCE", -1.0)
+    monkeypatch.setattr("feedproxy.server.fastpath.handler.PATIENCE", -1.0)
     dropped: list[object] = []
 
     settle = proxy.listener.settle

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from feedproxy.http.message import Fields, Response
-from feedproxy.http.pattern import TargetPattern
+from feedproxy.http.url_pattern import TargetPattern
 from feedproxy.rules import Rule, Rules
 from tests.front.conftest import Front, Opened, until
 from tests.front.test_tls import make_certificate, trusting

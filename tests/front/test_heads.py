@@ -9,8 +9,8 @@ from mitmproxy.proxy import commands, context, events
 from mitmproxy.test import tflow
 
 from feedproxy.clock import ManualClock
-from feedproxy.front import mending
-from feedproxy.front.stream import OneAtATime
+from feedproxy.server.mitm import http1_patches
+from feedproxy.server.mitm.http_layer import OneAtATime
 from tests.patience import PATIENCE
 from tests.stages.play import OnProxy
 
@@ -22,7 +22,7 @@ class Wire:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, head_timeout: float) -> None:
         self.now = 100.0
-        monkeypatch.setattr(mending.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(http1_patches.time, "monotonic", lambda: self.now)
         self.client = tflow.tclient_conn()
         self.server = OneAtATime(context.Context(self.client, Options()))
         self.server.head_timeout = head_timeout

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.front import relay, stream
+from feedproxy.server.fastpath import tls_relay
+from feedproxy.server.mitm import http_layer
 from tests.front.conftest import Front, Line, Opened, until
 from tests.front.test_tls import line_to, secured
 from tests.patience import PATIENCE
@@ -124,9 +125,9 @@ async def test_it_is_told_to_log_and_metrics(front: Opened, caplog: pytest.LogCa
 async def test_who_never_ends_is_cut_off(
     front: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, secure: bool
 ) -> None:
-    monkeypatch.setattr(stream, "LINGER", 0.05)
+    monkeypatch.setattr(http_layer, "LINGER", 0.05)
     for name in ("LINGER", "SILENCE"):
-        monkeypatch.setattr(relay, name, 0.05)
+        monkeypatch.setattr(tls_relay, name, 0.05)
     if secure:
         proxy, context = await secured(front, tmp_path)
         line = await line_to(proxy, context)

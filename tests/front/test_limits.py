@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from feedproxy.front import contract, sockets
-from feedproxy.front.table import Once, Table
+from feedproxy.server.fastpath import compatibility, sockets
+from feedproxy.server.fastpath.response_cache import Once, Table
 from feedproxy.settings import Settings
 from tests.front.conftest import Opened, until
 
@@ -164,7 +164,7 @@ async def test_without_file_descriptors_left_who_was_handed_over_stays_there(
     def short(_: int) -> int:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr("feedproxy.front.handover.os.dup", short)
+    monkeypatch.setattr("feedproxy.server.fastpath.handoff.os.dup", short)
 
     assert (await line.ask(proxy.get())).status == 200
     assert not proxy.listener._readers
@@ -233,11 +233,11 @@ def test_what_was_seen_once_costs_a_number_and_is_forgotten_in_time() -> None:
 def test_a_mitmproxy_that_is_another_is_not_leaned_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert contract.missing() == []
-    assert contract.in_front(["regular@127.0.0.1:0"]) == ["front@127.0.0.1:0"]
+    assert compatibility.missing() == []
+    assert compatibility.in_front(["regular@127.0.0.1:0"]) == ["front@127.0.0.1:0"]
     monkeypatch.delattr("mitmproxy.proxy.layers.http.HttpLayer.make_stream")
 
-    assert contract.in_front(["regular"]) == ["regular"]
+    assert compatibility.in_front(["regular"]) == ["regular"]
 
     assert "the fast path is off" in caplog.text
 

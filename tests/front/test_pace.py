@@ -13,9 +13,9 @@ import h2.events
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.front import pace
-from feedproxy.front.stream import CONTENT_MAX
 from feedproxy.http import uri
+from feedproxy.server.mitm import backpressure
+from feedproxy.server.mitm.http_layer import CONTENT_MAX
 from tests.patience import PATIENCE
 from tests.stages.play import UPSTREAM, OnProxy
 
@@ -80,11 +80,11 @@ class Client:
 async def test_what_waits_to_be_sent_is_given_up_some_time_after_the_connection_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pace, "LINGER", 0)
+    monkeypatch.setattr(backpressure, "LINGER", 0)
     came: asyncio.Future[asyncio.StreamWriter] = asyncio.get_running_loop().create_future()
     server = await asyncio.start_server(lambda _, writer: came.set_result(writer), "127.0.0.1", 0)
     reader, writing = await asyncio.open_connection(*server.sockets[0].getsockname())
-    writer, client, held = await came, Client(), pace.Pace()
+    writer, client, held = await came, Client(), backpressure.Pace()
     handler = SimpleNamespace(transports={client: SimpleNamespace(writer=writer)})
     held.connected(client, SimpleNamespace(connections={client.id: handler}))
     writer.write(LARGE)

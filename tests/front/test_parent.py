@@ -14,12 +14,12 @@ from mitmproxy.proxy import server as server_module
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from feedproxy.clock import ManualClock
-from feedproxy.front.parent import Through, install
-from feedproxy.front.passing import check_address
-from feedproxy.http.parent_proxy import Parent
-from feedproxy.http.pattern import TargetPattern
-from feedproxy.net.address import AddressPolicy
+from feedproxy.http.url_pattern import TargetPattern
 from feedproxy.rules import Rule, Rules
+from feedproxy.server.mitm.parent_proxy_connections import Through, install
+from feedproxy.server.mitm.passthrough import check_address
+from feedproxy.upstream.address_policy import AddressPolicy
+from feedproxy.upstream.parent_proxy import Parent
 from tests.front.conftest import NOON, Answer, Line
 from tests.net.parents import a_parent
 from tests.net.raw import OK, RawOrigin, origin

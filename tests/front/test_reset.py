@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from feedproxy.front.reset import read_to_the_end
+from feedproxy.server.mitm.origin_reset import read_to_the_end
 from tests.patience import PATIENCE
 
 ANSWER = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 100000\r\n\r\n" + bytes(100_000)

@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from feedproxy.errors import UsageError
-from feedproxy.front.tls import PORTION, PORTIONS, Certificate, SecureReader
 from feedproxy.http.message import Fields, Response
 from feedproxy.serve import Plan, make_master
+from feedproxy.server.fastpath.tls_connection import PORTION, PORTIONS, Certificate, SecureReader
 from tests.front.conftest import Front, Line, Opened, until
 from tests.patience import PATIENCE
 

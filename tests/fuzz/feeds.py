@@ -17,12 +17,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from feedproxy.feed import read
-from feedproxy.feed.convert import read as convert
 from feedproxy.feed.convert.formats import FORMATS
-from feedproxy.feed.delta import delta
-from feedproxy.feed.entries import entries
-from feedproxy.feed.selflink import self_link
+from feedproxy.feed.convert.read import from_document as convert
+from feedproxy.feed.delta.delta_document import delta
+from feedproxy.feed.delta.entries import entries
+from feedproxy.feed.edit.self_link import self_link
+from feedproxy.feed.parse import parser as read
 from tests.security.junk import DOCUMENTS, PIECES
 from tests.security.readings import HREF, READINGS
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.http.byte_range import Unsatisfiable, Whole, content_range, select
+from feedproxy.http.ranges import Unsatisfiable, Whole, content_range, select
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.http.discretion import has_secret
+from feedproxy.http.redaction import has_secret
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.http.field import is_token, parse_parameters, quote, split_list, unquote
+from feedproxy.http.field_values import is_token, parse_parameters, quote, split_list, unquote
 
 
 def test_a_list_is_split_at_commas_and_its_empty_members_are_dropped() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from feedproxy.http.forwarded import FORWARDED, HOPS_MAX, X_FORWARDED_FOR, Hop, canonical, origin_of
 from feedproxy.http.message import Fields
+from feedproxy.request.forwarded import FORWARDED, HOPS_MAX, X_FORWARDED_FOR, Hop, canonical, origin_of
 
 PEER, INNER = "127.0.0.1", "192.0.2.1"
 CLIENT, FORGED = "198.51.100.7", "203.0.113.66"

@@ -1,7 +1,7 @@
 """What is asked of the same value many times in a row is reckoned once."""
 
 from feedproxy.http.cache_control import CacheControl
-from feedproxy.http.memo import lately
+from feedproxy.http.memoize import lately
 from feedproxy.http.message import Fields
 
 

@@ -1,6 +1,6 @@
 """What was parsed is remembered within bounds."""
 
-from feedproxy.http.memo import memoised
+from feedproxy.http.memoize import memoised
 
 
 def test_a_short_value_is_parsed_once_and_a_long_one_each_time() -> None:

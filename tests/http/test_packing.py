@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedproxy.http import packing
+from feedproxy.http import field_packing
 from feedproxy.http.message import Fields
 from tests.patience import PATIENCE
 
@@ -20,10 +20,10 @@ lines = st.lists(st.tuples(names, values), max_size=12).map(tuple)
 
 
 @given(lines)
-def test_what_was_packed_is_unpacked(lines: packing.Lines) -> None:
-    packed = packing.pack(lines)
+def test_what_was_packed_is_unpacked(lines: field_packing.Lines) -> None:
+    packed = field_packing.pack(lines)
     assert isinstance(packed, bytes)
-    assert packing.unpack(packed) == lines
+    assert field_packing.unpack(packed) == lines
 
 
 def test_nobody_notices_that_fields_are_packed() -> None:
@@ -43,28 +43,28 @@ def test_nobody_notices_that_fields_are_packed() -> None:
 
 def test_lines_that_come_again_take_three_bytes() -> None:
     line = ("X-Packing-Test", "the same for many")
-    packing.pack((line,))
-    packing.pack((line,))
-    packed = packing.pack((line, line))
+    field_packing.pack((line,))
+    field_packing.pack((line,))
+    packed = field_packing.pack((line, line))
     assert isinstance(packed, bytes)
     assert len(packed) == 6
 
 
 @pytest.mark.parametrize("line", [("X-Word", "☃"), ("X-Long", "x" * 70_000)])
-def test_what_does_not_fit_stays_as_it_is(line: packing.Line) -> None:
-    assert packing.pack((line,)) == (line,)
+def test_what_does_not_fit_stays_as_it_is(line: field_packing.Line) -> None:
+    assert field_packing.pack((line,)) == (line,)
     fields = Fields([line])
     fields.pack()
     assert fields.get(line[0]) == line[1]
 
 
 def test_the_table_is_bounded_and_what_comes_later_is_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "TABLE_MAX", 0)
+    monkeypatch.setattr(field_packing, "TABLE_MAX", 0)
     many = tuple((f"X-{number}-full", f"value {number}") for number in range(50))
-    packing.pack(many)
-    packed = packing.pack(many)
+    field_packing.pack(many)
+    packed = field_packing.pack(many)
     assert isinstance(packed, bytes)
-    assert packing.unpack(packed) == many
+    assert field_packing.unpack(packed) == many
 
 
 def test_what_goes_to_another_process_is_the_lines_themselves() -> None:

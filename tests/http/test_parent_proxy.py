@@ -3,7 +3,7 @@
 import pytest
 
 from feedproxy.errors import ParentFailed, UsageError
-from feedproxy.http.parent_proxy import Parent, check, parent_of, parse
+from feedproxy.upstream.parent_proxy import Parent, check, parent_of, parse
 
 PASSWORD = "s3cret"
 FEED, SECURE = "http://feeds.example.com/a", "https://feeds.example.com/a"

@@ -2,18 +2,10 @@
 
 import pytest
 
+from feedproxy.http.conditional import SKEW, NotModified, Outcome, PreconditionFailed, Proceed, evaluate, range_applies
 from feedproxy.http.date import format_http_date
+from feedproxy.http.etag import EntityTag, own_tag
 from feedproxy.http.message import Fields
-from feedproxy.http.precondition import (
-    SKEW,
-    NotModified,
-    Outcome,
-    PreconditionFailed,
-    Proceed,
-    evaluate,
-    range_applies,
-)
-from feedproxy.http.validator import EntityTag, own_tag
 
 NOW = 1795176000.0
 MODIFIED = NOW - 86400

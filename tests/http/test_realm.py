@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.http.realm import with_realms_of
+from feedproxy.http.auth_realm import with_realms_of
 
 OWNER = "https://a.example"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.http.structured import Token, parse_dictionary
+from feedproxy.http.structured_fields import Token, parse_dictionary
 
 
 def test_a_dictionary_of_every_type_is_read_without_its_parameters() -> None:

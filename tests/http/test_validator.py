@@ -2,15 +2,7 @@
 
 import pytest
 
-from feedproxy.http.validator import (
-    EntityTag,
-    own_tag,
-    parse_tag,
-    parse_tags,
-    stem_of,
-    strong_match,
-    weak_match,
-)
+from feedproxy.http.etag import EntityTag, own_tag, parse_tag, parse_tags, stem_of, strong_match, weak_match
 
 
 @pytest.mark.parametrize(

@@ -10,18 +10,18 @@ from email.utils import formatdate
 from urllib.parse import urljoin
 
 from feedproxy.clock import Instant
-from feedproxy.feed import relocation
+from feedproxy.feed import xml_redirect
 from feedproxy.feed.channel import Schedule
-from feedproxy.feed.read import read
+from feedproxy.feed.parse.parser import read
 from feedproxy.feed.schedule import is_skipped, next_update
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.message import Fields, Request
-from feedproxy.lab.exchange import Exchange, Recording, Side, digest_of
 from feedproxy.lab.grading import BROKEN
-from feedproxy.lab.replay import Incoming, Replay
-from feedproxy.lab.staging import Wishes, make_replay
-from feedproxy.lab.timeline import Timeline, Version, World
+from feedproxy.lab.record.exchange import Exchange, Recording, Side, digest_of
+from feedproxy.lab.replay.replay_origin import Incoming, Replay
+from feedproxy.lab.replay.replay_source import Wishes, make_replay
+from feedproxy.lab.replay.timeline import Timeline, Version, World
 
 MONDAY: Instant = 1_767_571_200.0
 """2026-01-05T00:00:00Z."""
@@ -139,12 +139,12 @@ class Perfect:
         self.not_before = told.at + min(wait, 172_800)
 
     def _take_content(self, told: Exchange, body: bytes) -> None:
-        match relocation.read(body):
-            case relocation.Moved(location):
+        match xml_redirect.read(body):
+            case xml_redirect.Moved(location):
                 self.adopt(location)
                 self.base = told.at - 90_000
                 return
-            case relocation.Gone():
+            case xml_redirect.Gone():
                 self.end()
                 return
         channel = None if told.faults and BROKEN & set(told.faults) else read(body, None)

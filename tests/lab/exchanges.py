@@ -3,7 +3,7 @@
 from typing import Any
 
 from feedproxy.http.message import Fields, Request
-from feedproxy.lab.exchange import Exchange, Side
+from feedproxy.lab.record.exchange import Exchange, Side
 
 AT = 1_795_262_400.25
 """21 Nov 2026, noon, and a quarter of a second."""

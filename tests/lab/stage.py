@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from feedproxy.clock import ManualClock
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
-from feedproxy.lab.exchange import Exchange
-from feedproxy.lab.listener import Listener
-from feedproxy.lab.staging import Wishes, make_replay
-from feedproxy.lab.timeline import Timeline, Version, World
+from feedproxy.lab.record.exchange import Exchange
+from feedproxy.lab.replay.replay_listener import Listener
+from feedproxy.lab.replay.replay_source import Wishes, make_replay
+from feedproxy.lab.replay.timeline import Timeline, Version, World
 from tests.patience import PATIENCE
 
 AT = 1_795_262_400.0

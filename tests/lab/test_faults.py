@@ -7,20 +7,20 @@ from contextlib import asynccontextmanager
 import feedparser
 import pytest
 
-from feedproxy.feed import relocation
-from feedproxy.front.replayed import ReplayClient
+from feedproxy.feed import xml_redirect
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.message import Fields, Request
-from feedproxy.lab.faults import CATALOGUE
-from feedproxy.lab.faults.base import Fault
-from feedproxy.net.fetch import FetchLimits
-from feedproxy.origin.entrance import Entrance, Visit
-from feedproxy.origin.service import Answer, Service
-from feedproxy.readers.count import SubscriberCounts
-from feedproxy.readers.identify import Identifier
-from feedproxy.report.metrics import Metrics
+from feedproxy.lab.replay.faults import CATALOGUE
+from feedproxy.lab.replay.faults.base import Fault
+from feedproxy.proxy.service import Answer, Service
+from feedproxy.request.entrance import Entrance, Visit
+from feedproxy.server.replay_backend import ReplayClient
 from feedproxy.settings import Settings
 from feedproxy.store.memory import MemoryStore
+from feedproxy.subscribers.counts import SubscriberCounts
+from feedproxy.subscribers.pseudonyms import Identifier
+from feedproxy.telemetry.metrics import Metrics
+from feedproxy.upstream.client import FetchLimits
 from tests.lab.stage import AT, URL, Got, Stage, a_feed, on_stage
 
 
@@ -134,7 +134,7 @@ async def test_gone_is_told_by_http_and_in_xml() -> None:
     async with on_stage("410") as stage:
         assert (await stage.get()).status == 410
     async with on_stage("xml-gone") as stage:
-        assert relocation.read((await stage.get()).body) == relocation.Gone()
+        assert xml_redirect.read((await stage.get()).body) == xml_redirect.Gone()
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
@@ -178,7 +178,7 @@ async def test_a_chain_of_redirects_ends_at_the_feed_and_a_loop_nowhere() -> Non
 async def test_a_redirect_document_names_the_new_address() -> None:
     async with on_stage("xml-redirect") as stage:
         got = await stage.get()
-    assert relocation.read(got.body) == relocation.Moved("http://example.com/moved-1/feed")
+    assert xml_redirect.read(got.body) == xml_redirect.Moved("http://example.com/moved-1/feed")
 
 
 @pytest.mark.parametrize("fault", ["slow-first-byte=0.05", "slow-body=0.05"])

@@ -14,11 +14,11 @@ from mitmproxy.io import FlowReader, FlowWriter
 from mitmproxy.test import tflow
 
 from feedproxy.errors import UsageError
-from feedproxy.front import recording
 from feedproxy.http.message import Fields, Request
-from feedproxy.lab import har, writer
-from feedproxy.lab.exchange import Exchange, Recording, Side, digest_of
-from feedproxy.lab.writer import HarWriter
+from feedproxy.lab.record import har, har_writer
+from feedproxy.lab.record.exchange import Exchange, Recording, Side, digest_of
+from feedproxy.lab.record.har_writer import HarWriter
+from feedproxy.server.mitm import recording
 from tests.lab.exchanges import AT, an_exchange
 from tests.patience import PATIENCE
 
@@ -240,7 +240,7 @@ WRITES = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from feedproxy.lab.writer import HarWriter
+from feedproxy.lab.record.har_writer import HarWriter
 from tests.lab.exchanges import AT, an_exchange
 writer = HarWriter(Path(sys.argv[1]))
 number = 0
@@ -271,7 +271,7 @@ def test_a_recorder_that_is_killed_leaves_a_file_that_can_be_read(tmp_path: Path
 def test_of_very_many_contents_those_that_were_forgotten_are_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "TOLD_MAX", 3)
+    monkeypatch.setattr(har_writer, "TOLD_MAX", 3)
     made = HarWriter(tmp_path / "week.har")
     contents = [b"content %d" % number for number in (0, 1, 2, 3, 0, 3)]
     for number, content in enumerate(contents):

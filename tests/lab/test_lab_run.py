@@ -11,8 +11,8 @@ import pytest
 
 from feedproxy import cli
 from feedproxy.errors import UsageError
-from feedproxy.lab import har
 from feedproxy.lab.plan import Plan, made_up, read_plan
+from feedproxy.lab.record import har
 from feedproxy.lab.run import run
 from tests.live.conftest import needs
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.lab import har
-from feedproxy.lab.recorder import Recorder
-from feedproxy.lab.redact import ADDRESSES, SECRETS, Redactor
-from feedproxy.lab.writer import HarWriter
+from feedproxy.lab.record import har
+from feedproxy.lab.record.har_writer import HarWriter
+from feedproxy.lab.record.recorder import Recorder
+from feedproxy.lab.record.redact import ADDRESSES, SECRETS, Redactor
 from tests.lab.exchanges import AT, an_exchange
 
 KEY = b"k" * 32

@@ -15,13 +15,13 @@ from feedproxy.commands import replay as command
 from feedproxy.errors import UsageError
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
-from feedproxy.lab import folder, timeline
-from feedproxy.lab.exchange import Recording, Side, digest_of
-from feedproxy.lab.replay import Incoming, Replay
-from feedproxy.lab.reply import Reply
-from feedproxy.lab.staging import Wishes, make_replay, open_world
-from feedproxy.lab.timeline import Timeline, Version, World
-from feedproxy.lab.when import parse_instant, parse_length
+from feedproxy.lab.record.exchange import Recording, Side, digest_of
+from feedproxy.lab.replay import timeline, version_folder
+from feedproxy.lab.replay.replay_origin import Incoming, Replay
+from feedproxy.lab.replay.replay_response import Reply
+from feedproxy.lab.replay.replay_source import Wishes, make_replay, open_world
+from feedproxy.lab.replay.timeline import Timeline, Version, World
+from feedproxy.lab.replay.virtual_time import parse_instant, parse_length
 from tests.lab.exchanges import AT, an_exchange
 from tests.lab.stage import on_stage
 
@@ -58,8 +58,8 @@ def ask(
 
 
 def test_every_stored_version_of_the_corpus_is_served_byte_for_byte_at_every_instant(corpus: Path) -> None:
-    histories = folder.read(corpus / "history")
-    replay = Replay(folder.world_of(histories))
+    histories = version_folder.read(corpus / "history")
+    replay = Replay(version_folder.world_of(histories))
     served = 0
     for told in sorted((corpus / "history").glob("*.json")):
         name = told.name.removesuffix(".json")

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from feedproxy.clock import Instant
+from feedproxy.findings import Level, Note, notes_of
 from feedproxy.http.message import Fields
-from feedproxy.lab.exchange import Exchange, Recording
-from feedproxy.lab.faults import CATALOGUE
 from feedproxy.lab.grading import grade_recording
-from feedproxy.lab.staging import Wishes
-from feedproxy.notes import Level, Note, notes_of
-from feedproxy.readers.score import conditions, manners, moves, pace
-from feedproxy.readers.score.grade import ReaderScore
-from feedproxy.readers.score.reader import key_in
+from feedproxy.lab.record.exchange import Exchange, Recording
+from feedproxy.lab.replay.faults import CATALOGUE
+from feedproxy.lab.replay.replay_source import Wishes
+from feedproxy.scoring import client_hygiene, conditional_requests, polling_interval, redirects
+from feedproxy.scoring.grade import ReaderScore
+from feedproxy.scoring.reader import key_in
 from tests.lab.behaviour import FEED, Perfect, document, own_date, play, world
 
 
@@ -153,109 +153,113 @@ def _never(*_: Any) -> None:
 HOURLY = {"wait": _always(3600)}
 
 CULPRITS: dict[type[Note], tuple[type[Perfect], dict[str, Any], dict[str, Any]]] = {
-    conditions.UNCONDITIONAL_REPEAT: (habit(conditions=lambda self, now: []), {}, {}),
-    conditions.TAG_NOT_RETURNED: (habit(conditions=_only("If-Modified-Since")), {}, {}),
-    conditions.ALTERED_TAG: (habit(conditions=_with(If_None_Match=lambda self, now: self.tag.strip('"'))), {}, {}),
-    conditions.ALTERED_DATE: (
+    conditional_requests.UNCONDITIONAL_REPEAT: (habit(conditions=lambda self, now: []), {}, {}),
+    conditional_requests.TAG_NOT_RETURNED: (habit(conditions=_only("If-Modified-Since")), {}, {}),
+    conditional_requests.ALTERED_TAG: (
+        habit(conditions=_with(If_None_Match=lambda self, now: self.tag.strip('"'))),
+        {},
+        {},
+    ),
+    conditional_requests.ALTERED_DATE: (
         habit(conditions=_with(If_Modified_Since=lambda self, now: self.modified.replace("GMT", "+0000"))),
         {},
         {},
     ),
-    conditions.STALE_TAG: (
+    conditional_requests.STALE_TAG: (
         habit(keep=_first_only(tag=True, modified=False), conditions=_only("If-None-Match")),
         {},
         {},
     ),
-    conditions.STALE_DATE: (
+    conditional_requests.STALE_DATE: (
         habit(keep=_first_only(tag=False, modified=True), conditions=_only("If-Modified-Since")),
         {},
         {"strip": ["etag"]},
     ),
-    conditions.STEPPED_BACK: (habit(conditions=_two_copies), {}, {}),
-    conditions.MIXED_VALIDATORS: (habit(keep=_first_only(tag=False, modified=True)), {}, {}),
-    conditions.INVENTED_TAG: (
+    conditional_requests.STEPPED_BACK: (habit(conditions=_two_copies), {}, {}),
+    conditional_requests.MIXED_VALIDATORS: (habit(keep=_first_only(tag=False, modified=True)), {}, {}),
+    conditional_requests.INVENTED_TAG: (
         habit(conditions=_with(If_None_Match=lambda self, now: '"of-my-own"')),
         {},
         {"strip": ["last-modified"]},
     ),
-    conditions.INVENTED_DATE: (
+    conditional_requests.INVENTED_DATE: (
         habit(conditions=_with(If_Modified_Since=lambda self, now: own_date(self.base))),
         {},
         {"add": ["Date-Free: yes"]},
     ),
-    conditions.TAG_OF_FAILURE: (habit(broken=_keep_what_broke), {}, {"faults": ["truncated-gzip@1d..26h"]}),
-    pace.POLLED_WITHIN_MAX_AGE: (habit(**HOURLY), {"fields": [("Cache-Control", "max-age=7200")]}, {}),
-    pace.POLLED_WITHIN_TTL: (habit(**HOURLY), {"extra": "<ttl>120</ttl>"}, {}),
-    pace.POLLED_WITHIN_SY: (habit(**HOURLY), {}, {"add": ["sy=daily/2"]}),
-    pace.POLLED_OFTEN: (habit(wait=_always(300)), {}, {}),
-    pace.POLLED_IN_SKIP_HOUR: (
+    conditional_requests.TAG_OF_FAILURE: (habit(broken=_keep_what_broke), {}, {"faults": ["truncated-gzip@1d..26h"]}),
+    polling_interval.POLLED_WITHIN_MAX_AGE: (habit(**HOURLY), {"fields": [("Cache-Control", "max-age=7200")]}, {}),
+    polling_interval.POLLED_WITHIN_TTL: (habit(**HOURLY), {"extra": "<ttl>120</ttl>"}, {}),
+    polling_interval.POLLED_WITHIN_SY: (habit(**HOURLY), {}, {"add": ["sy=daily/2"]}),
+    polling_interval.POLLED_OFTEN: (habit(wait=_always(300)), {}, {}),
+    polling_interval.POLLED_IN_SKIP_HOUR: (
         habit(due=lambda self, now: now >= self.base + 3600),
         {"extra": "<skipHours><hour>3</hour></skipHours>"},
         {},
     ),
-    pace.POLLED_ON_SKIP_DAY: (
+    polling_interval.POLLED_ON_SKIP_DAY: (
         habit(due=lambda self, now: now >= self.base + 3600),
         {"extra": "<skipDays><day>Tuesday</day></skipDays>"},
         {},
     ),
-    pace.ON_THE_HOUR: (habit(due=lambda self, now: now % 3600 == 0), {}, {}),
-    pace.RETRY_AFTER_IGNORED: (
+    polling_interval.ON_THE_HOUR: (habit(due=lambda self, now: now % 3600 == 0), {}, {}),
+    polling_interval.RETRY_AFTER_IGNORED: (
         habit(refused=lambda self, told: setattr(self, "not_before", told.at + 3600)),
         {},
         {"faults": ["retry-after-seconds=7200@1d..30h"]},
     ),
-    pace.HURRIED_AFTER_REFUSAL: (
+    polling_interval.HURRIED_AFTER_REFUSAL: (
         habit(refused=lambda self, told: setattr(self, "not_before", told.at + 1200)),
         {},
         {"faults": ["429@1d..30h"]},
     ),
-    pace.HAMMERED: (
+    polling_interval.HAMMERED: (
         habit(
             take=lambda self, told, body, lasting: "" if told.status == 500 else Perfect.take(self, told, body, lasting)
         ),
         {},
         {"faults": ["500@1d..26h"]},
     ),
-    moves.REDIRECT_NOT_FOLLOWED: (
+    redirects.REDIRECT_NOT_FOLLOWED: (
         habit(follows=lambda self, status: False, due=lambda self, now: now % 3600 == 420),
         {},
         {"faults": ["redirect-302@1d..30h"]},
     ),
-    moves.PERMANENT_MOVE_IGNORED: (habit(adopt=_never), {}, {"faults": ["redirect-301@1d"]}),
-    moves.XML_REDIRECT_IGNORED: (
+    redirects.PERMANENT_MOVE_IGNORED: (habit(adopt=_never), {}, {"faults": ["redirect-301@1d"]}),
+    redirects.XML_REDIRECT_IGNORED: (
         habit(adopt=_never, due=lambda self, now: now % 3600 == 420),
         {},
         {"faults": ["xml-redirect@1d"]},
     ),
-    moves.TEMPORARY_MOVE_ADOPTED: (habit(take=_adopt_always), {}, {"faults": ["redirect-302@1d"]}),
-    moves.GONE_IGNORED: (
+    redirects.TEMPORARY_MOVE_ADOPTED: (habit(take=_adopt_always), {}, {"faults": ["redirect-302@1d"]}),
+    redirects.GONE_IGNORED: (
         habit(end=lambda self: setattr(self, "not_before", self.base + 3600), due=lambda self, now: now % 3600 == 420),
         {},
         {"faults": ["410@1d"]},
     ),
-    moves.XML_GONE_IGNORED: (
+    redirects.XML_GONE_IGNORED: (
         habit(end=_never, due=lambda self, now: now % 3600 == 420),
         {},
         {"faults": ["xml-gone@1d"]},
     ),
-    manners.NO_COMPRESSION: (habit(fields=_without_line("Accept-Encoding")), {}, {}),
-    manners.OLD_HTTP: (habit(version="HTTP/1.0"), {}, {}),
-    manners.NO_USER_AGENT: (habit(fields=_without_line("User-Agent")), {}, {}),
-    manners.LIBRARY_USER_AGENT: (
+    client_hygiene.NO_COMPRESSION: (habit(fields=_without_line("Accept-Encoding")), {}, {}),
+    client_hygiene.OLD_HTTP: (habit(version="HTTP/1.0"), {}, {}),
+    client_hygiene.NO_USER_AGENT: (habit(fields=_without_line("User-Agent")), {}, {}),
+    client_hygiene.LIBRARY_USER_AGENT: (
         habit(agent="python-requests/2.32.0", fields=_extra_line("From", "me@example.com")),
         {},
         {},
     ),
-    manners.NO_CONTACT: (habit(agent="Perfect/1.0"), {}, {}),
-    manners.BROWSER_USER_AGENT: (
+    client_hygiene.NO_CONTACT: (habit(agent="Perfect/1.0"), {}, {}),
+    client_hygiene.BROWSER_USER_AGENT: (
         habit(agent="Mozilla/5.0 (X11; Linux x86_64; +https://example.com) Gecko/20100101 Firefox/140.0"),
         {},
         {},
     ),
-    manners.COOKIES_SENT: (habit(fields=_extra_line("Cookie", "redacted")), {}, {}),
-    manners.REFERRER_SENT: (habit(fields=_extra_line("Referer", "https://example.com/")), {}, {}),
-    manners.QUERY_ADDED: (habit(address_of=lambda self, now: f"{self.feed}?_={int(now)}"), {}, {}),
-    manners.CONNECTIONS_UNUSED: (
+    client_hygiene.COOKIES_SENT: (habit(fields=_extra_line("Cookie", "redacted")), {}, {}),
+    client_hygiene.REFERRER_SENT: (habit(fields=_extra_line("Referer", "https://example.com/")), {}, {}),
+    client_hygiene.QUERY_ADDED: (habit(address_of=lambda self, now: f"{self.feed}?_={int(now)}"), {}, {}),
+    client_hygiene.CONNECTIONS_UNUSED: (
         habit(connection=lambda self, poll, hop: f"{poll}.{hop}"),
         {},
         {"faults": ["redirect-307"]},
@@ -279,13 +283,13 @@ def test_each_thing_done_wrong_is_found_and_nothing_beside_it(kind: type[Note]) 
 def test_a_library_s_name_is_found_out_and_costs_the_contact_too() -> None:
     score = score_of(play(habit(agent="python-requests/2.32.0")()))
 
-    assert findings(score) == {manners.LIBRARY_USER_AGENT, manners.NO_CONTACT}
+    assert findings(score) == {client_hygiene.LIBRARY_USER_AGENT, client_hygiene.NO_CONTACT}
 
 
 def test_an_old_tag_is_what_it_is_beside_a_date_of_today_too() -> None:
     score = score_of(play(habit(keep=_first_only(tag=True, modified=False))()))
 
-    assert findings(score) == {conditions.STALE_TAG}
+    assert findings(score) == {conditional_requests.STALE_TAG}
 
 
 def _delta_exchanges(second: str) -> Recording:
@@ -311,37 +315,41 @@ def test_whoever_asks_with_the_tag_of_the_226_is_praised() -> None:
     score = score_of(_delta_exchanges('"1"'))
 
     assert findings(score) == set()
-    assert conditions.USES_DELTAS in findings(score, Level.GOOD)
+    assert conditional_requests.USES_DELTAS in findings(score, Level.GOOD)
 
 
 def test_whoever_forgets_the_tag_of_the_226_gets_the_same_again() -> None:
-    assert findings(score_of(_delta_exchanges('"0"'))) == {conditions.TAG_OF_226_UNUSED}
+    assert findings(score_of(_delta_exchanges('"0"'))) == {conditional_requests.TAG_OF_226_UNUSED}
 
 
 def test_a_count_of_subscribers_is_praised_and_one_that_is_missing_behind_a_proxy_is_told() -> None:
     told = score_of(play(habit(agent="Perfect/1.0 (+https://example.com; 12 subscribers)")()))
     untold = score_of(play(habit(fields=_extra_line("Via", "1.1 cache"))()))
 
-    assert manners.TELLS_SUBSCRIBERS in findings(told, Level.GOOD)
-    assert findings(untold, Level.INFO) == {manners.SUBSCRIBERS_UNTOLD}
+    assert client_hygiene.TELLS_SUBSCRIBERS in findings(told, Level.GOOD)
+    assert findings(untold, Level.INFO) == {client_hygiene.SUBSCRIBERS_UNTOLD}
     assert told.grade == untold.grade == 100
 
 
 def test_one_poll_is_graded_and_said_to_be_little() -> None:
     score = score_of(play(Perfect(), days=0.01))
 
-    assert manners.FEW_REQUESTS in findings(score, Level.INFO)
+    assert client_hygiene.FEW_REQUESTS in findings(score, Level.INFO)
     assert score.grade == 100
 
 
 def test_every_finding_has_somebody_who_provokes_it() -> None:
     to_mend = {each for each in _all_notes() if each.level.is_finding}
 
-    assert to_mend == {*CULPRITS, conditions.TAG_OF_226_UNUSED}
+    assert to_mend == {*CULPRITS, conditional_requests.TAG_OF_226_UNUSED}
 
 
 def _all_notes() -> set[type[Note]]:
-    return {each for module in (conditions, pace, moves, manners) for each in notes_of(module)}
+    return {
+        each
+        for module in (conditional_requests, polling_interval, redirects, client_hygiene)
+        for each in notes_of(module)
+    }
 
 
 def test_every_praise_has_somebody_who_deserves_it() -> None:
@@ -404,7 +412,7 @@ class Forgetful(Perfect):
 def test_whoever_was_given_a_tag_by_the_new_address_can_ask_with_it_when_it_is_adopted() -> None:
     score = score_of(play(Forgetful(), wishes=Wishes(faults=["redirect-301@1d"])))
 
-    assert findings(score) == {conditions.UNCONDITIONAL_REPEAT}
+    assert findings(score) == {conditional_requests.UNCONDITIONAL_REPEAT}
 
 
 def _redirected(entrance: str, location: str, second: str, *, public: str = "") -> Recording:
@@ -457,7 +465,7 @@ def test_a_redirect_to_another_host_is_judged_where_it_would_be_followed_through
 ) -> None:
     score = score_of(_redirected(entrance, location, "", public=public))
 
-    assert (moves.REDIRECT_NOT_FOLLOWED in findings(score)) == judged
+    assert (redirects.REDIRECT_NOT_FOLLOWED in findings(score)) == judged
 
 
 @pytest.mark.parametrize(
@@ -473,7 +481,7 @@ def test_whoever_follows_to_another_host_is_seen_to(entrance: str, location: str
     score = score_of(_redirected(entrance, location, target, public=public))
 
     assert findings(score) == set()
-    assert moves.ADOPTS_MOVES in findings(score, Level.GOOD)
+    assert redirects.ADOPTS_MOVES in findings(score, Level.GOOD)
     assert len(score.feeds) == 1, "what a feed leads to is the same feed"
 
 

@@ -121,13 +121,13 @@ nursery = Nursery()
 def main(descriptor: int) -> None:
     """Fork a process for every order that comes, until there are no tests any more."""
     import feedproxy.cli
-    from feedproxy import serve, workers  # noqa: F401 -- imported once, for all that are forked
+    from feedproxy import serve, supervisor  # noqa: F401 -- imported once, for all that are forked
     from feedproxy.http import uri
-    from feedproxy.report import pages
+    from feedproxy.web import templates
 
     feedproxy.cli.make_parser()
     # What is computed once in a process, and would be in each of them.
-    pages.make_ready()
+    templates.make_ready()
     uri.site_of_host("www.example")
     # What is here already is looked at by no collection in them: that would copy every page of it.
     gc.collect()

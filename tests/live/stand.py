@@ -11,12 +11,12 @@ from unittest.mock import patch
 
 from aiohttp.abc import ResolveResult
 
+from feedproxy.app import Runtime
 from feedproxy.clock import ManualClock
 from feedproxy.errors import Unreachable
 from feedproxy.http.message import Fields
-from feedproxy.net import wire
-from feedproxy.runtime import Runtime
 from feedproxy.serve import Plan, make_master
+from feedproxy.upstream import connection_pool
 from tests.patience import PATIENCE
 
 
@@ -184,7 +184,7 @@ async def whole_proxy(clock: ManualClock, origin_port: int, **settings: Any) -> 
     names = Names(origin_port)
     given = {"listen_port": 0, "admin": "", "store": "memory:", "log_format": "off", **settings}
     resolve: Callable[..., Any] = lambda _, *args, **named: names.resolve(*args, **named)  # noqa: E731
-    with patch.object(wire.CheckedResolver, "resolve", resolve):
+    with patch.object(connection_pool.CheckedResolver, "resolve", resolve):
         made, here = make_master(Plan(options=given), clock)
         running = asyncio.ensure_future(made.run())
         server: Any = made.addons.get("proxyserver")

@@ -22,7 +22,7 @@ from xmlrpc.server import SimpleXMLRPCServer
 import pytest
 
 from conformance.process import free_port
-from feedproxy.notify import cnws
+from feedproxy.notify.cnws import messages
 from tests.live.origin import Origin, a_feed, until
 from tests.live.product import Feedproxy, Process, ask, clean_environment
 from tests.live.test_pings import lists
@@ -180,7 +180,7 @@ def test_what_is_not_verified_is_told_nothing(start: Start, origin: Origin, work
     proxy.get(feed)
     workstation.status = 404
     assert please_notify(proxy, port=workstation.port, path="/x", url1=feed).get("success") == "false"
-    content = cnws.write_subscribe(feed, "http://user:secret@127.0.0.1/")
+    content = messages.write_subscribe(feed, "http://user:secret@127.0.0.1/")
     assert b"<status>false</status>" in ask(f"{proxy.base}/-/cnws", "POST", body=content).body
     workstation.status = 200
     workstation.told.clear()
@@ -197,10 +197,10 @@ def test_a_cnws_subscriber_is_told_and_removed_where_he_says_false(start: Start,
     feed = origin.url(path)
     origin.publish(path, a_feed("one"))
     proxy.get(feed)
-    wants, refuses = Workstation(body=cnws.write_result(True)), Workstation(body=cnws.write_result(False))
+    wants, refuses = Workstation(body=messages.write_result(True)), Workstation(body=messages.write_result(False))
     try:
         for each in (wants, refuses):
-            content = cnws.write_subscribe(feed, f"http://127.0.0.1:{each.port}/")
+            content = messages.write_subscribe(feed, f"http://127.0.0.1:{each.port}/")
             answer = ask(f"{proxy.base}/-/cnws", "POST", body=content)
             assert (answer.status, b"<title>News</title>" in answer.body) == (200, True)
         change(proxy, origin, path, "two", "one")

@@ -19,11 +19,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.feed import usm
 from feedproxy.feed.channel import Channel, Schedule
-from feedproxy.feed.read import read
-from feedproxy.http.field import parse_parameters
-from feedproxy.origin.entrance import Entrance
+from feedproxy.feed.edit import usm
+from feedproxy.feed.parse.parser import read
+from feedproxy.http.field_values import parse_parameters
+from feedproxy.request.entrance import Entrance
 from tests.feed.test_corpus import DEVIATIONS, NO_FEEDS, meant
 from tests.live.hostile import decoded, unlinked
 from tests.live.stand import Line, Seen, whole_proxy

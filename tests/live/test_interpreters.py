@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from feedproxy.feed.convert.data import to_data
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.model import Enclosure, Feed, Item, Link, Node, Text
-from feedproxy.feed.convert.read import read
+from feedproxy.feed.convert.plain_data import to_data
+from feedproxy.feed.convert.read.from_document import read
 from tests.conftest import CORPUS
 from tests.patience import PATIENCE
 

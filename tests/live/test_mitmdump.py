@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.lab import har
-from feedproxy.lab.exchange import Side
+from feedproxy.lab.record import har
+from feedproxy.lab.record.exchange import Side
 from tests.live.origin import Authority, Origin, a_feed
 from tests.live.product import COMMAND, Process, Seen, ask, product_environment
 from tests.patience import PATIENCE

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from feedproxy.lab import har
-from feedproxy.lab.exchange import Side
+from feedproxy.lab.record import har
+from feedproxy.lab.record.exchange import Side
 from tests.live.origin import Origin, a_feed
 from tests.live.product import COMMAND, Feedproxy, Process, ask
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import feedparser
 import pytest
 
-from feedproxy.lab import har
+from feedproxy.lab.record import har
 from tests.lab.stage import a_feed
 from tests.live.conftest import needs
 from tests.live.product import COMMAND, LISTENS, Process, Seen, ask

@@ -8,19 +8,19 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from feedproxy.cache.status import CacheStatus
+from feedproxy.admin.reader_scores import poll_of
+from feedproxy.admin.server import AdminServer
+from feedproxy.app import Runtime
+from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.clock import ManualClock
+from feedproxy.endpoints.landing_page import Preview, preview_page
 from feedproxy.http.message import Fields
-from feedproxy.origin.landed import Update
-from feedproxy.origin.upstream import feed_id
-from feedproxy.readers.identify import Pseudonym
-from feedproxy.report.admin import AdminServer
-from feedproxy.report.journal import Asked
-from feedproxy.report.landing import Preview, preview_page
-from feedproxy.report.pages import page as page_of
-from feedproxy.report.readership import poll_of
-from feedproxy.runtime import Runtime
+from feedproxy.refresh.result import Update
+from feedproxy.request.upstream_request import feed_id
 from feedproxy.store.resource import Ending, Failures, Sighting
+from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.telemetry.recent_activity import Asked
+from feedproxy.web.templates import page as page_of
 from tests.live.browser import PATIENCE, a_browser, axe_core
 from tests.stages import lively
 from tests.stages.admin import a_resource

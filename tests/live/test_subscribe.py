@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy import desktop
+from feedproxy.commands import desktop_integration
 from tests.patience import PATIENCE
 
 FEED = (
@@ -69,9 +69,12 @@ def test_what_was_installed_is_undone_exactly(home: dict[str, str], with_tools: 
 
     assert feedproxy(home, "--install", "--reader", "newsboat -x %u").returncode == 0
     installed = tree(home)
-    assert b"MimeType=application/rss+xml;application/atom+xml;" in installed[f"data/applications/{desktop.ENTRY}"]
+    assert (
+        b"MimeType=application/rss+xml;application/atom+xml;"
+        in installed[f"data/applications/{desktop_integration.ENTRY}"]
+    )
     listed = installed["config/mimeapps.list"].decode()
-    assert all(f"{kind}={desktop.ENTRY}" in listed for kind in desktop.TYPES)
+    assert all(f"{kind}={desktop_integration.ENTRY}" in listed for kind in desktop_integration.TYPES)
     assert feedproxy(home, "--install").returncode == 0  # a second time changes nothing that matters
     assert feedproxy(home, "--uninstall").returncode == 0
 
@@ -105,7 +108,7 @@ def test_what_somebody_else_has_changed_meanwhile_stays(home: dict[str, str]) ->
     left = listed.read_text()
     assert "text/plain=editor.desktop" in left
     assert "application/rss+xml=liferea.desktop" in left
-    assert desktop.ENTRY not in left
+    assert desktop_integration.ENTRY not in left
 
 
 def test_what_cannot_be_written_is_told_in_one_line(home: dict[str, str]) -> None:
@@ -120,9 +123,9 @@ def test_xdg_mime_names_us_for_both_types(home: dict[str, str]) -> None:
     asked = tool("xdg-mime")
     assert feedproxy(home, "--install").returncode == 0
 
-    for kind in desktop.TYPES:
+    for kind in desktop_integration.TYPES:
         said = subprocess.run([asked, "query", "default", kind], env=home, capture_output=True, text=True, check=False)
-        assert said.stdout.strip() == desktop.ENTRY
+        assert said.stdout.strip() == desktop_integration.ENTRY
 
 
 @pytest.mark.parametrize("name", ["feed.rss", "feed.atom"])
@@ -131,7 +134,7 @@ def test_xdg_open_opens_a_downloaded_feed_in_the_reader(home: dict[str, str], tm
     file = tmp_path / name
     file.write_bytes(FEED if name == "feed.rss" else ATOM)
     kind = subprocess.run([asked, "query", "filetype", file], env=home, capture_output=True, text=True, check=False)
-    if kind.stdout.strip() not in desktop.TYPES:
+    if kind.stdout.strip() not in desktop_integration.TYPES:
         pytest.skip(f"this system takes {name} for {kind.stdout.strip() or 'nothing'}: no shared MIME database")
     reader, told = a_reader(tmp_path)
     assert feedproxy(home, "--install", "--reader", f"{reader} --add").returncode == 0

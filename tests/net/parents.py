@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from feedproxy.http.parent_proxy import Parent
+from feedproxy.upstream.parent_proxy import Parent
 
 
 @dataclass

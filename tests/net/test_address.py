@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from feedproxy.errors import BadTarget, Forbidden, Unreachable, UsageError
-from feedproxy.net import address
-from feedproxy.net.address import AddressPolicy
-from feedproxy.net.lookup import Lookup
-from feedproxy.net.networks import translated
+from feedproxy.upstream import address_policy
+from feedproxy.upstream.address_policy import AddressPolicy
+from feedproxy.upstream.resolver import Lookup
+from feedproxy.upstream.special_networks import translated
 
 
 def answering(*addresses: str) -> Lookup:
@@ -299,6 +299,6 @@ async def test_a_name_server_that_never_answers_is_not_waited_for(monkeypatch: p
         await asyncio.Event().wait()
         return []
 
-    monkeypatch.setattr(address, "PATIENCE", 0.01)
+    monkeypatch.setattr(address_policy, "PATIENCE", 0.01)
     with pytest.raises(Unreachable):
         await AddressPolicy(lookup=never).resolve("slow.example", 443)

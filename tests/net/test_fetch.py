@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from feedproxy.errors import BadTarget, BrokenMessage, FeedproxyError, FetchTimeout, Forbidden, Unreachable
-from feedproxy.net.fetch import Fetched, FetchLimits, FetchStats, Oversized
-from feedproxy.net.shares import Share
 from feedproxy.settings import Settings
+from feedproxy.upstream.client import Fetched, FetchLimits, FetchStats, Oversized
+from feedproxy.upstream.fair_limits import Share
 from tests.net.raw import (
     LIMITS,
     NOON,

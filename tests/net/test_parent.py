@@ -17,12 +17,12 @@ from feedproxy.errors import (
     Unreachable,
 )
 from feedproxy.http.message import Fields
-from feedproxy.http.parent_proxy import Parent
-from feedproxy.net import tunnel
-from feedproxy.net.certificate import look
-from feedproxy.net.fetch import Fetched, Fetcher, FetchLimits
-from feedproxy.net.listeners import Listeners
-from feedproxy.net.post import Caller, Named
+from feedproxy.upstream import parent_proxy_tunnel
+from feedproxy.upstream.callback_client import Caller, Named
+from feedproxy.upstream.client import Fetched, Fetcher, FetchLimits
+from feedproxy.upstream.own_listeners import Listeners
+from feedproxy.upstream.parent_proxy import Parent
+from feedproxy.upstream.tls_probe import look
 from tests.net.parents import Played, a_parent
 from tests.net.raw import OK, a_fetcher, a_get, a_policy, origin, play
 from tests.net.test_tls import Authority
@@ -256,7 +256,7 @@ async def test_parent_that_is_down_is_named_and_is_no_failure_of_the_origin(sche
 async def test_parent_that_accepts_no_connection_is_the_parents_failure(
     scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tunnel, "REACH", 0.1)
+    monkeypatch.setattr(parent_proxy_tunnel, "REACH", 0.1)
     with socket.socket() as full, socket.socket() as first, socket.socket() as second:
         full.bind(("127.0.0.1", 0))
         full.listen(0)  # as many as this wait to be accepted; the next one gets no answer

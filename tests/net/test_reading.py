@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedproxy.errors import BrokenMessage
-from feedproxy.net.chunks import Chunks
-from feedproxy.net.reading import Reading, ReadLimits
+from feedproxy.upstream.chunked import Chunks
+from feedproxy.upstream.response_parser import Reading, ReadLimits
 
 LIMITS = ReadLimits(head=1000, content=5000)
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

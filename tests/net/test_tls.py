@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from feedproxy.errors import FeedproxyError, Unreachable
-from feedproxy.net.fetch import Fetched, FetchStats
+from feedproxy.upstream.client import Fetched, FetchStats
 from tests.net.raw import OK, a_fetcher, a_get, a_policy, origin, play
 
 HOST = "feeds.example"

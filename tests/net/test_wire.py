@@ -5,8 +5,8 @@ import asyncio
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
-from feedproxy.net.address import AddressPolicy
-from feedproxy.net.wire import CheckedResolver, ExactConnector, ExactProtocol
+from feedproxy.upstream.address_policy import AddressPolicy
+from feedproxy.upstream.connection_pool import CheckedResolver, ExactConnector, ExactProtocol
 from tests.net.raw import OK, a_fetcher, a_get, origin
 
 

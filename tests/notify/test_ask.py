@@ -8,8 +8,8 @@ import pytest
 
 from feedproxy.errors import FetchTimeout
 from feedproxy.http.message import Response
-from feedproxy.notify import courier
-from feedproxy.notify.courier import PER_HOST, Busy
+from feedproxy.notify import delivery_worker
+from feedproxy.notify.delivery_worker import PER_HOST, Busy
 from feedproxy.notify.protocol import Message
 from tests.stages.notify import Stand
 from tests.stages.origin import a_feed
@@ -52,7 +52,7 @@ async def test_deliveries_to_the_host_wait_meanwhile(stand: Stand) -> None:
 
 
 async def test_who_is_slow_is_not_waited_for(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(courier, "ASK_TIMEOUT", 0.01)
+    monkeypatch.setattr(delivery_worker, "ASK_TIMEOUT", 0.01)
     stand.others.gate = asyncio.Event()
 
     with pytest.raises(FetchTimeout):
@@ -66,7 +66,7 @@ async def test_who_would_wait_too_long_is_told_to_come_later(
     stand_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand = await stand_at()
-    monkeypatch.setattr(courier, "WAITING_MAX", 0)
+    monkeypatch.setattr(delivery_worker, "WAITING_MAX", 0)
 
     with pytest.raises(Busy):
         await stand.notices.courier.ask(CALLBACK)
@@ -85,11 +85,11 @@ async def test_whoever_is_at_the_address_of_a_callback_speaks_for_it(stand: Stan
 
 async def test_hosts_that_hang_take_few_of_the_places(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixteen with two calls each would be all."""
-    monkeypatch.setattr(courier, "SLOW", 0)
-    monkeypatch.setattr(courier, "ASKED_AT_ONCE", 2 * 16)
+    monkeypatch.setattr(delivery_worker, "SLOW", 0)
+    monkeypatch.setattr(delivery_worker, "ASKED_AT_ONCE", 2 * 16)
     for number in range(16):
         await stand.notices.courier.ask(Message("GET", f"http://hangs{number}.example/"))
-    monkeypatch.setattr(courier, "SLOW", 60)
+    monkeypatch.setattr(delivery_worker, "SLOW", 60)
     stand.others.gate = asyncio.Event()
     hanging = [
         asyncio.ensure_future(stand.notices.courier.ask(Message("GET", f"http://hangs{number % 16}.example/")))
@@ -100,7 +100,7 @@ async def test_hosts_that_hang_take_few_of_the_places(stand: Stand, monkeypatch:
         while (CALLBACK.method, CALLBACK.url, b"") not in stand.others.calls:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
-    assert stand.others.at_once == courier.SLOW_AT_ONCE + 1
+    assert stand.others.at_once == delivery_worker.SLOW_AT_ONCE + 1
     stand.others.gate.set()
     await asyncio.gather(asked, *hanging)
 
@@ -113,10 +113,10 @@ async def test_deliveries_to_hosts_that_hang_leave_room_for_others(
     await stand.subscribe("http://swift.example/")
     stand.origin.publish("/feed.xml", a_feed("one"))
     await stand.read()
-    monkeypatch.setattr(courier, "SLOW", 0)
+    monkeypatch.setattr(delivery_worker, "SLOW", 0)
     for number in range(40):
         await stand.notices.courier.ask(Message("GET", f"http://hangs{number}.example/"))
-    monkeypatch.setattr(courier, "SLOW", 60)
+    monkeypatch.setattr(delivery_worker, "SLOW", 60)
     stand.others.calls.clear()
     stand.others.gate = asyncio.Event()
 
@@ -126,7 +126,7 @@ async def test_deliveries_to_hosts_that_hang_leave_room_for_others(
         while "http://swift.example/" not in [url for _, url, _ in stand.others.calls]:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
-    assert len(stand.others.calls) == courier.SLOW_AT_ONCE + 1
+    assert len(stand.others.calls) == delivery_worker.SLOW_AT_ONCE + 1
     stand.others.gate.set()
     await stand.settled()
     assert len(stand.others.calls) == 41

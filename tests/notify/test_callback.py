@@ -8,13 +8,13 @@ import pytest
 
 from feedproxy.errors import BadTarget, Forbidden, Unreachable
 from feedproxy.http.message import Fields
-from feedproxy.net.address import AddressPolicy
-from feedproxy.net.post import Caller, Named
-from feedproxy.notify import websub
-from feedproxy.notify.callback import leads_back
-from feedproxy.notify.cnws import write_subscribe
-from feedproxy.notify.cnws_publisher import Publisher
+from feedproxy.notify.callback_policy import leads_back
+from feedproxy.notify.cnws.messages import write_subscribe
+from feedproxy.notify.cnws.publisher import Publisher
+from feedproxy.notify.websub import messages
 from feedproxy.settings import Settings
+from feedproxy.upstream.address_policy import AddressPolicy
+from feedproxy.upstream.callback_client import Caller, Named
 from tests.stages.clouds import call, clouds_on
 from tests.stages.notify import TARGET, Stand
 from tests.stages.origin import a_feed
@@ -125,17 +125,17 @@ async def _metadata(host: str, port: int) -> Sequence[str]:
 
 
 def test_our_tokens_are_told_from_others_before_anything_is_looked_up() -> None:
-    token = websub.sealed_token(b"ours")
+    token = messages.sealed_token(b"ours")
 
-    assert websub.is_sealed(b"ours", token)
-    assert token != websub.sealed_token(b"ours")
-    for other in (websub.sealed_token(b"theirs"), token[:-1], token + "0", "", "é" * 40):
-        assert not websub.is_sealed(b"ours", other)
+    assert messages.is_sealed(b"ours", token)
+    assert token != messages.sealed_token(b"ours")
+    for other in (messages.sealed_token(b"theirs"), token[:-1], token + "0", "", "é" * 40):
+        assert not messages.is_sealed(b"ours", other)
 
 
 async def test_a_push_may_have_what_a_fetch_may_have_at_an_address_that_we_gave(stand_at: Callable[..., Any]) -> None:
     made: WebSubStand = await websub_at(stand_at, buffer_max=7_000_000)
-    pushes, token = made.websub.pushes, websub.sealed_token(b"a key")
+    pushes, token = made.websub.pushes, messages.sealed_token(b"a key")
 
     assert pushes.content_max(f"push/websub/1.{token}") == 7_000_000
     assert pushes.content_max("push/websub/1.guess") == 2 * 1024 * 1024

@@ -13,13 +13,13 @@ import pytest
 from feedproxy.clock import ManualClock
 from feedproxy.errors import Unreachable
 from feedproxy.http.message import Response
-from feedproxy.notify import notices
-from feedproxy.notify.changes import ChangeLog, Sight
-from feedproxy.notify.courier import AT_ONCE, PER_HOST
-from feedproxy.notify.ledger import Ledger
-from feedproxy.notify.notices import Notices
+from feedproxy.notify import notification_service
+from feedproxy.notify.change_log import ChangeLog, Sight
+from feedproxy.notify.database import Ledger
+from feedproxy.notify.delivery_queue import PAUSE_FIRST, next_try
+from feedproxy.notify.delivery_worker import AT_ONCE, PER_HOST
+from feedproxy.notify.notification_service import Notices
 from feedproxy.notify.protocol import DAY, Order
-from feedproxy.notify.queue import PAUSE_FIRST, next_try
 from feedproxy.notify.subscriptions import Full, Role, State, Subscription, Subscriptions
 from tests.stages.notify import NOON, TARGET, Stand
 from tests.stages.origin import Origin, a_feed
@@ -237,7 +237,7 @@ async def test_a_feed_that_changes_while_what_changed_before_is_looked_for_is_to
             origin.publish("/feed.xml", a_feed("two", "one"))
             await held[0].service._dispatch.in_background(each)
 
-    monkeypatch.setattr(notices, "at_leisure", with_a_change)
+    monkeypatch.setattr(notification_service, "at_leisure", with_a_change)
     second = await stand_at(folder="store", origin=origin, clock=clock, join=held.append)
     await second.pass_time(60)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from feedproxy.notify.bell import Bell
+from feedproxy.notify.refresh_requests import Bell
 from tests.patience import PATIENCE
 from tests.stages.notify import TARGET, Stand
 from tests.stages.origin import a_feed

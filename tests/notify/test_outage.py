@@ -1,6 +1,6 @@
 """After an outage, whoever tells us of changes is asked anew: he may have given us up."""
 
-from feedproxy.cache.status import Detail
+from feedproxy.cache.cache_status import Detail
 from feedproxy.notify.outage import OUTAGE, Outages
 from feedproxy.store.resource import Failures, Resource
 

@@ -7,9 +7,9 @@ import pytest
 
 from feedproxy.errors import Unreachable, UsageError
 from feedproxy.http.message import Response
-from feedproxy.notify.purges import How, Purges, PurgeSink, read_purge_fields, read_purge_sink
-from feedproxy.notify.queue import PAUSE_FIRST
-from feedproxy.origin.upstream import surrogate_key
+from feedproxy.notify.delivery_queue import PAUSE_FIRST
+from feedproxy.notify.downstream_purge import How, Purges, PurgeSink, read_purge_fields, read_purge_sink
+from feedproxy.request.upstream_request import surrogate_key
 from tests.stages.notify import TARGET
 from tests.stages.origin import a_feed
 

@@ -9,8 +9,8 @@ import pytest
 from feedproxy.cli import main
 from feedproxy.errors import Unreachable, UsageError
 from feedproxy.http.message import Response
+from feedproxy.notify.pings.sinks import How, Sink, ping_message, read_sink, verdict
 from feedproxy.notify.protocol import Delivered, Refused, Retry
-from feedproxy.notify.sinks import How, Sink, ping_message, read_sink, verdict
 from tests.stages.clouds import call
 from tests.stages.origin import a_feed
 
@@ -79,7 +79,7 @@ def test_an_answer_is_a_yes_a_no_or_a_later(answer: Any, kind: type) -> None:
 
 
 async def test_sinks_hear_of_the_upstreams_feeds_and_of_no_others(stand_at: Callable[..., Any]) -> None:
-    from feedproxy.notify.sinks import Sinks
+    from feedproxy.notify.pings.sinks import Sinks
 
     stand = await stand_at(
         upstream="http://origin.example", public_url="https://feeds.example/", ping_sinks=[f"extended:{RPC}"]
@@ -107,8 +107,8 @@ async def test_sinks_hear_of_the_upstreams_feeds_and_of_no_others(stand_at: Call
 async def test_sinks_and_the_list_of_changes_name_the_same_public_addresses(
     stand_at: Callable[..., Any], link: str, said: str
 ) -> None:
-    from feedproxy.notify.lists import Lists
-    from feedproxy.notify.sinks import Sinks
+    from feedproxy.notify.change_lists import Lists
+    from feedproxy.notify.pings.sinks import Sinks
 
     stand = await stand_at(
         upstream="http://origin.example/app", public_url="https://feeds.example/", ping_sinks=[f"extended:{RPC}"]

@@ -13,7 +13,7 @@ from feedproxy.errors import Forbidden, Unreachable
 from feedproxy.http.message import Response
 from feedproxy.notify.protocol import DAY
 from feedproxy.notify.subscriptions import Role, State
-from feedproxy.store.permitted import PermittedStore
+from feedproxy.store.permitted_store import PermittedStore
 from feedproxy.store.tiered import TieredStore
 from tests.spec.test_websub import signed
 from tests.stages.notify import NOON, TARGET

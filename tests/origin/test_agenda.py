@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 
+from feedproxy.aio import BRIEF
 from feedproxy.clock import ManualClock
-from feedproxy.origin.agenda import AT_ONCE, Agenda
-from feedproxy.origin.schedule import Later, Plan, Refresh, Rest
-from feedproxy.walk import BRIEF
+from feedproxy.refresh.policy.prefetch import Later, Plan, Refresh, Rest
+from feedproxy.refresh.prefetch_scheduler import AT_ONCE, Agenda
 from tests.patience import PATIENCE
 
 NOON = 1_800_000_000.0

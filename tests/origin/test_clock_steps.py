@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.notify.bell import Sources
-from feedproxy.origin.agenda import Agenda
-from feedproxy.origin.schedule import Later, Plan, Refresh
-from feedproxy.readers.count import SubscriberCounts
-from feedproxy.readers.identify import Pseudonym
-from feedproxy.store.common import Sites, SiteTimes
+from feedproxy.notify.refresh_requests import Sources
+from feedproxy.refresh.policy.prefetch import Later, Plan, Refresh
+from feedproxy.refresh.prefetch_scheduler import Agenda
+from feedproxy.store.coordination import Sites, SiteTimes
 from feedproxy.store.resource import Ending, Failures, NewShape, Resource, Sighting, set_right
-from feedproxy.store.shared import Shared
+from feedproxy.store.shared_memory import Shared
+from feedproxy.subscribers.counts import SubscriberCounts
+from feedproxy.subscribers.pseudonyms import Pseudonym
 from tests.patience import PATIENCE
 from tests.stages.admin import a_resource
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from feedproxy.cache.status import CacheStatus
-from feedproxy.cache.stored import StoredResponse
-from feedproxy.http import coding
+from feedproxy.cache.cache_status import CacheStatus
+from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.http import content_coding
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.origin.codings import Codings
-from feedproxy.origin.context import Answer
-from feedproxy.origin.prepare import NOTHING, Prepared, Wanted, prepare
-from feedproxy.origin.workshop import Workshop
+from feedproxy.proxy.representations.coding_variants import Codings
+from feedproxy.refresh.ingest.ingest import NOTHING, Prepared, Wanted, prepare
+from feedproxy.refresh.ingest.worker_pool import Workshop
+from feedproxy.request.context import Answer
 from feedproxy.settings import Settings
 from feedproxy.store.memory import MemoryStore
 from feedproxy.store.resource import Resource
@@ -116,7 +116,7 @@ async def test_a_coding_that_is_asked_for_is_made_and_kept(pool: Counting) -> No
 
     got = await desk.ask("zstd;q=0.5, br")
 
-    assert coding.decode(got.body, "br", limit=10_000) == FEED
+    assert content_coding.decode(got.body, "br", limit=10_000) == FEED
     assert got.fields.get("content-encoding") == "br"
     assert got.fields.get("content-length") == str(len(got.body))
     assert (got.fields.get("etag") or "").endswith('-br"')

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from feedproxy.cache.stored import StoredResponse
+from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.http.etag import own_tag
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.http.validator import own_tag
-from feedproxy.origin import deltas
-from feedproxy.origin.deltas import Deltas
-from feedproxy.origin.keeping import VERSIONS_BYTES, VERSIONS_MAX, with_versions
-from feedproxy.origin.prepare import Prepared, Wanted, prepare, version_of
-from feedproxy.origin.workshop import Workshop
+from feedproxy.proxy.representations import deltas
+from feedproxy.proxy.representations.deltas import Deltas
+from feedproxy.refresh.ingest.ingest import Prepared, Wanted, prepare, version_of
+from feedproxy.refresh.ingest.worker_pool import Workshop
+from feedproxy.refresh.resource_update import VERSIONS_BYTES, VERSIONS_MAX, with_versions
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource, Version
 

@@ -17,11 +17,11 @@ import pytest
 
 from feedproxy.clock import ManualClock
 from feedproxy.errors import FeedproxyError, Overload, ParentFailed, ParentRefused, Unreachable
-from feedproxy.net import local_failure
-from feedproxy.net.local_failure import Complaints, Network, is_exhaustion, is_local
-from feedproxy.origin.workshop import Workshop
+from feedproxy.refresh.ingest.worker_pool import Workshop
 from feedproxy.serve import Master
 from feedproxy.store.resource import Failures
+from feedproxy.upstream import local_failure
+from feedproxy.upstream.local_failure import Complaints, Network, is_exhaustion, is_local
 from tests.net.raw import a_fetcher, a_get, a_policy
 from tests.patience import PATIENCE
 from tests.stages.origin import a_feed

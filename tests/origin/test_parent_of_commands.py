@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from feedproxy.check.probe import inspect
+from feedproxy.commands import admin_client
 from feedproxy.errors import ParentFailed, UsageError
-from feedproxy.net import lookup
-from feedproxy.net.lookup import Lookups
-from feedproxy.origin.inspection import inspect
-from feedproxy.origin.once import obtain
-from feedproxy.report import client
+from feedproxy.refresh.fetch_once import obtain
 from feedproxy.settings import Settings
+from feedproxy.upstream import resolver
+from feedproxy.upstream.resolver import Lookups
 from tests.net.parents import a_parent
 from tests.net.raw import origin
 from tests.stages.origin import a_feed
@@ -24,7 +24,7 @@ HOST = "feeds.example.com"
 @pytest.fixture
 async def _names() -> None:
     """Every name leads to loopback."""
-    lookup._OF_LOOP[asyncio.get_running_loop()] = Lookups(lambda host: ["127.0.0.1"])
+    resolver._OF_LOOP[asyncio.get_running_loop()] = Lookups(lambda host: ["127.0.0.1"])
 
 
 @pytest.mark.usefixtures("_names")
@@ -60,11 +60,13 @@ def test_commands_take_the_parent_of_the_environment_and_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (file := tmp_path / "feedproxy.yaml").write_text("upstream_proxy: http://of-the-file.example.com:3128\n")
-    assert client.asking(False) == Settings()
+    assert admin_client.asking(False) == Settings()
     monkeypatch.setenv("FEEDPROXY_CONFIG", str(file))
-    assert client.asking(True) == Settings(allow_private=True, upstream_proxy="http://of-the-file.example.com:3128")
+    assert admin_client.asking(True) == Settings(
+        allow_private=True, upstream_proxy="http://of-the-file.example.com:3128"
+    )
     monkeypatch.setenv("FEEDPROXY_UPSTREAM_PROXY", "socks5://10.0.0.1:1080")
-    assert client.asking(False).upstream_proxy == "socks5://10.0.0.1:1080"
+    assert admin_client.asking(False).upstream_proxy == "socks5://10.0.0.1:1080"
     monkeypatch.setenv("FEEDPROXY_UPSTREAM_PROXY", "somewhere")
     with pytest.raises(UsageError, match="FEEDPROXY_UPSTREAM_PROXY: upstream_proxy: not a proxy's address"):
-        client.asking(False)
+        admin_client.asking(False)

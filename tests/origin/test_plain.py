@@ -4,22 +4,22 @@ import gzip
 
 import pytest
 
-from feedproxy.http import coding
-from feedproxy.origin import plain
-from feedproxy.origin.plain import Plain
+from feedproxy.http import content_coding
+from feedproxy.proxy.representations import decoded_bodies
+from feedproxy.proxy.representations.decoded_bodies import Plain
 
 
 @pytest.mark.parametrize("body", [gzip.compress(b"page" * 100, mtime=0), b"\x1f\x8bbroken"])
 def test_the_second_reader_costs_no_decoding(monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
     calls = 0
-    decode = coding.decode
+    decode = content_coding.decode
 
     def counting(*args: object, **kwargs: object) -> bytes:
         nonlocal calls
         calls += 1
         return decode(*args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(plain.coding, "decode", counting)
+    monkeypatch.setattr(decoded_bodies.coding, "decode", counting)
     known = Plain()
 
     first = known.of(body, "gzip", limit=10_000)
@@ -30,10 +30,10 @@ def test_the_second_reader_costs_no_decoding(monkeypatch: pytest.MonkeyPatch, bo
 
 def test_what_is_remembered_is_bounded() -> None:
     known = Plain()
-    bodies = [gzip.compress(b"%d" % number) for number in range(3 * plain.ENTRIES_MAX)]
+    bodies = [gzip.compress(b"%d" % number) for number in range(3 * decoded_bodies.ENTRIES_MAX)]
 
     for number, body in enumerate(bodies):
         assert known.of(body, "gzip", limit=100) == b"%d" % number
 
-    assert len(known._known) <= plain.ENTRIES_MAX
-    assert known._bytes <= plain.BYTES_MAX
+    assert len(known._known) <= decoded_bodies.ENTRIES_MAX
+    assert known._bytes <= decoded_bodies.BYTES_MAX

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedproxy.cache.status import Detail
+from feedproxy.cache.cache_status import Detail
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.origin.planner import BACK_OFF_MAX, WAIT_MAX, Go, Wait, after_failure, may_fetch
+from feedproxy.refresh.policy.throttle import BACK_OFF_MAX, WAIT_MAX, Go, Wait, after_failure, may_fetch
 from feedproxy.settings import Settings
-from feedproxy.store.common import SiteTimes
+from feedproxy.store.coordination import SiteTimes
 from feedproxy.store.resource import Failures, Resource
 
 NOW = 1_800_000_000.0

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.cache.stored import StoredResponse
+from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.errors import TooLarge
 from feedproxy.http.message import Fields, Response
-from feedproxy.origin.prepare import AT_ONCE_MAX, Prepared, at_first_sight, prepare
+from feedproxy.refresh.ingest.ingest import AT_ONCE_MAX, Prepared, at_first_sight, prepare
 from feedproxy.settings import Settings
 
 NOW = 1_800_000_000.0

@@ -2,9 +2,9 @@
 
 import pytest
 
+from feedproxy.commands import admin_client
 from feedproxy.commands.check import check
-from feedproxy.origin.once import obtain
-from feedproxy.report import client
+from feedproxy.refresh.fetch_once import obtain
 from feedproxy.settings import Settings
 from tests.check.publisher import Answer, Asked, Publisher, Wrong, publishing
 
@@ -55,6 +55,6 @@ def test_commands_take_both_addresses_from_the_configuration(monkeypatch: pytest
     monkeypatch.setenv("FEEDPROXY_UPSTREAM", "http://127.0.0.1:8000")
     monkeypatch.setenv("FEEDPROXY_PUBLIC_URL", PUBLIC)
 
-    asking = client.asking(allow_private=True)
+    asking = admin_client.asking(allow_private=True)
 
     assert (asking.upstream, asking.public_url) == ("http://127.0.0.1:8000", PUBLIC)

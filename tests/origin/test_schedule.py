@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedproxy.cache.status import Detail
-from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.cache.cache_status import Detail
+from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind, Schedule
 from feedproxy.feed.schedule import is_skipped, unskipped
 from feedproxy.http.message import Fields
-from feedproxy.origin import planner
-from feedproxy.origin.assess import assess
-from feedproxy.origin.schedule import GAP_MIN, SPREAD, Later, Plan, Refresh, Rest, own_jitter, plan
+from feedproxy.refresh.policy import throttle
+from feedproxy.refresh.policy.feed_freshness import assess
+from feedproxy.refresh.policy.prefetch import GAP_MIN, SPREAD, Later, Plan, Refresh, Rest, own_jitter, plan
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Ending, Failures, Resource, Sighting
 
@@ -47,7 +47,7 @@ def planned(
         lambda _: readers,
         now,
         chosen,
-        permission=planner.may_fetch(resource, now, chosen, site_free=0.0),
+        permission=throttle.may_fetch(resource, now, chosen, site_free=0.0),
         jitter=jitter,
     )
 

@@ -1,8 +1,8 @@
 """Following redirects."""
 
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.net.fetch import Fetched
-from feedproxy.origin import trail
+from feedproxy.refresh import redirects as trail
+from feedproxy.upstream.client import Fetched
 
 
 class Origins:

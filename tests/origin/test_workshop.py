@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from feedproxy.cache.stored import Content
+from feedproxy.cache.stored_response import Content
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Response
-from feedproxy.origin.apart import PART_MIN, framed, packed, unpacked
-from feedproxy.origin.prepare import Prepared, prepare
-from feedproxy.origin.workshop import Workshop
+from feedproxy.refresh.ingest.ingest import Prepared, prepare
+from feedproxy.refresh.ingest.worker_pool import Workshop
+from feedproxy.refresh.ingest.worker_process import PART_MIN, framed, packed, unpacked
 from feedproxy.settings import Settings
 from tests.patience import PATIENCE
 

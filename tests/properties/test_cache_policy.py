@@ -5,12 +5,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedproxy.cache import stale, variation
+from feedproxy.cache import serving_stale, vary
+from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
 from feedproxy.cache.freshness import Allowance, assess, current_age
 from feedproxy.cache.reuse import Reuse, ReuseAndRevalidate, decide
-from feedproxy.cache.stale import Occasion
-from feedproxy.cache.status import CacheStatus, Detail, Fwd
-from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.cache.serving_stale import Occasion
+from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.cache.storing import Store, may_store, storable_fields
 from feedproxy.cache.validation import apply_head, freshen
 from feedproxy.clock import Instant
@@ -131,7 +131,7 @@ def test_no_failure_of_the_origin_makes_usable_what_http_forbids(
     freshness = assess(stored, now, hint=generous)
     control = CacheControl.from_fields(stored.fields)
 
-    if stale.allowed(stored, freshness, now, occasion=occasion, request=request, limit=limit):
+    if serving_stale.allowed(stored, freshness, now, occasion=occasion, request=request, limit=limit):
         assert not any((control.private, control.no_cache, stored.invalid))
         assert freshness.fresh(now) or not (control.must_revalidate or control.proxy_revalidate)
 
@@ -145,7 +145,7 @@ def test_what_is_stored_may_be_shared(fields: Fields, request: Fields, status: i
     if decision == Store():
         assert not control.private
         assert not control.no_store or control.must_understand
-        assert variation.nominated(fields) != ("*",)
+        assert vary.nominated(fields) != ("*",)
         assert status not in (206, 304)
 
 
@@ -160,35 +160,35 @@ def test_what_is_stored_has_no_field_of_this_hop_and_no_cookie(fields: Fields) -
 def test_what_is_chosen_matches_its_vary_and_nothing_that_matches_is_overlooked(
     variants: list[StoredResponse], request: Fields, own_agent: bool
 ) -> None:
-    chosen = variation.choose(variants, request, own_agent=own_agent)
+    chosen = vary.choose(variants, request, own_agent=own_agent)
 
-    matching = [each for each in variants if variation.selects(each, request, own_agent=own_agent)]
+    matching = [each for each in variants if vary.selects(each, request, own_agent=own_agent)]
     assert (chosen in matching) if matching else chosen is None
     if chosen is not None:
-        for name in variation.nominated(chosen.fields):
+        for name in vary.nominated(chosen.fields):
             ignored = name == "user-agent" and own_agent and chosen.own_agent
             assert ignored or (name in chosen.vary_request) == (name in request)
 
 
 @given(stored_responses, requests, st.booleans())
 def test_a_request_selects_the_answer_to_its_own_like(stored: StoredResponse, request: Fields, own_agent: bool) -> None:
-    answer = replace(stored, vary_request=variation.request_fields_for(stored.fields, request))
+    answer = replace(stored, vary_request=vary.request_fields_for(stored.fields, request))
 
-    starred = variation.nominated(stored.fields) == ("*",)
-    assert variation.selects(answer, request, own_agent=own_agent) is not starred
+    starred = vary.nominated(stored.fields) == ("*",)
+    assert vary.selects(answer, request, own_agent=own_agent) is not starred
 
 
 @given(st.lists(stored_responses, max_size=4), stored_responses, requests)
 def test_a_new_response_answers_the_request_that_it_came_for(
     variants: list[StoredResponse], stored: StoredResponse, request: Fields
 ) -> None:
-    new = replace(stored, vary_request=variation.request_fields_for(stored.fields, request))
+    new = replace(stored, vary_request=vary.request_fields_for(stored.fields, request))
 
-    kept = variation.with_variant(variants, new, request, own_agent=False, limit=3)
+    kept = vary.with_variant(variants, new, request, own_agent=False, limit=3)
 
     assert len(kept) <= 3
-    if variation.nominated(new.fields) != ("*",):
-        assert variation.choose(kept, request, own_agent=False) is new
+    if vary.nominated(new.fields) != ("*",):
+        assert vary.choose(kept, request, own_agent=False) is new
 
 
 @given(stored_responses, response_fields, st.tuples(moments, moments), requests)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from feedproxy.feed.channel import Channel
 from feedproxy.feed.charset import to_utf8
-from feedproxy.feed.delta import delta
-from feedproxy.feed.entries import Entry, entries, pack, unpack
-from feedproxy.feed.read import read
+from feedproxy.feed.delta.delta_document import delta
+from feedproxy.feed.delta.entries import Entry, entries, pack, unpack
+from feedproxy.feed.parse.parser import read
 
 ENCODINGS = [
     "utf-8",

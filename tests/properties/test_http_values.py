@@ -5,15 +5,15 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedproxy.http.byte_range import Unsatisfiable, Whole, select
 from feedproxy.http.cache_control import CacheControl, parse_targeted
+from feedproxy.http.conditional import NotModified, evaluate
 from feedproxy.http.date import format_http_date, parse_http_date
-from feedproxy.http.field import parse_parameters, quote, split_list, unquote
+from feedproxy.http.etag import EntityTag, own_tag, parse_tag, parse_tags, stem_of
+from feedproxy.http.field_values import parse_parameters, quote, split_list, unquote
 from feedproxy.http.message import Fields
 from feedproxy.http.negotiation import best_type, choose_coding
-from feedproxy.http.precondition import NotModified, evaluate
-from feedproxy.http.structured import parse_dictionary
-from feedproxy.http.validator import EntityTag, own_tag, parse_tag, parse_tags, stem_of
+from feedproxy.http.ranges import Unsatisfiable, Whole, select
+from feedproxy.http.structured_fields import parse_dictionary
 
 YEAR_1, YEAR_9999 = -62135596800, 253402300799
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind, Period, Schedule
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
-from feedproxy.origin.repeat import Moment, Repeat, again, onward
+from feedproxy.proxy.cached_hit import Moment, Repeat, again, onward
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 

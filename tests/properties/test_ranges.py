@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedproxy.clock import ManualClock
-from feedproxy.http import byte_range
+from feedproxy.http import ranges
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
 from tests.patience import PATIENCE
@@ -105,12 +105,12 @@ class Server:
         if said[0] in ("ETag", "Last-Modified") and said[1] in conditions and said[1] != 'W/"same"':
             return Response(304, fields)
         if not version.hears_if_range or asked.get("if-range") in (None, said[1]):
-            match byte_range.select(asked.get("range"), len(body)) if request.method == "GET" else None:
+            match ranges.select(asked.get("range"), len(body)) if request.method == "GET" else None:
                 case (int(first), int(last)):
                     last = min(last, first + version.sends_at_most - 1)
-                    told = byte_range.content_range(first, last, len(body))
+                    told = ranges.content_range(first, last, len(body))
                     return Response(206, fields.with_added("Content-Range", told), body[first : last + 1])
-                case byte_range.Unsatisfiable() as nothing:
+                case ranges.Unsatisfiable() as nothing:
                     return Response(416, fields.with_added("Content-Range", nothing.content_range))
         return Response(200, fields, b"" if request.method == "HEAD" else body)
 
@@ -132,7 +132,7 @@ def looks_right(server: Server, ask: Ask, seen: Seen) -> None:
     first, last, length = (int(each) for each in told.replace("/", "-").split("-"))
     assert length == len(whole)
     assert seen.body == whole[first : last + 1]
-    match byte_range.select(ask.range, length):
+    match ranges.select(ask.range, length):
         case (int(wanted), int(end)):
             assert wanted == first
             assert last == end or version.sends_at_most < 99

@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedproxy.http.user_agent import compose, parse_claim, product
-from feedproxy.readers.claims import PEAKS_MAX, Belief, current, hear
-from feedproxy.readers.count import SubscriberCounts
-from feedproxy.readers.identify import Identifier
+from feedproxy.subscribers.claims import PEAKS_MAX, Belief, current, hear
+from feedproxy.subscribers.counts import SubscriberCounts
+from feedproxy.subscribers.pseudonyms import Identifier
 
 FEED = "https://example.com/feed.xml"
 NOW = 1_795_176_000.0

@@ -16,7 +16,7 @@ from feedproxy.clock import ManualClock
 from feedproxy.errors import Unreachable
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.origin.entrance import Entrance
+from feedproxy.request.entrance import Entrance
 from tests.patience import PATIENCE
 from tests.properties.model import Exchange, Model, Use, Verdict, age_said, instant, members
 from tests.stages.play import HERE, OnService, Seen
@@ -508,11 +508,11 @@ def test_no_answer_is_one_that_rfc_9111_forbids(machine: type[CacheBesideModel])
 
 
 FAULTS: dict[str, tuple[str, Callable[..., Any]]] = {
-    "another's variant": ("feedproxy.cache.variation.selects", lambda *_, **__: True),
+    "another's variant": ("feedproxy.cache.vary.selects", lambda *_, **__: True),
     "nothing is invalidated": ("feedproxy.cache.invalidation.invalidated_by", lambda *_: ()),
     "nothing grows old": ("feedproxy.cache.freshness.Freshness.fresh", lambda *_: True),
     "the age on arrival is forgotten": ("feedproxy.cache.freshness._age_value", lambda *_: 0.0),
-    "everything may be stale": ("feedproxy.cache.stale.prohibited", lambda *_: False),
+    "everything may be stale": ("feedproxy.cache.serving_stale.prohibited", lambda *_: False),
     "fields are kept back from nobody": ("feedproxy.cache.storing.without_kept_back", lambda fields, **_: fields),
 }
 

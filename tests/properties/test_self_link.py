@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from feedproxy.feed.charset import to_utf8
-from feedproxy.feed.read import read
-from feedproxy.feed.usm import plain_title, self_link
+from feedproxy.feed.edit.usm import plain_title, self_link
+from feedproxy.feed.parse.parser import read
 
 ATOM_10 = "http://www.w3.org/2005/Atom"
 MARKED = {"utf-8-sig": "utf-8", "utf-16": "utf-16", "utf-32": "utf-32"}

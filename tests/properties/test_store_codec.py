@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.errors import StoreError
 from feedproxy.http.message import Fields
 from feedproxy.store import envelope

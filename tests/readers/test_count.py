@@ -9,11 +9,11 @@ from itertools import pairwise
 
 import pytest
 
-from feedproxy import walk
+from feedproxy import aio
 from feedproxy.errors import StoreError
-from feedproxy.readers.count import SWEPT, SubscriberCounts
-from feedproxy.readers.identify import Identifier, Pseudonym
-from feedproxy.readers.names import NAMES_MAX
+from feedproxy.subscribers.counts import SWEPT, SubscriberCounts
+from feedproxy.subscribers.product_names import NAMES_MAX
+from feedproxy.subscribers.pseudonyms import Identifier, Pseudonym
 
 FEED = "https://example.com/feed.xml"
 NOW = 1_795_176_000.0
@@ -320,7 +320,7 @@ def test_damaged_and_foreign_counts_are_refused() -> None:
 
 def step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others get a turn after every feed."""
-    monkeypatch.setattr(walk, "SLICE", -1)
+    monkeypatch.setattr(aio, "SLICE", -1)
 
 
 async def test_others_get_their_turns_while_the_counts_are_written(monkeypatch: pytest.MonkeyPatch) -> None:

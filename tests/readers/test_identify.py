@@ -2,8 +2,8 @@
 
 import pytest
 
-from feedproxy.net.networks import client_network
-from feedproxy.readers.identify import Identifier
+from feedproxy.subscribers.pseudonyms import Identifier
+from feedproxy.upstream.special_networks import client_network
 
 SECRET = b"sixteen bytes or more"
 NOW = 1_795_176_000.0

@@ -6,9 +6,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from feedproxy.admin.server import AdminServer
+from feedproxy.app import Runtime
 from feedproxy.clock import ManualClock
-from feedproxy.report.admin import AdminServer
-from feedproxy.runtime import Runtime
 from tests.stages.admin import NOW, Proxy
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from feedproxy.cache.status import CacheStatus, Fwd
+from feedproxy.cache.cache_status import CacheStatus, Fwd
 from feedproxy.errors import UsageError
-from feedproxy.origin.upstream import feed_id
+from feedproxy.request.upstream_request import feed_id
 from feedproxy.store.resource import Ending, Failures, Sighting
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 
@@ -94,7 +94,7 @@ async def test_everything_about_a_feed_is_there_as_json(proxy: Proxy) -> None:
     assert (view["age"], view["lifetime"], view["fresh"], view["held"]) == (600, 3600, True, None)
     assert view["sizes"] == {"identity": 900, "gzip": 100}
     assert view["validators"]["origin"] == {"etag": '"theirs"'}
-    # Where no coded bytes are named by their checksum the tag is the coding's alone (http/validator.py).
+    # Where no coded bytes are named by their checksum the tag is the coding's alone (http/etag.py).
     assert re.fullmatch(r'"ours(~[0-9a-f]{8})?-gzip"', view["validators"]["ours"]["gzip"])
     assert view["subscribers"]["total"] == 42
     assert view["subscribers"]["claims"][0]["count"] == 41

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from feedproxy.report import charts
-from feedproxy.report.daybook import DAY, Book, Tally
+from feedproxy.admin import charts
+from feedproxy.telemetry.history import DAY, Book, Tally
 from tests.stages.admin import NOW
 
 

@@ -2,15 +2,16 @@
 
 from dataclasses import replace
 
-from feedproxy.cache.stored import StoredResponse
+from feedproxy.admin.advice import advice
+from feedproxy.admin.feed_state import Condition, State, condition
+from feedproxy.admin.serializers import look, warnings
+from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.feed.channel import Schedule
-from feedproxy.origin.assess import assess
-from feedproxy.origin.schedule import Later
-from feedproxy.report.advice import advice
-from feedproxy.report.condition import Condition, State, condition
-from feedproxy.report.views import look, masked, warnings
+from feedproxy.refresh.policy.feed_freshness import assess
+from feedproxy.refresh.policy.prefetch import Later
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Ending, Failures, Resource, Sighting
+from feedproxy.telemetry.redacted import masked
 from tests.stages.admin import NOW, a_resource
 
 

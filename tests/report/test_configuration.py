@@ -2,8 +2,8 @@
 
 import json
 
-from feedproxy.http.pattern import TargetPattern
-from feedproxy.report import configuration
+from feedproxy.admin import configuration
+from feedproxy.http.url_pattern import TargetPattern
 from feedproxy.rules import Rule
 from feedproxy.settings import Settings
 from tests.stages.admin import Proxy

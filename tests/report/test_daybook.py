@@ -2,11 +2,11 @@
 
 import pytest
 
-from feedproxy.cache.status import CacheStatus, Detail, Fwd
+from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
 from feedproxy.errors import StoreError
-from feedproxy.report import daybook
-from feedproxy.report.daybook import DAY, HOUR, NOTHING, Book, Diary, Tally
-from feedproxy.report.metrics import Metrics
+from feedproxy.telemetry import history
+from feedproxy.telemetry.history import DAY, HOUR, NOTHING, Book, Diary, Tally
+from feedproxy.telemetry.metrics import Metrics
 from tests.stages.admin import NOW, TARGET
 
 
@@ -74,7 +74,7 @@ async def test_the_first_worker_goes_on_with_the_books_of_workers_that_are_no_mo
         await first.save(NOW + 60)
         books = [first.book, second.book]
 
-    assert days(daybook.merged(books), NOW, 1) == [111]
+    assert days(history.merged(books), NOW, 1) == [111]
 
 
 async def test_a_kept_history_that_makes_no_sense_begins_anew() -> None:
@@ -83,7 +83,7 @@ async def test_a_kept_history_that_makes_no_sense_begins_anew() -> None:
         shelf.kept["history-0"] = data
         assert Diary(Metrics().tally, shelf).book.days == {}
         with pytest.raises(StoreError):
-            daybook.load(data)
+            history.load(data)
 
 
 def test_what_is_written_can_be_read_back_and_is_bounded() -> None:
@@ -91,9 +91,9 @@ def test_what_is_written_can_be_read_back_and_is_bounded() -> None:
     for day in range(1000):
         book.add(Tally(requests=day + 1, hits=1), NOW + day * DAY)
 
-    assert len(book.days) == daybook.DAYS_KEPT
-    assert len(book.hours) <= daybook.HOURS_KEPT
-    again = daybook.load(book.dump())
+    assert len(book.days) == history.DAYS_KEPT
+    assert len(book.hours) <= history.HOURS_KEPT
+    again = history.load(book.dump())
     assert (again.days, again.hours) == (book.days, book.hours)
     assert len(book.dump()) < 30_000
 

@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
+from feedproxy.admin.feed_list_import import OfficeDesk
+from feedproxy.admin.server import AdminServer
+from feedproxy.app import Runtime
 from feedproxy.clock import ManualClock
 from feedproxy.feed import opml
-from feedproxy.origin.upstream import feed_id
-from feedproxy.report.admin import AdminServer
-from feedproxy.report.office import OfficeDesk
-from feedproxy.runtime import Runtime
+from feedproxy.request.upstream_request import feed_id
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 from tests.stages.origin import Origin, OriginFetcher, a_feed
 

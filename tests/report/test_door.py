@@ -4,8 +4,8 @@ import base64
 
 import pytest
 
+from feedproxy.admin.auth import Door, listen_address
 from feedproxy.errors import UsageError
-from feedproxy.report.door import Door, listen_address
 
 OURS = {"Host": "127.0.0.1:8081"}
 

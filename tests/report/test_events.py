@@ -7,8 +7,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from feedproxy.cache.status import CacheStatus
-from feedproxy.report import events
+from feedproxy.admin import live_updates
+from feedproxy.cache.cache_status import CacheStatus
 from tests.patience import PATIENCE
 from tests.stages.admin import TARGET, Proxy
 
@@ -39,7 +39,7 @@ async def test_whoever_listens_is_told_when_there_is_something_new(proxy: Proxy)
 async def test_a_look_that_fails_once_ends_nothing(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(events, "LOOKED", 0.02)
+    monkeypatch.setattr(live_updates, "LOOKED", 0.02)
     totals, failures = proxy.runtime.metrics.totals, iter([ZeroDivisionError()])
 
     def failing(*arguments: Any) -> Any:
@@ -60,8 +60,8 @@ async def test_a_look_that_fails_once_ends_nothing(
 async def test_listeners_are_bounded_and_counted_off_when_they_go(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "LISTENERS_MAX", 2)
-    monkeypatch.setattr(events, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(live_updates, "LISTENERS_MAX", 2)
+    monkeypatch.setattr(live_updates, "HEARTBEAT", 0.05)
     url = proxy.admin.url + "/events"
     first, second = await proxy.session.get(url), await proxy.session.get(url)
 
@@ -78,7 +78,7 @@ async def test_listeners_are_bounded_and_counted_off_when_they_go(
 
 
 async def test_a_silent_stream_has_a_heart_beat(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(live_updates, "HEARTBEAT", 0.05)
 
     async with proxy.session.get(proxy.admin.url + "/events") as answer, asyncio.timeout(PATIENCE):
         async for line in answer.content:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from feedproxy.report.daybook import Tally
-from feedproxy.report.health import Facts, Health, Place, examine, headline, verdict
+from feedproxy.admin.health import Facts, Health, Place, examine, headline, verdict
+from feedproxy.telemetry.history import Tally
 
 GIGA = 1_000_000_000
 ROOMY = Place("/var/cache/feedproxy", 50 * GIGA, 100 * GIGA, GIGA, 10 * GIGA)

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.origin.landed import Update
-from feedproxy.origin.upstream import feed_id
-from feedproxy.report import journal
-from feedproxy.report.journal import Asked, Journal
-from feedproxy.report.log import JsonLines
-from feedproxy.report.metrics import Metrics
-from feedproxy.report.views import shown
+from feedproxy.refresh.result import Update
+from feedproxy.request.upstream_request import feed_id
 from feedproxy.settings import Settings
+from feedproxy.telemetry import recent_activity
+from feedproxy.telemetry.log_format import JsonLines
+from feedproxy.telemetry.metrics import Metrics
+from feedproxy.telemetry.recent_activity import Asked, Journal
+from feedproxy.telemetry.redacted import shown
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 
 FAILED = Update(
@@ -89,19 +89,19 @@ async def test_fetch_history_is_on_the_feeds_page_and_in_its_json(proxy: Proxy) 
 def test_journal_is_bounded() -> None:
     kept = a_journal(log_format="off")
 
-    for number in range(journal.FAILED_MAX + 30):
+    for number in range(recent_activity.FAILED_MAX + 30):
         kept.updated(replace(FAILED, target=f"https://example.com/{number}"))
         kept.asked(an_asked(number))
-    for _ in range(journal.FETCHES_MAX + 5):
+    for _ in range(recent_activity.FETCHES_MAX + 5):
         kept.updated(replace(FAILED, target=TARGET))
 
-    assert len(kept.failed()) == journal.FAILED_MAX
-    assert len(kept.requests()) == journal.REQUESTS_MAX
-    assert len(kept.fetches(TARGET)) == journal.FETCHES_MAX
+    assert len(kept.failed()) == recent_activity.FAILED_MAX
+    assert len(kept.requests()) == recent_activity.REQUESTS_MAX
+    assert len(kept.fetches(TARGET)) == recent_activity.FETCHES_MAX
 
 
 def test_fetches_of_all_feeds_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "FETCHES_OF_ALL", 10)
+    monkeypatch.setattr(recent_activity, "FETCHES_OF_ALL", 10)
     kept = a_journal(log_format="off")
 
     for number in range(30):
@@ -119,8 +119,10 @@ def test_several_processes_are_joined() -> None:
     other.updated(FAILED)
     told = [json.loads(json.dumps(other.plain()))]
 
-    assert [each.at for each in journal.requests_of(told, one.requests())] == [NOW + each for each in range(39, -1, -1)]
-    assert [(each.target, each.count) for each in journal.failed_of(told, one.failed())] == [(FAILED.target, 2)]
+    assert [each.at for each in recent_activity.requests_of(told, one.requests())] == [
+        NOW + each for each in range(39, -1, -1)
+    ]
+    assert [(each.target, each.count) for each in recent_activity.failed_of(told, one.failed())] == [(FAILED.target, 2)]
 
 
 def test_background_fetch_leaves_a_line_without_secrets(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,7 +4,7 @@ import io
 import json
 import logging
 
-from feedproxy.report.log import JsonLines, Line
+from feedproxy.telemetry.log_format import JsonLines, Line
 
 
 def test_lines_of_requests_and_all_others_are_objects() -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
+from feedproxy.endpoints.landing_page import SANDBOX, Preview, landing_page, pasted, preview_page
 from feedproxy.errors import NotOurs
 from feedproxy.http import uri
-from feedproxy.report.landing import SANDBOX, Preview, landing_page, pasted, preview_page
 
 BASE = "http://proxy.example:8080"
 

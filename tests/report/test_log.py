@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from feedproxy import serve
-from feedproxy.http.discretion import without_secrets
-from feedproxy.report.log import Line, LineHandler
+from feedproxy.http.redaction import without_secrets
+from feedproxy.telemetry.log_format import Line, LineHandler
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 import pytest
 
-from feedproxy.cache.status import CacheStatus, Detail, Fwd
-from feedproxy.origin.problem import TITLES
-from feedproxy.report.metrics import Metrics
+from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
+from feedproxy.request.problem import TITLES
 from feedproxy.store.resource import Failures, Resource
+from feedproxy.telemetry.metrics import Metrics
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 
 

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
+from feedproxy.admin.feed_list_import import CONTENT_MAX, OfficeDesk
+from feedproxy.admin.server import AdminServer
+from feedproxy.app import Runtime
 from feedproxy.clock import ManualClock
 from feedproxy.feed import opml
-from feedproxy.report.admin import AdminServer
-from feedproxy.report.office import CONTENT_MAX, OfficeDesk
-from feedproxy.runtime import Runtime
 from tests.stages.admin import NOW, Proxy
 from tests.stages.origin import Origin, OriginFetcher
 

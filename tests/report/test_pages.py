@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from feedproxy.origin.upstream import feed_id
-from feedproxy.report import pages
-from feedproxy.report.daybook import DAY, Tally
+from feedproxy.request.upstream_request import feed_id
 from feedproxy.store.resource import Ending, Failures, Resource, Sighting
+from feedproxy.telemetry.history import DAY, Tally
+from feedproxy.web import templates
 from tests.patience import PATIENCE
 from tests.stages import lively
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
@@ -207,7 +207,7 @@ async def test_the_first_page_is_small(proxy: Proxy) -> None:
     lively.write_history(proxy.runtime)
 
     page = (await proxy.get("/"))[1].encode()
-    assets = sum(len(pages.asset(_asset(name).rpartition("/")[2])[1]) for name in ("admin", "live"))  # type: ignore[index]
+    assets = sum(len(templates.asset(_asset(name).rpartition("/")[2])[1]) for name in ("admin", "live"))  # type: ignore[index]
 
     assert len(page) < 48_000
     assert assets < 28_000
@@ -229,4 +229,4 @@ async def test_ten_thousand_feeds_are_shown_a_page_at_a_time(proxy: Proxy) -> No
 
 
 def _asset(name: str) -> str:
-    return next(f"/assets/{each}" for each in pages._assets() if each.startswith(name))
+    return next(f"/assets/{each}" for each in templates._assets() if each.startswith(name))

@@ -6,14 +6,14 @@ import gc
 import tracemalloc
 from collections.abc import Sequence
 
+from feedproxy.admin.reader_scores import poll_of
 from feedproxy.feed.channel import Channel, Kind, Schedule
 from feedproxy.http.message import Fields
-from feedproxy.readers.score import told
-from feedproxy.readers.score.account import ReaderAccount
-from feedproxy.readers.score.panel import Panel
-from feedproxy.readers.score.poll import Poll
-from feedproxy.report.readership import poll_of
-from feedproxy.report.summed import Nobody
+from feedproxy.scoring import serialization
+from feedproxy.scoring.aggregate import ReaderAccount
+from feedproxy.scoring.live_scores import Panel
+from feedproxy.scoring.scored_request import Poll
+from feedproxy.telemetry.aggregation import Nobody
 from tests.stages.admin import NOW, TARGET, Proxy
 
 CHANNEL = Channel(Kind.RSS, "2.0", well_formed=True, schedule=Schedule(ttl=60))
@@ -190,7 +190,7 @@ class Other(Nobody):
         self._panel = panel
 
     async def readers(self) -> Sequence[ReaderAccount]:
-        return [told.read(told.line(each)) for each in self._panel.accounts()]
+        return [serialization.read(serialization.line(each)) for each in self._panel.accounts()]
 
 
 def _of_two(proxy: Proxy) -> tuple[Panel, Panel]:
@@ -290,10 +290,10 @@ def test_an_account_is_read_as_it_was_told() -> None:
         )
     (account,) = panel.accounts()
 
-    again = told.read(told.line(account))
+    again = serialization.read(serialization.line(account))
 
     assert again.who == account.who
-    assert told.line(again) == told.line(account)
+    assert serialization.line(again) == serialization.line(account)
     assert again.feeds[0].tallies == account.feeds[0].tallies
     assert again.feeds[0].ended == NOW - NOW % 3600 + 7 * 3600
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-import feedproxy.runtime
+import feedproxy.app
 from feedproxy.clock import ManualClock
-from feedproxy.net import trust
+from feedproxy.upstream import tls_context
 from tests.stages.addons import OnAddons
 from tests.stages.front import OnFront
 from tests.stages.origin import Origin
@@ -25,7 +25,7 @@ type Opened = Callable[..., Awaitable[tuple[Proxy, Origin, ManualClock]]]
 def authorities_are_read_once() -> Iterator[None]:
     """The system's certificates take longer to read than a scenario to play, and no scenario needs them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(feedproxy.runtime, "upstream_context", functools.cache(trust.upstream_context))
+        patch.setattr(feedproxy.app, "upstream_context", functools.cache(tls_context.upstream_context))
         yield
 
 

@@ -7,8 +7,8 @@ import bcrypt
 import pytest
 
 from feedproxy.access import wsse
-from feedproxy.access.tokens import issue, revoke
-from feedproxy.origin.entrance import Entrance
+from feedproxy.access.secret_tokens import issue, revoke
+from feedproxy.request.entrance import Entrance
 from tests.stages.play import UPSTREAM
 
 HASHED = {name: bcrypt.hashpw(f"{name}'s".encode(), bcrypt.gensalt(4)).decode() for name in ("bob", "carol")}

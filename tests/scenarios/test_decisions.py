@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.origin.decisions import Decision
+from feedproxy.refresh.paused_and_blocked import Decision
 from tests.stages.origin import a_feed
 
 

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from feedproxy.feed.read import read
-from feedproxy.origin.keeping import VERSIONS_MAX
+from feedproxy.feed.parse.parser import read
+from feedproxy.refresh.resource_update import VERSIONS_MAX
 from feedproxy.store.codec import dump, load
 from tests.stages.origin import a_feed
 from tests.stages.play import Seen

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.origin.editing import settings_digest
+from feedproxy.refresh.ingest.edit_settings import settings_digest
 from feedproxy.settings import Settings
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from feedproxy.http.message import Fields, Response
-from feedproxy.origin.entrance import Entrance, Visit, location_inside
+from feedproxy.request.entrance import Entrance, Visit, location_inside
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM, Seen
 

@@ -6,7 +6,7 @@ import feedparser
 import pytest
 
 from feedproxy.feed.convert.formats import FORMATS
-from feedproxy.feed.convert.read import read
+from feedproxy.feed.convert.read.from_document import read
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.origin.upstream import surrogate_key
+from feedproxy.request.upstream_request import surrogate_key
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
 

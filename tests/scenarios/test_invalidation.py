@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from feedproxy.http.message import Fields, Response
-from feedproxy.origin.entrance import Entrance
+from feedproxy.request.entrance import Entrance
 from tests.patience import PATIENCE
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM

@@ -2,7 +2,8 @@
 
 import pytest
 
-from feedproxy.report import journal
+from feedproxy.admin import activity_views
+from feedproxy.telemetry import recent_activity
 from tests.stages.origin import a_feed
 
 SECRET = "/feed.rss?token=hunter2hunter2"
@@ -23,7 +24,10 @@ async def test_recent_requests_name_the_client_and_never_an_address_or_a_secret(
     await proxy.ask("/-/nothing", user_agent="curl/8")
     here.metrics.families()
 
-    views = [journal.request_view(each, here.settings) for each in journal.requests_of([], here.journal.requests())]
+    views = [
+        activity_views.request_view(each, here.settings)
+        for each in recent_activity.requests_of([], here.journal.requests())
+    ]
     assert {(each["status"], each["client"], each["target"]) for each in views} == {
         (200, "Liferea", origin.url("/feed.rss?token=…")),
         (404, "curl", "/-/nothing"),

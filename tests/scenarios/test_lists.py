@@ -6,10 +6,10 @@ import subprocess
 
 import pytest
 
+from feedproxy.endpoints.feed_list import Office
 from feedproxy.feed import opml
-from feedproxy.front.desk import desk
-from feedproxy.origin.office import Office
-from feedproxy.readers.distinct import DistinctReaders
+from feedproxy.server.mitm.flow_handler import desk
+from feedproxy.subscribers.distinct_readers import DistinctReaders
 from tests.patience import PATIENCE
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from feedproxy.origin.entrance import Entrance
+from feedproxy.request.entrance import Entrance
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
 

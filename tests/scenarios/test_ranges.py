@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from feedproxy.clock import Clock
-from feedproxy.http import byte_range
+from feedproxy.http import ranges
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
 from tests.stages.origin import a_feed
@@ -34,11 +34,11 @@ class Server:
         condition = request.fields.get("if-range")
         applies = self.deaf or condition in (None, self.lines.get("ETag"), self.lines.get("Last-Modified"))
         if request.method == "GET" and applies:
-            match byte_range.select(request.fields.get("range"), len(self.body)):
+            match ranges.select(request.fields.get("range"), len(self.body)):
                 case (int(first), int(last)):
-                    said = byte_range.content_range(first, last, len(self.body))
+                    said = ranges.content_range(first, last, len(self.body))
                     return Response(206, fields.with_added("Content-Range", said), self.body[first : last + 1])
-                case byte_range.Unsatisfiable() as nothing:
+                case ranges.Unsatisfiable() as nothing:
                     return Response(416, fields.with_added("Content-Range", nothing.content_range))
         return Response(200, fields, b"" if request.method == "HEAD" else self.body)
 

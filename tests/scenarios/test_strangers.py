@@ -3,8 +3,8 @@
 import pytest
 
 from feedproxy.http.message import Fields, Response
-from feedproxy.origin import readying
-from feedproxy.origin.entrance import Entrance
+from feedproxy.refresh.ingest import offload
+from feedproxy.request.entrance import Entrance
 from tests.stages.origin import a_feed
 
 
@@ -94,7 +94,7 @@ async def test_what_we_stumble_over_is_kept_from_readers_while_there_is_a_copy(s
         raise RecursionError("as deep as no feed ever was")
 
     with monkeypatch.context() as patch:
-        patch.setattr(readying, "prepare", stumble)
+        patch.setattr(offload, "prepare", stumble)
         seen = (await proxy.get("/feed.rss")).expect(200, cache="detail=internal-error")
     assert b"good" in seen.body
 

@@ -2,17 +2,19 @@
 
 from collections.abc import Callable
 
-from feedproxy.feed import announce, detect, discovery, history, opml, read, relocation, selflink
-from feedproxy.feed.announce import Announcement
+from feedproxy.feed import detect, discovery, opml, publication_dates, xml_redirect
 from feedproxy.feed.channel import Cloud
-from feedproxy.feed.convert import read as convert
+from feedproxy.feed.content_digest import digest_of_text
 from feedproxy.feed.convert.formats import FORMATS
-from feedproxy.feed.delta import delta
-from feedproxy.feed.entries import entries
-from feedproxy.feed.glance import glance
-from feedproxy.feed.identity import digest_of_text
+from feedproxy.feed.convert.read import from_document as convert
+from feedproxy.feed.delta.delta_document import delta
+from feedproxy.feed.delta.entries import entries
+from feedproxy.feed.edit import hub_and_cloud_links, self_link
+from feedproxy.feed.edit.hub_and_cloud_links import Announcement
+from feedproxy.feed.parse import parser
+from feedproxy.feed.parse.channel_scan import glance
 from feedproxy.http.message import Fields, Response
-from feedproxy.origin.prepare import at_first_sight, prepare
+from feedproxy.refresh.ingest.ingest import at_first_sight, prepare
 from feedproxy.settings import Settings
 
 HREF = "http://a.example/feed"
@@ -24,20 +26,20 @@ def as_response(document: bytes) -> Response:
 
 
 def _delta(document: bytes) -> object:
-    channel = read.read(document, None)
+    channel = parser.read(document, None)
     found = entries(document, channel) if channel is not None else None
     base = [(each.identity, each.digest) for each in found[1:]] if found else []
     return delta(document, channel, base) if channel is not None else None
 
 
 def _self_link(document: bytes) -> object:
-    channel = read.read(document, None, digest=False)
-    return selflink.self_link(document, channel, href=HREF, mode="correct") if channel is not None else None
+    channel = parser.read(document, None, digest=False)
+    return self_link.self_link(document, channel, href=HREF, mode="correct") if channel is not None else None
 
 
 def _announce(document: bytes) -> object:
-    channel = read.read(document, None, digest=False)
-    return announce.announce(document, channel, _SAID) if channel is not None else None
+    channel = parser.read(document, None, digest=False)
+    return hub_and_cloud_links.announce(document, channel, _SAID) if channel is not None else None
 
 
 def _rendered(name: str) -> Callable[[bytes], object]:
@@ -49,7 +51,7 @@ def _rendered(name: str) -> Callable[[bytes], object]:
 
 
 READINGS: dict[str, Callable[[bytes], object]] = {
-    "read": lambda document: read.read(document, None),
+    "read": lambda document: parser.read(document, None),
     "prepare": lambda document: prepare(as_response(document), Settings(), self_href=HREF, now=1e9),
     "at first sight": lambda document: at_first_sight(
         as_response(document), Settings(), self_href=HREF, now=1e9, accept_encoding=None
@@ -58,10 +60,10 @@ READINGS: dict[str, Callable[[bytes], object]] = {
     "delta": _delta,
     "self link": _self_link,
     "announce": _announce,
-    "history": lambda document: history.published(document, 2e9),
+    "history": lambda document: publication_dates.published(document, 2e9),
     "nature": detect.nature,
     "digest of text": digest_of_text,
-    "relocation": relocation.read,
+    "relocation": xml_redirect.read,
     "discovery": lambda document: discovery.feeds_of_page(document, HREF),
     "opml": opml.read,
     **{f"as {name}": _rendered(name) for name in FORMATS},

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.access.tokens import issue
-from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.access.secret_tokens import issue
+from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.http import uri
 from feedproxy.http.message import Fields
-from feedproxy.origin.entrance import Entrance
+from feedproxy.request.entrance import Entrance
 from feedproxy.store.resource import Resource
 from tests.scenarios.conftest import _stages, authorities_are_read_once  # noqa: F401 -- a fixture
 from tests.scenarios.test_access import a_feed, files, says  # noqa: F401 -- a fixture

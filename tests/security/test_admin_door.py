@@ -3,11 +3,11 @@
 import aiohttp
 import pytest
 
-from feedproxy.access.guesses import NETWORKS_MAX, TRIES, TRIES_WITHIN, Guesses
+from feedproxy.access.guess_limit import NETWORKS_MAX, TRIES, TRIES_WITHIN, Guesses
+from feedproxy.admin.auth import Door
+from feedproxy.admin.server import AdminServer
+from feedproxy.app import Runtime
 from feedproxy.clock import ManualClock
-from feedproxy.report.admin import AdminServer
-from feedproxy.report.door import Door
-from feedproxy.runtime import Runtime
 
 OURS = {"Host": "127.0.0.1:8081"}
 

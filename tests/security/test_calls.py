@@ -2,8 +2,8 @@
 
 import pytest
 
-from feedproxy.notify import rpc, soap
-from feedproxy.notify.ping import BadCall
+from feedproxy.notify import soap, xmlrpc
+from feedproxy.notify.pings.messages import BadCall
 
 _SOAP = b'<e:Envelope xmlns:e="http://schemas.xmlsoap.org/soap/envelope/"><e:Body>%s</e:Body></e:Envelope>'
 _RPC = b"<methodCall><methodName>x</methodName><params>%s</params></methodCall>"
@@ -27,11 +27,11 @@ def test_soap_call_that_takes_long_is_refused(name: str) -> None:
 @pytest.mark.parametrize("name", ["elements", "attributes", "lines", "lines of old", "references"])
 def test_xml_rpc_call_that_takes_long_is_refused(name: str) -> None:
     with pytest.raises(BadCall, match="more XML"):
-        rpc.read_call(_RPC % _LONG[name])
+        xmlrpc.read_call(_RPC % _LONG[name])
 
 
 def test_calls_about_a_hundred_feeds_are_read() -> None:
     urls = [f"http://a.example/feed?number={at}&form=rss" for at in range(100)]
-    assert rpc.read_call(rpc.write_call("x", *urls)) == ("x", tuple(urls))
+    assert xmlrpc.read_call(xmlrpc.write_call("x", *urls)) == ("x", tuple(urls))
     call = soap.read_call(soap.write_call("hello", [("urls", urls)], "http://n.example/"))
     assert call.parameters == (("urls", urls),)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from feedproxy.net.lookup import THREADS
-from feedproxy.origin.workshop import QUICK_MAX, SLOW_MAX
+from feedproxy.refresh.ingest.worker_pool import QUICK_MAX, SLOW_MAX
+from feedproxy.upstream.resolver import THREADS
 
 ROOT = Path(__file__).resolve().parents[2]
 UNIT = ROOT / "conf" / "feedproxy.service"

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from feedproxy.errors import FeedproxyError, Overload
-from feedproxy.net.fetch import Fetched, Fetcher, FetchLimits
-from feedproxy.net.lookup import Lookups
-from feedproxy.net.shares import ITSELF, Asker, Share, Shares, asking, client_of
+from feedproxy.upstream.client import Fetched, Fetcher, FetchLimits
+from feedproxy.upstream.fair_limits import ITSELF, Asker, Share, Shares, asking, client_of
+from feedproxy.upstream.resolver import Lookups
 from tests.net.raw import OK, a_fetcher, a_get, a_policy, origin, play, until
 
 SOON = 2.0

@@ -3,7 +3,7 @@
 import pytest
 
 from feedproxy.http.message import Fields
-from feedproxy.origin.entrance import Entrance, Visit, dress
+from feedproxy.request.entrance import Entrance, Visit, dress
 
 OF_THE_WHOLE_ORIGIN = [
     "Set-Cookie",

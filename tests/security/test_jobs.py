@@ -18,12 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.cache.stored import Content
+from feedproxy.cache.stored_response import Content
 from feedproxy.errors import FeedproxyError
-from feedproxy.origin import workshop
-from feedproxy.origin.apart import Limits, unpacked
-from feedproxy.origin.prepare import Prepared, prepare
-from feedproxy.origin.workshop import TooMuch, Workshop
+from feedproxy.refresh.ingest import worker_pool
+from feedproxy.refresh.ingest.ingest import Prepared, prepare
+from feedproxy.refresh.ingest.worker_pool import TooMuch, Workshop
+from feedproxy.refresh.ingest.worker_process import Limits, unpacked
 from feedproxy.settings import Settings
 from tests.patience import PATIENCE
 from tests.security.readings import HREF, as_response
@@ -103,14 +103,14 @@ async def test_many_jobs_that_take_long_hold_up_no_other() -> None:
         assert await jobs.do(functools.partial(pow, 2, 5)) == 32
 
         assert not any(each.done() for each in hostile)
-        assert len(jobs.pids) <= workshop.QUICK_MAX + workshop.SLOW_MAX
+        assert len(jobs.pids) <= worker_pool.QUICK_MAX + worker_pool.SLOW_MAX
         for each in hostile:
             each.cancel()
 
 
 async def test_jobs_beyond_the_waiting_room_of_the_slow_lane_fail_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workshop, "LARGE", 1)
-    monkeypatch.setattr(workshop, "WAITING_MAX", 1)
+    monkeypatch.setattr(worker_pool, "LARGE", 1)
+    monkeypatch.setattr(worker_pool, "WAITING_MAX", 1)
     async with opened() as jobs:
         tasks = [asyncio.ensure_future(jobs.do(functools.partial(time.sleep, 0.5))) for _ in range(8)]
         done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -219,7 +219,7 @@ async def test_answer_of_a_worker_names_no_part_that_is_not_there(number: object
 _PARENT = """
 import asyncio, functools, sys
 from concurrent.futures import ThreadPoolExecutor
-from feedproxy.origin.workshop import Workshop
+from feedproxy.refresh.ingest.worker_pool import Workshop
 
 async def main():
     jobs = Workshop(ThreadPoolExecutor(1))

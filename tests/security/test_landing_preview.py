@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from feedproxy.origin.decisions import Decision
+from feedproxy.refresh.paused_and_blocked import Decision
 from tests.scenarios.conftest import _stages, authorities_are_read_once  # noqa: F401 -- a fixture
 from tests.stages.front import OnFront
 from tests.stages.origin import a_feed

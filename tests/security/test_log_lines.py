@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from feedproxy.report.log import JsonLines, Line, LineFormatter, printable
+from feedproxy.telemetry.log_format import JsonLines, Line, LineFormatter, printable
 
 CONTROLS = [
     *range(32),

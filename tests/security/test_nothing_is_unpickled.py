@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 from diskcache.core import MODE_PICKLE
 
-from feedproxy.cache.status import Detail
-from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.cache.cache_status import Detail
+from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields
-from feedproxy.origin.apart import unpacked
+from feedproxy.refresh.ingest.worker_process import unpacked
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
-from feedproxy.store.rows import FILE_MIN
+from feedproxy.store.sqlite_rows import FILE_MIN
 from feedproxy.store.tiered import open_store
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +30,7 @@ TARGETS = ("https://a.example/feed", "https://b.example/large")
 STATE = "name"
 
 PICKLING = frozenset({"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "_pickle"})
-BETWEEN_PROCESSES = frozenset({"feedproxy/origin/apart.py", "feedproxy/origin/workshop.py"})
+BETWEEN_PROCESSES = frozenset({"feedproxy/refresh/ingest/worker_process.py", "feedproxy/refresh/ingest/worker_pool.py"})
 """They exchange jobs and results with a process that they started, over a socket that no other process has."""
 
 
@@ -79,8 +79,11 @@ def test_result_of_a_process_that_reads_feeds_changes_no_class(kind: type, attri
     ("module", "name"),
     [
         *(("os", "system"), ("builtins", "eval"), ("builtins", "getattr"), ("subprocess", "Popen")),
-        *(("feedproxy.origin.workshop", "subprocess.Popen"), ("feedproxy.origin.apart", "os.system")),
-        *(("feedproxy.origin.apart", "pickle.loads"), ("feedproxy.store.tiered", "open_store")),
+        *(
+            ("feedproxy.refresh.ingest.worker_pool", "subprocess.Popen"),
+            ("feedproxy.refresh.ingest.worker_process", "os.system"),
+        ),
+        *(("feedproxy.refresh.ingest.worker_process", "pickle.loads"), ("feedproxy.store.tiered", "open_store")),
     ],
 )
 def test_result_of_a_process_that_reads_feeds_names_nothing_that_is_called(module: str, name: str) -> None:

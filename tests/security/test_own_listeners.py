@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from feedproxy.errors import Forbidden, Unreachable
-from feedproxy.net.address import AddressPolicy
-from feedproxy.net.listeners import Listeners, is_of_this_machine
-from feedproxy.net.networks import Address
+from feedproxy.upstream.address_policy import AddressPolicy
+from feedproxy.upstream.own_listeners import Listeners, is_of_this_machine
+from feedproxy.upstream.special_networks import Address
 from tests.live.conftest import (  # noqa: F401 -- fixtures
     authority,
     made,

@@ -10,13 +10,13 @@ import bcrypt
 import pytest
 
 from feedproxy.access import users as users_module
-from feedproxy.access.admission import Admission, Admitted, Challenged, Refused
+from feedproxy.access.authorization import Admission, Admitted, Challenged, Refused
 from feedproxy.access.basic import Password
-from feedproxy.access.guesses import TRIES
-from feedproxy.access.users import Users
+from feedproxy.access.guess_limit import TRIES
+from feedproxy.access.passwords import Users
 from feedproxy.clock import ManualClock
 from feedproxy.http.message import Fields
-from feedproxy.notify.bell import Sources
+from feedproxy.notify.refresh_requests import Sources
 
 NOW = 1_800_000_000.0
 CHEAP = bcrypt.hashpw(b"open sesame", bcrypt.gensalt(4)).decode()

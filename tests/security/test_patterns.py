@@ -14,7 +14,13 @@ from tests.security.junk import PIECES
 
 type Pattern = re.Pattern[str] | re.Pattern[bytes]
 
-NOT_REACHED = ("feedproxy.demo", "feedproxy.lab", "feedproxy.desktop", "feedproxy.commands", "feedproxy.addons")
+NOT_REACHED = (
+    "feedproxy.demo",
+    "feedproxy.lab",
+    "feedproxy.commands.desktop_integration",
+    "feedproxy.commands",
+    "feedproxy.addons",
+)
 """Packages whose texts are the operator's own."""
 
 LENGTH = 4096
@@ -23,7 +29,7 @@ LENGTH = 4096
 REACHED = {"feedproxy.quantities._PART": 128}
 """Characters of the longest text, for patterns that only meet short ones of the operator."""
 
-PASSED_ON = {"feedproxy.http.structured": ("match",)}
+PASSED_ON = {"feedproxy.http.structured_fields": ("match",)}
 """How modules search that hand their patterns on to a function."""
 
 NOISE = 0.005
@@ -35,11 +41,11 @@ GROWTH = 3
 TOO_LONG = 1.0
 
 MADE_TO_TAKE_LONG = {
-    "feedproxy.http.forwarded._ENTRY": "a=b" + ";  " * 30 + "!",
-    "feedproxy.http.forwarded._PAIRS": "a" * LENGTH,
+    "feedproxy.request.forwarded._ENTRY": "a=b" + ";  " * 30 + "!",
+    "feedproxy.request.forwarded._PAIRS": "a" * LENGTH,
     "feedproxy.http.user_agent._PRODUCT": "a" * LENGTH,
-    "feedproxy.http.discretion._JWT": "-eyJ" * (LENGTH // 4),
-    "feedproxy.feed.selflink._ATTRIBUTE": "a" * LENGTH,
+    "feedproxy.http.redaction._JWT": "-eyJ" * (LENGTH // 4),
+    "feedproxy.feed.edit.self_link._ATTRIBUTE": "a" * LENGTH,
     "feedproxy.access.wsse._PARAMETER": "a" * LENGTH,
 }
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from feedproxy.http.discretion import has_secret, without_secrets
-from feedproxy.origin.public import may_be_listed
+from feedproxy.http.redaction import has_secret, without_secrets
+from feedproxy.proxy.visibility import may_be_listed
 from feedproxy.settings import Settings
 
 SECRET = (

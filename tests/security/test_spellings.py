@@ -15,8 +15,8 @@ import pytest
 
 from feedproxy.errors import BadTarget
 from feedproxy.http import uri
-from feedproxy.http.pattern import TargetPattern
-from feedproxy.http.spelling import READINGS_MAX, readings
+from feedproxy.http.uri_interpretations import READINGS_MAX, readings
+from feedproxy.http.url_pattern import TargetPattern
 from feedproxy.rules import AMBIGUOUS, Rule, Rules, covers
 from feedproxy.settings import Settings
 from tests.live.conftest import authority, made, start  # noqa: F401 -- fixtures

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.http.message import Fields
 from feedproxy.store import codec, envelope
 from feedproxy.store.envelope import Damaged

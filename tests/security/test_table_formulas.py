@@ -10,7 +10,7 @@ import pytest
 
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.model import Category, Feed, Item, Link, Person, Text
-from feedproxy.feed.convert.to_table import FORMULA_SIGNS, plain_cell
+from feedproxy.feed.convert.write.to_table import FORMULA_SIGNS, plain_cell
 
 SIGNS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\u2212", "\ufe66")
 FORMULA = "HYPERLINK(1)|' /C calc'!A0"

@@ -6,7 +6,7 @@ from typing import Any
 from feedproxy.cache import reuse, validation, variation
 from feedproxy.cache.freshness import Freshness, assess
 from feedproxy.cache.reuse import Decision
-from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.cache.storing import Storing, may_store
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import format_http_date

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from feedproxy.cache.status import Detail
-from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.cache.cache_status import Detail
+from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.errors import (
     BrokenMessage,
     FeedproxyError,
@@ -17,7 +17,7 @@ from feedproxy.errors import (
 )
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.message import Fields
-from feedproxy.origin.guard import Accept, Keep, Outcome, Pass, judge, patience_after
+from feedproxy.refresh.policy.content_guard import Accept, Keep, Outcome, Pass, judge, patience_after
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Edition, Failures, NewShape, Resource
 

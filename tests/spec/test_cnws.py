@@ -11,12 +11,13 @@ import pytest
 from feedproxy.clock import ManualClock
 from feedproxy.errors import FetchTimeout, Forbidden, Unreachable
 from feedproxy.http.message import Response
-from feedproxy.notify import cnws, outage
-from feedproxy.notify.both import Both
-from feedproxy.notify.cnws import NAME, NAMESPACE
-from feedproxy.notify.cnws_publisher import Publisher
-from feedproxy.notify.cnws_subscriber import Subscriber
-from feedproxy.notify.notices import Notices
+from feedproxy.notify import outage
+from feedproxy.notify.cnws import messages
+from feedproxy.notify.cnws.messages import NAME, NAMESPACE
+from feedproxy.notify.cnws.publisher import Publisher
+from feedproxy.notify.cnws.subscriber import Subscriber
+from feedproxy.notify.duplex_protocol import Both
+from feedproxy.notify.notification_service import Notices
 from feedproxy.notify.subscriptions import Role, State, Subscription
 from tests.stages.clouds import PUBLIC, WORKSTATION, call
 from tests.stages.notify import NOON, TARGET, Stand
@@ -24,7 +25,7 @@ from tests.stages.origin import Origin, a_feed
 
 HOUR, DAY = 3600, 86_400
 ME = f"http://{WORKSTATION}:8888/"
-TRUE, FALSE = cnws.write_result(True), cnws.write_result(False)
+TRUE, FALSE = messages.write_result(True), messages.write_result(False)
 
 SUBSCRIBE = f"""<notification version="1.0" xmlns="{NAMESPACE}">
 <subscribe>

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from feedproxy.cache.status import Detail
-from feedproxy.origin.moves import Follow, Gone, Redirect, Stop, chain, lasting, seen, standing, taken_back
+from feedproxy.cache.cache_status import Detail
+from feedproxy.refresh.policy.relocation import Follow, Gone, Redirect, Stop, chain, lasting, seen, standing, taken_back
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Ending, Sighting
 

@@ -11,7 +11,7 @@ import pytest
 from lxml import etree
 
 from feedproxy.feed.convert.formats import FORMATS
-from feedproxy.feed.convert.read import read
+from feedproxy.feed.convert.read.from_document import read
 from tests.spec.promises import check_sentences, names_in, promises
 
 HERE = Path(__file__).parent

@@ -2,20 +2,12 @@
 
 import pytest
 
-from feedproxy.cache.status import Detail
+from feedproxy.cache.cache_status import Detail
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.message import Fields
-from feedproxy.origin.planner import (
-    WAIT_MAX,
-    Go,
-    Wait,
-    after_failure,
-    limit_reset,
-    may_fetch,
-    retry_after,
-)
+from feedproxy.refresh.policy.throttle import WAIT_MAX, Go, Wait, after_failure, limit_reset, may_fetch, retry_after
 from feedproxy.settings import Settings
-from feedproxy.store.common import SiteTimes
+from feedproxy.store.coordination import SiteTimes
 from feedproxy.store.resource import Failures, Resource
 
 NOW = 1_795_176_000.0  # Fri, 20 Nov 2026 12:00:00 GMT

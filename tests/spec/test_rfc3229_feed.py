@@ -3,16 +3,16 @@
 import pytest
 
 from feedproxy.cache.storing import DoNotStore, may_store
-from feedproxy.feed.delta import delta
-from feedproxy.feed.entries import entries
-from feedproxy.feed.read import read
+from feedproxy.feed.delta.delta_document import delta
+from feedproxy.feed.delta.entries import entries
+from feedproxy.feed.parse.parser import read
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import format_http_date
-from feedproxy.http.instance import IM_USED, Bases, accepts_feed, im_used, wanted_since
+from feedproxy.http.delta_encoding import IM_USED, Bases, accepts_feed, im_used, wanted_since
+from feedproxy.http.etag import EntityTag
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.http.validator import EntityTag
-from feedproxy.origin.entrance import Entrance, Visit
-from feedproxy.origin.upstream import outgoing
+from feedproxy.request.entrance import Entrance, Visit
+from feedproxy.request.upstream_request import outgoing
 
 TAG = ("If-None-Match", '"v1"')
 A_IM = ("A-IM", "feed")

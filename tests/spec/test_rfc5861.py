@@ -2,11 +2,11 @@
 
 import pytest
 
-from feedproxy.cache import reuse, stale
+from feedproxy.cache import reuse, serving_stale
 from feedproxy.cache.freshness import assess
 from feedproxy.cache.reuse import Decision, Forward, Reuse, ReuseAndRevalidate, Validate
-from feedproxy.cache.stale import Occasion
-from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.cache.serving_stale import Occasion
+from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields
 
@@ -28,7 +28,9 @@ def allowed(control: str, after: float, occasion: Occasion, request: CacheContro
     """Whether the response is used, for an operator who allows nothing of himself."""
     response = stored(control)
     known = assess(response, NOW + after)
-    return stale.allowed(response, known, NOW + after, occasion=occasion, request=request or CacheControl(), limit=-1)
+    return serving_stale.allowed(
+        response, known, NOW + after, occasion=occasion, request=request or CacheControl(), limit=-1
+    )
 
 
 def test_a_response_is_used_while_it_is_revalidated_for_as_long_as_it_says() -> None:

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from feedproxy.cache import freshness, reuse, stale, variation
+from feedproxy.cache import freshness, reuse, serving_stale
+from feedproxy.cache import vary as variation
+from feedproxy.cache.cache_status import Fwd
 from feedproxy.cache.freshness import Source, current_age
 from feedproxy.cache.reuse import Forward, Reuse, Validate
-from feedproxy.cache.stale import Occasion
-from feedproxy.cache.status import Fwd
+from feedproxy.cache.serving_stale import Occasion
 from feedproxy.cache.storing import DoNotStore
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields
@@ -282,7 +283,9 @@ def test_a_stale_response_is_not_used_where_a_directive_prohibits_it(control: st
     response = stored(cache_control=f"max-age=2, stale-if-error=99, stale-while-revalidate=99, {control}")
     request = CacheControl(max_stale=99, stale_if_error=99)
 
-    assert not stale.allowed(response, state(response, 5), NOW + 5, occasion=occasion, request=request, limit=99)
+    assert not serving_stale.allowed(
+        response, state(response, 5), NOW + 5, occasion=occasion, request=request, limit=99
+    )
 
 
 @pytest.mark.parametrize("occasion", [Occasion.ERROR, Occasion.DISCONNECTED, Occasion.REFUSED])
@@ -292,7 +295,7 @@ def test_a_stale_response_stands_in_for_a_failing_origin_as_long_as_configured(o
 
     def allowed(after: float) -> bool:
         known = state(response, after)
-        return stale.allowed(response, known, NOW + after, occasion=occasion, request=CacheControl(), limit=100)
+        return serving_stale.allowed(response, known, NOW + after, occasion=occasion, request=CacheControl(), limit=100)
 
     assert allowed(102)
     assert not allowed(103)
@@ -303,6 +306,6 @@ def test_what_was_given_to_credentials_is_not_kept_in_use_by_configuration() -> 
     response = stored(cache_control="public, max-age=2", authorized=True)
 
     for occasion in (Occasion.ERROR, Occasion.DISCONNECTED, Occasion.REFUSED):
-        assert not stale.allowed(
+        assert not serving_stale.allowed(
             response, state(response, 9), NOW + 9, occasion=occasion, request=CacheControl(), limit=100
         )

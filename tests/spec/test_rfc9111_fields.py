@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from feedproxy.cache import freshness
+from feedproxy.cache.cache_status import Fwd
 from feedproxy.cache.freshness import Source, current_age
 from feedproxy.cache.reuse import Forward, Reuse, Unsatisfiable, Validate
-from feedproxy.cache.status import Fwd
 from feedproxy.cache.storing import DoNotStore, Store
 from feedproxy.http.message import Fields
 from tests.spec.caching import (

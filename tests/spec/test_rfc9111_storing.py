@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from feedproxy.cache import partial
-from feedproxy.cache.cookies import with_cookies
-from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.cache import partial_content
+from feedproxy.cache.set_cookie import with_cookies
+from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.cache.storing import DoNotStore, Store, may_store, storable_fields
 from feedproxy.http.message import Fields, Request, Response
 from tests.spec.caching import (
@@ -222,16 +222,16 @@ def test_an_incomplete_response_answers_only_ranges_wholly_within_it() -> None:
     """Section 3.3: a cache MUST NOT use an incomplete response to answer requests otherwise."""
     held = part(2, 7)
 
-    assert partial.cut(held, fields(range="bytes=2-7")) is not None
+    assert partial_content.cut(held, fields(range="bytes=2-7")) is not None
     for asked in ({}, {"range": "bytes=2-8"}, {"range": "bytes=0-"}, {"range": "bytes=-1"}):
-        assert partial.cut(held, fields(**asked)) is None
+        assert partial_content.cut(held, fields(**asked)) is None
 
 
 def test_partial_content_is_stored_as_a_part_only() -> None:
     """Section 3.3: a cache MUST NOT send a partial response using the 200 status code."""
     asked = Request("GET", TARGET, fields(range="bytes=0-4"))
 
-    assert partial.may_keep(asked, part(0, 4, cache_control="max-age=60")) == Store()
+    assert partial_content.may_keep(asked, part(0, 4, cache_control="max-age=60")) == Store()
     assert isinstance(may_store(asked, Response(206, fields(cache_control="max-age=60")), now=NOW), DoNotStore)
 
 
@@ -239,20 +239,20 @@ def test_parts_are_combined_only_under_the_same_strong_validator() -> None:
     """Section 3.4."""
     rest = Response(206, fields(content_range="bytes 5-9/10", etag='"x"'), b"56789")
 
-    combined = partial.combine(part(0, 4, etag='"x"', a="1"), rest)
-    assert isinstance(combined, partial.Combined)
+    combined = partial_content.combine(part(0, 4, etag='"x"', a="1"), rest)
+    assert isinstance(combined, partial_content.Combined)
     assert (combined.response.status, combined.response.body) == (200, b"0123456789")
     assert combined.response.fields.get("a") == "1"
     for lines in ({}, {"etag": '"y"'}, {"etag": 'W/"x"'}):
-        assert isinstance(partial.combine(part(0, 4, **lines), rest), partial.Apart)
+        assert isinstance(partial_content.combine(part(0, 4, **lines), rest), partial_content.Apart)
 
 
 def test_a_new_response_replaces_the_fields_it_provides_aside_from_content_range() -> None:
     """Section 3.4."""
     rest = Response(206, fields(content_range="bytes 5-8/10", etag='"x"', a="2"), b"5678")
 
-    combined = partial.combine(part(0, 4, etag='"x"', a="1"), rest)
+    combined = partial_content.combine(part(0, 4, etag='"x"', a="1"), rest)
 
-    assert isinstance(combined, partial.Combined)
+    assert isinstance(combined, partial_content.Combined)
     assert combined.response.fields.get_all("a") == ["2"]
     assert combined.response.fields.get_all("content-range") == ["bytes 0-8/10"]

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from feedproxy.cache import stale, validation
+from feedproxy.cache import serving_stale, validation
 from feedproxy.cache.freshness import current_age
 from feedproxy.cache.invalidation import invalidated_by
 from feedproxy.cache.reuse import Forward, Reuse, Validate
-from feedproxy.cache.stale import Occasion
-from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.cache.serving_stale import Occasion
+from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request, Response
 from tests.spec.caching import (
@@ -246,4 +246,6 @@ def test_an_invalidated_response_is_validated_before_it_is_used() -> None:
 
     assert isinstance(deciding(response), Validate)
     for occasion in Occasion:
-        assert not stale.allowed(response, state(response), NOW, occasion=occasion, request=CacheControl(), limit=100)
+        assert not serving_stale.allowed(
+            response, state(response), NOW, occasion=occasion, request=CacheControl(), limit=100
+        )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.cache.status import CacheStatus, Detail, Fwd, append
+from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd, append
 from feedproxy.http.message import Fields
 
 

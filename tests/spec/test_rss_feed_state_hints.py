@@ -6,7 +6,7 @@ import pytest
 
 from feedproxy.clock import Instant
 from feedproxy.feed.channel import Period, Schedule
-from feedproxy.feed.read import read
+from feedproxy.feed.parse.parser import read
 from feedproxy.feed.schedule import Hold, hold, is_skipped, next_update, skipped_until
 
 HOUR = 3600.0

@@ -12,11 +12,11 @@ import pytest
 
 from feedproxy.feed.opml import Listing, Subscription
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.notify.changes import KEEP
-from feedproxy.notify.ear import Ear
-from feedproxy.notify.lists import Lists
-from feedproxy.origin.endpoints import Call
-from feedproxy.origin.entrance import Entrance, Visit
+from feedproxy.notify.change_lists import Lists
+from feedproxy.notify.change_log import KEEP
+from feedproxy.notify.pings.receiver import Ear
+from feedproxy.request.endpoints import Call
+from feedproxy.request.entrance import Entrance, Visit
 from tests.stages.notify import NOON, TARGET, Stand
 from tests.stages.origin import a_feed
 
@@ -572,7 +572,7 @@ async def test_a_private_feed_is_never_named(stand_at: Callable[..., Any]) -> No
 
 
 async def test_a_feed_that_a_rule_has_made_private_since_is_not_named_any_more(door: Door) -> None:
-    from feedproxy.http.pattern import TargetPattern
+    from feedproxy.http.url_pattern import TargetPattern
     from feedproxy.rules import Rule, Rules
 
     await changed(door, "two")

@@ -4,8 +4,8 @@ test."""
 import pytest
 
 from feedproxy.http.user_agent import compose
-from feedproxy.readers.count import SubscriberCounts
-from feedproxy.readers.identify import Identifier
+from feedproxy.subscribers.counts import SubscriberCounts
+from feedproxy.subscribers.pseudonyms import Identifier
 
 FEED = "https://example.com/feed.xml"
 HOUR, DAY = 3600.0, 86_400.0

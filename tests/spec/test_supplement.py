@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from feedproxy.cache.status import Detail, Fwd
+from feedproxy.cache.cache_status import Detail, Fwd
 from tests.spec.supplement.promise import Promise
 from tests.spec.supplement.stage import keeps
 from tests.spec.supplement.table import PROMISES

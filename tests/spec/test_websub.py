@@ -9,10 +9,10 @@ import pytest
 
 from feedproxy.errors import BrokenMessage, FetchTimeout, Forbidden, Unreachable
 from feedproxy.http.message import Fields, Response
-from feedproxy.notify import websub
 from feedproxy.notify.protocol import DAY
 from feedproxy.notify.subscriptions import Role, State
-from feedproxy.notify.websub_discovery import discover, favoured
+from feedproxy.notify.websub import messages
+from feedproxy.notify.websub.discovery import discover, favoured
 from tests.stages.notify import NOON, TARGET
 from tests.stages.origin import a_feed
 from tests.stages.websub import HUB, LINKS, ME, PUBLIC, WebSubStand, links_of, websub_at
@@ -334,7 +334,7 @@ async def test_in_reverse_mode_the_topic_has_its_public_name(stand_at: Callable[
     assert links_of(stage.deliveries[0][2]) == {"hub": PUBLIC + "-/hub", "self": PUBLIC + "feed.xml"}
 
 
-@pytest.mark.parametrize("method", websub.METHODS)
+@pytest.mark.parametrize("method", messages.METHODS)
 async def test_with_a_secret_the_body_is_signed(stand_at: Callable[..., Any], method: str) -> None:
     stage = await websub_at(stand_at, websub_signature=method)
     await stage.change(*OLD)
@@ -418,13 +418,13 @@ async def test_a_failing_subscription_stays_to_the_end_of_its_lease_and_gets_the
 
 
 def test_link_fields_are_looked_at_first_then_the_document() -> None:
-    from feedproxy.feed import read
+    from feedproxy.feed.parse import parser
 
     body = a_feed(
         extra='<x:link xmlns:x="http://www.w3.org/2005/Atom" rel="hub" href="//inside.example/"/>'
         '<x:link xmlns:x="http://www.w3.org/2005/Atom" rel="self" href="/inside"/>'
     )
-    channel = read.read(body, None)
+    channel = parser.read(body, None)
     assert channel is not None
 
     by_field = discover(TARGET, Fields([("Link", LINKS)]), channel)
@@ -540,7 +540,7 @@ async def test_signed_content_becomes_the_copy_and_the_origin_is_not_asked(reade
     assert reader.stand.origin.requests == asked
 
 
-@pytest.mark.parametrize("method", websub.METHODS)
+@pytest.mark.parametrize("method", messages.METHODS)
 async def test_the_methods_that_the_hub_names_are_used(reader: WebSubStand, method: str) -> None:
     await reader.verify()
     body = a_feed("four", *OLD)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.feed.relocation import Gone, Moved, document, read
+from feedproxy.feed.xml_redirect import Gone, Moved, document, read
 
 DECLARATION = b'<?xml version="1.0"?>\n'
 

@@ -9,16 +9,16 @@ from mitmproxy.proxy import server_hooks
 from mitmproxy.proxy.layers.http import _hooks as hooks
 from mitmproxy.test import taddons, tflow
 
+from feedproxy.app import runtime
 from feedproxy.clock import ManualClock
 from feedproxy.errors import FeedproxyError
-from feedproxy.front import desk
-from feedproxy.front.arrival import fields_of, headers_of
-from feedproxy.front.stream import ABSOLUTE_FORM
 from feedproxy.http.message import Fields, Request
-from feedproxy.origin.entrance import Entrance
-from feedproxy.origin.service import Service
+from feedproxy.proxy.service import Service
+from feedproxy.request.entrance import Entrance
 from feedproxy.rules import Rules
-from feedproxy.runtime import runtime
+from feedproxy.server.mitm import flow_handler
+from feedproxy.server.mitm.http_layer import ABSOLUTE_FORM
+from feedproxy.server.mitm.request_routing import fields_of, headers_of
 from tests.stages.origin import Origin, OriginFetcher
 from tests.stages.play import ALONE, Seen, line_for, resolved
 
@@ -94,13 +94,13 @@ class OnAddons:
         data = server_hooks.ServerConnectionHookData(flow.server_conn, flow.client_conn)
         await self._hook(server_hooks.ServerConnectHook(data))
         if flow.server_conn.error:
-            flow.response = desk.error_page(flow, flow.server_conn.error)
+            flow.response = flow_handler.error_page(flow, flow.server_conn.error)
             return
         request = Request(flow.request.method, flow.request.url, fields_of(flow.request))
         try:
             answer = await self.origin.answer(request)
         except FeedproxyError as error:
-            flow.response = desk.error_page(flow, str(error))
+            flow.response = flow_handler.error_page(flow, str(error))
             return
         flow.response = http.Response.make(answer.status, answer.body)
         flow.response.headers = headers_of(answer.fields.with_field("Content-Length", str(len(answer.body))))

@@ -5,14 +5,14 @@ from typing import Any
 
 import aiohttp
 
-from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.admin.server import AdminServer
+from feedproxy.app import Runtime
+from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
-from feedproxy.readers.identify import Pseudonym
-from feedproxy.report.admin import AdminServer
-from feedproxy.runtime import Runtime
 from feedproxy.store.resource import Resource
+from feedproxy.subscribers.pseudonyms import Pseudonym
 
 NOW = 1_780_000_000.0
 """A Thursday, 20:26:40 GMT."""

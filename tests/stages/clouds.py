@@ -7,13 +7,13 @@ from urllib.parse import parse_qs, urlsplit
 
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.notify.both import Both
-from feedproxy.notify.notices import Notices
-from feedproxy.notify.rsscloud import NAME
-from feedproxy.notify.rsscloud_client import Workstation
-from feedproxy.notify.rsscloud_hub import CloudHub
-from feedproxy.origin.endpoints import Call
-from feedproxy.origin.entrance import Entrance, Visit
+from feedproxy.notify.duplex_protocol import Both
+from feedproxy.notify.notification_service import Notices
+from feedproxy.notify.rsscloud.aggregator import Workstation
+from feedproxy.notify.rsscloud.cloud import CloudHub
+from feedproxy.notify.rsscloud.messages import NAME
+from feedproxy.request.endpoints import Call
+from feedproxy.request.entrance import Entrance, Visit
 from tests.stages.notify import Stand
 
 WORKSTATION = "192.0.2.7"

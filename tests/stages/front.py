@@ -9,7 +9,7 @@ from typing import Any
 
 from mitmproxy.proxy.mode_servers import ServerInstance
 
-from feedproxy.cache.status import Detail
+from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import ManualClock
 from feedproxy.http.message import Fields
 from tests.stages.play import OnProxy, Seen

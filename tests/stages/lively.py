@@ -5,17 +5,17 @@ import random
 from collections.abc import Iterable
 from dataclasses import replace
 
-from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.admin.reader_scores import poll_of
+from feedproxy.app import Runtime
+from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.clock import ManualClock
-from feedproxy.feed.read import read
+from feedproxy.feed.parse.parser import read
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
-from feedproxy.origin.prepare import version_of
-from feedproxy.readers.identify import Pseudonym
-from feedproxy.report.daybook import DAY, HOUR, Tally
-from feedproxy.report.readership import poll_of
-from feedproxy.runtime import Runtime
+from feedproxy.refresh.ingest.ingest import version_of
 from feedproxy.store.resource import Edition, Ending, Failures, Resource, Sighting
+from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.telemetry.history import DAY, HOUR, Tally
 from tests.stages.admin import NOW
 
 UP = 12.2 * DAY

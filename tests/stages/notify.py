@@ -9,16 +9,16 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from feedproxy.app import Runtime
 from feedproxy.clock import ManualClock
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Response
-from feedproxy.net.post import Named
-from feedproxy.notify import notices
-from feedproxy.notify.notices import Notices
+from feedproxy.notify import notification_service
+from feedproxy.notify.notification_service import Notices
 from feedproxy.notify.protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.subscriptions import Role, State, Subscription
-from feedproxy.readers.identify import Pseudonym
-from feedproxy.runtime import Runtime
+from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.upstream.callback_client import Named
 from tests.stages.origin import Origin, OriginFetcher
 
 NOON = 1_780_056_000.0
@@ -137,7 +137,7 @@ class Stand:
 async def stand_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[..., Any]]:
     """Opens stands; those of one `folder` share a store, one after the other."""
     opened: list[Stand] = []
-    monkeypatch.setattr(notices, "BREATH", 0.0)  # days pass here in rounds by the thousand
+    monkeypatch.setattr(notification_service, "BREATH", 0.0)  # days pass here in rounds by the thousand
 
     async def open_at(
         *,

@@ -9,18 +9,18 @@ import aiohttp
 
 from feedproxy.clock import ManualClock
 from feedproxy.http import uri
-from feedproxy.http.coding import decode
+from feedproxy.http.content_coding import decode
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.http.pattern import TargetPattern
-from feedproxy.origin.entrance import Entrance, Visit
-from feedproxy.origin.service import Answer, PassThrough, Service
-from feedproxy.readers.count import SubscriberCounts
-from feedproxy.readers.identify import Identifier
-from feedproxy.report.journal import Journal
-from feedproxy.report.metrics import Metrics
+from feedproxy.http.url_pattern import TargetPattern
+from feedproxy.proxy.service import Answer, PassThrough, Service
+from feedproxy.request.entrance import Entrance, Visit
 from feedproxy.rules import Rule, Rules
 from feedproxy.settings import Settings
 from feedproxy.store.memory import MemoryStore
+from feedproxy.subscribers.counts import SubscriberCounts
+from feedproxy.subscribers.pseudonyms import Identifier
+from feedproxy.telemetry.metrics import Metrics
+from feedproxy.telemetry.recent_activity import Journal
 from tests.stages.origin import Origin, OriginFetcher, on_loopback
 
 HERE = "192.0.2.1"

@@ -9,9 +9,9 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.notify.subscriptions import Role, Subscription
-from feedproxy.notify.websub_protocol import WebSub
-from feedproxy.origin.endpoints import Call
-from feedproxy.origin.entrance import Entrance, Visit
+from feedproxy.notify.websub.protocol import WebSub
+from feedproxy.request.endpoints import Call
+from feedproxy.request.entrance import Entrance, Visit
 from tests.stages.notify import TARGET, Stand
 from tests.stages.origin import a_feed
 

@@ -11,9 +11,9 @@ import pytest
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError
-from feedproxy.notify.ledger import Ledger
-from feedproxy.store.base import Store
-from feedproxy.store.rows import FILE_MIN
+from feedproxy.notify.database import Ledger
+from feedproxy.store.interface import Store
+from feedproxy.store.sqlite_rows import FILE_MIN
 from feedproxy.store.tiered import open_store
 from tests.store.conftest import MakeFeed
 

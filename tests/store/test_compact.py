@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedproxy.store.compact import Instants
 from feedproxy.store.memory import MemoryStore
+from feedproxy.store.packing.packed_sequences import Instants
 from feedproxy.store.resource import Resource, Version, Versions
 from tests.store.conftest import MakeFeed
 

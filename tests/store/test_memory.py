@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from feedproxy.store import entry, memory
+from feedproxy.store import memory
 from feedproxy.store.codec import dump, dump_with_header, header_of, load, load_with_header
-from feedproxy.store.entry import weight
 from feedproxy.store.memory import MemoryStore
+from feedproxy.store.packing import memory_entry
+from feedproxy.store.packing.header_compression import grow, shrink
+from feedproxy.store.packing.memory_entry import weight
 from feedproxy.store.resource import Resource
-from feedproxy.store.shrink import grow, shrink
 
 MakeFeed = Callable[..., Resource]
 
@@ -126,7 +127,7 @@ async def test_who_was_told_the_header_does_not_make_it_again(
         made.append(resource)
         return header_of(resource)
 
-    monkeypatch.setattr(entry, "header_of", noted)
+    monkeypatch.setattr(memory_entry, "header_of", noted)
     store = MemoryStore(10_000_000)
     feeds = {target: a_feed(target) for target in ("https://told.example/", "https://new.example/")}
     for target, feed in feeds.items():

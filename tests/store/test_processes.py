@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WRITER = '''
 """Writes feeds whose every part tells who wrote them and in which round; says on stdout what is safe."""
 import asyncio, os, random, sys
-from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.http.message import Fields
 from feedproxy.store.resource import Resource
 from feedproxy.store.tiered import open_store

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Sequence
 
 from feedproxy.errors import StoreError
-from feedproxy.store.queue import WriteQueue
+from feedproxy.store.write_behind import WriteQueue
 from tests.patience import PATIENCE
 
 

@@ -9,7 +9,7 @@ import pytest
 from diskcache.core import MODE_PICKLE, MODE_RAW, MODE_TEXT
 
 from feedproxy.errors import StoreError
-from feedproxy.store.rows import FILE_MIN, Rows
+from feedproxy.store.sqlite_rows import FILE_MIN, Rows
 
 
 class Trap:

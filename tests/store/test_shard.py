@@ -15,8 +15,8 @@ import pytest
 
 from feedproxy.errors import StoreError
 from feedproxy.store import shard as module
-from feedproxy.store.rows import FILE_MIN, Rows
 from feedproxy.store.shard import Shard
+from feedproxy.store.sqlite_rows import FILE_MIN, Rows
 
 type OpenShard = Callable[[], Shard]
 

@@ -14,11 +14,11 @@ import pytest
 from feedproxy.errors import StoreError, UsageError
 from feedproxy.store import queue as queue_module
 from feedproxy.store import shared as shared_module
-from feedproxy.store.base import Store
-from feedproxy.store.common import SiteTimes
-from feedproxy.store.overflow import LOST, Overflow
+from feedproxy.store.coordination import SiteTimes
+from feedproxy.store.interface import Store
 from feedproxy.store.shard import Shard
-from feedproxy.store.shared import RING, Shared
+from feedproxy.store.shared_memory import RING, Shared
+from feedproxy.store.shared_overflow import LOST, Overflow
 from feedproxy.store.tiered import open_store
 from tests.store.conftest import MakeFeed
 
@@ -27,7 +27,7 @@ FEED = "https://example.com/feed"
 
 OTHER = r"""
 import asyncio, os, sys
-from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.errors import StoreError
 from feedproxy.http.message import Fields
 from feedproxy.store.resource import Resource

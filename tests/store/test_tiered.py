@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.cache.stored import Content, StoredResponse
+from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.errors import StoreError, UsageError
 from feedproxy.http.message import Fields
-from feedproxy.store import rows
-from feedproxy.store.base import Store
+from feedproxy.store import sqlite_rows
 from feedproxy.store.disk import DiskStore
-from feedproxy.store.entry import weight
+from feedproxy.store.interface import Store
 from feedproxy.store.memory import MemoryStore
+from feedproxy.store.packing.memory_entry import weight
 from feedproxy.store.resource import Resource
 from feedproxy.store.tiered import TieredStore, open_store
 from tests.patience import PATIENCE
@@ -305,7 +305,7 @@ def an_incompressible_feed(target: str, size: int) -> Resource:
 async def test_a_bound_that_was_lowered_holds_soon_after_opening(
     open_tiered: Open, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "JOURNAL_MAX", 0)
+    monkeypatch.setattr(sqlite_rows, "JOURNAL_MAX", 0)
     before = open_tiered()
     for number in range(300):
         await before.put(an_incompressible_feed(f"https://{number}.example/", 40_000))

@@ -3,7 +3,7 @@
 import pytest
 
 from feedproxy.store import turns as module
-from feedproxy.store.turns import TURN, Turns
+from feedproxy.store.write_pacing import TURN, Turns
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from feedproxy.feed.convert import to_atom, to_html, to_json, to_opml, to_rdf, to_rss, to_script, to_table
 from feedproxy.feed.convert.model import Feed
+from feedproxy.feed.convert.write import to_atom, to_html, to_json, to_opml, to_rdf, to_rss, to_script, to_table
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from urllib.parse import urljoin, urlsplit
 from lxml import etree
 
 from feedproxy.feed.convert.model import Text
-from feedproxy.feed.convert.names import XHTML
-from feedproxy.feed.convert.nodes import clean
+from feedproxy.feed.convert.namespaces import XHTML
+from feedproxy.feed.convert.xml_nodes import clean
 from feedproxy.feed.xml import Element, text_of
 
 _ELEMENTS = (

@@ -6,8 +6,8 @@ import pytest
 
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.model import Feed
-from feedproxy.feed.convert.names import RSS2
-from feedproxy.feed.convert.read import read
+from feedproxy.feed.convert.namespaces import RSS2
+from feedproxy.feed.convert.read.from_document import read
 
 IN_OTHER_WORDS = ("rdf", "atom")
 

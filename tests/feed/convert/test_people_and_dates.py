@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.feed.convert import dates, people
+from feedproxy.feed.convert import dates, persons
 from feedproxy.feed.convert.model import Person
 
 NOON = 1_700_049_600
@@ -51,16 +51,16 @@ def test_each_format_has_its_own_form_of_a_date() -> None:
     ],
 )
 def test_a_person_is_found_in_what_rss_has_of_one(written: str, meant: Person | None) -> None:
-    assert people.parse(written) == meant
+    assert persons.parse(written) == meant
 
 
 def test_who_is_named_twice_is_one_and_all_that_is_said_of_him_is_known() -> None:
     said = [Person("Ann", "ann@example.com"), Person("Bob"), Person("Ann", uri="https://example.com/ann")]
 
-    assert people.merged(said) == (Person("Ann", "ann@example.com", "https://example.com/ann"), Person("Bob"))
+    assert persons.merged(said) == (Person("Ann", "ann@example.com", "https://example.com/ann"), Person("Bob"))
 
 
 def test_two_of_one_name_with_different_addresses_are_two() -> None:
     said = (Person("Ann", "ann@example.com"), Person("Ann", "ann@example.org"))
 
-    assert people.merged(said) == said
+    assert persons.merged(said) == said

@@ -10,7 +10,7 @@ from lxml import etree, html
 
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.model import Enclosure, Feed, Item, Link, Person, Text
-from feedproxy.feed.convert.read import read
+from feedproxy.feed.convert.read.from_document import read
 from tests.conftest import CORPUS
 
 HOSTILE = (

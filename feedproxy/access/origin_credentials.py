@@ -1,0 +1,179 @@
+"""Credentials for origins, so that readers without a way to sign in can read private feeds all the same.
+
+The operator writes them into one file, each for the feeds that its pattern matches, and says whose they are: one
+user's, every signed-in user's (`user: "*"`), or anybody's who reaches the proxy (`anybody: true`). What is fetched
+with a credential is a resource of its own: its key is the target with the credential's name as fragment, which no
+target of a reader's can have (http/uri.py drops fragments). So no private copy is ever found by somebody who asks
+without, or with another credential, and a changed password is a new name: the copies made with the old one are
+never found again.
+
+    - match: https://intranet.example/*
+      user: "*"
+      basic: {user: feedproxy, password: …}
+    - match: https://paid.example/feed
+      user: bob
+      query: {token: …}
+"""
+
+import hashlib
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from feedproxy.access import basic, wsse
+from feedproxy.access.reloading_file import Watched
+from feedproxy.clock import Clock, Instant
+from feedproxy.errors import BadTarget, FetchError, UsageError
+from feedproxy.http.message import Fields, Request
+from feedproxy.http.url_pattern import TargetPattern
+
+MARK = "#wallet="
+ANY_USER = "*"
+KINDS = ("basic", "wsse", "bearer", "query")
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What proves to an origin that it may answer. `name` says nothing of the secret, and changes with it."""
+
+    name: str
+    kind: str
+    secret: Mapping[str, str] = field(repr=False)
+
+    def applied(self, request: Request, now: Instant) -> Request:
+        """The request as the origin is to see it."""
+        fields = request.fields.without("authorization", "x-wsse", "cookie")
+        match self.kind:
+            case "basic":
+                given = basic.Password(self.secret["user"], self.secret["password"])
+                return request_with(request, fields.with_added("Authorization", basic.compose(given)))
+            case "wsse":
+                for name, value in wsse.compose(self.secret["user"], self.secret["password"], now):
+                    fields = fields.with_added(name, value)
+                return request_with(request, fields)
+            case "bearer":
+                return request_with(request, fields.with_added("Authorization", f"Bearer {self.secret['token']}"))
+            case _:
+                pairs = urlencode(self.secret, quote_via=quote, safe="")
+                joint = "&" if "?" in request.target else "?"
+                return Request(request.method, f"{request.target}{joint}{pairs}", fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of the wallet: which feeds, whose, and what proves it."""
+
+    match: TargetPattern
+    user: str
+    credential: Credential
+
+
+class Keyed(NamedTuple):
+    """A resource's key, taken apart: the target, and the name of the credential it is fetched with (or nothing)."""
+
+    target: str
+    credential: str
+
+
+def key(target: str, credential: Credential) -> str:
+    """The key of what is fetched from the target with this credential."""
+    return f"{target}{MARK}{credential.name}"
+
+
+def apart(resource_key: str) -> Keyed:
+    """The reverse of `key`; a plain target has no credential."""
+    target, _, name = resource_key.partition(MARK)
+    return Keyed(target, name)
+
+
+class Wallet:
+    """The entries of a wallet file that is edited while we run. Raises UsageError where it cannot be read."""
+
+    def __init__(self, path: str, clock: Clock, seed: bytes) -> None:
+        self._file: Watched[tuple[Entry, ...]] = Watched(path, partial(parse_wallet, seed=seed), clock)
+
+    def credential_for(self, target: str, user: str) -> Credential | None:
+        """The credential this reader's requests for the target go with; of several that match the user's own wins."""
+        found: Credential | None = None
+        for entry in self._file.value:
+            if not entry.match.matches(target):
+                continue
+            if user and entry.user == user:
+                return entry.credential
+            if found is None and (entry.user == "" or (user and entry.user == ANY_USER)):
+                found = entry.credential
+        return found
+
+    def named(self, name: str, target: str) -> Credential | None:
+        """The credential of that name; None where it is not meant for the target, to which a redirect led.
+
+        Raises FetchError where it is there no more.
+        """
+        named = [entry for entry in self._file.value if entry.credential.name == name]
+        if not named:
+            raise FetchError("the wallet has no such credential any more")
+        return next((entry.credential for entry in named if entry.match.matches(target)), None)
+
+
+def request_with(request: Request, fields: Fields) -> Request:
+    """The same request with other fields."""
+    return Request(request.method, request.target, fields)
+
+
+def parse_wallet(text: str, name: str, *, seed: bytes) -> tuple[Entry, ...]:
+    """The entries of a wallet. Raises UsageError, which says where and never repeats a secret.
+
+    `seed` is this installation's: without it nobody can try which password a name was made of.
+    """
+    try:
+        read: Any = YAML(typ="safe", pure=True).load(io.StringIO(text))
+    except MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise UsageError(f"{name}:{line}: this is no YAML") from error
+    except YAMLError as error:
+        raise UsageError(f"{name}: this is no YAML") from error
+    if read is None:
+        return ()
+    if not isinstance(read, list):
+        raise UsageError(f"{name}: expected a list of entries")
+    return tuple(_entry(each, f"{name}: entry {number}", seed) for number, each in enumerate(read, start=1))
+
+
+def _entry(read: Any, place: str, seed: bytes) -> Entry:
+    if not isinstance(read, dict):
+        raise UsageError(f"{place}: expected `match`, `user` and one of {', '.join(KINDS)}")
+    if unknown := set(map(str, read)) - {"match", "user", "anybody", *KINDS}:
+        raise UsageError(f"{place}: unknown: {', '.join(sorted(unknown))}")
+    try:
+        pattern = TargetPattern(str(read.get("match", "")))
+    except BadTarget as error:
+        raise UsageError(f"{place}: match: {error}") from error
+    user, anybody = read.get("user", ""), read.get("anybody", False)
+    if bool(user) == (anybody is True) or not isinstance(user, str):
+        raise UsageError(f'{place}: say whose it is: `user: NAME`, `user: "*"`, or `anybody: true`')
+    kinds = [kind for kind in KINDS if kind in read]
+    if len(kinds) != 1:
+        raise UsageError(f"{place}: expected one of {', '.join(KINDS)}")
+    secret = _secret(kinds[0], read[kinds[0]], place)
+    written = "\0".join((kinds[0], pattern.text, user, *(f"{one}\0{other}" for one, other in secret.items())))
+    digest = hashlib.blake2b(written.encode(), digest_size=16, key=seed, person=b"feedproxy.wallet").hexdigest()
+    return Entry(pattern, user, Credential(digest, kinds[0], secret))
+
+
+def _secret(kind: str, read: Any, place: str) -> dict[str, str]:
+    if kind == "bearer":
+        read = {"token": read}
+    if not isinstance(read, dict) or not read:
+        raise UsageError(f"{place}: {kind}: expected names and values")
+    secret = {str(name): str(value) for name, value in read.items()}
+    if kind in ("basic", "wsse") and set(secret) != {"user", "password"}:
+        raise UsageError(f"{place}: {kind}: expected user and password")
+    if any(ord(sign) < 32 or ord(sign) == 127 for value in secret.values() for sign in value):
+        raise UsageError(f"{place}: {kind}: a control character")
+    return secret

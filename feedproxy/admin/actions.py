@@ -1,0 +1,210 @@
+"""What the operator can do: ask an origin now, forget copies, undo a remembered move or end.
+
+Each answers when it is done: with JSON, or, to a form of our own pages, by leading back to the page that tells
+the outcome. A target comes as `url` (the public one or the upstream's), as `id` (so that no page has to name an
+address with a secret in it), or, where several are meant, as `pattern`.
+"""
+
+import asyncio
+
+from aiohttp import web
+
+from feedproxy.admin import form
+from feedproxy.admin.feed_pages import OUTCOME, Answers, Notice, Watched, as_json, wants_json
+from feedproxy.admin.feed_table import Clerk
+from feedproxy.aio import unhurried
+from feedproxy.feed import subscription_address
+from feedproxy.feed.opml import Listing, Subscription
+from feedproxy.http import uri
+from feedproxy.proxy.service import Refreshed, Service
+from feedproxy.refresh.paused_and_blocked import Decision
+from feedproxy.request.upstream_request import feed_id
+from feedproxy.rules import BLOCKED
+from feedproxy.telemetry.redacted import View, masked, named
+from feedproxy.upstream.own_authority import is_own
+from feedproxy.web.templates import iso
+
+TOLD_MAX = 1000
+"""Targets named in an answer; the rest is counted."""
+
+CONFIRMED_MAX = 20
+"""Feeds that the question before a purge names; the rest is counted."""
+
+AT_ONCE = 8
+"""Origins asked at the same time when a pattern names many feeds."""
+
+SENTENCES = {
+    "updated": "The origin has sent a new version.",
+    "unchanged": "The origin has sent the same again.",
+    "confirmed": "The origin says that the copy is still good.",
+    "paused": "Nothing was asked: resume the feed first.",
+    "later": "It is not the feed's turn yet; it will be asked then.",
+    "failed": "The origin gave nothing usable.",
+    "not-stored": "The origin answered, but HTTP does not let us keep it.",
+}
+
+
+class Deeds:
+    """The handlers that change something."""
+
+    def __init__(self, runtime: Watched, clerk: Clerk, answers: Answers) -> None:
+        self._runtime = runtime
+        self._clerk = clerk
+        self._answers = answers
+
+    async def refresh(self, request: web.Request) -> web.Response:
+        """Ask the origin of this target, or of all feeds that match, now or as soon as may be."""
+        service = self._answers.service()
+        target, pattern = await self._asked(request)
+        if target:
+            done = self._refreshed(await service.refresh(target))
+            self._clerk.forget([target])
+            words = f"{done['sentence']} ({done['words']})" if done["words"] else done["sentence"]
+            return self._outcome(request, target, done, Notice(done["ok"], words))
+        matches = service.matching(pattern)
+        targets = [each async for each in unhurried(service.store.targets()) if matches(each)]
+        told = await self._refresh_all(service, targets)
+        self._clerk.forget(targets)
+        good = sum(1 for each in told if each["ok"])
+        view = {"pattern": pattern, "matched": len(told), "ok": good == len(told), "refreshed": told[:TOLD_MAX]}
+        return self._outcome(request, "", view, Notice(good == len(told), f"{good} of {len(told)} feeds asked for."))
+
+    async def purge(self, request: web.Request) -> web.Response:
+        """Forget this target, or all that match: copy, history and moves. Subscribers are still counted."""
+        service = self._answers.service()
+        target, pattern = await self._asked(request)
+        gone = await service.purge(target, pattern=pattern)
+        self._clerk.forget(gone)
+        names = [self._named(each)["target"] for each in gone[:TOLD_MAX]]
+        view = {"ok": True, "purged": len(gone), "targets": names}
+        words = {0: "Nothing of that was held.", 1: "Forgotten: the next reader gets a new copy."}
+        notice = Notice(bool(gone), words.get(len(gone), f"{len(gone)} copies forgotten."))
+        return self._outcome(request, target, view, notice)
+
+    async def confirm(self, request: web.Request) -> web.Response:
+        """Show what a purge would forget, and ask. Nothing is changed by it; raises as `purge` does."""
+        service = self._answers.service()
+        target, pattern = await self._asked(request)
+        matches = service.matching(pattern)
+        held = [target] if target else [each async for each in unhurried(service.store.targets()) if matches(each)]
+        rows = {row["id"]: row for row in (await self._answers.roll()).rows}
+        found = [rows[identifier] for each in held if (identifier := feed_id(each)) in rows]
+        found.sort(key=lambda row: (-row["subscribers"], row["title"].casefold()))
+        return self._answers.page(
+            request,
+            "confirm.html",
+            identifier=feed_id(target) if target else "",
+            pattern=pattern,
+            rows=found[:CONFIRMED_MAX],
+            feeds=len(found),
+            others=len(held) - len(found),
+            held=len(held),
+            subscribers=sum(row["subscribers"] for row in found),
+        )
+
+    async def undo(self, request: web.Request) -> web.Response:
+        """Forget a remembered move or end of this target."""
+        target, pattern = await self._asked(request)
+        if pattern:
+            raise form.WrongRequest("A move is undone for one feed at a time: url, not pattern.")
+        undone = await self._answers.service().undo(target)
+        self._clerk.forget([target])
+        view = {"ok": undone, **self._named(target), "undone": undone}
+        words = "The remembered move or end is forgotten." if undone else "No move or end was remembered."
+        return self._outcome(request, target, view, Notice(undone, words))
+
+    async def add(self, request: web.Request) -> web.Response:
+        """Put a feed on the imported list and fetch it: `url`, as people paste it. Raises BadTarget, StoreError."""
+        given = await form.given(request)
+        settings = self._runtime.settings
+        service = self._answers.service()
+        target = service.meant(subscription_address.read(given.get("url", ""), settings.public_url.rstrip("/")))
+        if await is_own(target, settings, self._runtime.policy, self._runtime.listeners):
+            target = subscription_address.behind(target, settings.endpoint_prefix)
+        if self._runtime.settings_for(target).readers == BLOCKED:
+            raise form.WrongRequest("This feed is blocked: unblock it first.")
+        outcome = await self._runtime.office.take(Listing("", (Subscription(target),)))
+        known = "Added" if outcome.added else "It is on the list already"
+        if service.store.get(target) is None:
+            done = await service.refresh(target)
+            words = f"{known}. {SENTENCES.get(done.outcome, '')}" + (f" ({masked(done.words)})" if done.words else "")
+            ok = service.is_feed(target)
+            words += "" if ok or done.outcome == "failed" else " It is no feed."
+        else:
+            words, ok = f"{known}. It is in the cache.", True
+        self._clerk.forget([target])
+        view = {"ok": ok, **self._named(target), "added": bool(outcome.added), "words": words}
+        return self._outcome(request, target, view, Notice(ok, words))
+
+    async def pause(self, request: web.Request) -> web.Response:
+        """Ask for this target no more; its copy is served. Raises as `purge` does, and TooMany."""
+        return await self._decide(request, Decision.PAUSED, "Paused: the stored copy is served.", "It was paused.")
+
+    async def block(self, request: web.Request) -> web.Response:
+        """Refuse this target to all readers, and forget its copy. Raises as `purge` does, and TooMany."""
+        return await self._decide(request, Decision.BLOCKED, "Blocked: readers get 403.", "It was blocked.")
+
+    async def allow(self, request: web.Request) -> web.Response:
+        """Take back a pause or a block. Raises as `purge` does."""
+        return await self._decide(
+            request, None, "It is served and asked for again.", "It was neither paused nor blocked."
+        )
+
+    async def _decide(
+        self, request: web.Request, decision: Decision | None, changed: str, unchanged: str
+    ) -> web.Response:
+        service = self._answers.service()
+        target, pattern = await self._asked(request)
+        if pattern:
+            raise form.WrongRequest("One feed at a time: url, not pattern. For many, write a rule (feeds:).")
+        is_change = await self._runtime.decisions.decide(target, decision)
+        if decision is Decision.BLOCKED:
+            await service.purge(target)
+        service.agenda.note(target)
+        self._clerk.forget([target])
+        state = str(decision) if decision is not None else None
+        view = {"ok": True, **self._named(target), "decision": state, "changed": is_change}
+        return self._outcome(request, target, view, Notice(True, changed if is_change else unchanged))
+
+    async def _refresh_all(self, service: Service, targets: list[str]) -> list[View]:
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def one(target: str) -> View:
+            async with gate:
+                return self._refreshed(await service.refresh(target))
+
+        return await asyncio.gather(*(one(target) for target in targets))
+
+    async def _asked(self, request: web.Request) -> tuple[str, str]:
+        """Target and pattern, one of them empty. Raises BadTarget, NotOurs, WrongRequest."""
+        given = await form.given(request)
+        url, identifier, pattern = (given.get(name, "").strip() for name in ("url", "id", "pattern"))
+        if sum(map(bool, (url, identifier, pattern))) != 1:
+            raise form.WrongRequest("One of url, pattern and id is needed.")
+        if url:
+            return self._answers.service().meant(uri.normalise(url)), ""
+        if identifier:
+            return await self._answers.target(identifier), ""
+        return "", pattern
+
+    def _outcome(self, request: web.Request, target: str, view: View, notice: Notice) -> web.Response:
+        OUTCOME.set(notice.words)
+        if wants_json(request):
+            return as_json(view, 202 if view.get("outcome") == "later" else 200)
+        held = bool(target) and self._answers.service().store.get(target) is not None
+        elsewhere = "/feeds" if "decision" in view else "/"
+        return self._answers.back(f"/feeds/{feed_id(target)}" if held else elsewhere, notice)
+
+    def _refreshed(self, done: Refreshed) -> View:
+        return {
+            "ok": done.outcome != "failed",
+            **self._named(done.target),
+            "outcome": done.outcome,
+            "sentence": SENTENCES.get(done.outcome, ""),
+            "words": masked(done.words),
+            "status": done.status,
+            "at": iso(done.at) if done.at is not None else None,
+        }
+
+    def _named(self, target: str) -> View:
+        return named(target, self._runtime.settings)

@@ -1,0 +1,79 @@
+"""The configuration in force: the options that are not at their default, and the rules, without secrets."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from aiohttp import web
+
+from feedproxy.admin.feed_pages import Answers, Watched, as_json, wants_json
+from feedproxy.rules import Rule
+from feedproxy.settings import Settings, defaults, shown
+from feedproxy.telemetry.redacted import View, masked
+
+SECRET = frozenset({"admin_token", "purge_fields"})
+"""Options whose values are secrets as a whole. Of all others, secrets in addresses are left out."""
+
+HIDDEN = "(set)"
+
+
+class Configuration:
+    """The handler of `/configuration`."""
+
+    def __init__(self, runtime: Watched, answers: Answers) -> None:
+        self._runtime = runtime
+        self._answers = answers
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Return the page, or the same as JSON."""
+        seen = {"options": changed(self._runtime.settings), "rules": rules(self._runtime.rules.rules)}
+        if wants_json(request):
+            return as_json(seen)
+        return self._answers.page(request, "configuration.html", **seen)
+
+
+def changed(settings: Settings) -> list[View]:
+    """Return the options that are not at their default, in the order of the reference."""
+    standard = defaults()
+    found = []
+    for each in fields(Settings):
+        value = getattr(settings, each.name)
+        plain = list(value) if isinstance(value, tuple) else value
+        if plain != standard[each.name]:
+            found.append(
+                {
+                    "name": each.name,
+                    "value": _shown(each.name, plain),
+                    "default": _shown(each.name, standard[each.name]) if each.name not in SECRET else "",
+                    "restart": each.metadata["restart"],
+                    "text": each.metadata["text"],
+                }
+            )
+    return found
+
+
+def rules(of: Iterable[Rule]) -> list[View]:
+    """Return the rules, in their order."""
+    return [{"match": masked(rule.match.text), "options": _overrides(rule.overrides)} for rule in of]
+
+
+def _overrides(overrides: Mapping[str, Any]) -> dict[str, str]:
+    return {name: _shown(name, list(value) if isinstance(value, tuple) else value) for name, value in overrides.items()}
+
+
+def _shown(name: str, value: Any) -> str:
+    """Return a value as a configuration writes it, without secrets."""
+    if name in SECRET:
+        return HIDDEN
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return "[" + ", ".join(_without_userinfo(str(item)) for item in value) + "]"
+    return _without_userinfo(str(shown(name, value)))
+
+
+def _without_userinfo(text: str) -> str:
+    scheme, separator, rest = text.partition("://")
+    if separator and "@" in rest:
+        text = f"{scheme}://…@{rest.rpartition('@')[2]}"
+    return masked(text)

@@ -1,0 +1,210 @@
+"""The first page: what an operator asks in the first minute, answered.
+
+Is it well? What did it save? What needs attention? Who reads? And what is this that runs here.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from aiohttp import web
+
+from feedproxy import __version__
+from feedproxy.admin import activity_views, charts, health
+from feedproxy.admin.feed_pages import SORTS, Answers, Watched, as_json, by_state, subscribers_of, wants_json
+from feedproxy.admin.feed_state import State
+from feedproxy.admin.feed_table import Roll
+from feedproxy.admin.reader_scores import Judges
+from feedproxy.admin.store_usage import Surveyor
+from feedproxy.clock import Seconds
+from feedproxy.lab.score_page import level_of
+from feedproxy.request.upstream_request import feed_id
+from feedproxy.scoring.report import name_of
+from feedproxy.settings import Settings, listen_address
+from feedproxy.telemetry import aggregation, history, recent_activity
+from feedproxy.telemetry.history import DAY, HOUR, NOTHING, Book, Tally
+from feedproxy.telemetry.redacted import View, masked
+from feedproxy.web import templates
+
+ATTENTION_MAX = 8
+"""Feeds in trouble that the first page names; the table has all of them."""
+
+POPULAR = 10
+READERS_MAX = 8
+READERS_KEPT: Seconds = 15
+"""Readers are judged no more often for the first page, which looks again by itself every few seconds."""
+
+TROUBLE = (State.FAILING, State.GONE, State.MOVED)
+
+
+class Overview:
+    """The handlers of `/` and of the history."""
+
+    def __init__(self, runtime: Watched, answers: Answers, listening: Callable[[], bool], judges: Judges) -> None:
+        self._runtime = runtime
+        self._answers = answers
+        self._listening = listening
+        self._judges = judges
+        self._started = runtime.clock.now()
+        self._surveyor = Surveyor()
+
+    async def show(self, request: web.Request) -> web.Response:
+        """The page, or the same as JSON."""
+        others = await self._runtime.others.families()
+        roll, book = await self._answers.roll(), self.book()
+        view = await self._view(roll, others, book)
+        if wants_json(request):
+            return as_json(view)
+        now = self._runtime.clock.now()
+        span = charts.span_of(request.query.get("span", ""))
+        shown = charts.slots(book, span, now)
+        judged = await self._judges.look(age_max=READERS_KEPT)
+        troubled = await asyncio.to_thread(_troubled, roll.rows)
+        return self._answers.page(
+            request,
+            "status.html",
+            as_of=roll.at,
+            status=view,
+            gateway=_gateway(self._runtime.settings),
+            span=span,
+            spans=charts.SPANS,
+            slots=shown,
+            requests=charts.requests(shown, span),
+            traffic=charts.traffic(shown, span),
+            whole=sum((each.tally for each in shown), NOTHING),
+            troubled=troubled[:ATTENTION_MAX],
+            more_troubled=max(0, len(troubled) - ATTENTION_MAX),
+            popular=await asyncio.to_thread(_popular, roll.rows),
+            readers=(await self._answers.service().counts.by_reader(now))[:READERS_MAX],
+            worst=[
+                (name_of(each), each.grade, level_of(each.grade))
+                for each in judged.scores[:READERS_MAX]
+                if each.grade < 90
+            ],
+        )
+
+    async def history(self, request: web.Request) -> web.Response:
+        """What happened by the hour (72) and by the day (400), as JSON; stretches in which nothing did are left out."""
+        await self._runtime.others.families()
+        book = self.book()
+        told = (("hours", book.hours, HOUR), ("days", book.days, DAY))
+        return as_json({name: _slots(kept, unit) for name, kept, unit in told})
+
+    async def seen(self) -> dict[str, Any]:
+        """What tells whether there is anything new to see: for the live pages."""
+        others = await self._runtime.others.families()
+        totals = self._runtime.metrics.totals(aggregation.added(self._runtime.metrics.families(), others))
+        return {
+            "answered": totals.answered,
+            "origin_requests": totals.origin_requests,
+            "ready": self._listening() and not self._runtime.draining,
+            "touched": self._answers.touched,
+        }
+
+    def book(self) -> Book:
+        """The history of all workers, up to now."""
+        self._answers.service()
+        mine = self._runtime.diary.note(self._runtime.clock.now())
+        return history.merged([mine, *self._runtime.others.books])
+
+    async def _view(self, roll: Roll, others: Sequence[aggregation.Plain], book: Book) -> View:
+        now, metrics, settings = self._runtime.clock.now(), self._runtime.metrics, self._runtime.settings
+        metrics.observe_process(under_way=self._answers.service().under_way, connections=self._runtime.connections)
+        families = aggregation.added(metrics.families(), others)
+        totals, memory = metrics.totals(families), aggregation.value(families, "process_resident_memory_bytes")
+        read = subscribers_of(roll)
+        ready = self._listening() and not self._runtime.draining
+        connections = round(aggregation.value(families, "feedproxy_connections") or 0)
+        silent = self._runtime.others.silent
+        workers = max(1, self._runtime.workers - silent)
+        place = await self._surveyor.look(settings.local_store, settings.store_max)
+        findings = health.examine(
+            health.Facts(
+                ready=ready,
+                draining=self._runtime.draining,
+                place=place,
+                connections=connections,
+                connections_max=settings.max_connections * self._runtime.workers,
+                workers=workers,
+                silent=silent,
+                lately=sum((tally for _, tally in book.last(HOUR, 2, now)), NOTHING),
+                told=[masked(each) for each in self._runtime.ailments()],
+            )
+        )
+        journals = self._runtime.others.journals
+        on_roll = {row["id"] for row in roll.rows}
+        failed = recent_activity.failed_of(journals, self._runtime.journal.failed())
+        failed = [each for each in failed if feed_id(each.target) not in on_roll]
+        asked = recent_activity.requests_of(journals, self._runtime.journal.requests())
+        states = by_state(roll.rows)
+        troubled = sum(states[each] for each in TROUBLE)
+        today = next(tally for _, tally in book.last(DAY, 1, now))
+        return {
+            "version": __version__,
+            "started": templates.iso(self._started),
+            "uptime": round(now - self._started),
+            "as_of": templates.iso(roll.at),
+            "health": str(health.verdict(findings)),
+            "headline": health.headline(findings, len(roll.rows), troubled, len(failed)),
+            "findings": [{**asdict(each), "level": str(each.level)} for each in findings],
+            "ready": ready,
+            "draining": self._runtime.draining,
+            "feeds": len(roll.rows),
+            "states": states,
+            "others": roll.others,
+            "complete": roll.complete,
+            "never_worked": [activity_views.failed_view(each, settings) for each in failed],
+            "recent_requests": [activity_views.request_view(each, settings) for each in asked],
+            "subscribers": sum(read),
+            "feeds_read": len(read),
+            "today": tally_view(today),
+            "requests": {**asdict(totals), "hit_share": totals.hit_share, "saved": totals.saved},
+            "under_way": round(aggregation.value(families, "feedproxy_updates_under_way") or 0),
+            "connections": connections,
+            "memory": None if memory is None else int(memory),
+            "workers": workers,
+            "store": asdict(place),
+            "fleet": [masked(each) for each in self._runtime.condition()],
+        }
+
+
+def _gateway(settings: Settings) -> str:
+    """Return the URL that readers put before a feed's; empty in reverse mode.
+
+    Where every address is listened on, it is this machine's own name: an address such as 0.0.0.0 leads nowhere.
+    """
+    if settings.upstream:
+        return ""
+    if settings.public_url:
+        return settings.public_url.rstrip("/")
+    host, port = listen_address(settings.listen, "listen")
+    host = socket.gethostname() if host in ("", "0.0.0.0", "::") else host  # noqa: S104 -- compared, not bound
+    scheme = "https" if settings.tls_certificate else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def _troubled(rows: Sequence[View]) -> list[View]:
+    """The feeds that need attention, the worst first."""
+    troubled = [row for row in rows if row["state"] in TROUBLE]
+    return sorted(troubled, key=lambda row: (SORTS["state"][1](row), -row["subscribers"]))
+
+
+def _popular(rows: Sequence[View]) -> list[View]:
+    """The feeds that somebody reads, the most read first; where nobody does, any."""
+    return sorted([row for row in rows if row["subscribers"]] or rows, key=SORTS["subscribers"][1])[:POPULAR]
+
+
+def tally_view(tally: Tally) -> View:
+    """A tally with what follows from it."""
+    return {
+        **asdict(tally),
+        "hit_share": tally.hit_share,
+        "spared": tally.spared,
+        "bytes_spared": tally.bytes_spared,
+    }
+
+
+def _slots(kept: Mapping[int, Tally], unit: float) -> list[View]:
+    return [{"from": templates.iso(number * unit), **tally_view(tally)} for number, tally in sorted(kept.items())]

@@ -1,0 +1,167 @@
+"""The operator's hand on the office's list: POST /opml imports one, GET /opml gives out what is public of it."""
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+
+from aiohttp import BodyPartReader, web
+
+from feedproxy.admin import form
+from feedproxy.admin.feed_pages import OUTCOME, as_json, wants_json
+from feedproxy.endpoints.feed_list import Office
+from feedproxy.errors import BadTarget, FeedproxyError
+from feedproxy.feed import opml, subscription_address
+from feedproxy.feed.opml import Listing, Subscription
+from feedproxy.http import uri
+from feedproxy.proxy.service import Service
+from feedproxy.request.url_mapping import upstream_form
+from feedproxy.settings import Settings
+from feedproxy.upstream.address_policy import AddressPolicy
+from feedproxy.upstream.own_authority import is_own
+from feedproxy.upstream.own_listeners import Listeners
+
+CONTENT_MAX = 8_000_000
+"""Bytes of a list: ten thousand feeds with all that programs write beside them."""
+
+WORDS_MAX = 200
+
+
+class NoList(FeedproxyError):
+    """What was sent is no OPML."""
+
+    status_hint = 400
+    detail = "bad-list"
+
+
+class ListTooLarge(FeedproxyError):
+    """What was sent is larger than any list in use."""
+
+    status_hint = 413
+    detail = "too-large"
+
+
+class Having(Protocol):
+    """What is wanted of the runtime."""
+
+    @property
+    def office(self) -> Office: ...
+
+    @property
+    def service(self) -> Service: ...
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def policy(self) -> AddressPolicy: ...
+
+    @property
+    def listeners(self) -> Listeners: ...
+
+
+class OfficeDesk:
+    """The two handlers."""
+
+    def __init__(self, here: Having) -> None:
+        self._here = here
+
+    async def take(self, request: web.Request) -> web.Response:
+        """Import the list that is the request's content. Raises NoList, ListTooLarge, StoreError.
+
+        In the query: `name` of the list, `replace` to put it in the place of what was imported, `intercept` to have
+        the TLS of its hosts decrypted.
+        """
+        is_form = request.content_type == "multipart/form-data"
+        if is_form:
+            with form.reading():
+                body, named = await _form(request)
+        else:
+            body, named = await _content(request), ""
+        # Thousands of feeds are some tenths of a second, which readers need not wait for.
+        listing = await self._here.service.workshop.do(partial(opml.read, body, request.charset))
+        if listing is None:
+            raise NoList("That is no subscription list: OPML is expected.")
+        listing = await _originals(listing, self._here)
+        outcome = await self._here.office.take(
+            listing,
+            name=(named or request.query.get("name", "")).strip()[:WORDS_MAX],
+            replace=_said(request, "replace"),
+            intercept=_said(request, "intercept"),
+        )
+        OUTCOME.set(f"{len(outcome.added)} added, {outcome.known} already there, {outcome.passed_over} skipped")
+        if is_form and not wants_json(request):
+            return web.Response(status=303, headers={"Location": "/feeds"})
+        return as_json(
+            {
+                "ok": True,
+                "title": self._here.office.imported.title,
+                "feeds": len(self._here.office.imported.feeds),
+                "added": len(outcome.added),
+                "known": outcome.known,
+                "passed_over": outcome.passed_over,
+                "intercepted": list(outcome.hosts),
+            }
+        )
+
+    async def show(self, request: web.Request) -> web.Response:
+        """The public list, its feeds under their own addresses."""
+        listing = await self._here.office.public()
+        document = await asyncio.to_thread(opml.write, listing)
+        if wants_json(request):
+            return as_json({"title": listing.title, "feeds": len(listing.feeds), "document": document.decode()})
+        return web.Response(body=document, headers={"Content-Type": opml.MEDIA_TYPE})
+
+
+async def _originals(listing: Listing, here: Having) -> Listing:
+    """The list with the feeds' own addresses where it has ones of this proxy, each feed once."""
+    settings, own = here.settings, dict[str, bool]()
+    feeds: dict[str, Subscription] = {}
+    wrong = 0
+    for feed in listing.feeds:
+        address, origin = upstream_form(feed.address, settings), uri.origin_of(feed.address)
+        if not settings.upstream:
+            if origin not in own:
+                own[origin] = await is_own(feed.address, settings, here.policy, here.listeners)
+            if own[origin]:
+                try:
+                    address = subscription_address.behind(feed.address, settings.endpoint_prefix)
+                except BadTarget:
+                    wrong += 1
+                    continue
+        wrong += address in feeds
+        feeds.setdefault(address, replace(feed, address=address))
+    return Listing(listing.title, tuple(feeds.values()), listing.passed_over + wrong)
+
+
+def _said(request: web.Request, name: str) -> bool:
+    return request.query.get(name, "").lower() in ("1", "true", "yes", "on")
+
+
+async def _form(request: web.Request) -> tuple[bytes, str]:
+    """The file of a form, and the name of the list. Raises ListTooLarge."""
+    body, named = bytearray(), ""
+    async for part in await request.multipart():
+        if not isinstance(part, BodyPartReader):
+            continue
+        content = bytearray()
+        while piece := await part.read_chunk():
+            content += piece
+            if len(body) + len(content) > CONTENT_MAX:
+                raise ListTooLarge(f"The list is larger than {CONTENT_MAX} bytes.")
+        if part.name == "file":
+            body = content
+        elif part.name == "name":
+            named = content.decode("utf-8", "replace")
+    return bytes(body), named
+
+
+async def _content(request: web.Request) -> bytes:
+    """The content, which may be larger than a form's. Raises ListTooLarge."""
+    pieces, size = [], 0
+    async for piece in request.content.iter_any():
+        size += len(piece)
+        if size > CONTENT_MAX:
+            raise ListTooLarge(f"The list is larger than {CONTENT_MAX} bytes.")
+        pieces.append(piece)
+    return b"".join(pieces)

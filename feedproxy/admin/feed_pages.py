@@ -1,0 +1,376 @@
+"""What the admin listener tells: each thing as a page for people, or as JSON for who asks for it."""
+
+import asyncio
+import json
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+from urllib.parse import urlencode
+
+from aiohttp import web
+
+from feedproxy import __version__
+from feedproxy.admin import activity_views
+from feedproxy.admin import versions as editions
+from feedproxy.admin.feed_state import MEANING, State
+from feedproxy.admin.feed_table import Clerk, Roll
+from feedproxy.admin.serializers import detail, look
+from feedproxy.clock import Clock
+from feedproxy.endpoints.feed_list import Office
+from feedproxy.errors import FeedproxyError, NotOurs
+from feedproxy.http.negotiation import best_type
+from feedproxy.notify.notification_service import Notices
+from feedproxy.proxy.service import Service
+from feedproxy.refresh.paused_and_blocked import Decisions
+from feedproxy.request.upstream_request import feed_id
+from feedproxy.rules import Rules
+from feedproxy.scoring.live_scores import Panel
+from feedproxy.settings import Settings
+from feedproxy.telemetry import aggregation, recent_activity
+from feedproxy.telemetry.history import Diary
+from feedproxy.telemetry.metrics import CONTENT_TYPE, Metrics
+from feedproxy.telemetry.recent_activity import Journal
+from feedproxy.telemetry.redacted import View, named
+from feedproxy.upstream.address_policy import AddressPolicy
+from feedproxy.upstream.own_listeners import Listeners
+from feedproxy.web import templates
+
+PER_PAGE = 50
+PER_PAGE_MAX = 1000
+
+OUTCOME: ContextVar[str] = ContextVar("outcome", default="")
+"""What came of the action that this request asks for, in words for the log."""
+
+NOTICES_MAX = 64
+"""Outcomes of deeds kept for the page that one comes back to."""
+
+_ORDER = {str(state): number for number, state in enumerate(State)}
+
+SORTS: Mapping[str, tuple[str, Callable[[View], Any]]] = {
+    "subscribers": ("Subscribers", lambda row: -row["subscribers"]),
+    "title": ("Title", lambda row: row["title"].casefold()),
+    "state": ("State", lambda row: _ORDER[row["state"]]),
+    "next": ("Next fetch", lambda row: row["next_fetch"]["at"] or ""),
+    "fetched": ("Fetched", lambda row: row["fetched"] or ""),
+}
+
+
+class Watched(Protocol):
+    """What is shown: a Runtime."""
+
+    @property
+    def settings(self) -> Settings: ...
+
+    clock: Clock
+    rules: Rules
+    metrics: Metrics
+    journal: Journal
+    draining: bool
+    leaving: bool
+    ready: bool
+    connections: int
+    others: aggregation.Others
+
+    @property
+    def opened(self) -> bool: ...
+
+    @property
+    def service(self) -> Service: ...
+
+    @property
+    def panel(self) -> Panel: ...
+
+    @property
+    def notices(self) -> Notices: ...
+
+    @property
+    def diary(self) -> Diary: ...
+
+    @property
+    def workers(self) -> int: ...
+
+    @property
+    def decisions(self) -> Decisions: ...
+
+    @property
+    def office(self) -> Office: ...
+
+    @property
+    def policy(self) -> AddressPolicy: ...
+
+    @property
+    def listeners(self) -> Listeners: ...
+
+    def ailments(self) -> tuple[str, ...]: ...
+
+    def settings_for(self, target: str) -> Settings: ...
+
+    def condition(self) -> tuple[str, ...]: ...
+
+
+class Closed(FeedproxyError):
+    """The proxy is closing its store."""
+
+    status_hint = 503
+    detail = "drain"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """The outcome of a deed."""
+
+    ok: bool
+    words: str
+
+
+class Answers:
+    """The handlers that only look."""
+
+    def __init__(self, runtime: Watched, clerk: Clerk, listening: Callable[[], bool]) -> None:
+        self._runtime = runtime
+        self._clerk = clerk
+        self._listening = listening
+        self._was_open = False
+        self.touched = 0
+        """Another number after every update of a feed."""
+        self._notices: dict[str, Notice] = {}
+
+    def touch(self, target: str) -> None:
+        """Something has happened to this target."""
+        self.touched += 1
+        self._clerk.touch(target)
+
+    # -- pages, and the same as JSON
+
+    async def feeds(self, request: web.Request) -> web.Response:
+        """The table of feeds: `q` (part of title or address), `state`, `sort`, `page`, `per_page`."""
+        await self._runtime.others.families()  # so that their readers are counted here
+        roll = await self.roll()
+        query, state = request.query.get("q", "").strip(), request.query.get("state", "")
+        sort = request.query.get("sort", "subscribers")
+        sort = sort if sort in SORTS else "subscribers"
+        found, states = await asyncio.to_thread(_found, roll.rows, query, state, sort)
+        per_page = _whole(request.query.get("per_page"), PER_PAGE, PER_PAGE_MAX)
+        count = max(1, -(-len(found) // per_page))
+        number = _whole(request.query.get("page"), 1, count)
+        shown = found[(number - 1) * per_page : number * per_page]
+        if wants_json(request):
+            told = {"total": len(found), "page": number, "pages": count, "feeds": shown, "decided": self.decided()}
+            return as_json(told)
+
+        def link(**changes: Any) -> str:
+            asked = {"q": query, "state": state, "sort": sort, "per_page": per_page, "page": 1} | changes
+            usual = {"q": "", "state": "", "sort": "subscribers", "per_page": PER_PAGE, "page": 1}
+            return "/feeds?" + urlencode({name: value for name, value in asked.items() if value != usual[name]})
+
+        return self.page(
+            request,
+            "feeds.html",
+            as_of=roll.at,
+            rows=shown,
+            decided=self.decided(),
+            total=len(found),
+            held=len(roll.rows),
+            complete=roll.complete,
+            states=states,
+            meaning=MEANING,
+            sorts={name: title for name, (title, _) in SORTS.items()},
+            query=query,
+            state=state,
+            sort=sort,
+            page=number,
+            pages=count,
+            link=link,
+        )
+
+    async def feed(self, request: web.Request) -> web.Response:
+        """Everything about one feed. Raises NotOurs for an id of none."""
+        await self._runtime.others.families()
+        service, target = self.service(), await self.target(request.match_info["id"])
+        resource = service.store.get(target)
+        if resource is None:
+            raise NotOurs("That feed is not held any more.")
+        now = self._runtime.clock.now()
+        seen = look(resource, service.freshness_of, self._runtime.settings_for(target), now, service.plan_for)
+        versions = await service.workshop.do(partial(editions.told, resource))
+        fetches = recent_activity.fetches_of(
+            [*self._runtime.journal.fetches(target), *await self._runtime.others.fetches(target)]
+        )
+        view = {
+            **detail(seen, service.counts.view(target, now)),
+            "versions": versions,
+            "fetches": [activity_views.fetch_view(each) for each in fetches],
+        }
+        if wants_json(request):
+            return as_json(view)
+        return self.page(request, "feed.html", feed=view, meaning=MEANING)
+
+    # -- programs
+
+    async def metrics(self, _: web.Request) -> web.Response:
+        """Prometheus's exposition; the gauges are set now."""
+        others = await self._runtime.others.families()
+        service = self.service()
+        read = subscribers_of(await self.roll())
+        self._runtime.metrics.observe(
+            stored=await self._clerk.count(service),
+            under_way=service.under_way,
+            connections=self._runtime.connections,
+            subscribers=sum(read),
+            feeds_read=len(read),
+            draining=self._runtime.draining,
+        )
+        body = self._runtime.metrics.exposition(aggregation.added(self._runtime.metrics.families(), others))
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+
+    async def healthz(self, _: web.Request) -> web.Response:
+        """The process serves; and how it stands with other machines, where there are any."""
+        return web.Response(text="".join(f"{line}\n" for line in ("ok", *self._runtime.condition())))
+
+    async def readyz(self, _: web.Request) -> web.Response:
+        """Readers are let in."""
+        if self._runtime.draining or self._runtime.leaving:
+            return web.Response(status=503, text="draining\n")
+        if not self._listening():
+            return web.Response(status=503, text="not listening yet\n")
+        return web.Response(text="ready\n")
+
+    async def asset(self, request: web.Request) -> web.Response:
+        """The style or the script of our pages. Its name changes with its content. Raises NotOurs."""
+        found = templates.asset(request.match_info["name"])
+        if found is None:
+            raise NotOurs("There is no such page.")
+        media_type, body = found
+        answer = web.Response(body=body, headers={"Content-Type": media_type, "Cache-Control": "max-age=31536000"})
+        answer.enable_compression()
+        return answer
+
+    async def icon(self, _: web.Request) -> web.Response:
+        """What browsers ask for unasked."""
+        return web.Response(text=templates.ICON, content_type="image/svg+xml")
+
+    # -- for those beside
+
+    async def others(self) -> None:
+        """Have the other workers tell: what they know of readers is known here, then."""
+        await self._runtime.others.families()
+
+    def service(self) -> Service:
+        """The service. Raises Closed once it has been closed: looking must not open it again."""
+        if self._was_open and not self._runtime.opened:
+            raise Closed("The proxy is shutting down.")
+        service = self._runtime.service
+        self._was_open = True
+        return service
+
+    async def roll(self) -> Roll:
+        """The table of feeds."""
+        return await self._clerk.roll(self.service(), self._runtime.settings_for, self._runtime.clock.now())
+
+    def decided(self) -> list[View]:
+        """The feeds that the operator has paused or blocked."""
+        settings = self._runtime.settings
+        return [
+            {"id": feed_id(target), **named(target, settings), "decision": str(decision)}
+            for target, decision in self._runtime.decisions.all()
+        ]
+
+    async def target(self, identifier: str) -> str:
+        """The target with this id. Raises NotOurs."""
+        found = self._clerk.target_of(identifier)
+        if found is None:
+            await self.roll()
+            found = self._clerk.target_of(identifier)
+        if found is None:
+            decided = (target for target, _ in self._runtime.decisions.all())
+            found = next((target for target in decided if feed_id(target) == identifier), None)
+        if found is None:
+            raise NotOurs("No feed has that id.")
+        return found
+
+    def back(self, path: str, notice: Notice) -> web.Response:
+        """Lead on to this page, which tells the outcome."""
+        token = secrets.token_urlsafe(8)
+        self._notices[token] = notice
+        if len(self._notices) > NOTICES_MAX:
+            del self._notices[next(iter(self._notices))]
+        return web.Response(status=303, headers={"Location": f"{path}?done={token}"})
+
+    @staticmethod
+    def failure(
+        request: web.Request, status: int, code: str, words: str, extra: Mapping[str, str] | None = None
+    ) -> web.Response:
+        """What went wrong, in the form that was asked for."""
+        if wants_json(request):
+            return as_json({"error": code, "status": status, "words": words}, status, extra)
+        body = templates.page("error.html", status=status, code=code, words=words)
+        return web.Response(status=status, body=body, headers={"Content-Type": templates.HTML, **(extra or {})})
+
+    def page(self, request: web.Request, template: str, **values: Any) -> web.Response:
+        """A page made of this template, with the notice of the deed that led here."""
+        now = self._runtime.clock.now()
+        notice = self._notices.get(request.query.get("done", ""))
+        shared = {"now": now, "as_of": now, "notice": notice, "path": request.path, "version": __version__}
+        body = templates.page(template, **(shared | values))
+        answer = web.Response(body=body, headers={"Content-Type": templates.HTML})
+        answer.enable_compression()
+        return answer
+
+
+def wants_json(request: web.Request) -> bool:
+    """JSON under /api/, else whichever Accept weighs more; a program that does not say posts for JSON."""
+    if request.path.startswith("/api/"):
+        return True
+    offers = ["text/html", "application/json"]
+    if request.method == "POST":
+        offers.reverse()
+    accept = ", ".join(request.headers.getall("Accept", [])) or None
+    return best_type(accept, offers) == "application/json"
+
+
+def as_json(value: Any, status: int = 200, extra: Mapping[str, str] | None = None) -> web.Response:
+    """JSON for programs and, indented, for people at a terminal."""
+    text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
+    return web.Response(status=status, text=text, content_type="application/json", headers=extra)
+
+
+def select(rows: Sequence[View], query: str, state: str) -> list[View]:
+    """The rows whose title or address contains `query`, in that state; empty ones match all."""
+    wanted = query.casefold()
+    return [
+        row
+        for row in rows
+        if (not state or row["state"] == state)
+        and (not wanted or any(wanted in row.get(name, "").casefold() for name in ("title", "target", "upstream")))
+    ]
+
+
+def _found(rows: Sequence[View], query: str, state: str, sort: str) -> tuple[list[View], dict[str, int]]:
+    """The rows of the table in their order, and how many there would be in each state. In any thread."""
+    either = select(rows, query, "")
+    found = select(either, "", state)
+    found.sort(key=lambda row: (SORTS[sort][1](row), -row["subscribers"], row["title"].casefold()))
+    return found, by_state(either)
+
+
+def subscribers_of(roll: Roll) -> list[int]:
+    """The subscribers of each feed that somebody reads; what never was a feed has none."""
+    return [row["subscribers"] for row in roll.rows if row["format"] and row["subscribers"]]
+
+
+def by_state(rows: Sequence[View]) -> dict[str, int]:
+    """How many feeds are in each state."""
+    counts = dict.fromkeys((str(state) for state in State), 0)
+    for row in rows:
+        counts[row["state"]] += 1
+    return counts
+
+
+def _whole(text: str | None, default: int, most: int) -> int:
+    """A number from a query: nonsense is the default, and none is beyond its bounds."""
+    if text is None or not (text.isascii() and text.isdigit()) or len(text) > 9:
+        return min(default, most)
+    return max(1, min(int(text), most))

@@ -1,0 +1,158 @@
+"""Who tells whom: subscriptions, deliveries, strangers' pings, for the operator to see, to pause and to remove.
+
+Secrets of subscriptions are in no view, and addresses go through `shown` as everywhere.
+"""
+
+from aiohttp import web
+
+from feedproxy.admin import form
+from feedproxy.admin.feed_pages import Answers, Notice, Watched, as_json, wants_json
+from feedproxy.errors import FeedproxyError
+from feedproxy.notify.pings import messages
+from feedproxy.notify.pings.sinks import Sinks, site_order
+from feedproxy.notify.subscriptions import State, Subscription
+from feedproxy.telemetry.redacted import View, masked, named, shown
+from feedproxy.web.templates import iso, plain_text
+
+SHOWN_MAX = 1000
+RECENT = 50
+
+_STATES = {
+    "pause": (State.ACTIVE, State.PAUSED, "The subscription is paused."),
+    "resume": (State.PAUSED, State.ACTIVE, "It is told of changes again."),
+}
+
+
+class Board:
+    """The handlers of `/notifications`."""
+
+    def __init__(self, runtime: Watched, answers: Answers) -> None:
+        self._runtime = runtime
+        self._answers = answers
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Subscriptions (`?after=ID` goes on), what fails, what changed lately, and which unknown sites pinged."""
+        view = await self._view(_number(request.query.get("after", "0")))
+        if wants_json(request):
+            return as_json(view)
+        return self._answers.page(request, "notifications.html", told=view)
+
+    async def act(self, request: web.Request) -> web.Response:
+        """Pause, resume or remove a subscription: `id`, and `deed`."""
+        self._answers.service()
+        given = await form.given(request)
+        number, deed = _number(given.get("id", "")), given.get("deed", "")
+        subscriptions = self._runtime.notices.subscriptions
+        if deed == "remove":
+            done, words = await subscriptions.remove(number), "The subscription is forgotten."
+        elif deed in _STATES:
+            before, after, words = _STATES[deed]
+            found = await subscriptions.get(number)
+            # Nothing that was never verified becomes active here.
+            done = found is not None and found.state is before and await subscriptions.set_state(number, after)
+        else:
+            raise form.WrongRequest("deed is pause, resume or remove.")
+        view = {"ok": done, "id": number, "deed": deed}
+        return self._outcome(
+            request, view, Notice(done, words if done else "There is no such subscription to do that to.")
+        )
+
+    async def ping(self, request: web.Request) -> web.Response:
+        """Tell the configured sinks that a site changed: `url`, `name`, `feed`."""
+        self._answers.service()
+        given, notices = await form.given(request), self._runtime.notices
+        try:
+            said = messages.extended([given.get("name", ""), given.get("url", ""), "", given.get("feed", "")])
+        except FeedproxyError as error:
+            raise form.WrongRequest(f"{error}.") from error
+        sinks = notices.protocols.get(Sinks.name)
+        orders = [site_order(each, said) for each in notices.settings().ping_sinks] if sinks is not None else []
+        if not orders:
+            raise form.WrongRequest("No ping sinks are configured here (ping_sinks).")
+        await notices.order(*orders)
+        names = [shown(each.callback) for each in orders]
+        words = f"{len(names)} ping sink{'s' if len(names) > 1 else ''} will be told."
+        return self._outcome(request, {"ok": True, "sinks": names}, Notice(True, words))
+
+    def _outcome(self, request: web.Request, view: View, notice: Notice) -> web.Response:
+        if wants_json(request):
+            return as_json(view)
+        return self._answers.back("/notifications", notice)
+
+    async def _view(self, after: int) -> View:
+        self._answers.service()
+        notices, now = self._runtime.notices, self._runtime.clock.now()
+        held = await notices.subscriptions.all(after=after, limit=SHOWN_MAX)
+        counts = await notices.subscriptions.count()
+        sent = notices.courier.counts
+        return {
+            "subscriptions": [self._subscription(each) for each in held],
+            "more": held[-1].id if len(held) == SHOWN_MAX else None,
+            "count": sum(counts.values()),
+            "counts": [
+                {"role": role, "protocol": protocol, "state": state, "count": count}
+                for (role, protocol, state), count in sorted(counts.items())
+            ],
+            "deliveries": {
+                "waiting": await notices.queue.waiting(),
+                "under_way": notices.courier.under_way,
+                "delivered": sent.delivered,
+                "retried": sent.retried,
+                "refused": sent.refused,
+            },
+            "failing": [
+                {
+                    "protocol": each.order.protocol,
+                    "what": each.order.what,
+                    **named(each.order.topic, notices.settings()),
+                    "callback": shown(each.order.callback),
+                    "tries": each.tries,
+                    "since": iso(each.since),
+                    "next_try": iso(due),
+                    "words": masked(words),
+                }
+                for each, due, words in await notices.queue.failing(RECENT)
+            ],
+            "changes": [
+                {"at": iso(each.at), "name": plain_text(each.name), **named(each.target, notices.settings())}
+                for each in await notices.changes.between(now - 3 * 3600, now + 1, RECENT)
+            ],
+            "strangers": [
+                {
+                    "url": shown(each.url),
+                    "name": plain_text(each.name, 100),
+                    "first": iso(each.first),
+                    "last": iso(each.last),
+                    "count": each.count,
+                }
+                for each in await notices.bell.strangers(RECENT)
+            ],
+            "reachable": notices.hears,
+        }
+
+    def _subscription(self, each: Subscription) -> View:
+        def at(instant: float | None) -> str | None:
+            return iso(instant) if instant is not None else None
+
+        return {
+            "id": each.id,
+            "role": str(each.role),
+            "protocol": each.protocol,
+            **named(each.topic, self._runtime.settings),
+            "callback": shown(each.callback),
+            "state": str(each.state),
+            "since": iso(each.since),
+            "expires": iso(each.expires),
+            "renews": at(each.renew_at),
+            "signed": bool(each.secret),
+            "last_try": at(each.last_try),
+            "last_success": at(each.last_success),
+            "failures": each.failures,
+            "words": masked(each.note),
+        }
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise form.WrongRequest("id is a number.")
+    return int(text)

@@ -1,0 +1,250 @@
+"""What is known of a resource, as plain values: the pages, the JSON and the command line say the same.
+
+Every address goes through `without_secrets`, every text of a publisher through `plain_text`. Instants are
+ISO 8601 in UTC, lengths of time are seconds, sizes bytes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from feedproxy.admin.advice import advice
+from feedproxy.admin.feed_state import Condition, State, condition, sentence
+from feedproxy.cache.freshness import Freshness
+from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.clock import Instant
+from feedproxy.feed.channel import Channel, Kind, Schedule
+from feedproxy.http.date import format_http_date
+from feedproxy.http.etag import own_tag
+from feedproxy.refresh.ingest.ingest import read_to_its_end
+from feedproxy.refresh.policy.prefetch import Plan
+from feedproxy.refresh.policy.throttle import PAUSED
+from feedproxy.request.upstream_request import feed_id
+from feedproxy.request.url_mapping import public_form
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Failures, Resource, Sighting
+from feedproxy.subscribers.counts import CountView
+from feedproxy.telemetry.redacted import View, masked, named, shown
+from feedproxy.web.templates import iso, plain_text
+
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+_NAMES = {Kind.RSS: "RSS", Kind.RDF: "RSS", Kind.ATOM: "Atom", Kind.JSON: "JSON Feed", Kind.CDF: "CDF"}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One resource at one moment, with all that is reckoned from it."""
+
+    resource: Resource
+    freshness: Freshness | None
+    condition: Condition
+    settings: Settings
+    now: Instant
+
+
+def look(
+    resource: Resource,
+    freshness_of: Callable[[Resource], Freshness | None],
+    settings: Settings,
+    now: Instant,
+    plan_for: Callable[[Resource], Plan] | None = None,
+) -> Look:
+    """Reckon everything once."""
+    freshness, plan = freshness_of(resource), plan_for(resource) if plan_for is not None else None
+    return Look(resource, freshness, condition(resource, freshness, settings, now, plan), settings, now)
+
+
+def is_feed(resource: Resource) -> bool:
+    """Whether the operator's table of feeds has it: a feed, or what was asked for as one and never came."""
+    return resource.channel is not None or (
+        not resource.variants and bool(resource.failures.count or resource.sighting)
+    )
+
+
+def row(seen: Look, subscribers: int) -> View:
+    """One line of the table of feeds."""
+    resource, channel = seen.resource, seen.resource.channel
+    names = named(resource.target, seen.settings)
+    return {
+        "id": feed_id(resource.target),
+        **names,
+        "title": plain_text(channel.title) if channel and channel.title.strip() else _bare(names["target"]),
+        "format": format_name(channel),
+        "state": str(seen.condition.state),
+        "reason": masked(seen.condition.words),
+        "paused": seen.settings.feed_min_interval >= PAUSED,
+        "subscribers": subscribers,
+        "next_fetch": _next(seen),
+        "fetched": _iso(resource.fetched),
+        "changed": changed(resource),
+        "failures": resource.failures.count,
+        "advice": advice(resource, seen.condition.state, seen.settings),
+        "sighting": _sighting(resource.sighting, seen.settings),
+        "moved_to": _moved_to(seen),
+    }
+
+
+def detail(seen: Look, counts: CountView) -> View:
+    """Everything that is known of a resource."""
+    resource, freshness = seen.resource, seen.freshness
+    channel = read_to_its_end(resource.channel, resource.variants)
+    newest = resource.variants[-1] if resource.variants else None
+    held = freshness.held if freshness is not None else None
+    return {
+        **row(seen, counts.total),
+        "kind": str(channel.kind) if channel else None,
+        "version": channel.version if channel else None,
+        "well_formed": channel.well_formed if channel else None,
+        "link": shown(channel.link) if channel and channel.link.startswith(("http://", "https://")) else None,
+        "items": channel.items if channel else None,
+        "hubs": [shown(hub) for hub in channel.hubs] if channel else [],
+        "status": newest.status if newest else None,
+        "age": round(freshness.age) if freshness else None,
+        "lifetime": round(freshness.lifetime) if freshness else None,
+        "lifetime_source": str(freshness.source) if freshness else None,
+        "expires": _iso(freshness.expires) if freshness else None,
+        "fresh": freshness.fresh(seen.now) if freshness else False,
+        "held": {"until": iso(held.until), "detail": held.detail, "words": held.words} if held else None,
+        "freshness": freshness.words if freshness else None,
+        "cache_control": newest.fields.combined("cache-control") if newest else None,
+        "media_type": _media_type(newest),
+        "sizes": {coding: len(body) for coding, body in newest.content.bodies.items()} if newest else {},
+        "variants": len(resource.variants),
+        "validators": validators(newest),
+        "changes": [iso(each) for each in resource.changes],
+        "subscribers": _subscribers(counts),
+        "failures": _failures(resource.failures),
+        "schedule": _schedule(channel.schedule) if channel else None,
+        "private": seen.settings.private,
+        "warnings": warnings(seen, channel),
+    }
+
+
+def format_name(channel: Channel | None) -> str:
+    """`RSS 2.0`, `Atom 1.0`; empty for what is no feed."""
+    return f"{_NAMES[channel.kind]} {plain_text(channel.version, 20)}".strip() if channel else ""
+
+
+def changed(resource: Resource) -> str | None:
+    """When the content was last seen to change; else what the copy says of itself."""
+    if resource.changes:
+        return iso(resource.changes[-1])
+    modified = resource.variants[-1].content.last_modified if resource.variants else None
+    return iso(modified) if modified is not None else None
+
+
+def validators(stored: StoredResponse | None) -> View:
+    """The origin's validators as they came, and ours by coding."""
+    if stored is None:
+        return {"origin": {}, "ours": {}}
+    origin = {name: stored.fields.combined(name) for name in ("etag", "last-modified") if name in stored.fields}
+    content, ours = stored.content, {}
+    if content.tag is not None:
+        ours = {coding: own_tag(content.tag, coding, body).text for coding, body in content.bodies.items()}
+        if content.last_modified is not None:
+            ours["last-modified"] = format_http_date(content.last_modified)
+    return {"origin": origin, "ours": ours}
+
+
+def warnings(seen: Look, channel: Channel | None) -> list[str]:
+    """What an operator or a publisher might want to mend, each in a sentence; `channel` was read to its end."""
+    resource, found = seen.resource, list[str]()
+    if channel is not None and not channel.well_formed:
+        found.append("The feed is not well-formed; some readers cannot read it.")
+    if channel is not None:
+        found.extend(f"Its schedule: {plain_text(note)}" for note in channel.schedule.notes)
+    if resource.new_shape is not None:
+        shape, count = plain_text(resource.new_shape.shape, 60), resource.new_shape.count
+        found.append(f"The origin has sent a new shape ({shape}) {count} times; waiting for confirmation.")
+    if resource.sighting is not None and not resource.sighting.confirmed:
+        found.append("The origin has told a move or an end that waits to be confirmed.")
+    if resource.oversized:
+        found.append("Its body is larger than buffer_max, so it streams through and is not stored.")
+    if channel is not None and seen.condition.state is State.UNSTORED and not resource.oversized:
+        found.append("HTTP forbids to store it, so every reader costs the origin a request.")
+    return found
+
+
+def _bare(target: str) -> str:
+    split = urlsplit(target)
+    return split.netloc + split.path.rstrip("/")
+
+
+def _iso(instant: Instant) -> str | None:
+    return iso(instant) if instant > 0 else None
+
+
+def _next(seen: Look) -> View:
+    if seen.settings.feed_min_interval >= PAUSED:
+        return {"at": None, "words": "the operator has paused this feed"}
+    at = seen.condition.next_at
+    return {"at": iso(at) if at > seen.now else None, "words": masked(seen.condition.next_words)}
+
+
+def _media_type(stored: StoredResponse | None) -> str | None:
+    return stored.content.media_type or stored.fields.get("content-type") if stored else None
+
+
+def _subscribers(counts: CountView) -> View:
+    return {
+        "total": counts.total,
+        "direct": counts.direct,
+        "claims": [
+            {
+                "fetcher": plain_text(claim.fetcher, 60),
+                "feed_id": plain_text(claim.feed_id, 64),
+                "count": claim.count,
+                "held_back": claim.held_back,
+                "last": iso(claim.last),
+            }
+            for claim in counts.claims
+        ],
+        "readers": {plain_text(name, 60): count for name, count in counts.readers},
+    }
+
+
+def _failures(failures: Failures) -> View | None:
+    if not failures.count:
+        return None
+    return {
+        "count": failures.count,
+        "since": iso(failures.since),
+        "last": iso(failures.last),
+        "detail": failures.detail,
+        "words": sentence(failures.detail),
+        "next_try": _iso(failures.next_try),
+    }
+
+
+def _sighting(sighting: Sighting | None, settings: Settings) -> View | None:
+    if sighting is None:
+        return None
+    return {
+        "ending": str(sighting.ending),
+        "location": shown(public_form(sighting.location, settings)) if sighting.location else None,
+        "first": iso(sighting.first),
+        "last": iso(sighting.last),
+        "count": sighting.count,
+        "confirmed": sighting.confirmed,
+    }
+
+
+def _moved_to(seen: Look) -> str | None:
+    """Where the feed is said to be now, by a rule or by its origin."""
+    sighting = seen.resource.sighting
+    location = seen.settings.moved_to or (sighting.location if sighting is not None else "")
+    return shown(public_form(location, seen.settings)) if location else None
+
+
+def _schedule(schedule: Schedule) -> View:
+    return {
+        "ttl": schedule.ttl,
+        "skip_hours": sorted(schedule.skip_hours),
+        "skip_days": [DAYS[day] for day in sorted(schedule.skip_days)],
+        "update_period": str(schedule.period) if schedule.period else None,
+        "update_frequency": schedule.frequency if schedule.period else None,
+        "update_base": iso(schedule.base) if schedule.base is not None else None,
+        "interval": schedule.interval,
+        "notes": [plain_text(note) for note in schedule.notes],
+    }

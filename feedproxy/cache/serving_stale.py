@@ -1,0 +1,96 @@
+"""May a stale response be used?  RFC 9111, section 4.2.4, and RFC 5861."""
+
+from enum import StrEnum
+from typing import assert_never
+
+from feedproxy.cache.freshness import Freshness, may_be_held
+from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.cache.storing import withheld
+from feedproxy.clock import Instant, Seconds
+from feedproxy.http.cache_control import CacheControl
+
+
+class Occasion(StrEnum):
+    """What gives rise to the question."""
+
+    ERROR = "error"  # the origin answered 500, 502, 503 or 504, or something as useless
+    DISCONNECTED = "disconnected"  # the origin could not be reached
+    REFUSED = "refused"  # it answered 403, 404 or 429: no error in the sense of RFC 5861
+    REVALIDATING = "revalidating"  # a new response is being fetched meanwhile
+    MAX_STALE = "max-stale"  # the request allows it
+    HELD = "held"  # the feed's own schedule allows it
+
+
+def allowed(
+    stored: StoredResponse,
+    freshness: Freshness,
+    now: Instant,
+    *,
+    occasion: Occasion,
+    request: CacheControl,
+    limit: Seconds,
+) -> bool:
+    """Whether the response may be used now on this occasion; a fresh one may on any.
+
+    `limit` is how long after its lifetime the operator lets a good copy stand in for an origin that fails, or on
+    REVALIDATING for one that is being asked: the "configuration" of section 4.2.4. An origin that says stale-if-error
+    is taken at its word beside it.
+    """
+    if stored.invalid or withheld(freshness.control, stored.status) or prohibited(freshness.control):
+        return False
+    if freshness.fresh(now):
+        return True
+    staleness = now - freshness.expires
+    match occasion:
+        case Occasion.ERROR | Occasion.DISCONNECTED:
+            # RFC 5861, section 4: a response that is more stale than stale-if-error says "SHOULD NOT be used
+            # to satisfy the request, absent other information": the operator's limit is such information.
+            permissions = [
+                freshness.control.stale_if_error,
+                request.stale_if_error,
+                _configured(stored, limit),
+            ]
+            return any(permitted is not None and staleness <= permitted for permitted in permissions)
+        case Occasion.REFUSED:
+            configured = _configured(stored, limit)
+            return configured is not None and staleness <= configured
+        case Occasion.REVALIDATING:
+            # Where the origin says nothing, `limit` is the operator's word, for which section 4.2.4 leaves room as
+            # well: "or by configuration in accordance with an out-of-band contract".
+            granted, configured = freshness.control.stale_while_revalidate, _configured(stored, limit)
+            meanwhile = granted is not None and staleness <= granted
+            return (meanwhile or bool(configured and staleness <= configured)) and _wants_no_fresher(request)
+        case Occasion.MAX_STALE:
+            # "the client is willing to accept a response that has exceeded its freshness lifetime by no more
+            # than the specified number of seconds" -- RFC 9111, section 5.2.1.2
+            return request.max_stale is not None and staleness <= min(request.max_stale, limit)
+        case Occasion.HELD:
+            held = freshness.held
+            return (
+                held is not None
+                and now < held.until
+                and may_be_held(stored, freshness.control)
+                and _wants_no_fresher(request)
+            )
+    assert_never(occasion)
+
+
+def prohibited(control: CacheControl) -> bool:
+    """Whether HTTP forbids any stale use of a response with these directives."""
+    # "A cache MUST NOT generate a stale response if it is prohibited by an explicit in-protocol directive
+    # (e.g., by a no-cache response directive, a must-revalidate response directive, or an applicable s-maxage
+    # or proxy-revalidate response directive; see Section 5.2.2)."
+    return control.no_cache or control.must_revalidate or control.proxy_revalidate or control.s_maxage is not None
+
+
+def _configured(stored: StoredResponse, limit: Seconds) -> Seconds | None:
+    # What was given to somebody with credentials is kept in use by the origin's word only, not by ours.
+    return None if stored.authorized else limit
+
+
+def _wants_no_fresher(request: CacheControl) -> bool:
+    # "Unless the max-stale request directive is also present, the client does not wish to receive a stale
+    # response." -- section 5.2.1.1; min-fresh and no-cache wish for more than that.
+    if request.no_cache or request.min_fresh is not None:
+        return False
+    return request.max_age is None or request.max_stale is not None

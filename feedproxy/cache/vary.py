@@ -1,0 +1,149 @@
+"""Which stored response a request selects: Vary (RFC 9111, section 4.1).
+
+Values are compared after the normalisations that section 4.1 allows: lines of one name are combined, white
+space around list members goes, and where a field is known its own rules apply (case and order of languages).
+Cookie and Authorization are compared as they stand, since they tell people apart. Three fields have a better
+rule than comparison:
+
+* Accept-Encoding is not compared where the content is ours: every coding is then made from the same identity
+  content, and each request is given one it accepts. Where the content is the origin's own, untouched, it is
+  selected when the request accepts the coding that it has.
+* User-Agent is not compared where the response was fetched with feedproxy's own User-Agent and this request
+  would be too: to the origin both come from the same agent, whoever asked.
+* Accept-Language also selects a response in the one language that the request likes best.
+"""
+
+from collections.abc import Iterable
+
+from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.clock import Instant
+from feedproxy.http.date import parse_http_date
+from feedproxy.http.field_values import parse_parameters, split_list
+from feedproxy.http.memoize import memoised
+from feedproxy.http.message import Fields
+from feedproxy.http.negotiation import choose_coding
+
+_PERSONAL = frozenset({"cookie", "authorization"})
+
+
+def nominated(fields: Fields) -> tuple[str, ...]:
+    """The names that a response's Vary nominates, in lower case, each once; `("*",)` where one is `*`."""
+    value = fields.combined("vary")
+    return () if value is None else _names(value)
+
+
+@memoised()
+def _names(value: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.lower() for name in split_list(value)))
+    return ("*",) if "*" in names else names
+
+
+def request_fields_for(response: Fields, request: Fields) -> Fields:
+    """The request's fields that the response's Vary nominates: what is stored beside the response."""
+    names = nominated(response)
+    return Fields(line for line in request if line[0].lower() in names) if names else Fields()
+
+
+def selects(stored: StoredResponse, request: Fields, *, own_agent: bool) -> bool:
+    """Whether these request fields select the stored response.
+
+    `own_agent`: the request, were it forwarded, would go under feedproxy's own User-Agent.
+    """
+    names = nominated(stored.fields)
+    # 'A stored response with a Vary header field value containing a member "*" always fails to match.'
+    if names == ("*",):
+        return False
+    # "the cache MUST NOT use that stored response without revalidation unless all the presented request
+    # header fields nominated by that Vary field value match those fields in the original request"
+    return all(_matches(name, stored, request, own_agent=own_agent) for name in names)
+
+
+def _matches(name: str, stored: StoredResponse, request: Fields, *, own_agent: bool) -> bool:
+    if name == "user-agent" and own_agent and stored.own_agent:
+        return True
+    if name == "accept-encoding":
+        return _accepts_coding(stored, request)
+    before, presented = stored.vary_request.combined(name), request.combined(name)
+    # "If (after any normalization that might take place) a header field is absent from a request, it can
+    # only match another request if it is also absent there."
+    if before is None or presented is None:
+        return before is presented
+    if before == presented:
+        return True
+    if name in _PERSONAL:
+        return False
+    if name == "accept-language":
+        return _languages(before) == _languages(presented) or _is_favourite(stored, presented)
+    return _normalised(before) == _normalised(presented)
+
+
+def _accepts_coding(stored: StoredResponse, request: Fields) -> bool:
+    # "When a nominated request header field has a known mechanism for ranking preference (e.g., qvalues on
+    # Accept and similar request header fields), that mechanism MAY be used to choose a preferred response."
+    bodies = stored.content.bodies
+    if stored.content.tag is not None or "identity" in bodies:
+        return True
+    return choose_coding(request.combined("accept-encoding"), tuple(bodies)) in bodies
+
+
+@memoised()
+def _normalised(value: str) -> tuple[str, ...]:
+    return tuple(split_list(value))
+
+
+@memoised()
+def _languages(value: str) -> tuple[str, ...]:
+    """Language ranges without case (RFC 4647, section 2); their weight is in q, not in their order."""
+    return tuple(sorted("".join(member.split()).lower() for member in split_list(value)))
+
+
+def _is_favourite(stored: StoredResponse, accept_language: str) -> bool:
+    language = stored.fields.combined("content-language")
+    return language is not None and language.strip().lower() == _favourite(accept_language)
+
+
+@memoised()
+def _favourite(accept_language: str) -> str | None:
+    """The range with the highest weight, if there is one above all others."""
+    weights: dict[str, float] = {}
+    for member in split_list(accept_language):
+        language, parameters = parse_parameters(member)
+        try:
+            weights[language] = float(parameters.get("q", "1"))
+        except ValueError:
+            return None
+    best = sorted(weights.items(), key=lambda item: item[1], reverse=True)[:2]
+    if not best or best[0][0] == "*" or best[0][1] <= 0 or (len(best) == 2 and best[0][1] == best[1][1]):
+        return None
+    return best[0][0]
+
+
+def choose(variants: Iterable[StoredResponse], request: Fields, *, own_agent: bool) -> StoredResponse | None:
+    """The stored response that answers these request fields best, or None where none is selected.
+
+    Those with a Vary come first, so `with_variant` has to remove what a new response takes the place of.
+    """
+    selected = [each for each in variants if selects(each, request, own_agent=own_agent)]
+    if len(selected) < 2:
+        return selected[0] if selected else None
+    # "When a cache has multiple stored responses for a target URI and one or more omits the Vary header
+    # field, the cache SHOULD choose the most recent [...] stored response with a valid Vary field value."
+    # "When more than one suitable response is stored, a cache MUST use the most recent one (as determined by
+    # the Date header field)." -- section 4
+    return max(selected, key=lambda each: (bool(nominated(each.fields)), _date(each), each.response_time))
+
+
+def _date(stored: StoredResponse) -> Instant:
+    date = parse_http_date(stored.fields.get("date") or "", stored.response_time)
+    return stored.response_time if date is None else date
+
+
+def with_variant(
+    variants: Iterable[StoredResponse], new: StoredResponse, request: Fields, *, own_agent: bool, limit: int
+) -> tuple[StoredResponse, ...]:
+    """The variants once `new`, the answer to these request fields, is stored; newest last, `limit` at most.
+
+    What the same request selected before is replaced: even when the new response has another Vary, or none.
+    """
+    others = [each for each in variants if not selects(each, request, own_agent=own_agent)]
+    return (*others, new)[-limit:]

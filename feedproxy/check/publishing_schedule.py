@@ -1,0 +1,134 @@
+"""When the feed asks to be read: whether its hints can be understood, fit one another, and fit what it does."""
+
+import time
+from collections.abc import Iterator
+
+from feedproxy.cache.freshness import span
+from feedproxy.check.document import Document
+from feedproxy.feed.channel import Channel, Period, Schedule
+from feedproxy.feed.schedule import is_skipped
+from feedproxy.findings import Category, Level, Note
+
+SHORTEST = 5
+"""Minutes: readers that honour a ttl honour none below, and no person sees the difference."""
+DAY = 24 * 60
+FREE_LEAST = 12
+"""Hours of a week's 168 that have to be left over: two a day, nearly."""
+
+_MINUTES = {
+    Period.HOURLY: 60,
+    Period.DAILY: DAY,
+    Period.WEEKLY: 7 * DAY,
+    Period.MONTHLY: 30 * DAY,
+    Period.YEARLY: 365 * DAY,
+}
+
+
+def judge(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
+    """The hints, alone and beside the dates of the entries."""
+    schedule = channel.schedule
+    for each in schedule.notes:
+        yield HINT_WITHOUT_SENSE(subject, what=each)
+    yield from _ttl(document, schedule, subject)
+    yield from _skips(document, schedule, subject)
+    minutes = _sy(schedule)
+    if schedule.ttl and minutes and not 0.5 <= schedule.ttl / minutes <= 2:
+        yield HINTS_DISAGREE(subject, ttl=schedule.ttl, sy=span(60 * minutes))
+    if not schedule.notes and (schedule.ttl or minutes or schedule.interval):
+        yield SCHEDULE_SAID(subject)
+
+
+def _sy(schedule: Schedule) -> float:
+    """Minutes between two updates by the syndication module; 0 where it says nothing."""
+    return _MINUTES[schedule.period] / schedule.frequency if schedule.period is not None else 0.0
+
+
+class HINT_WITHOUT_SENSE(Note):
+    level = Level.WARN
+    category = Category.SCHEDULE
+    summary = "A hint cannot be understood: %(what)s."
+    advice = "Readers leave it aside, or take it for something else. Mend it, or leave it out."
+    reference = "RSS 2.0; RSS Feed State; RSS 1.0, syndication module"
+
+
+class SCHEDULE_SAID(Note):
+    level = Level.GOOD
+    category = Category.SCHEDULE
+    summary = "The feed says how often it wants to be read."
+    advice = "Nothing is to be done."
+    reference = "RSS Feed State, TTL"
+
+
+class HINTS_DISAGREE(Note):
+    level = Level.WARN
+    category = Category.SCHEDULE
+    summary = "ttl says %(ttl)s minutes, the syndication module %(sy)s."
+    advice = "Some readers know the one, some the other. Let both say the same, or keep one of them."
+    reference = "RSS 2.0, ttl; RSS 1.0, syndication module"
+
+
+def _ttl(document: Document, schedule: Schedule, subject: str) -> Iterator[Note]:
+    ttl, pace = schedule.ttl, document.pace
+    if ttl is None:
+        return
+    if ttl < SHORTEST:
+        yield TTL_VERY_SHORT(subject, ttl=ttl)
+    elif ttl > DAY:
+        yield TTL_VERY_LONG(subject, ttl=ttl)
+    elif pace is not None and 60 * ttl > max(2 * pace, 3600):
+        yield TTL_LONGER_THAN_NEWS(subject, ttl=ttl, pace=span(pace))
+
+
+class TTL_VERY_SHORT(Note):
+    level = Level.WARN
+    category = Category.SCHEDULE
+    summary = "The ttl, %(ttl)s minutes, is shorter than what readers do."
+    advice = "It invites needless polls and helps nobody. For news by the second there are WebSub and rssCloud."
+    reference = "RSS Feed State, TTL; WebSub"
+
+
+class TTL_VERY_LONG(Note):
+    level = Level.INFO
+    category = Category.SCHEDULE
+    summary = "The ttl, %(ttl)s minutes, is longer than a day."
+    advice = "Many programs, feedproxy among them, keep to it for a day at most; a mistake would last too long."
+    reference = "RSS Feed State, TTL"
+
+
+class TTL_LONGER_THAN_NEWS(Note):
+    level = Level.WARN
+    category = Category.SCHEDULE
+    summary = "The ttl is %(ttl)s minutes, and there is something new about every %(pace)s."
+    advice = "Readers that honour it get your news late. Let it be no longer than the time between entries."
+    reference = "RSS Feed State, TTL"
+
+
+def _skips(document: Document, schedule: Schedule, subject: str) -> Iterator[Note]:
+    if not schedule.skip_hours and not schedule.skip_days:
+        return
+    free = (24 - len(schedule.skip_hours)) * (7 - len(schedule.skip_days))
+    if free < FREE_LEAST:
+        yield SKIPS_NEARLY_ALL(subject, free=free)
+    times = [each.published for each in document.entries if each.published is not None]
+    # A date without a time of day stands for midnight, and says nothing of hours.
+    times = [each for each in times if each % 86_400]
+    within = [each for each in times if is_skipped(schedule, each)]
+    if len(within) >= 2 and 10 * len(within) >= len(times):
+        when = f"{time.strftime('%a %d %b %H:%M', time.gmtime(max(within)))} GMT"
+        yield NEWS_IN_SKIPPED_HOURS(subject, count=len(within), of=len(times), when=when)
+
+
+class SKIPS_NEARLY_ALL(Note):
+    level = Level.WARN
+    category = Category.SCHEDULE
+    summary = "skipHours and skipDays leave %(free)s hours of the week."
+    advice = "They name the hours in which nobody is to ask, not those in which to ask. Were they turned round?"
+    reference = "RSS 2.0, skipHours and skipDays"
+
+
+class NEWS_IN_SKIPPED_HOURS(Note):
+    level = Level.WARN
+    category = Category.SCHEDULE
+    summary = "%(count)s of %(of)s entries appeared in hours in which the feed asks not to be read."
+    advice = "The last was on %(when)s. Hours are counted in GMT, not in your own time zone."
+    reference = "RSS 2.0, skipHours and skipDays; RSS Feed State"

@@ -1,0 +1,64 @@
+"""The whole of a check: everything that was seen, judged from every side."""
+
+from collections.abc import Iterable
+
+from feedproxy.check import (
+    caching,
+    connection,
+    document_format,
+    entries,
+    publishing_schedule,
+    response,
+    subscription_links,
+    validators,
+)
+from feedproxy.check.document import Document, parse
+from feedproxy.check.observations import Exchange, Seen
+from feedproxy.clock import Instant
+from feedproxy.findings import Note
+
+JUDGES = (connection, response, validators, caching, document_format, entries, publishing_schedule, subscription_links)
+"""In the order in which a reader meets what they judge."""
+
+
+def of_document(body: bytes, now: Instant, subject: str = "") -> tuple[Note, ...]:
+    """The Notes on a document alone, which was saved or is not sent yet."""
+    document = parse(body)
+    if document.redirect is None and document.channel is None:
+        return tuple(response.no_feed(document, subject))
+    return tuple(_document(document, None, subject, now))
+
+
+def of_feed(seen: Seen, *, challenge: str | None = None) -> tuple[Note, ...]:
+    """The Notes on a feed where it is published. `challenge` names whose page came in its place."""
+    now = seen.last.at
+    document = _parsed(seen.last)
+    notes: list[Note] = [*connection.judge(seen, now), *response.judge(seen, document, challenge)]
+    if challenge or document is None:
+        return tuple(notes)
+    if document.channel is not None:
+        notes += validators.judge(seen, now)
+        notes += caching.judge(seen, document, now)
+        again = _parsed(seen.again) if seen.again is not None else None
+        if again is not None:
+            notes += entries.stable(document, again, seen.at)
+    notes += _document(document, seen, seen.at, now)
+    return tuple(notes)
+
+
+def _document(document: Document, seen: Seen | None, subject: str, now: Instant) -> Iterable[Note]:
+    channel = document.channel
+    if channel is None:
+        if seen is None:
+            yield from response.moved(document, subject)
+        return
+    yield from document_format.judge(document, channel, subject)
+    yield from entries.judge(document, channel, subject, now)
+    yield from publishing_schedule.judge(document, channel, subject)
+    yield from subscription_links.judge(document, channel, seen, subject)
+
+
+def _parsed(exchange: Exchange) -> Document | None:
+    if exchange.status != 200 or exchange.content is None:
+        return None
+    return parse(exchange.content, exchange.fields.get("content-type"))

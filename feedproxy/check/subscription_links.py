@@ -1,0 +1,299 @@
+"""Whether one click subscribes and news travel: self link, the page that names the feed, hub and cloud."""
+
+from collections.abc import Iterator
+
+from feedproxy.check.document import Document
+from feedproxy.check.observations import Exchange, Seen
+from feedproxy.errors import BadTarget
+from feedproxy.feed.channel import Channel, Cloud, Kind, SelfLink
+from feedproxy.feed.discovery import FEED_TYPES, feeds_of_page, subscription
+from feedproxy.feed.edit.self_link import NOT_EXTENSIBLE
+from feedproxy.feed.parse.parser import read
+from feedproxy.feed.xml import ATOM
+from feedproxy.findings import Category, Level, Note
+from feedproxy.http import uri
+from feedproxy.http.field_values import parse_parameters
+from feedproxy.http.link import parse_links
+
+
+def judge(document: Document, channel: Channel, seen: Seen | None, subject: str) -> Iterator[Note]:
+    """`seen` is None for a file."""
+    yield from _self_link(document, channel, seen, subject)
+    yield from _cloud(channel.cloud, subject)
+    if channel.hubs and not channel.self_links:
+        yield HUB_WITHOUT_SELF_LINK(subject)
+    if seen is None:
+        return
+    if seen.page is not None:
+        yield from _page(seen, seen.page)
+    for each in seen.hubs:
+        yield HUB_ANSWERS(each.target) if _answers(each) else HUB_SILENT(each.target, why=_why(each))
+    if seen.cloud is not None:
+        yield (
+            CLOUD_ANSWERS(seen.cloud.target)
+            if _answers(seen.cloud)
+            else CLOUD_SILENT(seen.cloud.target, why=_why(seen.cloud))
+        )
+
+
+def _self_link(document: Document, channel: Channel, seen: Seen | None, subject: str) -> Iterator[Note]:
+    if not channel.self_links and document.strays:
+        yield SELF_LINK_NAMESPACE_WRONG(subject, namespace=document.strays[0] or "none")
+        return
+    if not channel.self_links:
+        old = channel.kind in (Kind.RSS, Kind.RDF) and channel.version in NOT_EXTENSIBLE
+        yield NO_ROOM_FOR_SELF_LINK(subject) if old or channel.kind is Kind.CDF else SELF_LINK_MISSING(subject)
+        return
+    own = next((each for each in channel.self_links if each.rel == "self"), channel.self_links[0])
+    wrong = [*_form(channel, own, subject)]
+    yield from wrong
+    if not _is_absolute(own.href):
+        yield SELF_LINK_RELATIVE(subject, href=own.href[:200])
+        return
+    if seen is None:
+        if not wrong:
+            yield SELF_LINK_THERE(subject, href=own.href)
+        return
+    there = subscription(channel, seen.at)
+    known = {uri.without_fragment(each) for each in (seen.address, seen.at)}
+    if there in known:
+        if not wrong:
+            yield SELF_LINK_RIGHT(subject)
+    elif there and seen.own is not None:
+        yield from _elsewhere(channel, there, seen.own, subject)
+    else:
+        yield SELF_LINK_NAMES_ANOTHER(subject, href=own.href[:200])
+
+
+def _form(channel: Channel, own: SelfLink, subject: str) -> Iterator[Note]:
+    if channel.kind is Kind.JSON:
+        return
+    essence = parse_parameters(own.type)[0] if own.type else ""
+    wanted = "application/atom+xml" if channel.kind is Kind.ATOM else "application/rss+xml"
+    if essence and essence != wanted and not (channel.kind is Kind.RDF and essence in FEED_TYPES):
+        yield SELF_LINK_TYPE_WRONG(subject, type=own.type, wanted=wanted)
+
+
+def _elsewhere(channel: Channel, there: str, answer: Exchange, subject: str) -> Iterator[Note]:
+    other = read(answer.content or b"", answer.fields.get("content-type")) if answer.status == 200 else None
+    if other is None:
+        yield SELF_LINK_LEADS_TO_NO_FEED(subject, href=there, why=_why(answer))
+    elif other.content_digest == channel.content_digest or other.title == channel.title:
+        yield SELF_LINK_PREFERS_ANOTHER(subject, href=there)
+    else:
+        yield SELF_LINK_OF_ANOTHER_FEED(subject, href=there)
+
+
+class SELF_LINK_MISSING(Note):
+    level = Level.WARN
+    category = Category.SUBSCRIBING
+    summary = "The feed does not say its own address."
+    advice = """\
+A browser hands the reader a file that was saved somewhere; without a self link no reader knows where to subscribe. In
+RSS it is `<atom:link rel="self" type="application/rss+xml" href="…"/>` in the channel, in JSON Feed `feed_url`."""
+    reference = "Universal Subscription Mechanism, Atom Link Construct; RFC 4287, section 4.1.1"
+
+
+class NO_ROOM_FOR_SELF_LINK(Note):
+    level = Level.INFO
+    category = Category.SUBSCRIBING
+    summary = "The format of the feed has no place to say its own address."
+    advice = "RSS 2.0 and Atom have. Every reader that knows the old formats knows those."
+    reference = "Universal Subscription Mechanism, Atom Link Construct"
+
+
+class SELF_LINK_RELATIVE(Note):
+    level = Level.WARN
+    category = Category.SUBSCRIBING
+    summary = "The self link is relative: `%(href)s`."
+    advice = "A file that was saved elsewhere leads nowhere by it. Write the whole address."
+    reference = "Universal Subscription Mechanism, Atom Link Construct"
+
+
+class SELF_LINK_TYPE_WRONG(Note):
+    level = Level.WARN
+    category = Category.SUBSCRIBING
+    summary = "The self link says that the feed is %(type)s."
+    advice = "It is the type of this very document: `%(wanted)s`."
+    reference = "Universal Subscription Mechanism, Atom Link Construct; RFC 4287, section 4.2.7.3"
+
+
+class SELF_LINK_NAMESPACE_WRONG(Note):
+    level = Level.WARN
+    category = Category.SUBSCRIBING
+    summary = "The self link is in no namespace of Atom's (%(namespace)s)."
+    advice = f'Readers look for `xmlns:atom="{ATOM}"`, to the letter.'
+    reference = "Universal Subscription Mechanism, Atom Link Construct; RFC 4287, section 1.2"
+
+
+class SELF_LINK_THERE(Note):
+    level = Level.GOOD
+    category = Category.SUBSCRIBING
+    summary = "The feed says its own address: %(href)s."
+    advice = "Nothing is to be done."
+    reference = "Universal Subscription Mechanism, Atom Link Construct"
+
+
+class SELF_LINK_RIGHT(Note):
+    level = Level.GOOD
+    category = Category.SUBSCRIBING
+    summary = "The feed says its own address, and it is the right one."
+    advice = "Nothing is to be done."
+    reference = "Universal Subscription Mechanism, Atom Link Construct"
+
+
+class SELF_LINK_PREFERS_ANOTHER(Note):
+    level = Level.INFO
+    category = Category.SUBSCRIBING
+    summary = "The feed wants to be subscribed to elsewhere, where the same feed is: %(href)s."
+    advice = "If that is the better address, let this one lead there (301). If not, mend the link."
+    reference = "Universal Subscription Mechanism, Atom Link Construct"
+
+
+class SELF_LINK_NAMES_ANOTHER(Note):
+    level = Level.WARN
+    category = Category.SUBSCRIBING
+    summary = "The self link names another address, which was not asked: %(href)s."
+    advice = "Whoever subscribes by a click subscribes there. Is that meant?"
+    reference = "Universal Subscription Mechanism, Atom Link Construct"
+
+
+class SELF_LINK_OF_ANOTHER_FEED(Note):
+    level = Level.WARN
+    category = Category.SUBSCRIBING
+    summary = "The self link leads to another feed: %(href)s."
+    advice = "Whoever subscribes by a click gets that one. Templates that are copied from the main feed do this."
+    reference = "Universal Subscription Mechanism, Atom Link Construct; RFC 4287, section 4.2.7.2"
+
+
+class SELF_LINK_LEADS_TO_NO_FEED(Note):
+    level = Level.BAD
+    category = Category.SUBSCRIBING
+    summary = "The self link, %(href)s, leads to no feed (%(why)s)."
+    advice = "Whoever subscribes by a click subscribes to nothing. Name the address that this feed is at."
+    reference = "Universal Subscription Mechanism, Atom Link Construct"
+
+
+def _page(seen: Seen, page: Exchange) -> Iterator[Note]:
+    if page.status != 200 or page.content is None:
+        yield PAGE_SILENT(page.target, why=_why(page))
+        return
+    links = parse_links(page.fields)
+    found = feeds_of_page(page.content, page.target, content_type=page.fields.get("content-type"), links=links)
+    named = {each.address for each in found}
+    own = {seen.address, seen.at, *([seen.own.target] if seen.own is not None else [])}
+    if own & named:
+        yield PAGE_NAMES_THE_FEED(page.target)
+    elif named:
+        yield PAGE_NAMES_OTHER_FEEDS(page.target, count=len(named))
+    else:
+        yield PAGE_NAMES_NO_FEED(page.target)
+
+
+class PAGE_NAMES_THE_FEED(Note):
+    level = Level.GOOD
+    category = Category.SUBSCRIBING
+    summary = "The feed's page names the feed, and the feed the page."
+    advice = "Nothing is to be done."
+    reference = "Universal Subscription Mechanism; RSS Autodiscovery"
+
+
+class PAGE_NAMES_NO_FEED(Note):
+    level = Level.WARN
+    category = Category.SUBSCRIBING
+    summary = "The feed's page names no feed."
+    advice = """\
+Readers look there when somebody pastes the address of the site. Put
+`<link rel="alternate" type="application/rss+xml" href="…">` into the head of the page."""
+    reference = "RSS Autodiscovery; HTML, link type alternate"
+
+
+class PAGE_NAMES_OTHER_FEEDS(Note):
+    level = Level.WARN
+    category = Category.SUBSCRIBING
+    summary = "The feed's page names feeds (%(count)s), and not this one."
+    advice = "It cannot be found from there, nor proved to belong there. Name it, too, or link to the page of its own."
+    reference = "Universal Subscription Mechanism; RSS Autodiscovery"
+
+
+class PAGE_SILENT(Note):
+    level = Level.WARN
+    category = Category.SUBSCRIBING
+    summary = "The page that the feed belongs to cannot be had: %(why)s."
+    advice = "The channel's link is where people get from the feed's title. Mend it."
+    reference = "RSS 2.0, link; RFC 4287, section 4.1.1"
+
+
+class HUB_ANSWERS(Note):
+    level = Level.GOOD
+    category = Category.NOTIFICATION
+    summary = "There is a WebSub hub, and it answers."
+    advice = "Nothing is to be done."
+    reference = "WebSub, section 4"
+
+
+class HUB_SILENT(Note):
+    level = Level.WARN
+    category = Category.NOTIFICATION
+    summary = "The WebSub hub does not answer: %(why)s."
+    advice = "Subscribers try it in vain, each time. Name another, or none."
+    reference = "WebSub, section 4"
+
+
+class HUB_WITHOUT_SELF_LINK(Note):
+    level = Level.WARN
+    category = Category.NOTIFICATION
+    summary = "The feed names a hub and not itself."
+    advice = "A subscriber has to tell the hub a topic, which is the self link. Without one nobody can subscribe."
+    reference = "WebSub, section 4"
+
+
+def _cloud(cloud: Cloud | None, subject: str) -> Iterator[Note]:
+    if cloud is None:
+        return
+    missing = [name for name in ("domain", "port", "path", "protocol") if not getattr(cloud, name)]
+    if cloud.protocol in ("xml-rpc", "soap") and not cloud.register_procedure:
+        missing.append("registerProcedure")
+    if missing:
+        yield CLOUD_INCOMPLETE(subject, names=", ".join(missing))
+
+
+class CLOUD_INCOMPLETE(Note):
+    level = Level.WARN
+    category = Category.NOTIFICATION
+    summary = "The cloud is described in part only: %(names)s missing."
+    advice = "Nobody can register there. All five attributes are needed (registerProcedure is empty for http-post)."
+    reference = "RSS 2.0, cloud; rssCloud"
+
+
+class CLOUD_ANSWERS(Note):
+    level = Level.GOOD
+    category = Category.NOTIFICATION
+    summary = "There is an rssCloud, and it answers."
+    advice = "Nothing is to be done."
+    reference = "RSS 2.0, cloud"
+
+
+class CLOUD_SILENT(Note):
+    level = Level.WARN
+    category = Category.NOTIFICATION
+    summary = "The rssCloud does not answer: %(why)s."
+    advice = "Readers that register there in vain poll as before. Mend it, or take the cloud element out."
+    reference = "RSS 2.0, cloud"
+
+
+def _answers(exchange: Exchange) -> bool:
+    """A bare GET is no request that hub or cloud has to like: that there is somebody counts."""
+    return 0 < exchange.status < 500
+
+
+def _why(exchange: Exchange) -> str:
+    return exchange.error or (f"{exchange.status}" if exchange.status != 200 else "it is something else")
+
+
+def _is_absolute(href: str) -> bool:
+    try:
+        uri.normalise(href.strip())
+    except BadTarget:
+        return False
+    return True

@@ -1,0 +1,148 @@
+"""The client of the admin listener, for the commands that talk to a running proxy.
+
+Where the proxy is comes from `--admin`, else from the environment (FEEDPROXY_ADMIN), else from the configuration file
+of the proxy (`--config`, FEEDPROXY_CONFIG), else it is 127.0.0.1:8081. The token likewise.
+"""
+
+import argparse
+import json
+import os
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from feedproxy.admin.auth import admin_token
+from feedproxy.clock import Seconds
+from feedproxy.commands.feed_discovery import as_address
+from feedproxy.config import FILE_VARIABLE, from_environment, load, own_options
+from feedproxy.errors import FeedproxyError, UsageError
+from feedproxy.settings import Settings, from_options, listen_address
+
+DEFAULT = Settings().admin
+
+TIMEOUT: Seconds = 330
+"""A refresh follows up to five redirects, and each may take as long as a fetch may (fetch_timeout)."""
+
+_URL = re.compile(r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
+
+
+class Refused(FeedproxyError):
+    """The proxy answered, and did not do what was asked."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that say where the proxy is and how to be let in."""
+    parser.add_argument(
+        "--admin", metavar="HOST:PORT", help=f"the admin listener (FEEDPROXY_ADMIN, else --config's, else {DEFAULT})"
+    )
+    parser.add_argument("--token", help="the admin token (default: FEEDPROXY_ADMIN_TOKEN, else --config's)")
+    parser.add_argument("--config", metavar="FILE", help="the proxy's configuration file (default: FEEDPROXY_CONFIG)")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="output format (default: text)")
+
+
+def settings_of(args: argparse.Namespace) -> Settings:
+    """Return the running proxy's settings, as far as `--config` and the environment say them. Raises UsageError."""
+    known = own_options()
+    file = args.config if args.config is not None else os.environ.get(FILE_VARIABLE, "")
+    options = dict(load(file, known, foreign=True).options) if file else {}
+    return from_options({**options, **from_environment(os.environ, known)})
+
+
+def asking(allow_private: bool) -> Settings:
+    """Return what a command asks other servers with.
+
+    Of the configuration of a proxy here, it takes the parent proxy and the two addresses of reverse mode. Raises
+    UsageError.
+    """
+    given = settings_of(argparse.Namespace(config=None))
+    return Settings(
+        allow_private=allow_private,
+        upstream_proxy=given.upstream_proxy,
+        upstream=given.upstream,
+        public_url=given.public_url,
+    )
+
+
+def _place_and_token(args: argparse.Namespace) -> tuple[str, str]:
+    """Return HOST:PORT of the admin listener, and its token. Raises UsageError."""
+    if args.admin is not None and args.token is not None:
+        return args.admin, args.token
+    settings = settings_of(args)
+    if args.admin is None and not settings.admin:
+        raise UsageError("admin: the admin listener is switched off in this configuration")
+    token = args.token if args.token is not None else admin_token(settings)
+    return args.admin if args.admin is not None else settings.admin, token
+
+
+def ask(
+    args: argparse.Namespace,
+    method: str,
+    path: str,
+    parameters: Mapping[str, str] | None = None,
+    content: bytes | None = None,
+) -> Any:
+    """The JSON that the listener answers to this; `content` is sent as it is.
+
+    Raises UsageError where it cannot be spoken to, and Refused.
+    """
+    place, token = _place_and_token(args)
+    base = _base(place)
+    query = f"?{urlencode(parameters)}" if parameters else ""
+    address = f"{base}/api/{path}{query}"
+    request = urllib.request.Request(address, content, method=method)  # noqa: S310 -- http by _base
+    if content is not None:
+        request.add_header("Content-Type", "application/octet-stream")
+    if token:
+        request.add_unredirected_header("Authorization", f"Bearer {token}")
+    # The environment's http_proxy may well be the very proxy that is meant.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=TIMEOUT) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        words = _words(error)
+        if error.code in (400, 401, 403, 404, 421):
+            raise UsageError(words) from error
+        raise Refused(words) from error
+    except urllib.error.URLError as error:
+        reason = getattr(error.reason, "strerror", None) or error.reason
+        raise UsageError(f"no feedproxy answers at {place}: {reason}") from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the server at {place} is not a feedproxy: {error}") from error
+
+
+def address_or_pattern(text: str) -> dict[str, str]:
+    """Return the parameter that names what a command is about: a URL, or a pattern with asterisks.
+
+    Raises UsageError for what is neither.
+    """
+    if "*" in text:
+        return {"pattern": text}
+    address = as_address(text)
+    if address is None:
+        raise UsageError(f"{text!r} is not a URL: it must start with http:// or https://")
+    return {"url": address}
+
+
+def _base(admin: str) -> str:
+    """Return the listener's URL. An address that means every interface is reached over loopback."""
+    text = admin.strip().rstrip("/")
+    if "://" in text:
+        if not _URL.fullmatch(text):
+            raise UsageError(f"admin: {admin}: expected HOST:PORT, such as {DEFAULT}")
+        return text
+    if not re.search(r":\d+$", text) and not text.isdecimal():
+        text += f":{DEFAULT.rpartition(':')[2]}"
+    host, port = listen_address(text, "admin")
+    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 -- compared, not bound
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _words(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.load(error)["words"])
+    except (ValueError, KeyError, TypeError, OSError):
+        return f"the admin listener answered {error.code}"

@@ -1,0 +1,338 @@
+"""The office's list: what its operator has imported, and what its readers have asked for lately.
+
+Both are state in the store, so every worker and every machine on one store has the same list. What was asked for is
+noted with a few pseudonyms of readers (subscribers/distinct_readers.py), now and then: `list_readers_min` different
+ones make a feed public. An address with a secret in it is not noted at all, and what is listed is asked anew each time
+whether it may be (visibility.py): a rule may have made it private since.
+
+Importing is the operator's word: feeds are fetched in the background, one at a time for each site, in its turn; and
+for the schedule the import counts as a reader who has asked once. Only an explicit word adds hosts to those whose TLS
+is decrypted: "Using a feed never adds a host".
+"""
+
+import asyncio
+import json
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from feedproxy.aio import unhurried
+from feedproxy.clock import Clock, Instant, Seconds
+from feedproxy.feed import opml
+from feedproxy.feed.discovery import page_of
+from feedproxy.feed.opml import Listing, Subscription
+from feedproxy.http import uri
+from feedproxy.http.redaction import has_secret
+from feedproxy.proxy.service import Service
+from feedproxy.proxy.visibility import may_be_listed
+from feedproxy.refresh.policy import relocation
+from feedproxy.request.url_mapping import is_upstream
+from feedproxy.rules import BLOCKED
+from feedproxy.settings import Settings
+from feedproxy.store.interface import Store
+from feedproxy.store.resource import Resource
+from feedproxy.subscribers.distinct_readers import Readers, merged, number
+from feedproxy.subscribers.pseudonyms import LASTING
+
+logger = logging.getLogger(__name__)
+
+KEEP = LASTING
+"""Seconds for which a feed stands in the list after readers asked for it (DESIGN, section 4)."""
+
+SMALL = 500
+"""Feeds up to which the list is made anew at every change: some milliseconds."""
+
+REUSED = 10
+"""Times its own cost for which a longer list is used again, so that asking for it takes a tenth of one core at most; a
+minute at most, since a month ends for some feed at any time. A change of rules is never waited for."""
+REUSED_MAX: Seconds = 60
+
+LOOK: Seconds = 1.0
+"""What another process has imported is seen after that."""
+
+SITES_AT_ONCE = 4
+"""Sites asked at a time for feeds that were imported."""
+
+IMPORTED, ASKED = "office-list", "office-asked"
+"""Names of the states."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What is kept of all imports: a name, the feeds, when each was imported, and hosts whose TLS is decrypted."""
+
+    title: str = ""
+    feeds: tuple[Subscription, ...] = ()
+    since: Mapping[str, Instant] = field(default_factory=dict)
+    hosts: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an import came to: feeds that are new in the list, those it had, those left out, hosts added."""
+
+    added: tuple[str, ...]
+    known: int
+    passed_over: int
+    hosts: tuple[str, ...]
+
+
+class Office:
+    """The list of one installation. Used within one event loop."""
+
+    def __init__(
+        self,
+        service: Service,
+        clock: Clock,
+        settings_for: Callable[[str], Settings],
+        changed: Callable[[], int],
+    ) -> None:
+        """`changed` gives another number after every change of options or rules."""
+        self._service = service
+        self._store: Store = service.store
+        self._clock = clock
+        self._settings_for = settings_for
+        self._changed = changed
+        self._raw: bytes | None = None
+        self._imported = Imported()
+        self._looked = -math.inf
+        self._warming: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
+        self._made: Listing = Listing()
+        self._named: tuple[Listing, frozenset[str]] = self._made, frozenset()
+        self._token: object = None
+        self._decided = -1
+        self._considered = 0
+        self._good_until = self._limit = -math.inf
+
+    # -- what was imported
+
+    @property
+    def imported(self) -> Imported:
+        """What was imported, here or by another process a moment ago."""
+        if time.monotonic() - self._looked >= LOOK:
+            self._look()
+        return self._imported
+
+    def interest(self, target: str, since: Instant) -> int:
+        """1 where this feed was imported since then: the schedule takes that for a reader."""
+        imported = self.imported.since.get(target)
+        return int(imported is not None and imported >= since)
+
+    async def take(
+        self, listing: Listing, *, name: str = "", replace: bool = False, intercept: bool = False
+    ) -> Outcome:
+        """Import a list: add it to what is there, or put it in its place; fetch what is not held.
+
+        `intercept` adds the hosts of its https feeds to those whose TLS is decrypted. Raises StoreError.
+        """
+        self._look()
+        before, now = self._imported, self._clock.now()
+        kept = () if replace else before.feeds
+        feeds = opml.merged(kept, listing.feeds)
+        added = [each.address for each in feeds if each.address not in before.since]
+        hosts = {uri.host_port(each.address)[0] for each in listing.feeds if each.address.startswith("https:")}
+        new_hosts = hosts - before.hosts if intercept else set()
+        standing = frozenset() if replace else before.hosts
+        await self._keep(
+            Imported(
+                name or before.title or listing.title,
+                feeds,
+                {each.address: before.since.get(each.address, now) for each in feeds},
+                standing | hosts if intercept else standing,
+            )
+        )
+        self._warm()
+        known = len({each.address for each in listing.feeds} & before.since.keys())
+        return Outcome(tuple(added), known, listing.passed_over, tuple(sorted(new_hosts)))
+
+    # -- what was asked for
+
+    async def remember(self) -> None:
+        """Write down what was asked for lately, beside what other processes have written. Raises StoreError."""
+        before = self._store.get_state(ASKED)
+        now = await self._asked()
+        raw = await asyncio.to_thread(_asked_written, now)
+        if raw != before:
+            await self._store.put_state(ASKED, raw)
+
+    # -- the list
+
+    async def public(self) -> Listing:
+        """The public list: every feed imported or asked for in the last 30 days that may be named to everybody."""
+        async with self._lock:
+            self._look()
+            token = (self._store.common.generation, self._raw, self._service.counts.distinct.changes)
+            now, decided = time.monotonic(), self._changed()
+            if decided != self._decided or (now >= self._good_until and (token != self._token or now >= self._limit)):
+                self._made = await self._public()
+                self._token, self._decided, cost = token, decided, time.monotonic() - now
+                pause = cost + min(REUSED_MAX, REUSED * cost) if self._considered > SMALL else 0.0
+                self._good_until, self._limit = now + pause, now + REUSED_MAX
+            return self._made
+
+    async def names(self) -> frozenset[str]:
+        """The addresses that the public list names."""
+        listing = await self.public()
+        if listing is not self._named[0]:
+            self._named = listing, frozenset(each.address for each in listing.feeds)
+        return self._named[1]
+
+    def public_hosts(self, listing: Listing) -> list[str]:
+        """The hosts added by imports that a feed of the public list is at."""
+        return sorted(self.imported.hosts & {uri.host_port(each.address)[0] for each in listing.feeds})
+
+    def resume(self) -> None:
+        """Go on fetching what was imported and is not held: the process may have ended meanwhile."""
+        if self.imported.feeds:
+            self._warm()
+
+    async def close(self) -> None:
+        """Fetch nothing more."""
+        if self._warming is not None:
+            self._warming.cancel()
+            await asyncio.gather(self._warming, return_exceptions=True)
+
+    # -- inside
+
+    async def _public(self) -> Listing:
+        asked = await self._asked()
+        imported = self._imported
+        by_address = {each.address: each for each in imported.feeds}
+        enough = max(1, self._settings_for("").list_readers_min)
+        known = (target for target, readers in asked.items() if number(readers) >= enough)
+        others = sorted(set(known) - by_address.keys())
+        self._considered = len(by_address) + len(others)
+        found: dict[str, Subscription] = {}
+        async for each in unhurried([*imported.feeds, *(Subscription(target) for target in others)]):
+            shown = self._shown(each, is_imported=each.address in by_address)
+            if shown is not None:
+                found.setdefault(shown.address, shown)
+        return Listing(imported.title, tuple(found.values()))
+
+    def _shown(self, entry: Subscription, *, is_imported: bool) -> Subscription | None:
+        """An entry as the list has it: with what its feed says of itself, under its address of now. None where it may
+        not be listed, or has ended. What was not imported is listed as long as it is held: only the stored copy tells
+        that everybody may read it."""
+        if not is_imported and self._store.peek(entry.address) is None:
+            return None
+        for _ in range(2):
+            target = entry.address
+            settings = self._settings_for(target)
+            resource = self._store.peek(target)
+            if not may_be_listed(target, settings, resource):
+                return None
+            sighting = resource.sighting if resource is not None else None
+            match relocation.standing(sighting, self._clock.now(), settings, target=target):
+                case relocation.Gone():
+                    return None
+                case relocation.Redirect(location):
+                    entry = replace(entry, address=location)
+                case _:
+                    return _described(entry, resource)
+        return None
+
+    async def _asked(self) -> dict[str, Readers]:
+        """What was asked for in the last 30 days, and by which readers, a few of each."""
+        since = self._clock.now() - KEEP
+        lately = [each async for each in unhurried(self._service.counts.distinct.since(since))]
+        return await asyncio.to_thread(_asked_since, self._store.get_state(ASKED), lately, since)
+
+    def _look(self) -> None:
+        self._looked = time.monotonic()
+        raw = self._store.get_state(IMPORTED)
+        if raw != self._raw:
+            self._raw, self._imported = raw, _read(raw)
+
+    async def _keep(self, imported: Imported) -> None:
+        raw = _written(imported)
+        await self._store.put_state(IMPORTED, raw)
+        self._raw, self._imported, self._token = raw, imported, None
+        self._good_until = -math.inf
+
+    def _warm(self) -> None:
+        if self._warming is not None:
+            self._warming.cancel()
+        self._warming = asyncio.ensure_future(self._fetch_all())
+
+    async def _fetch_all(self) -> None:
+        sites: dict[str, list[str]] = {}
+        async for each in unhurried(self._imported.feeds):
+            if self._store.peek(each.address) is None and self._is_reachable(each.address):
+                sites.setdefault(uri.site_of(each.address), []).append(each.address)
+        gate = asyncio.Semaphore(SITES_AT_ONCE)
+
+        async def one(targets: Iterable[str]) -> None:
+            async with gate:
+                for target in targets:
+                    await self._fetch(target)
+
+        await asyncio.gather(*(one(targets) for targets in sites.values()))
+
+    async def _fetch(self, target: str) -> None:
+        try:
+            while self._store.peek(target) is None:
+                turn = self._service.turn(target)
+                if turn is None:
+                    await self._service.refresh(target)
+                    return
+                await self._clock.sleep(max(0.01, turn - self._clock.now()))
+        except Exception:
+            logger.exception("a feed of the list could not be fetched")
+
+    def _is_reachable(self, target: str) -> bool:
+        """In reverse mode only what we stand in front of is ever fetched, and nothing that is blocked."""
+        settings = self._settings_for(target)
+        return settings.readers != BLOCKED and (not settings.upstream or is_upstream(target, settings))
+
+
+def _described(entry: Subscription, resource: Resource | None) -> Subscription:
+    channel = resource.channel if resource is not None else None
+    if channel is None:
+        return entry
+    page = page_of(channel, entry.address) or entry.page
+    return replace(entry, title=entry.title or channel.title, page="" if has_secret(page) else page)
+
+
+def _asked_since(raw: bytes | None, lately: Iterable[tuple[str, Readers]], since: Instant) -> dict[str, Readers]:
+    """What was noted as asked for, and what was lately."""
+    try:
+        told = json.loads(raw) if raw else {}
+        # Version 1 knew when a feed was asked for, and not by how many.
+        asked = told["asked"] if told.get("version") == 2 else {}
+        noted = {str(target): {int(each): int(at) for each, at in readers} for target, readers in asked.items()}
+    except (ValueError, LookupError, TypeError, AttributeError):
+        noted = {}  # it is written anew
+    return merged(noted, lately, since)
+
+
+def _asked_written(asked: Mapping[str, Readers]) -> bytes:
+    return json.dumps({"version": 2, "asked": {target: list(each.items()) for target, each in asked.items()}}).encode()
+
+
+def _written(imported: Imported) -> bytes:
+    feeds = [
+        [each.address, each.title, each.page, list(each.folder), imported.since[each.address]]
+        for each in imported.feeds
+    ]
+    told = {"version": 1, "title": imported.title, "feeds": feeds, "hosts": sorted(imported.hosts)}
+    return json.dumps(told).encode()
+
+
+def _read(raw: bytes | None) -> Imported:
+    """What was written; nothing where that makes no sense."""
+    try:
+        told: Any = json.loads(raw) if raw else {}
+        feeds = [
+            (Subscription(str(address), str(title), str(page), tuple(map(str, folder))), float(since))
+            for address, title, page, folder, since in told.get("feeds", ())
+        ]
+        since = {feed.address: at for feed, at in feeds}
+        hosts = frozenset(map(str, told.get("hosts", ())))
+        return Imported(str(told.get("title", "")), tuple(feed for feed, _ in feeds), since, hosts)
+    except (ValueError, TypeError, AttributeError) as error:
+        logger.warning("the list in the store cannot be read: %s", error)
+        return Imported()

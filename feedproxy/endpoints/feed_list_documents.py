@@ -1,0 +1,127 @@
+"""The office's list for everybody: `/-/feeds.opml`, and `/-/proxy.pac` made of it."""
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
+from urllib.parse import parse_qs
+
+from feedproxy.clock import Clock, Instant
+from feedproxy.endpoints.feed_list import Office
+from feedproxy.errors import BadTarget, NotOurs
+from feedproxy.feed import opml
+from feedproxy.feed.opml import Listing
+from feedproxy.http import proxy_autoconfig, uri
+from feedproxy.http.conditional import NotModified, Proceed, evaluate
+from feedproxy.http.date import format_http_date
+from feedproxy.http.etag import parse_tag
+from feedproxy.http.message import Fields, Response
+from feedproxy.request.endpoints import Call
+from feedproxy.request.entrance import Entrance
+from feedproxy.request.url_mapping import rebased, shown
+from feedproxy.settings import Settings
+
+NAME = "Feeds read here"
+"""The list's title where none was imported."""
+
+WRITTEN_MAX = 8
+"""Documents remembered: one for each of our names that readers use, in both forms."""
+
+
+class OfficePages:
+    """Answers for both. What was written is kept as long as the list is the same."""
+
+    def __init__(self, office: Office, settings: Callable[[], Settings], clock: Clock) -> None:
+        self.office = office
+        self._settings = settings
+        self._clock = clock
+        self._written: OrderedDict[str, tuple[Listing, bytes, Instant]] = OrderedDict()
+
+    async def opml(self, call: Call) -> Response:
+        """`feeds.opml`: addresses through us, or with `?addresses=original` the feeds' own.
+
+        Raises BadTarget.
+        """
+        said = _parameter(call.query, "addresses")
+        if said not in ("", "original", "proxied"):
+            raise BadTarget("addresses is original, or proxied")
+        listing, base = await self.office.public(), call.visit.base
+        through = "" if said == "original" else base
+
+        def write() -> bytes:
+            return opml.write(self._as_read(listing, call, through))
+
+        return await self._answer(call, listing, f"opml {through} {call.visit.entrance}", write, opml.MEDIA_TYPE)
+
+    async def pac(self, call: Call) -> Response:
+        """`proxy.pac`: the hosts of the list, and those that are decrypted, through us; everything else directly.
+
+        Raises NotOurs in reverse mode, where there is no proxy to be found.
+        """
+        if call.visit.entrance is Entrance.REVERSE:
+            raise NotOurs("a proxy in front of one origin is found without a function")
+        listing, base = await self.office.public(), call.visit.base
+        patterns = (*self._settings().intercept, *self.office.public_hosts(listing))
+
+        def write() -> bytes:
+            hosts = {uri.host_port(each.address)[0] for each in listing.feeds}
+            return proxy_autoconfig.document(base, hosts, patterns).encode()
+
+        return await self._answer(call, listing, f"pac {base} {patterns}", write, proxy_autoconfig.MEDIA_TYPE)
+
+    def _as_read(self, listing: Listing, call: Call, through: str) -> Listing:
+        """The list with addresses that this reader can ask for."""
+        feeds, settings = [], self._settings()
+        for each in listing.feeds:
+            if call.visit.entrance is Entrance.REVERSE:
+                # What is behind us is known by its public name, in every form of the list; nothing else is served.
+                public = rebased(each.address, settings.upstream, call.visit.base)
+                if public is not None:
+                    feeds.append(replace(each, address=public, page=shown(each.page, settings, call.visit.base)))
+            else:
+                feeds.append(replace(each, address=through + uri.gateway_path(each.address)) if through else each)
+        return Listing(listing.title or NAME, tuple(feeds))
+
+    async def _answer(
+        self, call: Call, listing: Listing, form: str, write: Callable[[], bytes], media_type: str
+    ) -> Response:
+        body, modified = await self._document(listing, form, write)
+        tag = parse_tag(f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"')
+        assert tag is not None
+        lines = [
+            ("ETag", tag.text),
+            ("Last-Modified", format_http_date(modified)),
+            # Kept by whoever likes, and asked for again each time: who subscribes to it sees it as it is.
+            ("Cache-Control", "no-cache"),
+        ]
+        match evaluate(call.request.fields, call.request.method, tags=[tag], last_modified=float(int(modified))):
+            case NotModified():
+                return Response(304, Fields(lines))
+            case Proceed():
+                lines += [("Content-Type", media_type), ("Content-Length", str(len(body)))]
+                return Response(200, Fields(lines), b"" if call.request.method == "HEAD" else body)
+        return Response(412, Fields([("Content-Length", "0")]))
+
+    async def _document(self, listing: Listing, form: str, write: Callable[[], bytes]) -> tuple[bytes, Instant]:
+        """The document, and since when it has been like this, as far as this process knows."""
+        known = self._written.get(form)
+        if known is not None and known[0] is listing:
+            self._written.move_to_end(form)
+            return known[1], known[2]
+        # Thousands of feeds are some milliseconds that no reader of something else waits for.
+        body = await asyncio.to_thread(write)
+        same = known is not None and known[1] == body
+        modified = known[2] if known is not None and same else self._clock.now()
+        self._written[form] = listing, body, modified
+        self._written.move_to_end(form)
+        while len(self._written) > WRITTEN_MAX:
+            self._written.popitem(last=False)
+        return body, modified
+
+
+def _parameter(query: str, name: str) -> str:
+    try:
+        return parse_qs(query, keep_blank_values=True, max_num_fields=20).get(name, [""])[0]
+    except ValueError:
+        return ""

@@ -1,0 +1,110 @@
+"""The gateway's own page for people at `/`, and what browsers and crawlers ask for beside it.
+
+It names nothing that anybody reads here. For an address pasted into its field it shows the gateway's form of it, a link
+to subscribe, and what the feed says as plain text.
+"""
+
+from dataclasses import dataclass
+from urllib.parse import parse_qs
+
+from feedproxy import __version__
+from feedproxy.errors import BadTarget, NotOurs
+from feedproxy.feed import subscription_address
+from feedproxy.http import uri
+from feedproxy.http.message import Fields, Response
+from feedproxy.web import templates
+
+ROBOTS = "User-agent: *\nDisallow: /\n"
+"""The gateway shows other people's pages under its own name: nothing that a search engine should find."""
+
+
+SANDBOX = "sandbox allow-forms allow-downloads allow-top-navigation-to-custom-protocols"
+"""The page runs no script; its link to subscribe begins with `feed:`, which the system gives to a feed reader."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a pasted address leads to: the feed's address, what it says in a few words, or why that is not shown."""
+
+    target: str
+    title: str = ""
+    entries: tuple[tuple[str, str], ...] = ()
+    words: str = ""
+
+
+def landing_page(path: str, base: str, prefix: str = "/-/") -> Response:
+    """The answer to `/`, `/robots.txt` and `/favicon.ico`; raises NotOurs for other paths.
+
+    `path` stands as in the request line, query included; `base` is our own address without a trailing slash, `prefix`
+    what our endpoints stand under.
+    """
+    bare, _, query = path.partition("?")
+    match bare:
+        case "/robots.txt":
+            return _answer(200, "text/plain; charset=utf-8", ROBOTS.encode(), "max-age=86400")
+        case "/favicon.ico":
+            return _answer(200, "image/svg+xml", templates.ICON.encode(), "max-age=604800")
+        case "/":
+            return _front(query, base, base + prefix)
+    raise NotOurs("there is no such page")
+
+
+def pasted(path: str, base: str) -> str:
+    """The target of the address in `/?url=ADDRESS`; empty for another path and for what is no address."""
+    bare, _, query = path.partition("?")
+    value = _given(query) if bare == "/" else None
+    try:
+        return subscription_address.read(value, base) if value else ""
+    except BadTarget:
+        return ""
+
+
+def preview_page(preview: Preview, base: str, prefix: str = "/-/") -> Response:
+    """The page for a pasted address: the gateway's form of it, a link to subscribe, and what the feed says."""
+    return _page(200, base, base + prefix, preview=preview, value=preview.target)
+
+
+def right_form(target: str, base: str) -> Response:
+    """The answer to a gateway address in another form than the gateway's: the redirect to the right one."""
+    answer = _answer(301, "text/plain; charset=utf-8", b"", "max-age=86400", base)
+    return answer.with_fields(answer.fields.with_added("Location", base + uri.gateway_path(target)))
+
+
+def _given(query: str) -> str | None:
+    given = parse_qs(query, keep_blank_values=True, max_num_fields=20).get("url") if query.count("&") < 20 else None
+    return given[0].strip() if given else None
+
+
+def _front(query: str, base: str, own: str) -> Response:
+    value = _given(query)
+    if value is None:
+        return _page(200, base, own)
+    if not value:
+        return _page(400, base, own, "Please put the address of a feed into the field.")
+    try:
+        subscription_address.read(value, base)
+    except BadTarget as error:
+        return _page(400, base, own, f"That is no address of a feed that can be fetched: {error}.", value)
+    return _page(200, base, own, value=value)
+
+
+def _page(
+    status: int, base: str, own: str, message: str = "", value: str = "", preview: Preview | None = None
+) -> Response:
+    shown = {"base": base, "own": own, "message": message, "value": value[:2000], "version": __version__}
+    address = base + uri.gateway_path(preview.target) if preview is not None else ""
+    body = templates.page("landing.html", **shown, preview=preview, address=address)
+    return _answer(status, templates.HTML, body, "no-store" if value or message else "private, max-age=300", base)
+
+
+def _answer(status: int, media_type: str, body: bytes, cache_control: str, base: str = "") -> Response:
+    """An answer that is whole: the policy in it tells the desk that it is not a target's and needs no dressing."""
+    lines = [
+        ("Content-Type", media_type),
+        ("Cache-Control", cache_control),
+        ("Content-Security-Policy", f"{SANDBOX}; {templates.policy(base)}"),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Referrer-Policy", "no-referrer"),
+        ("Content-Length", str(len(body))),
+    ]
+    return Response(status, Fields(lines), body)

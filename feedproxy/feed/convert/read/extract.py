@@ -1,0 +1,406 @@
+"""What an element of RSS or Atom says of a channel or an item, whatever the format of the document around it.
+
+Atom's elements are found in RSS, RSS's in Atom, and Dublin Core's in both; so there is one vocabulary for all three
+families. Which statement counts where several are made is decided in merge.py.
+"""
+
+from base64 import b64decode
+from dataclasses import dataclass, field
+
+from feedproxy.feed.channel import Cloud
+from feedproxy.feed.convert import dates, markup
+from feedproxy.feed.convert import persons as people
+from feedproxy.feed.convert.model import (
+    Category,
+    Enclosure,
+    Generator,
+    Image,
+    Link,
+    Node,
+    Person,
+    Text,
+    TextInput,
+)
+from feedproxy.feed.convert.namespaces import (
+    ADMIN,
+    ATOM,
+    ATOM03,
+    CONTENT,
+    DC,
+    DCTERMS,
+    ENC,
+    ITS,
+    ITUNES,
+    MEDIA,
+    RDF,
+    RSS1,
+    RSS2,
+    SY,
+    XML,
+)
+from feedproxy.feed.convert.xml_nodes import clean, node_of, spelt
+from feedproxy.feed.xml import Element, name, text_of
+
+UNKNOWN_TYPE = "application/octet-stream"
+"""The media type of what nobody knows anything of; RSS demands one."""
+
+MOST = 1_000
+"""Statements of one sort about one channel or item."""
+
+
+@dataclass(slots=True)
+class Gathered:
+    """All that was said of one channel or item, in the order in which it was said."""
+
+    base: str
+    is_item: bool
+    language: str = ""
+    direction: str = ""
+    about: str = ""
+    texts: dict[str, Text] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)
+    dates: dict[str, int] = field(default_factory=dict)
+    links: list[Link] = field(default_factory=list)
+    persons: dict[str, list[Person | None]] = field(default_factory=dict)
+    categories: list[Category] = field(default_factory=list)
+    enclosures: dict[str, Enclosure] = field(default_factory=dict)
+    """By address."""
+    generator: Generator | None = None
+    image: Image | None = None
+    cloud: Cloud | None = None
+    text_input: TextInput | None = None
+    is_permalink: bool = False
+    duration: int | None = None
+    thumbnail: str = ""
+    atom_source: "tuple[Element, str] | None" = None
+    rss_source: tuple[str, str] = ("", "")
+    extensions: list[Node] = field(default_factory=list)
+    fallbacks: list[tuple[str, Node]] = field(default_factory=list)
+    """What Dublin Core says where the format's own elements might say it: counts where they do not."""
+
+
+def gather(container: Element, *, core: str, is_atom: bool, base: str, is_item: bool) -> Gathered:
+    """Read the children of a channel or an item. `core` is the namespace of the format's own elements."""
+    found = Gathered(own_base(container, base), is_item)
+    found.language = clean(container.get(f"{{{XML}}}lang") or container.get("xml:lang") or "").strip()
+    direction = (container.get("dir") or container.get(f"{{{ITS}}}dir") or "").strip().lower()
+    found.direction = direction if direction in ("ltr", "rtl") else ""
+    found.about = clean(container.get(f"{{{RDF}}}about") or container.get("rdf:about") or "").strip()
+    for child in container.iterchildren("*"):
+        namespace, local = name(child)
+        namespace = spelt(namespace)
+        if namespace in (RSS1, RSS2) or (namespace == core and not is_atom):
+            taken = _rss(found, local, child)
+        elif namespace in (ATOM, ATOM03) or (namespace == core and is_atom):
+            taken = _atom(found, local, child)
+        else:
+            taken = _module(found, namespace, local, child)
+        if not taken and len(found.extensions) < MOST and (node := node_of(child)) is not None:
+            found.extensions.append(node)
+    return found
+
+
+def own_base(element: Element, base: str) -> str:
+    """The base of an element: its own xml:base, itself relative to what is around it (XML Base, section 4)."""
+    own = element.get(f"{{{XML}}}base") or element.get("xml:base")
+    return markup.resolve(base, own) if own else base
+
+
+def _rss(found: Gathered, local: str, element: Element) -> bool:
+    """An element of RSS 0.90 to 2.0. False for one that it does not have."""
+    key = local.lower()
+    match key:
+        case "title" | "description" | "copyright":
+            place = {"description": "summary", "copyright": "rights"}.get(key, key)
+            _text(found, place, _ambiguous(found, element))
+        case "link":
+            _link(
+                found, Link(markup.resolve(own_base(element, found.base), _value(element) or element.get("href", "")))
+            )
+        case "language" | "rating" if not found.is_item:
+            found.words.setdefault(key, _value(element))
+        case "comments" if found.is_item:
+            found.words.setdefault(key, markup.resolve(found.base, _value(element)))
+        case "author" | "managingeditor":
+            _person(found, "author", people.parse(_value(element)))
+        case "webmaster" if not found.is_item:
+            _person(found, "webmaster", people.parse(_value(element)))
+        case "pubdate" | "lastbuilddate":
+            _date(found, key, _value(element))
+        case "category":
+            _category(found, Category(_value(element), clean(element.get("domain") or "").strip()))
+        case "generator" if not found.is_item:
+            found.generator = found.generator or Generator(_value(element))
+        case "cloud" if not found.is_item:
+            names = ("domain", "port", "path", "registerProcedure", "protocol")
+            found.cloud = found.cloud or Cloud(*(clean(element.get(each) or "") for each in names))
+        case "image" if not found.is_item:
+            found.image = _image(found, element) or found.image
+        case "textinput" if not found.is_item:
+            found.text_input = found.text_input or _text_input(found, element)
+        case "guid" if found.is_item:
+            if "id" not in found.words and _value(element):
+                found.words["id"] = _value(element)
+                said = (element.get("isPermaLink") or "true").strip().lower() != "false"
+                found.is_permalink = said and markup.is_web(found.words["id"])
+        case "enclosure" if found.is_item:
+            # Some publishers call it `size`.
+            length = element.get("length") or element.get("size")
+            _enclosure(found, element.get("url"), element.get("type"), length)
+        case "source" if found.is_item:
+            found.rss_source = (markup.resolve(found.base, element.get("url") or ""), _value(element))
+        case "docs" | "ttl" | "skiphours" | "skipdays" | "items" | "item":
+            pass  # what the format is, the schedule (feed/parse/xml_elements.py), and what is read by itself
+        case _:
+            return False
+    return True
+
+
+def _atom(found: Gathered, local: str, element: Element) -> bool:
+    """An element of Atom 0.3 or 1.0. False for one that it does not have."""
+    base = own_base(element, found.base)
+    match local:
+        case "title" | "rights" | "copyright" | "subtitle" | "tagline" | "summary":
+            place = {"copyright": "rights", "subtitle": "summary", "tagline": "summary"}.get(local, local)
+            _text(found, f"atom:{place}", _construct(element, base))
+        case "content" if found.is_item:
+            _text(found, "atom:content", _construct(element, base))
+        case "id":
+            found.words.setdefault("atom:id", _value(element))
+        case "updated" | "published" | "modified" | "issued" | "created":
+            place = {"modified": "updated", "issued": "published"}.get(local, local)
+            _date(found, f"atom:{place}", _value(element))
+        case "author" | "contributor":
+            _person(found, local, _atom_person(element, base))
+        case "category":
+            term, label = element.get("term"), clean(element.get("label") or "").strip()
+            term = clean(term or _value(element)).strip()
+            _category(found, Category(term, clean(element.get("scheme") or "").strip(), "" if label == term else label))
+        case "generator":
+            uri = markup.resolve(base, element.get("uri") or element.get("url") or "")
+            version = clean(element.get("version") or "").strip()
+            stated = "" if _value(element) == uri else _value(element)
+            found.generator = found.generator or Generator(stated, uri, version)
+        case "logo":
+            found.image = found.image or _picture(markup.resolve(base, _value(element)))
+        case "icon":
+            found.words.setdefault("icon", markup.resolve(base, _value(element)))
+        case "link":
+            _atom_link(found, element, base)
+        case "source" if found.is_item:
+            found.atom_source = found.atom_source or (element, base)
+        case "entry" | "info":
+            pass
+        case _:
+            return False
+    return True
+
+
+def _module(found: Gathered, namespace: str, local: str, element: Element) -> bool:
+    """An element of a module that the model has words for. False for all others."""
+    match namespace, local:
+        case (d, "creator") if d == DC:
+            _person(found, "author", people.parse(_value(element)))
+        case (d, "contributor") if d == DC:
+            _person(found, "contributor", people.parse(_value(element)))
+        case (d, "subject") if d == DC:
+            _category(found, Category(_value(element)))
+        case (d, "title" | "description" | "rights" | "language" | "date") if d == DC:
+            if (node := node_of(element)) is not None:
+                found.fallbacks.append((local, node))
+        case (d, "issued" | "created" | "modified") if d == DCTERMS:
+            _date(found, f"dcterms:{local}", _value(element))
+        case (c, "encoded") if c == CONTENT and found.is_item:
+            html = markup.resolve_html(own_base(element, found.base), markup.inner(element))
+            _text(found, "content", markup.said(html, is_html=True))
+        case (a, "generatorAgent") if a == ADMIN and not found.is_item:
+            uri = clean(element.get(f"{{{RDF}}}resource") or "").strip()
+            if found.generator is not None or not uri:
+                return False
+            found.generator = Generator(uri=uri)
+        case (e, "enclosure") if e == ENC and found.is_item:
+            given = (element.get(f"{{{RDF}}}resource"), element.get(f"{{{ENC}}}type"), element.get(f"{{{ENC}}}length"))
+            _enclosure(found, *given)
+        case (i, "duration") if i == ITUNES and found.is_item:
+            seconds = _seconds(_value(element))
+            if seconds is None or found.duration is not None:
+                return False
+            found.duration = seconds
+        case (m, "thumbnail") if m == MEDIA and found.is_item:
+            if found.thumbnail or len(element.attrib) != 1 or "url" not in element.attrib or len(element):
+                return False
+            found.thumbnail = markup.resolve(found.base, element.get("url") or "")
+        case (s, _) if s == SY and not found.is_item:
+            pass
+        case _:
+            return False
+    return True
+
+
+def _text(found: Gathered, place: str, text: Text | None) -> None:
+    if text is not None:
+        found.texts.setdefault(place, text)
+
+
+def _ambiguous(found: Gathered, element: Element) -> Text | None:
+    """The text of RSS, which may be HTML and does not say so."""
+    html = markup.inner(element)
+    return markup.said(markup.resolve_html(own_base(element, found.base), html), is_html=True)
+
+
+def _construct(element: Element, base: str) -> Text | None:
+    """A text of Atom (RFC 4287, 3.1 and 4.1.3; in 0.3 `mode` says how it is written)."""
+    kind = (element.get("type") or "text").strip().lower()
+    src = markup.resolve(base, element.get("src") or "")
+    mode = (element.get("mode") or "").strip().lower()
+    if src:
+        return Text("", clean(kind), src)
+    if mode == "base64" and (decoded := _decoded(element, kind)) is not None:
+        return markup.said(markup.resolve_html(base, decoded), is_html=kind not in ("text", "text/plain"))
+    has_elements = any(isinstance(child.tag, str) for child in element)
+    if kind == "xhtml" or (mode != "escaped" and has_elements and kind in ("text", "html", "text/html", "text/plain")):
+        return markup.said(markup.resolve_html(base, markup.inner(element)), is_html=True)
+    if kind in ("html", "text/html", "application/xhtml+xml"):
+        return markup.said(markup.resolve_html(base, markup.inner(element)), is_html=True)
+    if kind in ("text", "text/plain") or "/" not in kind:
+        return markup.said(text_of(element), is_html=False)
+    value = clean(markup.inner(element)).strip()
+    return Text(value, clean(kind)) if value else None
+
+
+def _decoded(element: Element, kind: str) -> str | None:
+    """The text that Atom 0.3 writes with mode="base64"; None for what is no text, which stays as it is written."""
+    if kind not in ("text", "html", "text/plain", "text/html", "application/xhtml+xml"):
+        return None
+    try:
+        return b64decode("".join(text_of(element).split()), validate=True).decode()
+    except ValueError:
+        return None
+
+
+def _date(found: Gathered, place: str, text: str) -> None:
+    if (instant := dates.parse(text)) is not None:
+        found.dates.setdefault(place, instant)
+
+
+def _person(found: Gathered, role: str, person: Person | None) -> None:
+    if len(found.persons.setdefault(role, [])) < MOST:
+        found.persons[role].append(person)
+
+
+def _category(found: Gathered, category: Category) -> None:
+    if category.term and len(found.categories) < MOST:
+        found.categories.append(category)
+
+
+def _link(found: Gathered, link: Link) -> None:
+    if link.href and len(found.links) < MOST:
+        found.links.append(link)
+
+
+def _atom_link(found: Gathered, element: Element, base: str) -> None:
+    def given(attribute: str) -> str:
+        return clean(element.get(attribute) or "").strip()
+
+    href = markup.resolve(base, given("href"))
+    for rel in (given("rel") or "alternate").lower().split():
+        if (
+            rel == "replies"
+            and found.is_item
+            and given("type").lower() == "text/html"
+            and "comments" not in found.words
+        ):
+            found.words["comments"] = href
+            continue
+        if rel == "enclosure" and found.is_item:
+            _enclosure(found, href, given("type"), given("length"), given("title"), given("hreflang"))
+            continue
+        media_type = "" if rel == "alternate" and given("type").lower() == "text/html" else given("type")
+        length = _number(given("length")) or None
+        _link(found, Link(href, rel, media_type, given("hreflang"), given("title"), length))
+
+
+def _enclosure(
+    found: Gathered, url: str | None, kind: str | None, length: str | None, title: str = "", language: str = ""
+) -> None:
+    address = markup.resolve(found.base, url or "")
+    if not address or len(found.enclosures) >= MOST:
+        return
+    # "When an enclosure's size cannot be determined, a publisher SHOULD use a length of 0" -- RSS profile.
+    kind = clean(kind or "").strip()
+    kind = "" if kind == UNKNOWN_TYPE else kind
+    new = Enclosure(address, kind, _number(length or "") or None, title, language)
+    known = found.enclosures.get(address, new)
+    found.enclosures[address] = Enclosure(
+        known.url,
+        known.type or new.type,
+        known.length or new.length,
+        known.title or new.title,
+        known.language or new.language,
+    )
+
+
+def _atom_person(element: Element, base: str) -> Person:
+    own = (spelt(name(element)[0]), ATOM, ATOM03)
+    given: dict[str, str] = {}
+    avatar = ""
+    extensions: list[Node] = []
+    for child in element.iterchildren("*"):
+        namespace, local = spelt(name(child)[0]), name(child)[1]
+        if namespace in own:
+            given.setdefault(local, _value(child))
+        elif not avatar and (namespace, local) == (MEDIA, "thumbnail") and child.attrib.keys() == ["url"]:
+            avatar = markup.resolve(base, clean(child.get("url") or "").strip())
+        elif len(extensions) < MOST and (node := node_of(child)) is not None:
+            extensions.append(node)
+    uri = markup.resolve(base, given.get("uri") or given.get("url") or given.get("homepage") or "")
+    stated = " ".join((given.get("name") or ("" if len(element) else _value(element))).split())
+    email = given.get("email", "")
+    return Person("" if stated in (email, uri, avatar) else stated, email, uri, avatar, tuple(extensions))
+
+
+def _picture(url: str) -> Image | None:
+    return Image(url) if url else None
+
+
+def _image(found: Gathered, element: Element) -> Image | None:
+    given = {name(child)[1].lower(): _value(child) for child in element.iterchildren("*")}
+    url = given.get("url") or element.get(f"{{{RDF}}}resource") or ""
+    if not url:
+        return None
+    return Image(
+        markup.resolve(found.base, url),
+        markup.line(markup.said(given.get("title", ""), is_html=True)),
+        markup.resolve(found.base, given.get("link", "")),
+        _number(given.get("width", "")) or None,
+        _number(given.get("height", "")) or None,
+        markup.line(markup.said(given.get("description", ""), is_html=True)),
+    )
+
+
+def _text_input(found: Gathered, element: Element) -> TextInput | None:
+    given = {name(child)[1].lower(): _value(child) for child in element.iterchildren("*")}
+    if not given.get("name") or not given.get("link"):
+        return None
+    link = markup.resolve(found.base, given["link"])
+    return TextInput(given.get("title", ""), given.get("description", ""), given["name"], link)
+
+
+def _value(element: Element) -> str:
+    return clean(text_of(element)).strip()
+
+
+def _number(text: str) -> int | None:
+    text = text.strip()
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 15 else None
+
+
+def _seconds(text: str) -> int | None:
+    """itunes:duration: seconds, or hours, minutes and seconds with colons."""
+    total = 0
+    for part in text.split(":"):
+        number = _number(part)
+        if number is None:
+            return None
+        total = total * 60 + number
+    return total if text and total < 10**9 else None

@@ -1,0 +1,61 @@
+"""Channel Definition Format (1997) into the model: a channel of links, each with a title and an abstract.
+
+Names and attributes are matched in any case, as feed/parse/cdf.py does.
+"""
+
+from feedproxy.feed.channel import Channel, Kind, Schedule
+from feedproxy.feed.convert import dates, markup
+from feedproxy.feed.convert.model import Feed, Image, Item, Link
+from feedproxy.feed.convert.read.merge import settled_links
+from feedproxy.feed.convert.xml_nodes import clean
+from feedproxy.feed.xml import Element, attributes, children, text_of
+
+_MINUTE = 60
+
+
+def channel(root: Element, known: Channel, base: str) -> Feed:
+    """The channel, without its items. Its interval is said as a ttl, which other formats have."""
+    base = markup.resolve(base, _attribute(root, "base"))
+    interval = known.schedule.interval
+    logo = next((child for child in _named(root, "logo")), None)
+    href = _attribute(logo, "href") if logo is not None else ""
+    own = _attribute(root, "self")
+    links = [Link(markup.resolve(base, known.link))] if known.link else []
+    if own:
+        links.append(Link(markup.resolve(base, own), "self"))
+    return Feed(
+        kind=Kind.CDF,
+        title=markup.said(_text(root, "title"), is_html=True),
+        summary=markup.said(_text(root, "abstract"), is_html=True),
+        links=settled_links(links),
+        updated=dates.parse(_attribute(root, "lastmod")),
+        language=_attribute(root, "language"),
+        image=Image(markup.resolve(base, href)) if href else None,
+        schedule=Schedule(ttl=int(interval // _MINUTE) or None) if interval else Schedule(),
+    )
+
+
+def item(element: Element, base: str) -> Item:
+    """An item, of this channel or of one within it."""
+    for each in [*reversed(list(element.iterancestors())), element]:
+        base = markup.resolve(base, _attribute(each, "base")) if _attribute(each, "base") else base
+    href = _attribute(element, "href") or next((_attribute(child, "href") for child in _named(element, "a")), "")
+    address = markup.resolve(base, href)
+    return Item(
+        title=markup.said(_text(element, "title"), is_html=True),
+        content=markup.said(_text(element, "abstract"), is_html=True),
+        links=(Link(address),) if address else (),
+        updated=dates.parse(_attribute(element, "lastmod")),
+    )
+
+
+def _named(parent: Element, wanted: str) -> list[Element]:
+    return [child for _, local, child in children(parent) if local.lower() == wanted]
+
+
+def _text(parent: Element, wanted: str) -> str:
+    return next((text for child in _named(parent, wanted) if (text := clean(text_of(child)))), "")
+
+
+def _attribute(element: Element, wanted: str) -> str:
+    return next((clean(value).strip() for key, value in attributes(element) if key.lower() == wanted), "")

@@ -1,0 +1,171 @@
+"""The entrance to the model: bytes in, a Feed out, or None where they are no feed.
+
+What is a feed is decided as everywhere (feed/parse/parser.py), and hostile documents are kept harmless by the same
+means (feed/xml.py): one pass, bounded, with items let go of as they are read.
+"""
+
+import dataclasses
+from typing import Any
+
+from feedproxy.feed import xml
+from feedproxy.feed.channel import Channel, Kind
+from feedproxy.feed.charset import to_utf8
+from feedproxy.feed.convert import markup
+from feedproxy.feed.convert.model import Feed, Item, Link, Person
+from feedproxy.feed.convert.namespaces import RSS2
+from feedproxy.feed.convert.read import from_cdf, from_json, merge
+from feedproxy.feed.convert.read.extract import gather, own_base
+from feedproxy.feed.convert.xml_nodes import within_bounds
+from feedproxy.feed.detect import Nature, nature_of_text
+from feedproxy.feed.parse import xml_elements
+from feedproxy.feed.parse.parser import read as read_channel
+from feedproxy.http.field_values import parse_parameters
+
+MOST_ITEMS = 10_000
+"""Known feeds have a few hundred; the rest of a longer one is left out."""
+
+
+def read(body: bytes, content_type: str | None = None, *, address: str = "") -> Feed | None:
+    """The model of the feed in `body` (content codings removed); None where `body` is no feed.
+
+    `address` is where it was found: what its relative links are relative to, where it says nothing else.
+    """
+    known = read_channel(body, content_type)
+    return read_as(known, body, content_type, address=address) if known is not None else None
+
+
+def _bounded(feed: Feed) -> Feed:
+    """The feed with as many namespaces as may be."""
+    met: set[str] = set()
+    items = tuple(_with_namespaces(item, met) for item in feed.items)
+    return dataclasses.replace(_within_bounds(feed, met), items=items)
+
+
+def _with_namespaces(item: Item, met: set[str]) -> Item:
+    if item.source is not None:
+        item = dataclasses.replace(item, source=_within_bounds(item.source, met))
+    return _within_bounds(item, met)
+
+
+def _within_bounds[T: (Feed, Item)](said: T, met: set[str]) -> T:
+    changed: dict[str, Any] = {}
+    if said.extensions:
+        changed["extensions"] = within_bounds(said.extensions, met)
+    for role in ("authors", "contributors"):
+        persons: tuple[Person, ...] = getattr(said, role)
+        if any(person.extensions for person in persons):
+            changed[role] = tuple(
+                dataclasses.replace(person, extensions=within_bounds(person.extensions, met)) for person in persons
+            )
+    return dataclasses.replace(said, **changed) if changed else said
+
+
+def read_as(known: Channel, body: bytes, content_type: str | None = None, *, address: str = "") -> Feed | None:
+    """The same, where the channel (feed/parse/parser.py) is known already."""
+    charset = parse_parameters(content_type)[1].get("charset") if content_type else None
+    text = to_utf8(body, charset)
+    if known.kind is Kind.JSON:
+        from_data = from_json.read(text.data, address=address)
+        return _bounded(from_data) if from_data is not None else None
+    if nature_of_text(text.data) is not Nature.XML:
+        return None
+    reading = _Reading(known, address)
+    document = xml.pass_over(text, reading.seen)
+    return _bounded(reading.feed(document.root)) if document is not None else None
+
+
+class _Reading:
+    """One document of XML on its way into the model."""
+
+    def __init__(self, known: Channel, address: str) -> None:
+        self._known = known
+        self._address = address
+        self._local = "entry" if known.kind is Kind.ATOM else "item"
+        self._base: str | None = None
+        self._items: list[Item] = []
+
+    def seen(self, element: xml.Element) -> None:
+        """An item is complete."""
+        if len(self._items) >= MOST_ITEMS or xml.name(element)[1].lower() != self._local:
+            return
+        around = element.getparent()
+        base = self._base_of(around) if around is not None else self._address
+        if self._known.kind is Kind.CDF:
+            self._items.append(from_cdf.item(element, base))
+            return
+        core = xml.name(element)[0]
+        found = gather(element, core=core, is_atom=self._known.kind is Kind.ATOM, base=base, is_item=True)
+        self._items.append(merge.item(found))
+
+    def feed(self, root: xml.Element) -> Feed:
+        """The feed, once all items were seen."""
+        kind = self._known.kind
+        if kind is Kind.CDF:
+            channel = from_cdf.channel(root, self._known, self._base_of(root))
+        else:
+            channel = self._channel(root, kind)
+        items = tuple(merge.without_repetition(item, channel) for item in self._items)
+        return dataclasses.replace(channel, items=items)
+
+    def _channel(self, root: xml.Element, kind: Kind) -> Feed:
+        container = root if kind is Kind.ATOM else _channel_in(root)
+        core = xml.name(container)[0]
+        schedule = self._known.schedule
+        if kind is not Kind.RSS and schedule.ttl is None and not schedule.skip_hours and not schedule.skip_days:
+            schedule = xml_elements.schedule(container, RSS2)
+        found = gather(container, core=core, is_atom=kind is Kind.ATOM, base=self._base_of(container), is_item=False)
+        found.language = found.language or _inherited(container, "lang")
+        found.direction = found.direction or (root.get("dir") or "").strip().lower()
+        if kind is Kind.RDF:
+            beside = gather(root, core=core, is_atom=False, base=self._base_of(root), is_item=False)
+            # RSS 1.0 has picture and field beside the channel, which only names them.
+            found.image, found.text_input = beside.image or found.image, beside.text_input or found.text_input
+        return merge.channel(found, kind, self._known.version, schedule)
+
+    def _base_of(self, element: xml.Element) -> str:
+        base = self._fallback(element)
+        for each in [*reversed(list(element.iterancestors())), element]:
+            base = own_base(each, base)
+        return base
+
+    def _fallback(self, element: xml.Element) -> str:
+        """The address of the document; where nobody knows it, what it says of it, or the page it belongs to.
+
+        Settled at the first look: a streamed document may say more later, and two items must not differ.
+        """
+        if self._base is None:
+            root = next(reversed(list(element.iterancestors())), element)
+            own = self._address
+            if not own and self._known.kind is not Kind.CDF:
+                links = xml_elements.atom_links(root, (xml.name(root)[0], xml.ATOM, xml.ATOM03))
+                links += xml_elements.atom_links(_channel_in(root))
+                own = next((each.href for each in xml_elements.self_links(links) if markup.is_web(each.href)), "")
+            if not own and markup.is_web(self._known.link):
+                own = self._known.link
+            self._base = own
+        return self._base
+
+
+def _channel_in(root: xml.Element) -> xml.Element:
+    return next((child for _, local, child in xml.children(root) if local.lower() == "channel"), root)
+
+
+def _inherited(element: xml.Element, local: str) -> str:
+    key = "{http://www.w3.org/XML/1998/namespace}" + local
+    return next((each.get(key) or "" for each in element.iterancestors() if each.get(key)), "").strip()
+
+
+def written_at(feed: Feed, address: str) -> Feed:
+    """The feed as it is named in a rendering that readers poll at this address: what it was made of is rel="via"."""
+    others = [link if link.rel != "self" else dataclasses.replace(link, rel="via") for link in feed.links]
+    known = {(link.href, link.rel): link for link in others if link.href != address or link.rel != "via"}
+    return dataclasses.replace(feed, links=(*known.values(), Link(address, "self")))
+
+
+def found_at(feed: Feed, address: str = "", *, modified: int | None = None) -> Feed:
+    """The feed with the address it was found at, and when it was last modified, where it does not say so itself."""
+    dated = feed.updated is not None or feed.published is not None
+    dated = dated or any(item.updated is not None or item.published is not None for item in feed.items)
+    if not feed.address and address:
+        feed = dataclasses.replace(feed, links=(*feed.links, Link(address, "self")))
+    return feed if dated or modified is None else dataclasses.replace(feed, updated=modified)

@@ -1,0 +1,202 @@
+"""JSON Feed 1 and 1.1 into the model, and with it what our own documents say beyond them."""
+
+import dataclasses
+import json
+from typing import Any
+
+from feedproxy.feed.channel import Kind
+from feedproxy.feed.convert import dates, markup, persons
+from feedproxy.feed.convert.model import Category, Enclosure, Feed, Image, Item, Link, Person
+from feedproxy.feed.convert.plain_data import from_data
+from feedproxy.feed.convert.read.merge import settled_categories, settled_links, without_repetition
+from feedproxy.feed.convert.xml_nodes import clean
+from feedproxy.feed.parse.jsonfeed import read as read_channel
+
+OURS = "_feedproxy"
+"""The custom object with what the format has no word for, in the words of the model (plain_data.py)."""
+
+_FEED = frozenset(
+    [
+        "version",
+        "title",
+        "home_page_url",
+        "feed_url",
+        "description",
+        "user_comment",
+        "next_url",
+        "icon",
+        "favicon",
+        "authors",
+        "author",
+        "language",
+        "hubs",
+        "items",
+    ]
+)
+_ITEM = frozenset(
+    [
+        "id",
+        "url",
+        "external_url",
+        "title",
+        "content_html",
+        "content_text",
+        "summary",
+        "image",
+        "banner_image",
+        "date_published",
+        "date_modified",
+        "authors",
+        "author",
+        "tags",
+        "language",
+        "attachments",
+    ]
+)
+
+
+def read(data: bytes, *, address: str = "", ours: bool = True, most: int = 10_000) -> Feed | None:
+    """The model of a document in UTF-8; None where it is no feed. `ours` counts our own custom objects in."""
+    known = read_channel(data, sound=True)
+    if known is None:
+        return None
+    written = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+    document = json.JSONDecoder().raw_decode(written)[0]
+    feed = channel(document, known.version, address, ours=ours)
+    items = document.get("items")
+    base = address or feed.address or feed.link
+    listed = [each for each in items if isinstance(each, dict)] if isinstance(items, list) else []
+    read_items = (item(each, base, ours=ours) for each in listed[:most])
+    return dataclasses.replace(feed, items=tuple(without_repetition(each, feed) for each in read_items))
+
+
+def channel(document: dict[str, Any], version: str, address: str, *, ours: bool) -> Feed:
+    """The channel, without items."""
+    base = address or _text(document, "feed_url") or _text(document, "home_page_url")
+    links = [
+        Link(markup.resolve(base, _text(document, "home_page_url"))),
+        Link(markup.resolve(base, _text(document, "feed_url")), "self"),
+        Link(markup.resolve(base, _text(document, "next_url")), "next"),
+        *(
+            Link(markup.resolve(base, _text(hub, "url")), "hub")
+            for hub in _objects(document, "hubs")
+            if _text(hub, "type").lower() in ("", "websub", "pubsubhubbub")
+        ),
+    ]
+    icon = _text(document, "icon")
+    feed = Feed(
+        kind=Kind.JSON,
+        version=version,
+        title=markup.said(_text(document, "title"), is_html=False),
+        summary=markup.said(_text(document, "description"), is_html=False),
+        links=settled_links(link for link in links if link.href),
+        authors=_authors(document, base),
+        language=_text(document, "language"),
+        image=Image(markup.resolve(base, icon)) if icon else None,
+        icon=markup.resolve(base, _text(document, "favicon")),
+        members=_members(document, _FEED),
+    )
+    return _with_ours(feed, document) if ours else feed
+
+
+def item(document: dict[str, Any], base: str, *, ours: bool) -> Item:
+    """An item. A number for an id counts as the same text (JSON Feed 1.1, items)."""
+    html = _text(document, "content_html")
+    content = markup.said(markup.resolve_html(base, html), is_html=True) if html else None
+    links = [Link(markup.resolve(base, _text(document, "url")))]
+    if _text(document, "external_url"):
+        links.append(Link(markup.resolve(base, _text(document, "external_url")), "related"))
+    settled = settled_links(link for link in links if link.href)
+    given = document.get("id")
+    identity = clean(str(given)).strip() if isinstance(given, str | int | float) else ""
+    read_item = Item(
+        id=identity,
+        is_permalink=bool(settled) and settled[0] == Link(identity),
+        title=markup.said(_text(document, "title"), is_html=False),
+        content=content or markup.said(_text(document, "content_text"), is_html=False),
+        summary=markup.said(_text(document, "summary"), is_html=False),
+        links=settled,
+        authors=_authors(document, base),
+        categories=settled_categories(Category(tag) for tag in _strings(document, "tags")),
+        published=dates.parse(_text(document, "date_published")),
+        updated=dates.parse(_text(document, "date_modified")),
+        language=_text(document, "language"),
+        enclosures=_attachments(document, base),
+        image=markup.resolve(base, _text(document, "image")),
+        banner=markup.resolve(base, _text(document, "banner_image")),
+        members=_members(document, _ITEM),
+    )
+    return _with_ours(read_item, document) if ours else read_item
+
+
+def _with_ours[T: (Feed, Item)](said: T, document: dict[str, Any]) -> T:
+    beyond = document.get(OURS)
+    if not isinstance(beyond, dict):
+        return said
+    empty = [name for name in beyond.get("none", ()) if isinstance(name, str)]
+    names = {each.name for each in dataclasses.fields(said)} - {"items", "kind"}
+    try:
+        values = from_data(type(said), {key: each for key, each in beyond.items() if key in names})
+    except ValueError:
+        return said
+    blank = type(said)()
+    changes = {key: getattr(values, key) for key in beyond if key in names}
+    changes |= {key: getattr(blank, key) for key in empty if key in names}
+    return dataclasses.replace(said, **changes)
+
+
+def _authors(document: dict[str, Any], base: str) -> tuple[Person, ...]:
+    """`authors` of 1.1, `author` of 1."""
+    given = _objects(document, "authors")
+    single = document.get("author")
+    if not given and isinstance(single, dict):
+        given = [single]
+    return persons.merged(_person(each, base) for each in given)
+
+
+def _person(given: dict[str, Any], base: str) -> Person:
+    uri = markup.resolve(base, _text(given, "url"))
+    email = uri.removeprefix("mailto:") if uri.startswith("mailto:") else ""
+    avatar = markup.resolve(base, _text(given, "avatar"))
+    return Person(" ".join(_text(given, "name").split()), email, "" if email else uri, avatar)
+
+
+def _attachments(document: dict[str, Any], base: str) -> tuple[Enclosure, ...]:
+    found: dict[str, Enclosure] = {}
+    for each in _objects(document, "attachments"):
+        url = markup.resolve(base, _text(each, "url"))
+        if url and url not in found:
+            size, seconds = _number(each.get("size_in_bytes")), _number(each.get("duration_in_seconds"))
+            found[url] = Enclosure(url, _text(each, "mime_type"), size, _text(each, "title"), "", seconds)
+    return tuple(found.values())
+
+
+def _members(document: dict[str, Any], known: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    """Whatever the format does not know: custom objects, and what publishers made up."""
+    return tuple(
+        (clean(key), clean(json.dumps(value, ensure_ascii=True, sort_keys=True)))
+        for key, value in document.items()
+        if key not in known and key != OURS and value is not None
+    )
+
+
+def _objects(document: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    values = document.get(key)
+    return [each for each in values if isinstance(each, dict)] if isinstance(values, list) else []
+
+
+def _strings(document: dict[str, Any], key: str) -> list[str]:
+    values = document.get(key)
+    listed = values if isinstance(values, list) else []
+    return [text for each in listed if isinstance(each, str) and (text := clean(each).strip())]
+
+
+def _text(document: dict[str, Any], key: str) -> str:
+    value = document.get(key)
+    return clean(value).strip() if isinstance(value, str) else ""
+
+
+def _number(value: object) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 10**15:
+        return None
+    return int(value)

@@ -1,0 +1,250 @@
+"""From all that was said to what counts: a channel or an item of the model."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from feedproxy.feed.channel import Kind, Schedule
+from feedproxy.feed.convert import dates, markup, persons
+from feedproxy.feed.convert.model import Category, Enclosure, Feed, Image, Item, Link, Node, Text
+from feedproxy.feed.convert.namespaces import ATOM, DC, ITUNES, MEDIA
+from feedproxy.feed.convert.read.extract import Gathered, gather
+
+_MADE = re.compile(r"urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+"""A UUID that was made of a name."""
+
+_UNLIKE = re.compile(r"(?<!#)#+[0-9]{0,5}\Z")
+"""What makes the name of an item of RSS 1.0 unlike that of another (to_rdf.py)."""
+
+_DIGITS = 9
+"""Of the width or height of a picture in pixels."""
+
+
+def item(found: Gathered) -> Item:
+    """The item that this makes."""
+    extensions = identified(found, _with_fallbacks(found))
+    if found.duration is not None and not found.enclosures:
+        extensions = (Node(ITUNES, "duration", (), (str(found.duration),)), *extensions)
+    content, summary = _bodies(found)
+    identity = found.words.get("id") or found.words.get("atom:id") or found.about
+    links = list(found.links)
+    is_permalink = found.is_permalink and identity == found.words.get("id")
+    if is_permalink and not any(link.rel == "alternate" for link in links):
+        links.insert(0, Link(identity))
+    settled = settled_links(links)
+    if "id" not in found.words:
+        is_permalink = bool(settled) and settled[0] == Link(identity)
+    published, updated = _item_dates(found)
+    return Item(
+        id=identity,
+        is_permalink=is_permalink,
+        title=found.texts.get("title") or found.texts.get("atom:title"),
+        summary=summary,
+        content=content,
+        links=settled,
+        authors=persons.merged(found.persons.get("author", ())),
+        contributors=persons.merged(found.persons.get("contributor", ())),
+        categories=settled_categories(found.categories),
+        rights=found.texts.get("rights") or found.texts.get("atom:rights"),
+        published=published,
+        updated=updated,
+        language=found.language,
+        direction=found.direction,
+        extensions=extensions,
+        enclosures=_enclosures(found),
+        comments=found.words.get("comments", ""),
+        image=found.thumbnail,
+        source=_source(found),
+    )
+
+
+def channel(found: Gathered, kind: Kind, version: str, schedule: Schedule) -> Feed:
+    """The channel that this makes, without items."""
+    image, extensions = sized(found.image, _with_fallbacks(found))
+    links = settled_links(found.links)
+    title = found.texts.get("title") or found.texts.get("atom:title")
+    link = next((each.href for each in links if each.rel == "alternate"), "")
+    webmasters = persons.merged(found.persons.get("webmaster", ()))
+    stated = found.dates
+    generator = found.generator
+    return Feed(
+        kind=kind,
+        version=version,
+        id=found.words.get("atom:id", ""),
+        title=title,
+        summary=found.texts.get("summary") or found.texts.get("atom:summary"),
+        links=links,
+        authors=persons.merged(found.persons.get("author", ())),
+        contributors=persons.merged(found.persons.get("contributor", ())),
+        categories=settled_categories(found.categories),
+        rights=found.texts.get("rights") or found.texts.get("atom:rights"),
+        published=_first(stated, "atom:published", "dcterms:issued", "pubdate", "dcterms:created"),
+        updated=_first(stated, "atom:updated", "dcterms:modified", "lastbuilddate", "dc"),
+        language=found.words.get("language") or found.language,
+        direction=found.direction,
+        extensions=extensions,
+        webmaster=webmasters[0] if webmasters else None,
+        generator=generator if generator and (generator.name or generator.uri) else None,
+        image=settled_image(image, title, link),
+        icon=found.words.get("icon", ""),
+        schedule=replace(schedule, notes=()),
+        cloud=found.cloud,
+        rating=found.words.get("rating", ""),
+        text_input=found.text_input,
+    )
+
+
+def settled_links(links: Iterable[Link]) -> tuple[Link, ...]:
+    """Each link once, the page that is meant first: one in HTML, where there are several."""
+    by_meaning: dict[tuple[str, str], Link] = {}
+    for link in links:
+        if by_meaning.get((link.href, link.rel), Link(link.href, link.rel)) == Link(link.href, link.rel):
+            by_meaning[link.href, link.rel] = link
+    known = list(by_meaning.values())
+    own = {link.href for link in known if link.rel == "self"}
+    known = [link for link in known if link.rel != "alternate" or link.href not in own]  # a feed is no page of its own
+    alternates = [link for link in known if link.rel == "alternate"]
+    if alternates:
+        page = next((link for link in alternates if not link.type), alternates[0])
+        known.remove(page)
+        known.insert(0, page)
+    return tuple(known)
+
+
+def settled_categories(categories: Iterable[Category]) -> tuple[Category, ...]:
+    """Each category once."""
+    known: dict[tuple[str, str], Category] = {}
+    for category in categories:
+        key = category.term, category.scheme
+        if key not in known or not known[key].label:
+            known[key] = category
+    return tuple(known.values())
+
+
+def settled_image(image: Image | None, title: Text | None, link: str) -> Image | None:
+    """The picture, without what the channel says anyway."""
+    if image is None:
+        return None
+    return replace(
+        image,
+        title="" if image.title == markup.line(title) else image.title,
+        link="" if image.link == link else image.link,
+    )
+
+
+def sized(image: Image | None, extensions: tuple[Node, ...]) -> tuple[Image | None, tuple[Node, ...]]:
+    """The channel's picture with the size that Media RSS tells of the same one, and the rest."""
+    if image is None or image.width or image.height:
+        return image, extensions
+    for at, node in enumerate(extensions):
+        given = dict(node.attributes)
+        if (node.namespace, node.name, node.content) != (MEDIA, "thumbnail", ()) or given.pop("url", "") != image.url:
+            continue
+        if given and given.keys() <= {"width", "height"} and all(_is_size(each) for each in given.values()):
+            width, height = (int(given[side]) if side in given else None for side in ("width", "height"))
+            return replace(image, width=width, height=height), extensions[:at] + extensions[at + 1 :]
+    return image, extensions
+
+
+def _is_size(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text) > 0
+
+
+def identified(found: Gathered, extensions: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Take Dublin Core's identifier for the id where the IRI of the item is that, or was made of a name; the rest.
+
+    A made one is known by its version (RFC 9562, 5.5). Any other may be of something else: a book, an article.
+    """
+    iri = _UNLIKE.sub("", found.words.get("atom:id") or found.about)
+    if "id" in found.words or not iri:
+        return extensions
+    for at, node in enumerate(extensions):
+        if (node.namespace, node.name) != (DC, "identifier"):
+            continue
+        if node.text and (_UNLIKE.sub("", node.text) == iri or _MADE.fullmatch(iri)):
+            found.words["id"] = node.text
+            return extensions[:at] + extensions[at + 1 :]
+        break
+    return extensions
+
+
+def without_repetition(said: Item, channel: Feed) -> Item:
+    """What the channel says for all its items is not said again by each."""
+    same_language = said.language and said.language.lower() == channel.language.lower()
+    same_direction = said.direction and said.direction == channel.direction
+    if not same_language and not same_direction:
+        return said
+    return replace(
+        said,
+        language="" if same_language else said.language,
+        direction="" if same_direction else said.direction,
+    )
+
+
+def _bodies(found: Gathered) -> tuple[Text | None, Text | None]:
+    """Content and summary. Where RSS says one thing of an item only, that is its content, whatever it is called."""
+    content = found.texts.get("content") or found.texts.get("atom:content")
+    summary = found.texts.get("atom:summary")
+    description = found.texts.get("summary")
+    if content is None and summary is None:
+        return description, None
+    return content, summary or description
+
+
+def _item_dates(found: Gathered) -> tuple[int | None, int | None]:
+    """When it was published and updated. RSS has one date: where it is that of the update, it is no other."""
+    stated = found.dates
+    updated = _first(stated, "atom:updated", "dcterms:modified", "lastbuilddate")
+    explicit = _first(stated, "atom:published", "dcterms:issued", "atom:created", "dcterms:created")
+    if explicit is not None:
+        return explicit, updated
+    published = _first(stated, "pubdate", "dc")
+    return (None if published == updated else published), updated
+
+
+def _first(stated: dict[str, int], *places: str) -> int | None:
+    return next((stated[place] for place in places if place in stated), None)
+
+
+def _with_fallbacks(found: Gathered) -> tuple[Node, ...]:
+    """Take what Dublin Core says where nothing else says it; the rest is kept as it came."""
+    kept = list(found.extensions)
+    own = {
+        "title": {"title", "atom:title"},
+        "description": {"summary", "atom:summary", "content", "atom:content"},
+        "rights": {"rights", "atom:rights"},
+    }
+    for local, node in found.fallbacks:
+        value = node.text
+        language = found.words.get("language") or found.language
+        if local == "language" and not language:
+            found.language = value
+        elif local == "language" and value.lower() == language.lower():
+            continue
+        elif local == "date" and "dc" not in found.dates and (instant := dates.parse(value)) is not None:
+            found.dates["dc"] = instant
+        elif local in own and not own[local] & found.texts.keys() and (said := markup.said(value, is_html=True)):
+            found.texts[{"description": "summary"}.get(local, local)] = said
+        elif value:
+            kept.append(node)
+    return tuple(kept)
+
+
+def _enclosures(found: Gathered) -> tuple[Enclosure, ...]:
+    enclosures = list(found.enclosures.values())
+    if found.duration is not None and enclosures:
+        enclosures[0] = replace(enclosures[0], duration=found.duration)
+    return tuple(enclosures)
+
+
+def _source(found: Gathered) -> Feed | None:
+    if found.atom_source is not None:
+        element, base = found.atom_source
+        inner = gather(element, core=ATOM, is_atom=True, base=base, is_item=False)
+        source = channel(inner, Kind.ATOM, "", Schedule())
+        return source if source != Feed() else None
+    address, title = found.rss_source
+    if not address and not title:
+        return None
+    links = (Link(address, "self"),) if address else ()
+    return Feed(title=markup.said(title, is_html=True), links=links)

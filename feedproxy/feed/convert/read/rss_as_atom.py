@@ -1,0 +1,50 @@
+"""What RSS, of either branch, says in the words of Atom."""
+
+from feedproxy.feed.convert import dates
+from feedproxy.feed.convert.model import Feed
+from feedproxy.feed.convert.namespaces import ATOM
+from feedproxy.feed.convert.write import xml_writer as out
+from feedproxy.feed.convert.write.xml_writer import maybe, put
+from feedproxy.feed.convert.xml_nodes import add
+from feedproxy.feed.xml import Element
+
+
+def channel_beyond_rss(channel: Element, feed: Feed) -> None:
+    """What a channel of RSS has no element of its own for."""
+    maybe(channel, ATOM, "id", feed.id)
+    maybe(channel, ATOM, "icon", feed.icon)
+    for person in feed.contributors:
+        out.atom_person(channel, "contributor", person)
+
+
+def source(element: Element, feed: Feed, bare: str = "") -> None:
+    """The channel that an item was taken from, with all that is known of it (RFC 4287, 4.2.11)."""
+    inner = put(element, ATOM, "source")
+    atom_channel(inner, feed, bare)
+
+
+def atom_channel(element: Element, feed: Feed, bare: str) -> None:
+    """The elements that a feed of Atom and a source of it have in common."""
+    maybe(element, ATOM, "id", feed.id)
+    out.atom_text(element, "title", feed.title)
+    out.atom_text(element, "subtitle", feed.summary)
+    for link in feed.links:
+        out.atom_link(element, link)
+    if feed.updated is not None:
+        put(element, ATOM, "updated", dates.rfc3339(feed.updated))
+    for person in feed.authors:
+        out.atom_person(element, "author", person)
+    for person in feed.contributors:
+        out.atom_person(element, "contributor", person)
+    for category in feed.categories:
+        out.atom_category(element, category)
+    if feed.generator is not None:
+        out.atom_generator(element, feed.generator)
+    maybe(element, ATOM, "icon", feed.icon)
+    if feed.image is not None:
+        put(element, ATOM, "logo", feed.image.url)
+    out.image_size(element, feed.image)
+    out.atom_text(element, "rights", feed.rights)
+    out.bearings(element, feed.language, feed.direction, atom=True)
+    for node in feed.extensions:
+        add(element, node, bare)

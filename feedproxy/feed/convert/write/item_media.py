@@ -1,0 +1,58 @@
+"""What formats with fewer words want to know of an item: its picture and its files, wherever they are named."""
+
+from collections.abc import Iterator
+
+from feedproxy.feed.convert.model import Enclosure, Feed, Item, Node
+from feedproxy.feed.convert.namespaces import ITUNES, MEDIA
+
+
+def picture(item: Item) -> str:
+    """The item's picture: its own, or that which Media RSS or iTunes names."""
+    if item.image:
+        return item.image
+    for node in _media(item):
+        if node.name == "thumbnail" and node.attribute("url"):
+            return node.attribute("url")
+    for node in item.extensions:
+        if node.namespace == ITUNES and node.name == "image" and node.attribute("href"):
+            return node.attribute("href")
+    for node in _media(item):
+        kind = node.attribute("medium") or node.attribute("type").partition("/")[0]
+        if node.name == "content" and kind == "image" and node.attribute("url"):
+            return node.attribute("url")
+    return ""
+
+
+def cover(feed: Feed) -> str:
+    """The channel's picture: RSS's, Atom's logo, or that which iTunes names."""
+    if feed.image is not None:
+        return feed.image.url
+    own = (node for node in feed.extensions if node.namespace == ITUNES and node.name == "image")
+    return next((node.attribute("href") for node in own), "")
+
+
+def files(item: Item) -> tuple[Enclosure, ...]:
+    """The item's files: its enclosures, and what Media RSS names besides pictures."""
+    found = {each.url: each for each in item.enclosures}
+    for node in _media(item):
+        url, kind = node.attribute("url"), node.attribute("type")
+        medium = node.attribute("medium") or kind.partition("/")[0]
+        if node.name != "content" or not url or url in found or medium == "image" or not (medium or kind):
+            continue
+        title = next((each.text for each in node.children if each.name == "title"), "")
+        length, seconds = node.attribute("fileSize"), node.attribute("duration")
+        found[url] = Enclosure(url, kind, _whole(length), title, "", _whole(seconds))
+    return tuple(found.values())
+
+
+def _media(item: Item) -> Iterator[Node]:
+    """The elements of Media RSS, groups opened."""
+    for node in item.extensions:
+        if node.namespace == MEDIA:
+            yield node
+            if node.name in ("group", "content"):
+                yield from (each for each in node.children if each.namespace == MEDIA)
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and 0 < len(text) <= 15 else None

@@ -1,0 +1,136 @@
+"""The model as a page for people: plain, safe, readable on a phone and in the dark.
+
+What feeds bring along as HTML is a stranger's. It goes through ammonia (the nh3 package), which parses it as a browser
+does and writes anew what is on a list of what is known to do no harm: no script, style, frame or form survives, nor an
+address of another scheme than http, https and mailto. The page itself has no script, and its Content-Security-Policy
+forbids any, so that a mistake in one of the two is none in the page.
+"""
+
+from datetime import UTC, datetime
+from importlib.resources import files
+
+import nh3
+from jinja2 import Environment
+from markupsafe import Markup
+
+from feedproxy.feed.convert import dates, markup
+from feedproxy.feed.convert.model import Enclosure, Feed, Item, Person, Text
+from feedproxy.feed.convert.write import item_media
+
+POLICY = (
+    "default-src 'none'; img-src http: https:; media-src http: https:; style-src 'unsafe-inline'; base-uri 'none'; "
+    "form-action 'none'"
+)
+"""What the page may load: pictures, sound and film. Nothing else, whatever is in it."""
+
+_SCHEMES = {"http", "https", "mailto"}
+_RIGHT_TO_LEFT = frozenset(("ar", "arc", "ckb", "dv", "fa", "he", "iw", "ks", "ps", "sd", "syr", "ug", "ur", "yi"))
+
+# fmt: off
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "December",
+)
+# fmt: on
+
+_CLEANER = nh3.Cleaner(
+    tags=(nh3.ALLOWED_TAGS | {"audio", "video", "source", "picture", "section"}) - {"map", "area"},
+    clean_content_tags={"script", "style", "template", "title", "noembed", "noframes"},
+    attributes={
+        **{tag: set(names) for tag, names in nh3.ALLOWED_ATTRIBUTES.items()},
+        "audio": {"src"},
+        "video": {"src", "poster", "width", "height"},
+        "source": {"src", "type"},
+        "*": {"lang", "dir", "title"},
+    },
+    url_schemes=_SCHEMES,
+    url_relative="deny",  # what is still relative here leads back into the proxy
+    link_rel="noopener noreferrer nofollow",
+    set_tag_attribute_values={
+        "img": {"loading": "lazy", "referrerpolicy": "no-referrer"},
+        "audio": {"controls": "", "preload": "none"},
+        "video": {"controls": "", "preload": "none"},
+    },
+)
+
+
+def render(feed: Feed) -> bytes:
+    """The page in UTF-8."""
+    return _TEMPLATE.render(feed=feed, policy=POLICY, heading=_heading(feed)).encode()
+
+
+def safe(text: Text | None) -> Markup:
+    """A text as HTML that can do nothing."""
+    if text is None or text.type not in ("text", "html"):
+        return Markup()
+    if text.type == "text":
+        return Markup('<p class="plain">{}</p>').format(text.value)
+    return Markup(_CLEANER.clean(text.value))  # noqa: S704 -- this is what it was cleaned for
+
+
+def body(item: Item) -> Text | None:
+    """What can be shown of an item: its content, or its summary where the content is a file or at another address."""
+    return item.content if item.content is not None and item.content.type in ("text", "html") else item.summary
+
+
+def address(url: str) -> str:
+    """The address, where following it does no harm; else nothing."""
+    scheme, colon, _ = url.strip().partition(":")
+    return url if colon and scheme.lower() in _SCHEMES else ""
+
+
+def direction(said: Feed | Item, around: str = "") -> str:
+    """The direction of a text: as it is said, or as its language is written."""
+    if said.direction:
+        return said.direction
+    tag = said.language.lower().replace("_", "-")
+    if not tag:
+        return around or "auto"
+    return "rtl" if tag.partition("-")[0] in _RIGHT_TO_LEFT else "ltr"
+
+
+def _heading(feed: Feed) -> str:
+    return markup.line(feed.title) or feed.link or feed.address or "A feed"
+
+
+def _day(instant: int) -> str:
+    moment = datetime.fromtimestamp(instant, UTC)
+    return f"{moment.day} {_MONTHS[moment.month - 1]} {moment.year}, {moment:%H:%M} UTC"
+
+
+def _people(persons: tuple[Person, ...]) -> str:
+    return ", ".join(person.name or person.email or person.uri for person in persons)
+
+
+def _size(length: int | None) -> str:
+    if not length:
+        return ""
+    return f"{length / 1e6:.1f} MB" if length >= 1e6 else f"{max(1, round(length / 1e3))} KB"
+
+
+def _file_name(enclosure: Enclosure) -> str:
+    return enclosure.title or enclosure.url.partition("?")[0].rstrip("/").rpartition("/")[2] or enclosure.url
+
+
+def _environment() -> Environment:
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters.update(
+        safe_html=safe,
+        address=address,
+        body=body,
+        line=markup.line,
+        plain=markup.plain,
+        rfc3339=dates.rfc3339,
+        day=_day,
+        people=_people,
+        size=_size,
+        file_name=_file_name,
+        picture=item_media.picture,
+        cover=item_media.cover,
+        files=item_media.files,
+        direction=direction,
+    )
+    return environment
+
+
+_TEMPLATE = _environment().from_string((files(__package__) / "page.html").read_text(encoding="utf-8"))

@@ -1,0 +1,122 @@
+"""The model as JSON Feed 1.1, and what that has no word for in a custom object of our own.
+
+What that is need not be listed: what was written is read again, and whatever differs from the model is said in the
+model's words besides. So nothing can be forgotten.
+"""
+
+import dataclasses
+import json
+from typing import Any
+
+from feedproxy.feed.convert import dates, markup, plain_data
+from feedproxy.feed.convert.model import Feed, Item, Person, Text
+from feedproxy.feed.convert.read import from_json
+from feedproxy.feed.convert.write import item_media
+from feedproxy.feed.convert.write.to_atom import item_id
+
+VERSION = "https://jsonfeed.org/version/1.1"
+
+
+def render(feed: Feed) -> bytes:
+    """The document in UTF-8."""
+    return json.dumps(document(feed), ensure_ascii=False, indent=1).encode("utf-8", "replace") + b"\n"
+
+
+def document(feed: Feed) -> dict[str, Any]:
+    """The document as plain data."""
+    said = _said(
+        version=VERSION,
+        title=markup.line(feed.title),
+        home_page_url=feed.link,
+        feed_url=feed.address,
+        description=markup.plain(feed.summary),
+        next_url=feed.linked("next"),
+        icon=item_media.cover(feed),
+        favicon=feed.icon,
+        authors=_authors(feed.authors),
+        language=feed.language,
+        hubs=_hubs(feed),
+        **_members(feed),
+    )
+    said.setdefault("title", "")  # required
+    again = from_json.channel(said, "1.1", "", ours=True)
+    _add_beyond(said, feed, again)
+    return {**said, "items": [_item(item, feed) for item in feed.items]}
+
+
+def _item(item: Item, feed: Feed) -> dict[str, Any]:
+    said = _said(
+        id=item.id or item_id(item, feed),
+        url=item.link,
+        external_url=item.linked("related"),
+        title=markup.line(item.title),
+        **_content(item),
+        summary=markup.plain(item.summary) if item.content is not None else "",
+        image=item_media.picture(item),
+        banner_image=item.banner,
+        date_published=dates.rfc3339(item.published) if item.published is not None else "",
+        date_modified=dates.rfc3339(item.updated) if item.updated is not None else "",
+        authors=_authors(item.authors),
+        tags=[category.label or category.term for category in item.categories],
+        language=item.language,
+        attachments=[
+            _said(
+                url=each.url,
+                mime_type=each.type or "application/octet-stream",
+                title=each.title,
+                size_in_bytes=each.length,
+                duration_in_seconds=each.duration,
+            )
+            for each in item_media.files(item)
+        ],
+        **_members(item),
+    )
+    _add_beyond(said, item, from_json.item(said, "", ours=True))
+    return said
+
+
+def _add_beyond(said: dict[str, Any], meant: Feed | Item, again: Feed | Item) -> None:
+    """Say in the model's words whatever was read otherwise than it was meant."""
+    names = [each.name for each in dataclasses.fields(meant) if each.compare and each.name != "items"]
+    differing = [name for name in names if getattr(meant, name) != getattr(again, name)]
+    beyond: dict[str, Any] = dict(plain_data.said(meant, differing))
+    if empty := [name for name in differing if name not in beyond]:
+        beyond["none"] = empty
+    if beyond:
+        said[from_json.OURS] = beyond
+
+
+def _content(item: Item) -> dict[str, str]:
+    """ "content_html and content_text are each optional strings -- but one or both must be present"."""
+    body = item.content or item.summary or Text("")
+    if body.type == "html":
+        return {"content_html": body.value}
+    if body.type == "text" and body.value:
+        return {"content_text": body.value}
+    return {"content_text": markup.plain(item.summary) or markup.line(item.title) or item.link or " "}
+
+
+def _authors(persons: tuple[Person, ...]) -> list[dict[str, Any]]:
+    """Persons; an address of mail is an address, too ("It could be … a mailto: link" -- JSON Feed 1.1)."""
+    return [
+        _said(name=each.name, url=each.uri or (f"mailto:{each.email}" if each.email else ""), avatar=each.avatar)
+        for each in persons
+    ]
+
+
+def _hubs(feed: Feed) -> list[dict[str, str]]:
+    hubs = [{"type": "WebSub", "url": link.href} for link in feed.links if link.rel == "hub"]
+    if feed.cloud is not None and feed.cloud.domain:
+        scheme = "https" if feed.cloud.port == "443" else "http"
+        host = f"{feed.cloud.domain}:{feed.cloud.port}" if feed.cloud.port else feed.cloud.domain
+        hubs.append({"type": "rssCloud", "url": f"{scheme}://{host}{feed.cloud.path}"})
+    return hubs
+
+
+def _members(said: Feed | Item) -> dict[str, Any]:
+    return {key: json.loads(value) for key, value in said.members}
+
+
+def _said(**values: Any) -> dict[str, Any]:
+    """What is not empty."""
+    return {key: value for key, value in values.items() if value not in (None, "", [], ())}

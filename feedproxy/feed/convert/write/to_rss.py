@@ -1,0 +1,133 @@
+"""The model as RSS 2.0, and what it has no element for in the words of Atom and Dublin Core.
+
+RSS 2.0 Specification; RSS Best Practices Profile.
+"""
+
+from feedproxy.feed.convert import dates, markup
+from feedproxy.feed.convert import persons as people
+from feedproxy.feed.convert.model import Category, Enclosure, Feed, Item, Person
+from feedproxy.feed.convert.namespaces import ATOM, DC
+from feedproxy.feed.convert.read.rss_as_atom import channel_beyond_rss, source
+from feedproxy.feed.convert.write import xml_writer as out
+from feedproxy.feed.convert.write.to_atom import own_id
+from feedproxy.feed.convert.write.xml_writer import maybe, put
+from feedproxy.feed.convert.xml_nodes import add
+from feedproxy.feed.xml import Element
+
+_DOCS = "https://www.rssboard.org/rss-specification"
+
+
+def render(feed: Feed) -> bytes:
+    """The document in UTF-8."""
+    root = out.document("", "rss", feed)
+    root.set("version", "2.0")
+    channel = put(root, "", "channel")
+    put(channel, "", "title", markup.ambiguous(feed.title) if feed.title else out.heading(feed))
+    put(channel, "", "link", feed.link or feed.address)
+    put(channel, "", "description", markup.ambiguous(feed.summary) if feed.summary else "")
+    maybe(channel, "", "language", feed.language)
+    out.bearings(channel, "", feed.direction)
+    if feed.rights is not None:
+        put(channel, "", "copyright", markup.ambiguous(feed.rights))
+    _people(channel, feed.authors, "managingEditor")
+    if feed.webmaster is not None:
+        put(channel, "", "webMaster", people.written(feed.webmaster))
+    if feed.published is not None:
+        put(channel, "", "pubDate", dates.rfc822(feed.published))
+    if feed.updated is not None:
+        put(channel, "", "lastBuildDate", dates.rfc822(feed.updated))
+    _categories(channel, feed.categories)
+    if feed.generator is not None:
+        if feed.generator.uri or feed.generator.version:
+            out.atom_generator(channel, feed.generator)
+        else:
+            put(channel, "", "generator", feed.generator.name)
+    put(channel, "", "docs", _DOCS)
+    out.cloud(channel, feed.cloud, "")
+    out.schedule(channel, feed.schedule, "")
+    if feed.image is not None:
+        out.image(channel, feed.image, feed, "")
+    maybe(channel, "", "rating", feed.rating)
+    out.text_input(channel, feed.text_input, "")
+    out.extra_links(channel, feed.links, feed.link)
+    channel_beyond_rss(channel, feed)
+    for node in feed.extensions:
+        add(channel, node)
+    taken: set[str] = set()
+    for item in feed.items:
+        _item(channel, item, feed, taken)
+    return out.finish(root)
+
+
+def _item(channel: Element, item: Item, feed: Feed, taken: set[str]) -> None:
+    element = put(channel, "", "item")
+    out.bearings(element, item.language, item.direction)
+    if item.title is not None:
+        put(element, "", "title", markup.ambiguous(item.title))
+    elif item.content is None and item.summary is None:
+        put(element, "", "title", out.headline(item))
+    maybe(element, "", "link", item.link)
+    out.item_body(element, item, "")
+    _people(element, item.authors, "author")
+    for person in item.contributors:
+        out.atom_person(element, "contributor", person)
+    _categories(element, item.categories)
+    maybe(element, "", "comments", item.comments)
+    for enclosure in item.enclosures:
+        _enclosure(element, enclosure)
+    if item.id:
+        put(element, "", "guid", item.id, isPermaLink="" if item.is_permalink else "false")
+    elif markup.is_web(item.link):
+        put(element, "", "guid", item.link)
+    else:
+        put(element, "", "guid", own_id(item, feed, taken), isPermaLink="false")
+    _dates(element, item)
+    if item.source is not None:
+        title = markup.line(item.source.title) or item.source.address
+        if item.source.address:
+            put(element, "", "source", title, url=item.source.address)
+        source(element, item.source)
+    if item.rights is not None:
+        put(element, DC, "rights", markup.ambiguous(item.rights))
+    out.extra_links(element, item.links, item.link)
+    out.item_modules(element, item)
+
+
+def _dates(element: Element, item: Item) -> None:
+    """RSS has one date for an item. Where there was no other than that of the update, it is that."""
+    if (date := item.published if item.published is not None else item.updated) is not None:
+        put(element, "", "pubDate", dates.rfc822(date))
+    if item.updated is not None:
+        if item.published == item.updated:
+            put(element, ATOM, "published", dates.rfc3339(item.updated))
+        put(element, ATOM, "updated", dates.rfc3339(item.updated))
+
+
+def _people(element: Element, persons: tuple[Person, ...], local: str) -> None:
+    """ "It's the email address of the author of the item" -- RSS 2.0; who has none is Dublin Core's creator."""
+    for at, person in enumerate(persons):
+        if at == 0 and people.is_email(person.email) and (local == "author" or person.name) and not person.uri:
+            put(element, "", local, people.written(person))
+            if person.avatar or person.extensions:
+                out.atom_person(element, "author", person)
+        else:
+            out.people(element, (person,))
+
+
+def _categories(element: Element, categories: tuple[Category, ...]) -> None:
+    for category in categories:
+        put(element, "", "category", category.term, domain=category.scheme)
+        if category.label:
+            out.atom_category(element, category)
+
+
+def _enclosure(element: Element, enclosure: Enclosure) -> None:
+    put(
+        element,
+        "",
+        "enclosure",
+        url=enclosure.url,
+        length=enclosure.length or 0,
+        type=enclosure.type or "application/octet-stream",
+    )
+    out.enclosure_beyond_rss(element, enclosure)

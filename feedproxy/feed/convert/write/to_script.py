@@ -1,0 +1,163 @@
+"""The model as data of a scripting language: a literal that can be read without being run, where the language can.
+
+Each is the same tree of dictionaries, lists, texts and whole numbers (plain_data.py). Literals are in ASCII, so that no
+interpreter has to be told an encoding, and nothing in a text can end it or be interpolated.
+"""
+
+import json
+import re
+from collections.abc import Callable
+
+from feedproxy.feed.convert.model import Feed
+from feedproxy.feed.convert.plain_data import Data, to_data
+
+_IN_SCRIPT = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+_LONGEST = 2**63
+
+
+def javascript(feed: Feed) -> bytes:
+    """JSON (RFC 8259) that is an expression of JavaScript, too, and may stand in a page's script element."""
+    text = json.dumps(_data(feed), ensure_ascii=False, indent=1)
+    return re.sub(r"[<>&\u2028\u2029]", lambda found: _IN_SCRIPT[found[0]], text).encode() + b"\n"
+
+
+def php(feed: Feed) -> bytes:
+    """What PHP's serialize() writes of arrays, strings, integers and booleans; lengths are in bytes of UTF-8."""
+    pieces: list[bytes] = []
+    _serialize(_data(feed), pieces)
+    return b"".join(pieces)
+
+
+def python(feed: Feed) -> bytes:
+    """A literal for ast.literal_eval."""
+    return _literal(_data(feed), _PYTHON).encode("ascii") + b"\n"
+
+
+def ruby(feed: Feed) -> bytes:
+    """A literal of Ruby: a Hash with Strings for keys."""
+    return _literal(_data(feed), _RUBY).encode("ascii") + b"\n"
+
+
+def perl(feed: Feed) -> bytes:
+    """A literal of Perl: a reference to a hash, as `do FILE` returns it. Booleans are 1 and 0."""
+    return _literal(_data(feed), _PERL).encode("ascii") + b"\n"
+
+
+def _data(feed: Feed) -> Data:
+    data = to_data(feed)
+    assert isinstance(data, dict)
+    data.setdefault("items", [])
+    return data
+
+
+def _serialize(value: Data, pieces: list[bytes]) -> None:
+    match value:
+        case None:
+            pieces.append(b"N;")
+        case bool():
+            pieces.append(b"b:%d;" % value)
+        case int():
+            pieces.append(b"i:%d;" % value if -_LONGEST <= value < _LONGEST else b"d:%d;" % value)
+        case float():
+            pieces.append(f"d:{value!r};".encode())
+        case str():
+            written = value.encode()
+            pieces.append(b's:%d:"%s";' % (len(written), written))
+        case list():
+            pieces.append(b"a:%d:{" % len(value))
+            for at, each in enumerate(value):
+                pieces.append(b"i:%d;" % at)
+                _serialize(each, pieces)
+            pieces.append(b"}")
+        case dict():
+            pieces.append(b"a:%d:{" % len(value))
+            for key, each in value.items():
+                _serialize(key, pieces)
+                _serialize(each, pieces)
+            pieces.append(b"}")
+
+
+class _Language:
+    """How a language writes its literals."""
+
+    def __init__(
+        self,
+        *,
+        quote: Callable[[str], str],
+        words: tuple[str, str, str],
+        arrow: str,
+        after: str = "",
+    ) -> None:
+        self.quote = quote
+        self.none, self.true, self.false = words
+        self.arrow = arrow
+        self.after = after
+
+
+class _Table(dict[int, str]):
+    """What stands for each sign, found at its first use; those beyond the BMP are not remembered."""
+
+    def __init__(self, special: str, beyond: Callable[[int], str]) -> None:
+        super().__init__({ord(sign): f"\\{sign}" for sign in f'\\"{special}'})
+        self._beyond = beyond
+
+    def __missing__(self, number: int) -> str:
+        written = chr(number) if 0x20 <= number <= 0x7E else self._beyond(number)
+        if number < 0x10000:
+            self[number] = written
+        return written
+
+
+def _escaping(special: str, beyond: Callable[[int], str]) -> Callable[[str], str]:
+    """Text between double quotation marks: these signs with a backslash, all others beyond ASCII by number."""
+    table = _Table(special, beyond)
+    return lambda text: f'"{text.translate(table)}"'
+
+
+def _python_escape(number: int) -> str:
+    return {10: "\\n", 9: "\\t"}.get(number) or (f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}")
+
+
+_PYTHON = _Language(quote=_escaping("", _python_escape), words=("None", "True", "False"), arrow=": ")
+_RUBY = _Language(
+    # "#" begins an interpolation.
+    quote=_escaping("#", lambda number: {10: "\\n", 9: "\\t"}.get(number) or f"\\u{{{number:x}}}"),
+    words=("nil", "true", "false"),
+    arrow=" => ",
+)
+_PERL = _Language(
+    quote=_escaping("$@", lambda number: {10: "\\n", 9: "\\t"}.get(number) or f"\\x{{{number:x}}}"),
+    words=("undef", "1", "0"),
+    arrow=" => ",
+    after=";",
+)
+
+
+def _literal(value: Data, language: _Language) -> str:
+    pieces: list[str] = []
+    _write(value, language, pieces, "\n")
+    return "".join(pieces) + language.after
+
+
+def _write(value: Data, language: _Language, pieces: list[str], line: str) -> None:
+    match value:
+        case None:
+            pieces.append(language.none)
+        case bool():
+            pieces.append(language.true if value else language.false)
+        case int() | float():
+            pieces.append(repr(value))
+        case str():
+            pieces.append(language.quote(value))
+        case list() if not value:
+            pieces.append("[]")
+        case list():
+            for at, each in enumerate(value):
+                pieces.append(("," if at else "[") + line + " ")
+                _write(each, language, pieces, line + " ")
+            pieces.append(line + "]")
+        case dict():
+            for at, (key, each) in enumerate(value.items()):
+                pieces.append(("," if at else "{") + line + " " + language.quote(key) + language.arrow)
+                _write(each, language, pieces, line + " ")
+            pieces.append(line + "}" if value else "{}")

@@ -1,0 +1,127 @@
+"""The model as a table of items: CSV (RFC 4180) and TSV (text/tab-separated-values).
+
+Spreadsheets take a cell for a formula that begins with `=`, `+`, `-` or `@`, and a stranger's formula can send the
+sheet's other cells away. Where the system's list separator is a semicolon, they split a comma-separated file at the
+semicolons, and take most quotation marks for text: a cell then begins behind any semicolon, tab or line's end. So an
+apostrophe stands before the sign at all these places; spreadsheets do not show it at the beginning of a cell.
+`plain_cell` is the way back (docs/reference/formats.md).
+
+Several values in a cell are separated by line feeds. A line feed, a tab or a backslash in TSV, which knows no
+quotation marks, is written as \\n, \\t or \\\\.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+
+from feedproxy.feed.convert import dates, markup
+from feedproxy.feed.convert.model import Feed, Item, Person
+from feedproxy.feed.convert.write import item_media
+
+COLUMNS = (
+    "feed_title",
+    "feed_link",
+    "id",
+    "link",
+    "title",
+    "published",
+    "updated",
+    "authors",
+    "categories",
+    "summary",
+    "content",
+    "image",
+    "enclosures",
+    "comments",
+    "language",
+    "rights",
+)
+
+FORMULA_SIGNS = (
+    "=+-@\u2212\u207a\u207b\u207c\u208a\u208b\u208c\u2a75\u2a76\ufb29\ufe62\ufe63\ufe66\ufe6b\uff0b\uff0d\uff1d\uff20"
+)
+"""What begins a formula; also the minus sign and the full-width, small and raised forms, which spreadsheets fold."""
+
+_UNSEEN = r"\s\x00-\x20\x7f-\xa0\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb"
+"""Signs before which a formula is one all the same, where the spreadsheet drops them: blanks, controls, joiners."""
+
+
+def _beginnings(separators: str) -> re.Pattern[str]:
+    """Every place where a cell may begin, with what is dropped there, and the sign of a formula where one follows.
+
+    The sign is optional, so a run of separators and blanks is read once and not from each of its signs on.
+    """
+    return re.compile(rf"((?:\A|[{separators}])[{separators}{_UNSEEN}\"]*+)('*+[{re.escape(FORMULA_SIGNS)}])?")
+
+
+_LINE_ENDS = r"\r\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
+_CSV_BEGINNINGS = _beginnings(rf";\t{_LINE_ENDS}")
+_TSV_BEGINNINGS = _beginnings(rf";,\t{_LINE_ENDS}")
+"""Cells of TSV have no quotation marks, so a spreadsheet that is told to split at commas does so."""
+
+
+def csv_of(feed: Feed) -> bytes:
+    """The table with quotation marks around every cell, lines ending in CRLF, UTF-8."""
+    written = io.StringIO(newline="")
+    writer = csv.writer(written, quoting=csv.QUOTE_ALL)
+    writer.writerow(COLUMNS)
+    writer.writerows([_harmless(cell, _CSV_BEGINNINGS) for cell in row] for row in _rows(feed))
+    return written.getvalue().encode()
+
+
+def tsv_of(feed: Feed) -> bytes:
+    """The table with a tab between cells, lines ending in LF, UTF-8."""
+    rows = [list(COLUMNS)]
+    rows += [[_in_a_line(_harmless(cell, _TSV_BEGINNINGS)) for cell in row] for row in _rows(feed)]
+    return "".join("\t".join(row) + "\n" for row in rows).encode()
+
+
+def _rows(feed: Feed) -> Iterator[list[str]]:
+    title = markup.line(feed.title)
+    for item in feed.items:
+        yield [title, feed.link, *_cells(item)]
+
+
+def _cells(item: Item) -> list[str]:
+    return [
+        item.id,
+        item.link,
+        markup.line(item.title),
+        "" if item.published is None else dates.rfc3339(item.published),
+        "" if item.updated is None else dates.rfc3339(item.updated),
+        "\n".join(_person(each) for each in item.authors),
+        "\n".join(each.label or each.term for each in item.categories),
+        item.summary.value if item.summary else "",
+        item.content.value or item.content.src if item.content else "",
+        item_media.picture(item),
+        "\n".join(each.url for each in item_media.files(item)),
+        item.comments,
+        item.language,
+        markup.plain(item.rights),
+    ]
+
+
+def _person(person: Person) -> str:
+    address = person.email or person.uri
+    return f"{person.name} <{address}>" if person.name and address else person.name or address
+
+
+def _harmless(cell: str, beginnings: re.Pattern[str]) -> str:
+    """The cell with an apostrophe wherever a formula could begin, and before a tab or line's end at its beginning."""
+    cell = beginnings.sub(lambda found: f"{found[1]}'{found[2]}" if found[2] else found[1], cell)
+    return f"'{cell}" if cell.lstrip("'").startswith(("\t", "\r", "\n")) else cell
+
+
+def plain_cell(cell: str, *, tsv: bool = False) -> str:
+    """The text that a cell of CSV stands for, without the apostrophes; of TSV after its `\\n`, `\\t` are read."""
+    beginnings = _TSV_BEGINNINGS if tsv else _CSV_BEGINNINGS
+    if cell.lstrip("'").startswith(("\t", "\r", "\n")):
+        cell = cell.removeprefix("'")
+    return beginnings.sub(lambda found: found[1] + (found[2] or "").removeprefix("'"), cell)
+
+
+def _in_a_line(cell: str) -> str:
+    for sign, written in (("\\", "\\\\"), ("\t", "\\t"), ("\r\n", "\\n"), ("\n", "\\n"), ("\r", "\\n")):
+        cell = cell.replace(sign, written)
+    return cell

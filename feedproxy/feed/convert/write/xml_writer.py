@@ -1,0 +1,285 @@
+"""What renderings in XML have in common: a document that grows, and what the model says in other formats' words.
+
+A format of XML can carry every vocabulary. So what RSS has no element for is said in Atom's, and what Atom has none for
+in RSS's (in the namespace `RSS2`); readers know both, and nothing gets lost.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from lxml import etree
+
+from feedproxy.feed.channel import Cloud, Schedule
+from feedproxy.feed.convert import dates, markup
+from feedproxy.feed.convert.model import (
+    Category,
+    Enclosure,
+    Feed,
+    Generator,
+    Image,
+    Item,
+    Link,
+    Node,
+    Person,
+    Text,
+    TextInput,
+)
+from feedproxy.feed.convert.namespaces import ATOM, CONTENT, DC, ITS, ITUNES, MEDIA, PREFIXES, RSS1, RSS2, SY, XML
+from feedproxy.feed.convert.xml_nodes import add, clark, prefixes
+from feedproxy.feed.xml import Element
+
+_HEADLINE = 80
+"""Characters."""
+
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+def document(namespace: str, local: str, feed: Feed, default: str | None = None) -> Element:
+    """The root of a document that `feed` is written into; `default` is the namespace without a prefix."""
+    known = {prefix: each for each, prefix in PREFIXES.items() if each != default}
+    spare = {prefix: each for prefix, each in prefixes(_all(feed)).items() if prefix not in known}
+    names: dict[Any, str] = {**known, **spare}
+    if default is not None:
+        names[None] = default
+    return etree.Element(clark(namespace, local), nsmap=names)
+
+
+def _all(feed: Feed) -> Iterable[Node]:
+    for each in (feed, *feed.items, *(item.source for item in feed.items if item.source is not None)):
+        yield from each.extensions
+        for person in (*each.authors, *each.contributors):
+            yield from person.extensions
+
+
+def finish(root: Element) -> bytes:
+    """The document in UTF-8, with the namespaces that it uses."""
+    etree.cleanup_namespaces(root)
+    return etree.tostring(root, xml_declaration=True, encoding="UTF-8", pretty_print=True)
+
+
+def put(parent: Element, namespace: str, local: str, text: str = "", **attributes: str | int | None) -> Element:
+    """Write an element; attributes that are empty are left out."""
+    element = etree.SubElement(parent, clark(namespace, local))
+    if text:
+        element.text = text
+    for key, value in attributes.items():
+        if value not in (None, ""):
+            element.set(key, str(value))
+    return element
+
+
+def maybe(parent: Element, namespace: str, local: str, text: str | int | None, **attributes: str | int | None) -> None:
+    """Write an element that has a text; none where it has not."""
+    if text not in (None, ""):
+        put(parent, namespace, local, str(text), **attributes)
+
+
+def heading(feed: Feed) -> str:
+    """What stands for the title of a channel that has none, where a format demands one."""
+    return feed.link or feed.address or "Untitled"
+
+
+def headline(item: Item) -> str:
+    """The same for an item: how it begins."""
+    body = item.content or item.summary
+    first = " ".join(markup.plain(body).partition("\n")[0].split())
+    if len(first) > _HEADLINE:
+        first = f"{first[:_HEADLINE].rpartition(' ')[0] or first[:_HEADLINE]} …"
+    return first or item.link or item.id or "Untitled"
+
+
+def comments(element: Element, item: Item) -> None:
+    """The page of an item's comments, as a link (RFC 4685, section 4)."""
+    if item.comments:
+        atom_link(element, Link(item.comments, "replies", "text/html"))
+
+
+def atom_text(parent: Element, local: str, text: Text | None) -> None:
+    """A text of Atom."""
+    if text is not None:
+        put(parent, ATOM, local, text.value, type="" if text.type == "text" else text.type, src=text.src)
+
+
+def atom_person(parent: Element, local: str, person: Person) -> None:
+    """A person of Atom, who needs a name. The picture is a thumbnail of Media RSS, as in entries."""
+    element = put(parent, ATOM, local)
+    put(element, ATOM, "name", person.name or person.email or person.uri or person.avatar)
+    maybe(element, ATOM, "email", person.email)
+    maybe(element, ATOM, "uri", person.uri)
+    maybe_image(element, person.avatar)
+    for node in person.extensions:
+        add(element, node, RSS2)
+
+
+def atom_link(parent: Element, link: Link) -> None:
+    """A link of Atom."""
+    put(
+        parent,
+        ATOM,
+        "link",
+        rel="" if link.rel == "alternate" and parent.tag.startswith(f"{{{ATOM}}}") else link.rel,
+        type=link.type,
+        hreflang=link.language,
+        href=link.href,
+        title=link.title,
+        length=link.length,
+    )
+
+
+def atom_category(parent: Element, category: Category) -> None:
+    """A category of Atom."""
+    put(parent, ATOM, "category", term=category.term, scheme=category.scheme, label=category.label)
+
+
+def atom_generator(parent: Element, generator: Generator) -> None:
+    """The generator of Atom."""
+    name = generator.name or generator.uri
+    put(parent, ATOM, "generator", name, uri=generator.uri, version=generator.version)
+
+
+def bearings(element: Element, language: str, direction: str, *, atom: bool = False) -> None:
+    """Language and direction of an element, by attributes that every vocabulary may have."""
+    if language:
+        element.set(f"{{{XML}}}lang", language)
+    if direction:
+        element.set("dir" if atom else f"{{{ITS}}}dir", direction)
+
+
+def schedule(parent: Element, hints: Schedule, core: str) -> None:
+    """When the publisher wants to be asked: RSS's words and the syndication module's."""
+    maybe(parent, core, "ttl", hints.ttl)
+    if hints.skip_hours:
+        hours = put(parent, core, "skipHours")
+        for hour in sorted(hints.skip_hours):
+            put(hours, core, "hour", str(hour))
+    if hints.skip_days:
+        days = put(parent, core, "skipDays")
+        for day in sorted(hints.skip_days):
+            put(days, core, "day", _DAYS[day])
+    if hints.period is not None:
+        put(parent, SY, "updatePeriod", hints.period.value)
+        put(parent, SY, "updateFrequency", str(hints.frequency))
+        if hints.base is not None:
+            put(parent, SY, "updateBase", dates.rfc3339(int(hints.base)).replace("Z", "+00:00"))
+
+
+def cloud(parent: Element, given: Cloud | None, core: str) -> None:
+    """rssCloud's five attributes."""
+    if given is not None:
+        element = put(parent, core, "cloud")
+        element.set("domain", given.domain)
+        element.set("port", given.port)
+        element.set("path", given.path)
+        element.set("registerProcedure", given.register_procedure)
+        element.set("protocol", given.protocol)
+
+
+def text_input(parent: Element, given: TextInput | None, core: str) -> None:
+    """RSS's field."""
+    if given is not None:
+        element = put(parent, core, "textInput")
+        for local in ("title", "description", "name", "link"):
+            put(element, core, local, getattr(given, local))
+
+
+def image(parent: Element, given: Image, feed: Feed, core: str, about: str = "") -> None:
+    """RSS's picture: title and link it must have, and they are the channel's where it says no others."""
+    element = put(parent, core, "image")
+    if about:
+        element.set(about, given.url)
+    put(element, core, "url", given.url)
+    title = given.title or markup.line(feed.title) or feed.link
+    put(element, core, "title", markup.ambiguous(Text(title)))
+    put(element, core, "link", given.link or feed.link or feed.address)
+    if not core:
+        maybe(element, core, "width", given.width)
+        maybe(element, core, "height", given.height)
+    maybe(element, DC if core == RSS1 else core, "description", markup.ambiguous(Text(given.description)))
+
+
+def image_size(channel: Element, given: Image | None) -> None:
+    """How large the channel's picture is, where RSS 2.0's own words for that are not at hand."""
+    if given is not None and (given.width or given.height):
+        put(channel, MEDIA, "thumbnail", url=given.url, width=given.width, height=given.height)
+
+
+def identifier(element: Element, item: Item, name: str) -> None:
+    """The item's id where its `name`, the IRI that the format demands, does not tell which it is, and what.
+
+    What is no page's address is Dublin Core's identifier, unless the publisher uses that himself (settle.identified).
+    """
+    others = any((node.namespace, node.name) == (DC, "identifier") for node in item.extensions)
+    if not item.id or not (others or item.id != name or item.is_permalink != (item.links[:1] == (Link(item.id),))):
+        return
+    if others or item.is_permalink:
+        put(element, RSS2, "guid", item.id, isPermaLink=str(item.is_permalink).lower())
+    else:
+        put(element, DC, "identifier", item.id)
+
+
+def people(parent: Element, persons: Iterable[Person]) -> None:
+    """Authors as Dublin Core names them, and as Atom does where it knows more."""
+    for person in persons:
+        maybe(parent, DC, "creator", person.name)
+        if person != Person(person.name) or not person.name:
+            atom_person(parent, "author", person)
+
+
+def item_body(element: Element, item: Item, core: str) -> None:
+    """Description and content. What RSS has one element for is in that; a second one is the module's."""
+    content, summary = item.content, item.summary
+    if content is not None and content.type not in ("text", "html"):
+        maybe(element, core, "description", markup.ambiguous(summary) if summary is not None else "")
+        atom_text(element, "summary", summary)
+        atom_text(element, "content", content)
+    elif content is not None and summary is not None:
+        put(element, core, "description", markup.ambiguous(summary))
+        put(element, CONTENT, "encoded", markup.ambiguous(content))
+    elif content is not None:
+        put(element, core, "description", markup.ambiguous(content))
+    elif summary is not None:
+        put(element, core, "description", markup.ambiguous(summary))
+        atom_text(element, "summary", summary)
+
+
+def item_modules(element: Element, item: Item, bare: str = "") -> None:
+    """What every format of XML says of an item in the words of modules."""
+    if item.enclosures and item.enclosures[0].duration is not None:
+        put(element, ITUNES, "duration", str(item.enclosures[0].duration))
+    maybe_image(element, item.image)
+    for node in item.extensions:
+        add(element, node, bare)
+
+
+def maybe_image(element: Element, url: str) -> None:
+    """The picture of an item, as Media RSS has it."""
+    if url:
+        put(element, MEDIA, "thumbnail", url=url)
+
+
+def extra_links(element: Element, links: Iterable[Link], link: str) -> None:
+    """All links that RSS's own element does not say."""
+    for each in links:
+        if each != Link(link):
+            atom_link(element, each)
+
+
+def enclosure_beyond_rss(element: Element, enclosure: Enclosure) -> None:
+    """What RSS's enclosure cannot say, as a link of Atom."""
+    if enclosure.title or enclosure.language or not enclosure.type:
+        atom_enclosure(element, enclosure)
+
+
+def atom_enclosure(element: Element, enclosure: Enclosure) -> None:
+    """An enclosure as Atom has it."""
+    put(
+        element,
+        ATOM,
+        "link",
+        rel="enclosure",
+        type=enclosure.type,
+        hreflang=enclosure.language,
+        href=enclosure.url,
+        title=enclosure.title,
+        length=enclosure.length,
+    )

@@ -1,0 +1,172 @@
+"""From elements of a parsed document to the model's nodes, and back into a document that is written."""
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from html import unescape
+from itertools import groupby
+
+from lxml import etree
+
+from feedproxy.feed.convert.model import Node
+from feedproxy.feed.convert.namespaces import ALIASES, PREFIXES, RSS1, RSS2, XML
+from feedproxy.feed.xml import Element, attributes, name
+
+_ILLEGAL = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What no XML 1.0 has (section 2.2), and half a surrogate pair."""
+
+_NAME = re.compile(r"[^\W\d][\w.\-]*")
+_SILENT = (etree._Comment, etree._ProcessingInstruction)
+_DEEPEST = 64
+"""Elements one in another that are kept: known modules have five."""
+
+
+def clean(text: str) -> str:
+    """Text that every format can carry."""
+    return _ILLEGAL.sub("", text)
+
+
+def spelt(namespace: str) -> str:
+    """The namespace that is meant."""
+    return ALIASES.get(namespace, namespace)
+
+
+def plain_of(namespace: str) -> str:
+    """RSS has no namespace; in documents of other formats it stands in one."""
+    return "" if namespace in (RSS1, RSS2) else namespace
+
+
+def node_of(element: Element, depth: int = 0) -> Node | None:
+    """The element as a value; None where its prefix says nothing, or it goes too deep."""
+    namespace, local = name(element)
+    namespace = plain_of(spelt(namespace))
+    if depth > _DEEPEST or not usable(namespace, local):
+        return None
+    said = sorted((_key(key), clean(value)) for key, value in attributes(element))
+    content: list[str | Node] = [element.text or ""]
+    for child in element:
+        if isinstance(child, etree._Entity):
+            content.append(unescape(child.text or ""))
+        elif not isinstance(child, _SILENT) and (inner := node_of(child, depth + 1)) is not None:
+            content.append(inner)
+        content.append(child.tail or "")
+    return Node(
+        namespace,
+        local,
+        tuple(each for each in said if _may_be_attribute(each[0])),
+        tidy(content),
+    )
+
+
+def tidy(content: Iterable[str | Node]) -> tuple[str | Node, ...]:
+    """Texts joined; white space that only sets elements apart is left out, and so is that around a text."""
+    joined: list[str | Node] = []
+    for is_text, run in groupby(content, key=_is_text):
+        pieces = list(run)
+        joined += ["".join(map(str, pieces))] if is_text else pieces
+    has_elements = any(isinstance(each, Node) for each in joined)
+    kept: list[str | Node] = []
+    for each in joined:
+        if isinstance(each, str):
+            each = clean(each)  # noqa: PLW2901
+            if not each or (has_elements and each.isspace()):
+                continue
+            if not has_elements:
+                each = each.strip()  # noqa: PLW2901
+                if not each:
+                    continue
+        kept.append(each)
+    return tuple(kept)
+
+
+def _may_be_attribute(key: str) -> bool:
+    namespace, _, local = key.rpartition("}")
+    return ":" not in local and (not namespace or _is_namespace(namespace[1:]))
+
+
+def _is_text(each: "str | Node") -> bool:
+    return isinstance(each, str)
+
+
+def usable(namespace: str, local: str) -> bool:
+    """Whether an element of this name can be written."""
+    if namespace.endswith(":") and namespace[:-1].isidentifier():
+        return False  # a prefix that was never declared, and that custom gives no meaning
+    return bool(_NAME.fullmatch(local)) and (not namespace or _is_namespace(namespace))
+
+
+@lru_cache(maxsize=1024)
+def _is_namespace(name: str) -> bool:
+    """Whether a document can be written with this namespace."""
+    try:
+        etree.Element("x", nsmap={"n": name})
+    except ValueError:
+        return False
+    return True
+
+
+def _key(key: str) -> str:
+    if key.startswith("{"):
+        namespace, _, local = key[1:].partition("}")
+        return f"{{{spelt(namespace)}}}{local}"
+    prefix, colon, local = key.partition(":")
+    if colon and f"{prefix}:" in ALIASES:
+        return f"{{{ALIASES[prefix + ':']}}}{local}"
+    return f"{{{XML}}}{local}" if prefix == "xml" and colon else key
+
+
+def add(parent: Element, node: Node, bare: str = "") -> None:
+    """Write a node into a document; `bare` is the namespace of what has none, where the document's own is another."""
+    element = etree.SubElement(parent, clark(node.namespace or bare, node.name))
+    for key, value in node.attributes:
+        element.set(key, value)
+    last: Element | None = None
+    for each in node.content:
+        if isinstance(each, Node):
+            add(element, each, bare)
+            last = element[-1]
+        elif last is None:
+            element.text = each
+        else:
+            last.tail = each
+
+
+NAMESPACES_MAX = 64
+"""Namespaces of one feed that none of the model's words are in. Known feeds have five."""
+
+
+def within_bounds(nodes: tuple[Node, ...], namespaces: set[str]) -> tuple[Node, ...]:
+    """The nodes without those in a namespace beyond the bound; `namespaces` are those met before, and grow.
+
+    Every element of a document is looked up among all the namespaces that its root declares.
+    """
+    kept = []
+    for node in nodes:
+        used: dict[str, str] = {}
+        _collect((node,), used)
+        more = used.keys() - namespaces - PREFIXES.keys()
+        if len(namespaces) + len(more) <= NAMESPACES_MAX:
+            namespaces |= more
+            kept.append(node)
+    return nodes if len(kept) == len(nodes) else tuple(kept)
+
+
+def clark(namespace: str, local: str) -> str:
+    """A name as lxml has it."""
+    return f"{{{namespace}}}{local}" if namespace else local
+
+
+def prefixes(nodes: Iterable[Node]) -> dict[str, str]:
+    """Prefix and namespace of all that is in these nodes, the customary prefixes where there are such."""
+    found: dict[str, str] = {}
+    _collect(nodes, found)
+    return {prefix: namespace for namespace, prefix in found.items()}
+
+
+def _collect(nodes: Iterable[Node], found: dict[str, str]) -> None:
+    for node in nodes:
+        keys = [key[1:].partition("}")[0] for key, _ in node.attributes if key.startswith("{")]
+        for namespace in (node.namespace, *keys):
+            if namespace and namespace != XML and namespace not in found:
+                found[namespace] = PREFIXES.get(namespace) or f"x{len(found)}"
+        _collect(node.children, found)

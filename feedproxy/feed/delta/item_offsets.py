@@ -1,0 +1,270 @@
+"""Where the items of a feed of XML stand, what each is called, and what each says.
+
+expat reads the UTF-8 form once. Around the items it only looks for what matters to whoever takes some of
+them out; within an item it writes down what a processor of XML reports, by the same rules as the digest of the
+whole (feed/content_digest.py): white space between elements, comments, prefixes and the order of attributes say
+nothing.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from xml.parsers.expat import ExpatError, ParserCreate
+
+from feedproxy.feed.channel import Kind
+from feedproxy.feed.content_digest import ATTRIBUTE, END, REFERENCE, START, TEXT, VALUE, VOLATILE
+from feedproxy.feed.edit.tag_offsets import Untouchable, tag_at
+from feedproxy.feed.xml import RDF
+
+# expat writes a name as namespace, this, local name; no namespace that it accepts has one in it.
+_SEPARATOR = "}"
+_LI = RDF + _SEPARATOR + "li"
+_MEMBER = RDF + _SEPARATOR + "_"
+_ABOUT = RDF + _SEPARATOR + "about"
+_RESOURCE = RDF + _SEPARATOR + "resource"
+_MEMBERS_DEPTH = 5
+"""rdf:RDF, channel, items, rdf:Seq, rdf:li."""
+
+_EXHAUSTIVE = frozenset(
+    (
+        # RFC 5005, section 2: "any entry not actually in the feed document SHOULD NOT be considered to be part
+        # of that feed."
+        "http://purl.org/syndication/history/1.0}complete",
+        # Simple List Extensions: what is not in the list any more was taken out of it.
+        "http://www.microsoft.com/schemas/rss/core/2005}treatAs",
+    )
+)
+
+HASH_BYTES = 8
+"""Bytes of what is kept of an entry's name, and of what it says (feed/delta/entries.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An item: offsets are bytes of the UTF-8 form."""
+
+    start: int
+    end: int
+    name: str
+    """What it is called, with the sort of name in front: `id …`, `link …`; empty where it has no name."""
+    digest: str
+    """Hexadecimal; of all it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An rdf:li of RSS 1.0, which names an item by its rdf:about."""
+
+    start: int
+    end: int
+    name: str
+    """As that of the item."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """The items of a document, in order."""
+
+    items: tuple[Item, ...]
+    members: tuple[Member, ...] = ()
+    is_exhaustive: bool = False
+    """The document says that what is not in it is no part of the feed."""
+
+
+def digest_of(said: bytes) -> str:
+    """A hash in the size that is kept of entries, in hexadecimal."""
+    return hashlib.blake2b(said, digest_size=HASH_BYTES).hexdigest()
+
+
+def find(utf8: bytes, kind: Kind) -> Outline | None:
+    """The items of a well-formed feed; None where the document is not of this shape, or has entities of its own."""
+    finder = _Finder(utf8, kind)
+    try:
+        finder.parser.Parse(utf8, True)
+    except (ExpatError, Untouchable):
+        return None
+    return finder.outline()
+
+
+class _Finder:
+    """expat's events around items, turned into an Outline."""
+
+    def __init__(self, utf8: bytes, kind: Kind) -> None:
+        self.utf8 = utf8
+        self.parser = parser = ParserCreate("utf-8", _SEPARATOR)
+        parser.buffer_text = True
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        # What declarations say of entities and default attributes changes what the rest of the document says.
+        parser.EntityDeclHandler = parser.AttlistDeclHandler = self._declaration
+        self._kind = kind
+        self._local = "entry" if kind is Kind.ATOM else "item"
+        self._path: list[str] = []
+        self._core: str | None = None
+        self._item = _Item(self)
+        self._namespaces: set[str] = set()
+        self._items: list[Item] = []
+        self._member: tuple[int, int, str] | None = None
+        self._members: list[Member] = []
+        self._is_exhaustive = False
+
+    def outline(self) -> Outline | None:
+        if self._namespaces - {self._core}:
+            return None  # other people's items, or ours in a disguise
+        return Outline(tuple(self._items), tuple(self._members), self._is_exhaustive)
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        namespace, _, local = name.rpartition(_SEPARATOR)
+        path = self._path
+        if local == self._local and self._may_have_items():
+            self._namespaces.add(namespace)
+            self._item.begin(namespace, attributes)
+            return
+        path.append(local)
+        if len(path) == (1 if self._kind is Kind.ATOM else 2) and local in ("feed", "channel"):
+            self._core = namespace if self._core is None else self._core
+        elif name in _EXHAUSTIVE:
+            self._is_exhaustive = True
+        elif len(path) == _MEMBERS_DEPTH and (name == _LI or name.startswith(_MEMBER)):
+            resource = attributes.get(_RESOURCE) or attributes.get("resource") or ""
+            self._member = self.parser.CurrentByteIndex, self.end_of_tag(), name_of("id", resource)
+
+    def _may_have_items(self) -> bool:
+        """Directly in the channel; beside it in RSS 1.0, and in feeds of RSS that took after it."""
+        path = self._path
+        return len(path) == 1 or (len(path) == 2 and path[1] == "channel" and self._kind is not Kind.ATOM)
+
+    def _end(self, _: str) -> None:
+        if len(self._path) == _MEMBERS_DEPTH and self._member:
+            start, behind_tag, name = self._member
+            self._members.append(Member(start, self.end_of(start, behind_tag), name))
+            self._member = None
+        self._path.pop()
+
+    def end_of_tag(self) -> int:
+        """Behind the start tag that was just met."""
+        start = self.parser.CurrentByteIndex
+        return start + len(tag_at(self.utf8, start))
+
+    def end_of(self, start: int, behind_tag: int) -> int:
+        """Behind the element whose end was just met: its tags are known to be where they are."""
+        if self.utf8.endswith(b"/>", start, behind_tag):
+            return behind_tag
+        return self.utf8.index(b">", self.parser.CurrentByteIndex) + 1
+
+    def finish(self, item: Item) -> None:
+        """Take the item that is complete, and the events that follow."""
+        self._items.append(item)
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = None
+        self.parser.ProcessingInstructionHandler = self.parser.SkippedEntityHandler = None
+
+    @staticmethod
+    def _declaration(*_: object) -> None:
+        raise Untouchable("the document type has declarations of its own")
+
+
+class _Item:
+    """expat's events within one item, turned into an Item."""
+
+    def __init__(self, finder: _Finder) -> None:
+        self._finder = finder
+        self._is_atom = finder._kind is Kind.ATOM
+        self._pieces: list[str] = []
+
+    def begin(self, namespace: str, attributes: dict[str, str]) -> None:
+        """The start tag of an item was met."""
+        finder, parser = self._finder, self._finder.parser
+        prefix = namespace + _SEPARATOR if namespace else ""
+        self._id, self._link = prefix + ("id" if self._is_atom else "guid"), prefix + "link"
+        self._in_source, self._before_child = False, 0
+        self._start_at, self._behind_tag = parser.CurrentByteIndex, finder.end_of_tag()
+        self._said: list[str] = []
+        self._level = -1
+        self._names = {"id": attributes.get(_ABOUT, "") if finder._kind is Kind.RDF else "", "link": ""}
+        self._start(prefix + finder._local, attributes)
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._pieces.append
+        parser.ProcessingInstructionHandler = self._instruction
+        parser.SkippedEntityHandler = self._entity
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        said = self._said
+        if self._pieces:
+            self._between()
+        self._level += 1
+        if self._level == 1:
+            self._in_source = name.rpartition(_SEPARATOR)[2] == "source"
+        elif self._level == 2 and self._in_source:
+            self._before_child = len(said)
+        said.append(START)
+        said.append(name)
+        self._is_leaf = True
+        if attributes:
+            for key, value in sorted(attributes.items()):
+                said += (ATTRIBUTE, key, VALUE, value)
+            if self._level == 1 and name == self._link and self._is_atom and _is_alternate(attributes):
+                self._called("link", attributes.get("href", ""))
+
+    def _end(self, name: str) -> None:
+        said = self._said
+        if self._pieces:
+            if self._is_leaf:
+                text = "".join(self._pieces)
+                self._pieces.clear()
+                said += (TEXT, text)
+                if self._level == 1:
+                    if name == self._id:
+                        self._called("id", text)
+                    elif name == self._link:
+                        self._called("link", text)
+            else:
+                self._between()
+        said.append(END)
+        if self._level == 2 and self._in_source and name.rpartition(_SEPARATOR)[2] in VOLATILE:
+            del said[self._before_child :]
+        self._level -= 1
+        self._is_leaf = False
+        if self._level < 0:
+            self._finish()
+
+    def _between(self) -> None:
+        """Text beside elements: white space only sets them apart."""
+        text = "".join(self._pieces)
+        self._pieces.clear()
+        if not text.isspace():
+            self._said += (TEXT, text)
+
+    def _instruction(self, target: str, data: str) -> None:
+        if self._pieces:
+            self._between()
+        self._said += (REFERENCE, target, data)
+        self._is_leaf = False
+
+    def _entity(self, name: str, _: bool) -> None:
+        self._instruction("", name)
+
+    def _called(self, sort: str, text: str) -> None:
+        self._names[sort] = self._names[sort] or text.strip()
+
+    def _finish(self) -> None:
+        names, finder = self._names, self._finder
+        finder.finish(
+            Item(
+                self._start_at,
+                finder.end_of(self._start_at, self._behind_tag),
+                name_of("id", names["id"]) or name_of("link", names["link"]),
+                digest_of("".join(self._said).encode()),
+            )
+        )
+
+
+def _is_alternate(link: dict[str, str]) -> bool:
+    """RFC 4287, 4.2.7.2: "If the 'rel' attribute is not present … 'alternate'"."""
+    return "alternate" in link.get("rel", "alternate").lower().split()
+
+
+def name_of(sort: str, text: str) -> str:
+    """A name with its sort, so that an id never counts as a link; empty where there is none."""
+    return f"{sort} {text.strip()}" if text.strip() else ""

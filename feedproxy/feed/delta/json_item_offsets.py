@@ -1,0 +1,108 @@
+"""Where the items of a JSON Feed stand, what each is called, and what each says.
+
+The standard library's decoder says where a value ends, but not where the values within it do. So the outer
+object and its list of items are walked here, and the decoder reads what is in them.
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+
+from feedproxy.feed.content_digest import canonical_json
+from feedproxy.feed.delta.item_offsets import Item, Outline, digest_of, name_of
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_DECODER = json.JSONDecoder()
+
+type _Span = tuple[int, int, object]
+
+
+def find(utf8: bytes) -> Outline | None:
+    """The items of a well-formed feed; None where the document is not of this shape."""
+    try:
+        return _find(utf8.decode())
+    except (ValueError, RecursionError):
+        return None
+
+
+def _find(text: str) -> Outline:
+    """Raises ValueError, RecursionError."""
+    spans = _spans(text)
+    places = iter(_places(text, [place for start, end, _ in spans for place in (start, end)]))
+    items = []
+    for _, _, value in spans:
+        if not isinstance(value, dict):
+            raise ValueError("an item that is none")
+        items.append(Item(next(places), next(places), _name(value), digest_of(canonical_json(value))))
+    return Outline(tuple(items))
+
+
+def _name(item: dict[str, object]) -> str:
+    """By id, else by url. An id that is written as a number counts as the same string (JSON Feed 1.1, items)."""
+    return name_of("id", _text(item.get("id"))) or name_of("link", _text(item.get("url")))
+
+
+def _text(value: object) -> str:
+    return str(value).strip() if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+
+
+def _spans(text: str) -> list[_Span]:
+    """Start, end and value of every item, in characters. Raises ValueError."""
+    found: list[list[_Span]] = []
+
+    def member(at: int) -> int:
+        key, at = _DECODER.raw_decode(text, at)
+        at = _skip(text, _expect(text, at, ":"))
+        if key != "items":
+            return _DECODER.raw_decode(text, at)[1]
+        spans: list[_Span] = []
+        found.append(spans)
+
+        def item(start: int) -> int:
+            value, end = _DECODER.raw_decode(text, start)
+            spans.append((start, end, value))
+            return end
+
+        return _list(text, at, "[]", item)
+
+    _list(text, 0, "{}", member)
+    if len(found) > 1:
+        raise ValueError("two lists of items")
+    return found[0] if found else []
+
+
+def _list(text: str, at: int, brackets: str, read: Callable[[int], int]) -> int:
+    """Have `read` pass over each of the values that commas separate; the offset behind the closing bracket."""
+    opening, closing = brackets[0], brackets[1]
+    at = _skip(text, _expect(text, at, opening))
+    if text.startswith(closing, at):
+        return at + 1
+    while True:
+        at = _skip(text, read(at))
+        if text.startswith(closing, at):
+            return at + 1
+        at = _skip(text, _expect(text, at, ","))
+
+
+def _expect(text: str, at: int, sign: str) -> int:
+    at = _skip(text, at)
+    if not text.startswith(sign, at):
+        raise ValueError(f"no {sign} where one must be")
+    return at + 1
+
+
+def _skip(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _places(text: str, places: Sequence[int]) -> list[int]:
+    """Ascending offsets in characters as offsets in the UTF-8 form."""
+    if text.isascii():
+        return list(places)
+    own, position, previous = [], 0, 0
+    for place in places:
+        position += len(text[previous:place].encode())
+        previous = place
+        own.append(position)
+    return own

@@ -1,0 +1,179 @@
+"""Tell in a publisher's feed who else tells of its changes: `rel="hub"` (WebSub) and `cloud` (rssCloud).
+
+A hub stands where the self link stands (self_link.py): `atom:link` in the channel of RSS 1.0 and 2.0, `link` in Atom,
+and in JSON Feed a member of `hubs`. A cloud has its place in RSS 0.92 to 2.0. What the publisher says himself stays:
+his hubs stand beside ours ("subscribers may subscribe to one or more of the advertised hubs", WebSub, section 4), and
+of clouds there is one at most, his. Nothing else changes, not a byte.
+
+Formats without room (RSS 0.90 and 0.91, CDF) have the Link field: `link_fields` makes it for all of them.
+"""
+
+import json
+from dataclasses import dataclass
+
+from feedproxy.feed.channel import Channel, Cloud, Kind
+from feedproxy.feed.edit.self_link import ILLEGAL, NOT_EXTENSIBLE, Edited, atom_prefix
+from feedproxy.feed.edit.splice import Document, Edit, open_document, splice
+from feedproxy.feed.edit.tag_offsets import ATOM_10, Places, Untouchable, find
+from feedproxy.http.link import parse_links
+from feedproxy.http.message import Fields
+
+_SPACE = " \t\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """Who tells of a feed's changes: the address of a hub, and a cloud; either may be missing."""
+
+    hub: str = ""
+    cloud: Cloud | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.hub or self.cloud)
+
+
+def announce(body: bytes, channel: Channel, said: Announcement, *, charset: str | None = None) -> Edited:
+    """A feed's document with this announcement; `channel` is what was read from `body`.
+
+    `charset` is the parameter of Content-Type, where the origin sent one.
+    """
+    hub = said.hub if said.hub and said.hub not in channel.hubs and _has_room(channel) else ""
+    cloud = said.cloud if _knows_clouds(channel) and not channel.cloud else None
+    if not hub and cloud is None:
+        return Edited(body, reason="there is nothing to announce, or no place for it")
+    if not channel.well_formed:
+        return Edited(body, reason="it is ill-formed")
+    document = open_document(body, charset)
+    if document is None:
+        return Edited(body, reason="it cannot be read exactly in the encoding it names")
+    edits = _in_json(document, hub) if channel.kind is Kind.JSON else _in_xml(document, channel, hub, cloud)
+    edited = splice(document, edits) if edits else None
+    if edited is None:
+        return Edited(body, reason="it does not allow an exact change")
+    return Edited(edited, tuple(name for name, given in (("hub added", hub), ("cloud added", cloud)) if given))
+
+
+def link_fields(fields: Fields, *, hub: str, self_href: str) -> Fields:
+    """The fields of a response with Link lines that name the hub, and the feed's own address where none does yet.
+
+    "at least one Link Header with rel=hub as well as exactly one Link Header with rel=self" -- WebSub, section 4
+    """
+    present = parse_links(fields)
+    added = []
+    if not any("hub" in each.rels and each.href == hub for each in present):
+        added.append(f'<{hub}>; rel="hub"')
+    if not any("self" in each.rels for each in present):
+        added.append(f'<{self_href}>; rel="self"')
+    return fields.with_added("Link", ", ".join(added)) if added else fields
+
+
+def _has_room(channel: Channel) -> bool:
+    if channel.kind in (Kind.ATOM, Kind.JSON):
+        return True
+    return channel.kind in (Kind.RSS, Kind.RDF) and channel.version not in NOT_EXTENSIBLE
+
+
+def _knows_clouds(channel: Channel) -> bool:
+    """RSS 0.92 brought the element, 2.0 kept it; RSS 1.0 has the version 1.0, and no place for it."""
+    return channel.kind is Kind.RSS and channel.version.startswith(("0.92", "0.93", "0.94", "2"))
+
+
+# -- XML
+
+
+def _in_xml(document: Document, channel: Channel, hub: str, cloud: Cloud | None) -> list[Edit]:
+    try:
+        places = find(document.utf8, atom=channel.kind is Kind.ATOM, whole=bool(channel.self_links))
+    except Untouchable:
+        return []
+    position = _position(document, places) if places is not None else None
+    if places is None or position is None:
+        return []
+    written = ""
+    if hub:
+        if channel.kind is not Kind.ATOM:
+            prefix, declaration = atom_prefix(places)
+        elif places.namespace == ATOM_10:
+            prefix, declaration = places.prefix, ""
+        else:
+            return []  # Atom 0.3 knows no relation of that name
+        written += _element(document, prefix, "link", {"rel": "hub", "href": hub}, declaration)
+    if cloud is not None:
+        attributes = {
+            "domain": cloud.domain,
+            "port": cloud.port,
+            "path": cloud.path,
+            "registerProcedure": cloud.register_procedure,
+            "protocol": cloud.protocol,
+        }
+        written += _element(document, places.prefix, "cloud", attributes)
+    return [Edit(position, position, written)]
+
+
+def _element(document: Document, prefix: str, name: str, attributes: dict[str, str], declaration: str = "") -> str:
+    name = f"{prefix}:{name}" if prefix else name
+    values = ((key, document.character_data(ILLEGAL.sub("", value))) for key, value in attributes.items())
+    return f"<{name}" + "".join(f' {key}="{value}"' for key, value in values) + f"{declaration}/>"
+
+
+def _position(document: Document, places: Places) -> int | None:
+    """Behind the channel's own link, since some readers take the first `link` they meet; else behind a self link."""
+    if places.own_link is not None:
+        return places.own_link
+    for link in places.self_links:
+        if document.utf8[: link.end].endswith(b"/>"):
+            return link.end
+    return places.start
+
+
+# -- JSON
+
+
+def _in_json(document: Document, hub: str) -> list[Edit]:
+    """`"hubs": [{"type": "WebSub", "url": …}]` (JSON Feed 1.1, Subscribing to Real-time Notifications)."""
+    try:
+        text = document.utf8.decode()
+        start = _behind(text, 0, "{")
+        there = _hubs(text, start)
+    except (ValueError, IndexError, RecursionError):
+        return []
+    entry = json.dumps({"type": "WebSub", "url": hub})
+    if there is None:
+        more = "" if text[_next(text, start)] == "}" else ", "
+        place, written = start, f'"hubs": [{entry}]{more}'
+    else:
+        more = "" if text[_next(text, there)] == "]" else ", "
+        place, written = there, f"{entry}{more}"
+    place = len(text[:place].encode())
+    return [Edit(place, place, written)]
+
+
+def _hubs(text: str, at: int) -> int | None:
+    """Where the list of hubs begins, in an object whose members begin at `at`; None where there is none.
+
+    Raises ValueError for hubs that are no list, and for what is no JSON.
+    """
+    decoder = json.JSONDecoder()
+    while text[at := _next(text, at)] != "}":
+        key, at = decoder.raw_decode(text, at)
+        at = _behind(text, at, ":")
+        if key == "hubs":
+            return _behind(text, at, "[")
+        _, at = decoder.raw_decode(text, _next(text, at))
+        if text[at := _next(text, at)] != ",":
+            break
+        at += 1
+    return None
+
+
+def _next(text: str, at: int) -> int:
+    while text[at] in _SPACE:
+        at += 1
+    return at
+
+
+def _behind(text: str, at: int, expected: str) -> int:
+    at = _next(text, at)
+    if text[at] != expected:
+        raise ValueError(f"{expected} expected")
+    return at + 1

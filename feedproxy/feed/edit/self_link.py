@@ -1,0 +1,260 @@
+"""The link by which a feed that was saved somewhere says where to subscribe to it (USM, Atom Link Construct).
+
+The link goes directly behind the channel's own `link`, since there are readers that take the first `link`
+they meet, of whatever namespace ("The <channel/atom:link> Bug"); into a channel without one, directly behind
+the start tag. Nothing else changes, not a byte.
+
+`add` takes a link without an absolute address for none, and mends it: a saved file leads nowhere with it. `correct`
+also mends what is wrong in each self link that is there: href, type, namespace, rel and, in RSS, the title that
+differs from the channel's ("The title attribute should be set to the title of the RSS channel"). An
+address that means the same (RFC 3986, section 6.2.2) is right. A relative one is wrong, whatever it resolves
+to: "The RSS file may have been downloaded and saved in a new location." A missing type is added in RSS (USM); in Atom
+it is advice (RFC 4287, section 4.2.7.3). application/rdf+xml "is specifically allowed" in RSS 1.0. No title is added
+to a link that is there: "RSS readers can safely ignore this attribute."
+
+Left alone are formats without room for it (RSS 0.90 and 0.91, CDF), JSON Feed, and documents that a change
+would break or that cannot be read exactly: signed, ill-formed, with entities of their own, in an encoding
+that nobody knows.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from html import unescape
+
+from feedproxy.errors import BadTarget
+from feedproxy.feed.channel import Channel, Kind
+from feedproxy.feed.edit.splice import Document, Edit, open_document, splice
+from feedproxy.feed.edit.tag_offsets import ATOM_03, ATOM_10, LinkTag, Places, Untouchable, find
+from feedproxy.http.uri import normalise
+
+NOT_EXTENSIBLE = frozenset({"0.9", "0.90", "0.91"})
+_TITLE_MAX = 255
+_PREFIXES = ("atom", "atom10", "a10", "atom2005", "feedproxy-atom")
+
+_MARKUP = re.compile(r"<!--.*?(?:-->|\Z)|</?[A-Za-z][^<>]*>", re.DOTALL)
+_REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});")
+_ABSOLUTE = re.compile(r"https?://[^/]", re.IGNORECASE)
+_ATTRIBUTE = re.compile(rb"""(?<![^\s=<>"'/])([^\s=<>"'/]++)\s*+=\s*+("[^"]*+"|'[^']*+')""")
+# XML 1.0, section 2.2: the characters that no document may have, not even as references.
+ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """A document after the step, what was changed in it, and where nothing was, why."""
+
+    body: bytes
+    changes: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What a self link looks like in one format. The first of `types` is written."""
+
+    namespace: str
+    rel: str
+    rels: tuple[str, ...]
+    types: tuple[str, ...]
+
+
+_RSS = _Form(ATOM_10, "self", ("self", "start"), ("application/rss+xml",))
+_RDF = _Form(ATOM_10, "self", ("self", "start"), ("application/rss+xml", "application/rdf+xml"))
+# "Use rel='self' in Atom 1.0 and later and rel='start' in Atom 0.3." In Atom 1.0 `start` is the first page.
+_ATOM = {
+    ATOM_10: _Form(ATOM_10, "self", ("self",), ("application/atom+xml",)),
+    ATOM_03: _Form(ATOM_03, "start", ("start", "self"), ("application/atom+xml",)),
+}
+
+
+def self_link(
+    body: bytes,
+    channel: Channel,
+    *,
+    href: str,
+    mode: str,
+    link_text: bool = False,
+    charset: str | None = None,
+) -> Edited:
+    """A feed's document with a self link to `href`, an absolute URI; `channel` is what was read from `body`.
+
+    `mode` is add, correct or off. `link_text` repeats the channel's link in an element that is added.
+    `charset` is the parameter of Content-Type, where the origin sent one.
+    """
+    if reason := _why_not(channel, href, mode):
+        return Edited(body, reason=reason)
+    if _is_right(body, channel, href, mode):
+        return Edited(body, reason="its self link is right")
+    every = mode == "correct" and len(channel.self_links) > 1
+    document = open_document(body, charset)
+    if document is None:
+        return Edited(body, reason="it cannot be read exactly in the encoding it names")
+    try:
+        places = find(document.utf8, atom=channel.kind is Kind.ATOM, whole=bool(channel.self_links), every=every)
+    except Untouchable as untouchable:
+        return Edited(body, reason=str(untouchable))
+    form = _form(channel.kind, places) if places else None
+    if places is None or form is None:
+        return Edited(body, reason="it is not in the shape of its format")
+    present = [link for link in places.self_links if link.rel in form.rels]
+    if mode == "add" and any(_is_usable(link.href) for link in present):
+        return Edited(body, reason="it has a self link")
+    if present:
+        first = next((link for link in present if link.rel == form.rel), present[0])
+        title = plain_title(channel.title) if mode == "correct" and channel.kind is not Kind.ATOM else None
+        # A second link with the older rel stays one: both values name the feed's address.
+        others = [(link, replace(form, rel=link.rel)) for link in present if every and link is not first]
+        edits, changes = _mend(document, [(first, form), *others], href, title)
+    else:
+        edits, changes = _add(document, places, form, channel, href=href, link_text=link_text)
+    if not edits:
+        return Edited(body, reason="its self link is right" if present else "its channel is empty")
+    edited = splice(document, edits)
+    if edited is None:
+        return Edited(body, reason="its encoding does not allow an exact change")
+    return Edited(edited, changes)
+
+
+def is_linked(body: bytes, channel: Channel, *, href: str, mode: str) -> bool:
+    """Whether `self_link` would change nothing, where that is seen at a glance; False where it has to look."""
+    return bool(_why_not(channel, href, mode)) or _is_right(body, channel, href, mode)
+
+
+def _why_not(channel: Channel, href: str, mode: str) -> str:
+    if mode not in ("add", "correct"):
+        return "self_link is off"
+    if channel.kind not in (Kind.RSS, Kind.RDF, Kind.ATOM):
+        return f"{channel.kind} has no place for it"
+    if channel.kind is not Kind.ATOM and channel.version in NOT_EXTENSIBLE:
+        return f"RSS {channel.version} is not extensible"
+    if not channel.well_formed:
+        return "it is ill-formed"
+    if ILLEGAL.search(href) or not href:
+        return "its address cannot be written in XML"
+    if mode == "add" and any(link.rel == "self" and _is_usable(link.href) for link in channel.self_links):
+        return "it has a self link"
+    return ""
+
+
+def _is_right(body: bytes, channel: Channel, href: str, mode: str) -> bool:
+    """Whether this is to be seen at a glance: the one link says, to the letter, what would be written."""
+    at = body.find(b'rel="self"')
+    if len(channel.self_links) != 1 or at < 0:
+        return False
+    (link,) = channel.self_links
+    if (link.rel, link.namespace, link.href) != ("self", ATOM_10, href):
+        return False
+    # Atom 0.3 wants another one; of RDF either type is right.
+    if channel.kind is Kind.ATOM:
+        return channel.version == "1.0" and link.type in ("", *_ATOM[ATOM_10].types)
+    types = (_RDF if channel.kind is Kind.RDF else _RSS).types
+    if mode == "add":
+        return link.type in ("", *types)
+    tag = body[body.rfind(b"<", 0, at) : body.find(b">", at)]
+    # Without references in it, which may be written in several ways.
+    title = channel.title.encode() if channel.title == plain_title(channel.title) else b"&"
+    named = b"title=" not in tag or (not set(title) & set(b"&<>\"'") and b'title="%b"' % title in tag)
+    return link.type in types and named
+
+
+def _form(kind: Kind, places: Places) -> _Form | None:
+    if kind is Kind.ATOM:
+        return _ATOM.get(places.namespace)
+    return _RDF if kind is Kind.RDF else _RSS
+
+
+# -- adding
+
+
+def _add(
+    document: Document, places: Places, form: _Form, channel: Channel, *, href: str, link_text: bool
+) -> tuple[list[Edit], tuple[str, ...]]:
+    position = places.own_link or places.start
+    if position is None:
+        return [], ()
+    escaped = document.character_data
+    attributes = {"rel": form.rel, "type": form.types[0], "title": "", "href": href}
+    content = ""
+    if channel.kind is Kind.ATOM:
+        prefix, declaration = places.prefix, ""
+    else:
+        prefix, declaration = atom_prefix(places)
+        attributes["title"] = plain_title(channel.title)
+        if link_text:
+            content = escaped(" ".join(ILLEGAL.sub("", channel.link).split()))
+    name = f"{prefix}:link" if prefix else "link"
+    written = "".join(f' {key}="{escaped(value)}"' for key, value in attributes.items() if value)
+    end = f">{content}</{name}>" if content else "/>"
+    return [Edit(position, position, f"<{name}{written}{declaration}{end}")], ("self link added",)
+
+
+def atom_prefix(places: Places) -> tuple[str, str]:
+    """The prefix to write Atom's namespace with, and its declaration where the channel has none in scope."""
+    for prefix, namespace in places.scope.items():
+        if prefix and namespace == ATOM_10:
+            return prefix, ""
+    prefix = next((each for each in _PREFIXES if each not in places.scope), _PREFIXES[-1])
+    return prefix, f' xmlns:{prefix}="{ATOM_10}"'
+
+
+def plain_title(title: str) -> str:
+    """A channel's title as one line of text: no markup, no references left, at most 255 characters."""
+    text = _REFERENCE.sub(lambda match: unescape(match[0]), _MARKUP.sub(" ", title[: 16 * _TITLE_MAX]))
+    return " ".join(ILLEGAL.sub("", text).split())[:_TITLE_MAX].rstrip()
+
+
+# -- mending
+
+
+def _mend(
+    document: Document, links: Iterable[tuple[LinkTag, _Form]], href: str, title: str | None
+) -> tuple[list[Edit], tuple[str, ...]]:
+    """Correct each link to its form. `title` is an RSS channel's, to which USM's type and title belong; else None."""
+    edits: list[Edit] = []
+    changes: list[str] = []
+    for link, form in links:
+        tag = document.utf8[link.start : link.end]
+        for what, name, value in _wrong(link, form, href, title):
+            edits.append(_set(tag, link, name, document.character_data(value)))
+            changes.append(f"self link: {what} corrected")
+    return edits, tuple(dict.fromkeys(changes))
+
+
+def _wrong(link: LinkTag, form: _Form, href: str, title: str | None) -> Iterator[tuple[str, str, str]]:
+    """What is wrong in a link, and the name and value of the attribute that corrects it."""
+    if link.href is None or not _same_address(link.href, href):
+        yield "href", "href", href
+    if title is not None if link.type is None else link.type.partition(";")[0].strip().lower() not in form.types:
+        yield "type", "type", form.types[0]
+    if title and link.title is not None and plain_title(link.title) != title:
+        yield "title", "title", title
+    if link.rel != form.rel:
+        yield "rel", "rel", form.rel
+    if link.namespace != form.namespace:
+        yield "namespace", f"xmlns:{link.prefix}" if link.prefix else "xmlns", form.namespace
+
+
+def _set(tag: bytes, link: LinkTag, name: str, value: str) -> Edit:
+    """Give an attribute a value; one that the tag does not have is put behind the element's name."""
+    behind = 1 + len(link.name.encode())
+    for match in _ATTRIBUTE.finditer(tag, behind):
+        if match[1] == name.encode():
+            start, end = match.span(2)
+            return Edit(link.start + start + 1, link.start + end - 1, value)
+    position = link.start + behind
+    return Edit(position, position, f' {name}="{value}"')
+
+
+def _is_usable(href: str | None) -> bool:
+    """Whether a saved file leads to its feed with it."""
+    return _ABSOLUTE.match((href or "").strip()) is not None
+
+
+def _same_address(one: str, other: str) -> bool:
+    if one.strip() == other:
+        return True
+    try:
+        return normalise(one.strip()) == normalise(other)
+    except BadTarget:
+        return False

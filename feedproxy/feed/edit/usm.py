@@ -1,0 +1,66 @@
+"""One click subscribes: the Universal Subscription Mechanism, for feeds whose publishers did not set it up.
+
+It asks two things of a feed: a media type that a feed reader is registered for, and a link in the channel
+that names the feed's address, because a browser hands the reader a temporary file. The second is self_link.py.
+"""
+
+import re
+from functools import lru_cache
+
+from feedproxy.feed.channel import Channel, Kind
+from feedproxy.feed.charset import marked
+from feedproxy.feed.edit.self_link import Edited, is_linked, plain_title, self_link
+from feedproxy.feed.parse.encoding_labels import codec_of
+from feedproxy.http.field_values import is_token, parse_parameters, quote
+
+__all__ = ["Edited", "is_linked", "media_type", "plain_title", "self_link"]
+
+_TYPES = {
+    # "you must change the Content-Type header to return the application/rss+xml media type" (Content-Type)
+    Kind.RSS: "application/rss+xml",
+    Kind.ATOM: "application/atom+xml",
+    Kind.JSON: "application/feed+json",
+}
+_CDF = "application/x-cdf"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SHORT = 256
+"""Characters of a declared type that is remembered with what becomes of it."""
+
+
+def media_type(
+    channel: Channel, declared: str | None, body: bytes = b"", *, rdf_media_type: str = "application/rss+xml"
+) -> str:
+    """The Content-Type to serve a feed with; `declared` is the origin's, `body` the document or its start.
+
+    The charset stays as the origin said it, unless it names nothing (`utf-9`) or the byte order mark refutes
+    it; none is invented, since without one the document's own word counts (RFC 7303, section 3). Other
+    parameters stay where the type does. A CDF channel keeps its declared type: no text names one.
+    """
+    if channel.kind is Kind.CDF:
+        return declared or _CDF
+    proper = rdf_media_type if channel.kind is Kind.RDF else _TYPES[channel.kind]
+    shown = marked(body)
+    mark = shown[0] if shown is not None else ""
+    declared = declared or ""
+    return (_written if len(declared) < _SHORT else _written.__wrapped__)(proper, declared, mark)
+
+
+@lru_cache(maxsize=1024)
+def _written(proper: str, declared: str, mark: str) -> str:
+    """The proper type, with what may stay of the parameters declared; `mark`: the codec that the body's start shows."""
+    essence, parameters = parse_parameters(_CONTROL.sub(" ", declared))
+    written = [proper]
+    for name, value in parameters.items():
+        # `q` belongs into Accept; servers copy it from there.
+        stays = _can_be(value, mark) if name == "charset" else essence == proper and name != "q"
+        if stays and value and is_token(name):
+            written.append(f"{name}={value if is_token(value) else quote(value)}")
+    return "; ".join(written)
+
+
+def _can_be(label: str, mark: str) -> bool:
+    """Whether a body that shows this codec, if any, can be in the encoding of this label."""
+    codec = codec_of(label)
+    if codec is None or not mark:
+        return codec is not None
+    return codec == mark or (codec in ("utf_16", "utf_32") and mark.startswith(codec))

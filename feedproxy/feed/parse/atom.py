@@ -1,0 +1,37 @@
+"""Atom 0.3 and 1.0: root element `feed`. Its hints are those of the syndication module, where it is used."""
+
+from feedproxy.feed.channel import Channel, Kind
+from feedproxy.feed.parse import xml_elements
+from feedproxy.feed.parse.rss import first
+from feedproxy.feed.parse.structure import FEED, Items, is_made_of
+from feedproxy.feed.xml import ATOM, ATOM03, Document, Element, name
+
+_VERSIONS = {ATOM: "1.0", ATOM03: "0.3"}
+
+
+def read(document: Document, items: Items) -> Channel | None:
+    """The channel; None where `feed` belongs to another vocabulary."""
+    root = document.root
+    core = name(root)[0]
+    if core and "atom" not in core.lower():
+        return None
+    if not is_made_of(FEED, root, core, items.entries, items.first, is_said=bool(core)):
+        return None
+    links = xml_elements.atom_links(root, {core, ATOM, ATOM03})
+    return Channel(
+        kind=Kind.ATOM,
+        version=_VERSIONS.get(core) or (root.get("version") or "").strip(),
+        well_formed=document.well_formed,
+        title=first(root, core, "title"),
+        link=_alternate(links),
+        schedule=xml_elements.schedule(root, core),
+        self_links=xml_elements.self_links(links),
+        hubs=xml_elements.hubs(links),
+    )
+
+
+def _alternate(links: list[tuple[str, Element]]) -> str:
+    """RFC 4287, 4.2.7.2: the page that the feed is another form of; that in HTML, where there are several."""
+    pages = [link for _, link in links if "alternate" in xml_elements.relations(link)]
+    pages.sort(key=lambda link: (link.get("type") or "text/html") != "text/html")
+    return (pages[0].get("href") or "").strip() if pages else ""

@@ -1,0 +1,69 @@
+"""JSON Feed 1 and 1.1: an object with `version`, `title` and `items`. It has no timing hints."""
+
+import json
+
+from feedproxy.feed.channel import Channel, Kind, SelfLink
+from feedproxy.feed.content_digest import digest_of_json
+
+_VERSION = "jsonfeed.org/version/"
+_ITEM = frozenset(("id", "url", "external_url", "title", "content_html", "content_text", "summary", "date_published"))
+
+
+def read(data: bytes, *, sound: bool) -> Channel | None:
+    """The channel of a document in UTF-8; None for JSON that is no feed (an error, an API's answer).
+
+    `sound`: the bytes were right for their encoding.
+    """
+    try:
+        written = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+        feed, end = json.JSONDecoder().raw_decode(written)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(feed, dict) or not _is_feed(feed):
+        return None
+    try:
+        digest = digest_of_json(feed)
+    except (ValueError, RecursionError):
+        return None
+    # Some files go on behind the feed (test records, a second object): still a feed, no longer JSON.
+    complete = not written[end:].strip(" \t\r\n")
+    address = _text(feed.get("feed_url"))
+    items = feed.get("items")
+    return Channel(
+        kind=Kind.JSON,
+        version=_version(feed),
+        well_formed=sound and complete,
+        title=_text(feed.get("title")),
+        link=_text(feed.get("home_page_url")),
+        self_links=(SelfLink("self", address, "application/feed+json", ""),) if address else (),
+        hubs=_hubs(feed.get("hubs")),
+        items=len(items) if isinstance(items, list) else 0,
+        content_digest=digest,
+    )
+
+
+def _is_feed(feed: dict[str, object]) -> bool:
+    """ "version (required, string) is the URL of the version of the format the feed uses"; "items is an array" --
+    JSON Feed 1.1. Without both it is the answer of some program, though its members may have the same names.
+    """
+    items = feed.get("items")
+    if _VERSION not in _text(feed.get("version")) or not isinstance(items, list):
+        return False
+    return not items or any(isinstance(item, dict) and (not item or not _ITEM.isdisjoint(item)) for item in items)
+
+
+def _version(feed: dict[str, object]) -> str:
+    _, found, version = _text(feed.get("version")).partition(_VERSION)
+    return version.strip("/") if found else ""
+
+
+def _hubs(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        return ()
+    addresses = (_text(hub.get("url")) for hub in value if isinstance(hub, dict))
+    return tuple(address for address in addresses if address)
+
+
+def _text(value: object) -> str:
+    # JSON can write half of a surrogate pair; nothing else can.
+    return value.strip().encode("utf-8", "replace").decode() if isinstance(value, str) else ""

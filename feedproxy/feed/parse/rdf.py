@@ -1,0 +1,38 @@
+"""RSS 0.90 and 1.0: root element `rdf:RDF`, with `channel` and the items side by side."""
+
+from feedproxy.feed.channel import Channel, Kind
+from feedproxy.feed.parse import xml_elements
+from feedproxy.feed.parse.rss import first
+from feedproxy.feed.parse.structure import CHANNEL, Items, is_made_of
+from feedproxy.feed.xml import Document, children, name
+
+_RSS10 = "http://purl.org/rss/1.0/"
+
+
+def read(document: Document, items: Items) -> Channel | None:
+    """The channel; None for RDF without one, which is something else (FOAF and the like)."""
+    channel = next((child for _, local, child in children(document.root) if local.lower() == "channel"), None)
+    if channel is None:
+        return None
+    core = name(channel)[0]
+    is_channel = bool(_version(core))
+    if not is_channel and not is_made_of(CHANNEL, channel, core, items.items, items.first, is_said=False):
+        return None
+    links = xml_elements.atom_links(channel)
+    return Channel(
+        kind=Kind.RDF,
+        version=_version(core),
+        well_formed=document.well_formed,
+        title=first(channel, core, "title"),
+        link=first(channel, core, "link"),
+        schedule=xml_elements.schedule(channel, core),
+        self_links=xml_elements.self_links(links),
+        hubs=xml_elements.hubs(links),
+    )
+
+
+def _version(namespace: str) -> str:
+    if namespace == _RSS10:
+        return "1.0"
+    # Netscape moved it: my.netscape.com, then channel.netscape.com.
+    return "0.90" if "netscape.com/rdf/simple/0.9" in namespace else ""

@@ -1,0 +1,52 @@
+"""RSS 0.91 to 2.0: root element `rss`, everything in `channel`."""
+
+from feedproxy.feed.channel import Channel, Cloud, Kind
+from feedproxy.feed.parse import xml_elements
+from feedproxy.feed.parse.structure import CHANNEL, Items, is_made_of, is_version
+from feedproxy.feed.xml import Document, Element, children, name, text_of
+
+
+def read(document: Document, items: Items) -> Channel | None:
+    """The channel, without version where the root element has none; None where `rss` is another vocabulary's.
+
+    A channel may be missing: some feeds have what is to be in it in the root element.
+    """
+    root = document.root
+    channel = next((child for _, local, child in children(root) if local.lower() == "channel"), root)
+    # Some feeds put RSS itself into a namespace; then that of `channel` is the one whose `title` is meant.
+    core = name(channel)[0]
+    is_said = is_version(root.get("version"))
+    is_channel = is_said and channel is not root
+    if not is_channel and not is_made_of(CHANNEL, channel, core, items.items, items.first, is_said=is_said):
+        return None
+    links = xml_elements.atom_links(channel)
+    return Channel(
+        kind=Kind.RSS,
+        version=(root.get("version") or "").strip(),
+        well_formed=document.well_formed,
+        title=first(channel, core, "title"),
+        link=first(channel, core, "link"),
+        schedule=xml_elements.schedule(channel, core),
+        self_links=xml_elements.self_links(links),
+        hubs=xml_elements.hubs(links),
+        cloud=_cloud(channel, core),
+    )
+
+
+def first(channel: Element, core: str, wanted: str) -> str:
+    """The text of the first element of that name that has one."""
+    texts = (text_of(child) for space, local, child in children(channel) if (space, local) == (core, wanted))
+    return next((text for text in texts if text), "")
+
+
+def _cloud(channel: Element, core: str) -> Cloud | None:
+    for namespace, local, element in children(channel):
+        if namespace == core and local == "cloud":
+            return Cloud(
+                domain=element.get("domain") or "",
+                port=element.get("port") or "",
+                path=element.get("path") or "",
+                register_procedure=element.get("registerProcedure") or "",
+                protocol=element.get("protocol") or "",
+            )
+    return None

@@ -1,0 +1,93 @@
+"""What formats of XML have in common: self link, hubs, and the hints of the syndication module."""
+
+from collections.abc import Iterable
+from itertools import islice
+
+from feedproxy.feed.channel import Schedule, SelfLink
+from feedproxy.feed.parse import hints
+from feedproxy.feed.xml import ATOM, ATOM03, SY, Element, children, text_of
+
+SELF_RELATIONS = frozenset(("self", "start"))
+"""`start` is the older form (USM: Atom 0.3 had no `self`)."""
+
+
+LINKS_MAX = 32
+"""Self links, and hubs, of one channel; known ones have three."""
+
+HINTS_MAX = 64
+"""Values of one hint: a week has seven days, a day 24 hours."""
+
+
+def atom_links(parent: Element, namespaces: Iterable[str] = (ATOM, ATOM03)) -> list[tuple[str, Element]]:
+    """Namespace and element of the Atom links that stand directly in `parent`."""
+    wanted = frozenset(namespaces)
+    return [(space, link) for space, local, link in children(parent) if local == "link" and space in wanted]
+
+
+def relations(link: Element) -> list[str]:
+    """RFC 4287, 4.2.7.2: "If the 'rel' attribute is not present … 'alternate'"."""
+    return (link.get("rel") or "alternate").lower().split()
+
+
+def self_links(links: Iterable[tuple[str, Element]]) -> tuple[SelfLink, ...]:
+    """Those of `links` that name the feed's own address."""
+    found = (
+        SelfLink(relation, _href(link), (link.get("type") or "").strip(), namespace)
+        for namespace, link in links
+        for relation in relations(link)
+        if relation in SELF_RELATIONS
+    )
+    return tuple(islice(found, LINKS_MAX))
+
+
+def hubs(links: Iterable[tuple[str, Element]]) -> tuple[str, ...]:
+    """The WebSub hubs among `links`, in order (WebSub, section 4)."""
+    found = (_href(link) for _, link in links if "hub" in relations(link) and _href(link))
+    return tuple(islice(found, LINKS_MAX))
+
+
+def schedule(channel: Element, core: str) -> Schedule:
+    """The hints of a channel: RSS's own, in the namespace `core`, and the syndication module's."""
+    own: dict[str, list[str]] = {}
+    update: dict[str, list[str]] = {}
+    hours: list[str] = []
+    days: list[str] = []
+    for namespace, local, element in children(channel):
+        key = local.lower()
+        if namespace == SY:
+            _add(update, key, element)
+        elif namespace != core:
+            continue
+        elif key == "ttl":
+            _add(own, key, element)
+        elif key == "skiphours" and not hours:
+            hours = _listed(element, "hour")
+        elif key == "skipdays" and not days:
+            days = _listed(element, "day")
+    return hints.schedule(
+        ttl=own.get("ttl", ()),
+        hours=hours,
+        days=days,
+        period=update.get("updateperiod", ()),
+        frequency=update.get("updatefrequency", ()),
+        base=update.get("updatebase", ()),
+    )
+
+
+def _add(found: dict[str, list[str]], key: str, element: Element) -> None:
+    values = found.setdefault(key, [])
+    if len(values) < HINTS_MAX:
+        values.append(_value(element))
+
+
+def _listed(element: Element, wanted: str) -> list[str]:
+    return [_value(child) for _, local, child in children(element) if local.lower() == wanted][:HINTS_MAX]
+
+
+def _value(element: Element) -> str:
+    """The text of a hint: a number or a word. With elements in it it is neither, whatever they are."""
+    return text_of(element) if next(element.iterchildren("*"), None) is None else ""
+
+
+def _href(link: Element) -> str:
+    return (link.get("href") or "").strip()

@@ -1,0 +1,99 @@
+"""Entity tags: the origins', read as they come, and our own (RFC 9110, section 8.8.3).
+
+A tag of ours is a stem, which names what is said, and the content coding, which makes the bytes differ:
+`"stem"`, `"stem~5a3c90fe-gzip"` (between them a mark of the coded bytes, since gzip of the same content may be
+other bytes). On their way through other software such tags are decorated: Apache's mod_deflate appends `-gzip` or
+`;gzip` and does not take it off again when the reader sends it back, nginx makes strong ones weak, some readers lose
+the quotation marks. The stem is what survives all of that.
+"""
+
+import re
+import zlib
+from dataclasses import dataclass
+from typing import Literal
+
+from feedproxy.http.memoize import memoised
+
+_TAG = re.compile(r"""(?P<weak>[Ww]/)?(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)')""")
+_MEMBER = re.compile(r"""[ \t]*(?:(?P<quoted>(?:[Ww]/)?"[^"]*")|(?P<other>[^,]+))""")
+_CODINGS = ("gzip", "br", "zstd", "deflate")
+_MARK = re.compile(r"~[0-9a-f]{8}\Z")
+_SUFFIXES = tuple(mark + coding for coding in _CODINGS for mark in ("--", "-", ";"))
+
+
+@dataclass(frozen=True, slots=True)
+class EntityTag:
+    """An entity tag; `opaque` is the text between the quotation marks and has none itself."""
+
+    opaque: str
+    weak: bool = False
+
+    @property
+    def text(self) -> str:
+        """The tag as it is written in a field."""
+        return f'W/"{self.opaque}"' if self.weak else f'"{self.opaque}"'
+
+
+@memoised()
+def parse_tag(value: str) -> EntityTag | None:
+    """One entity tag, in any of the forms that are met: `"x"`, `W/"x"`, `w/"x"`, `'x'`, `W/x`, `x`.
+
+    None for nothing at all, and for what is more than one tag.
+    """
+    value = value.strip(" \t")
+    if match := _TAG.fullmatch(value):
+        opaque = match["double"] if match["double"] is not None else match["single"]
+        return EntityTag(opaque, weak=match["weak"] is not None)
+    weak = value[:2] in ("W/", "w/")
+    opaque = value[2:] if weak else value
+    opaque = opaque.removeprefix('"').removesuffix('"')
+    return EntityTag(opaque, weak) if opaque and '"' not in opaque else None
+
+
+@memoised()
+def parse_tags(value: str) -> tuple[EntityTag, ...] | Literal["*"]:
+    """The tags of an If-Match or If-None-Match, or "*" (RFC 9110, sections 13.1.1 and 13.1.2).
+
+    A tag may have commas within its quotation marks; a backslash escapes nothing there.
+    """
+    if value.strip(" \t") == "*":
+        return "*"
+    tags = []
+    for match in _MEMBER.finditer(value):
+        text = match["quoted"] or match["other"]
+        # A `*` among tags is no valid list; it must not turn the list into one that matches everything.
+        if text.strip(" \t") != "*" and (tag := parse_tag(text)):
+            tags.append(tag)
+    return tuple(tags)
+
+
+def strong_match(one: EntityTag, other: EntityTag) -> bool:
+    """Strong comparison: both strong, and the same (section 8.8.3.2)."""
+    return not one.weak and not other.weak and one.opaque == other.opaque
+
+
+def weak_match(one: EntityTag, other: EntityTag) -> bool:
+    """Weak comparison: the same, weak or not (section 8.8.3.2)."""
+    return one.opaque == other.opaque
+
+
+def own_tag(stem: str, coding: str, coded: bytes = b"") -> EntityTag:
+    """Our tag for the bytes in this coding; each coding needs a strong tag of its own (section 8.8.3.3).
+
+    `coded` are these bytes, where others in the same coding may stand for the same content: another's, or those of
+    another effort. A strong tag changes with them; the stem does not.
+    """
+    if coding == "identity":
+        return EntityTag(stem)
+    mark = f"~{zlib.crc32(coded):08x}" if coded else ""
+    return EntityTag(f"{stem}{mark}-{coding}")
+
+
+def stem_of(tag: EntityTag) -> str:
+    """What remains of a tag without what tells its bytes: the codings appended, however often, and our mark."""
+    opaque, end = tag.opaque, len(tag.opaque)
+    while opaque.endswith(_SUFFIXES, 0, end):
+        end -= next(len(suffix) for suffix in _SUFFIXES if opaque.endswith(suffix, 0, end))
+    if end < len(opaque) and (mark := _MARK.search(opaque, 0, end)) and mark.start():
+        end = mark.start()
+    return opaque[:end] or opaque

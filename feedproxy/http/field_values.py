@@ -1,0 +1,89 @@
+"""The common pieces of field values: lists, quoted strings, parameters (RFC 9110, section 5.6).
+
+Structured fields (those of targeted cache control) have a stricter grammar of their own: structured_fields.py.
+"""
+
+import re
+
+from feedproxy.http.memoize import memoised
+
+_QUOTED_OR_COMMA = re.compile(r'"(?:[^"\\]|\\.)*+("?)|,', re.DOTALL)
+_QUOTED_OR_SEMICOLON = re.compile(r'"(?:[^"\\]|\\.)*+("?)|;', re.DOTALL)
+_QUOTED_PAIR = re.compile(r"\\(.)", re.DOTALL)
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+
+
+def is_token(value: str) -> bool:
+    """Whether this is a token (RFC 9110, section 5.6.2)."""
+    return _TOKEN.fullmatch(value) is not None
+
+
+def split_list(value: str) -> list[str]:
+    """The members of a list, without the white space around them; empty members are dropped (section 5.6.1).
+
+    A comma within a quoted string separates nothing. A quotation mark that is never closed is an ordinary
+    character, so that what follows it is still seen.
+    """
+    return _split(value, ",", _QUOTED_OR_COMMA)
+
+
+def split_parameters(value: str) -> list[str]:
+    """The same for parts that a semicolon separates."""
+    return _split(value, ";", _QUOTED_OR_SEMICOLON)
+
+
+def _split(value: str, separator: str, pattern: re.Pattern[str]) -> list[str]:
+    parts = _outside_quotes(value, separator, pattern) if '"' in value else value.split(separator)
+    return [stripped for part in parts if (stripped := part.strip(" \t"))]
+
+
+def _outside_quotes(value: str, separator: str, pattern: re.Pattern[str]) -> list[str]:
+    parts, start = [], 0
+    for match in pattern.finditer(value):
+        if match[0] == separator:
+            parts.append(value[start : match.start()])
+            start = match.end()
+        elif not match[1]:  # never closed
+            return [*parts, *value[start:].split(separator)]
+    return [*parts, value[start:]]
+
+
+def unquote(value: str) -> str:
+    """The text of a quoted string (section 5.6.4); anything else as it is."""
+    if len(value) < 2 or value[0] != '"' or value[-1] != '"':
+        return value
+    text = value[1:-1]
+    return _QUOTED_PAIR.sub(r"\1", text) if "\\" in text else text
+
+
+def quote(text: str) -> str:
+    """Text as a quoted string (section 5.6.4). Raises ValueError for characters no field value may have."""
+    if any(character in text for character in "\0\r\n"):
+        raise ValueError("a field value cannot have line breaks")
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def parse_parameters(value: str) -> tuple[str, dict[str, str]]:
+    """A value with parameters, `text/html; charset="x"`: the value in lower case, and the parameters by name.
+
+    Names are in lower case, values unquoted. Of a name said twice the first counts; a parameter without `=`
+    has the value "" (section 5.6.6).
+    """
+    parts = split_parameters(value)
+    if not parts or value.lstrip(" \t").startswith(";"):
+        parts.insert(0, "")
+    parameters: dict[str, str] = {}
+    for part in parts[1:]:
+        name, _, text = part.partition("=")
+        parameters.setdefault(name.strip(" \t").lower(), unquote(text.strip(" \t")))
+    return parts[0].lower(), parameters
+
+
+def charset_of(content_type: str | None) -> str | None:
+    """The parameter `charset` of a Content-Type; None where there is none."""
+    return _charset_of(content_type) if content_type else None
+
+
+@memoised()
+def _charset_of(content_type: str) -> str | None:
+    return parse_parameters(content_type)[1].get("charset")

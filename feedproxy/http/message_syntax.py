@@ -1,0 +1,199 @@
+"""The grammar of a message's head: request line, status code, field lines, framing of a request.
+
+Every head is judged by these functions, on whichever path it came: RFC 9110, sections 5 and 9.1; RFC 9112, sections 2
+to 6; RFC 9113, sections 8.2 and 8.3. A request that breaks the grammar is refused with BadRequest. Of a response,
+`upstream/head_parser.py` and `field_lines` mend what is harmless and refuse the rest with BrokenMessage.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from feedproxy.errors import BadRequest, BrokenMessage, FeedproxyError
+
+type Line = tuple[bytes, bytes]
+"""Name and value of a field, as bytes."""
+
+_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_TARGET = re.compile(rb"[!-~\x80-\xff]+")
+"""No white space and no controls. Bytes beyond ASCII are percent-encoded later (uri.normalise)."""
+_ABSOLUTE = re.compile(rb"[A-Za-z][0-9A-Za-z+.-]*://")
+_VALUE = re.compile(rb"[\t -~\x80-\xff]*")
+"""Visible ASCII, space, tab and obs-text (RFC 9110, section 5.5)."""
+_NAME_TEXT = re.compile(_TOKEN.pattern.decode("ascii"))
+_VALUE_TEXT = re.compile("[\t -~\x80-\xff]*")
+_VERSION = re.compile(rb"HTTP/[0-9]\.[0-9]")
+_HOST = re.compile(
+    rb"(?=.{1,261}\Z)(?:(?:[0-9A-Za-z_-]{1,63}\.)*[0-9A-Za-z_-]{1,63}\.?|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?"
+)
+"""A name of at most 255 bytes or an address, with a port."""
+_LENGTH = re.compile(rb"0|[1-9][0-9]{0,17}")
+_CONTROLS = bytes.maketrans(bytes([*range(1, 9), *range(11, 32), 127]), b" " * 30)
+
+_WHOLE = re.compile(
+    rb"HTTP/1\.1 [1-5][0-9]{2} [\t -~\x80-\xff]*\r\n(?:[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t -~\x80-\xff]*+\r\n)*+\r\n"
+)
+
+_CASE_MATTERS = (b"HEAD", b"CONNECT")
+"""Methods that change the framing of the answer. In another case they are other methods (RFC 9110, section 9.1), which
+recipients are known to confuse with these."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """A request's head, checked. Fields are in the order and case in which they came, folded lines joined."""
+
+    method: bytes
+    target: bytes
+    version: bytes
+    fields: tuple[Line, ...]
+
+    def lines(self) -> list[bytes]:
+        """The head's lines, without their ends."""
+        start = b" ".join((self.method, self.target, self.version))
+        return [start, *(name + b": " + value for name, value in self.fields)]
+
+
+def read_request(lines: Sequence[bytes]) -> RequestHead:
+    """Read an HTTP/1 request's head from its lines. Raises BadRequest."""
+    parts = lines[0].split(b" ") if lines else []
+    if len(parts) != 3:
+        raise BadRequest("the request line is not: method, one space, target, one space, version")
+    method, target, version = parts
+    if not _VERSION.fullmatch(version):
+        raise BadRequest("the request line does not end in an HTTP version")
+    if version not in (b"HTTP/1.0", b"HTTP/1.1"):
+        raise BadRequest("this version of HTTP is not spoken here: HTTP/1.1 and HTTP/1.0 are", status=505)
+    minor = int(version[-1:])
+    fields = field_lines(lines[1:], BadRequest)
+    check_request_line(method, target)
+    has_authority = method == b"CONNECT" or _ABSOLUTE.match(target) is not None
+    if not has_authority and not target.startswith(b"/") and (method, target) != (b"OPTIONS", b"*"):
+        raise BadRequest("the request target is neither a path nor an absolute URI")
+    check_host(fields, required=minor == 1, may_be_empty=has_authority)
+    check_framing(fields, minor=minor)
+    return RequestHead(method, target, version, tuple(fields))
+
+
+def check_request_line(method: bytes, target: bytes) -> None:
+    """Judge method and target (RFC 9110, section 9.1; RFC 9113, section 8.3.1). Raises BadRequest."""
+    if not _TOKEN.fullmatch(method):
+        raise BadRequest("the method is no token")
+    if method not in _CASE_MATTERS and method.upper() in _CASE_MATTERS:
+        raise BadRequest("the method is unknown: methods are case-sensitive", status=501)
+    if not _TARGET.fullmatch(target):
+        raise BadRequest("the request target has white space or control characters in it")
+
+
+def check_fields(fields: Iterable[Line]) -> None:
+    """Judge names and values of a request's fields (RFC 9110, sections 5.1 and 5.5). Raises BadRequest."""
+    for name, value in fields:
+        if not _TOKEN.fullmatch(name):
+            raise BadRequest("the name of a field is no token")
+        if not _VALUE.fullmatch(value):
+            raise BadRequest(f"the field {name.decode('ascii')} has control characters in it")
+
+
+def check_host(fields: Iterable[Line], *, required: bool, may_be_empty: bool) -> None:
+    """Judge Host (RFC 9112, section 3.2). Raises BadRequest."""
+    # "A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1 request message that lacks a Host
+    # header field and to any request message that contains more than one Host header field line or a Host header
+    # field with an invalid field value."
+    hosts = [value for name, value in fields if name.lower() == b"host"]
+    if len(hosts) > 1:
+        raise BadRequest("there is more than one Host")
+    if not hosts:
+        if required:
+            raise BadRequest("there is no Host")
+    elif not (may_be_empty and not hosts[0]) and not is_host(hosts[0]):
+        raise BadRequest("Host is no host with a port")
+
+
+def is_host(value: bytes) -> bool:
+    """Whether this is a host, with or without a port."""
+    found = _HOST.fullmatch(value)
+    return found is not None and int(found[1] or 0) <= 65_535
+
+
+def check_framing(fields: Iterable[Line], *, minor: int) -> None:
+    """Judge Transfer-Encoding and Content-Length of a request (RFC 9112, sections 6.1 to 6.3). Raises BadRequest."""
+    codings = [value for name, value in fields if name.lower() == b"transfer-encoding"]
+    lengths = [value for name, value in fields if name.lower() == b"content-length"]
+    if codings and lengths:
+        raise BadRequest("there are both Transfer-Encoding and Content-Length")
+    if codings:
+        if not minor:
+            raise BadRequest("HTTP/1.0 has no Transfer-Encoding")
+        members = [member.strip(b" \t").lower() for value in codings for member in value.split(b",")]
+        # "If any transfer coding other than chunked is applied to a request's content, the sender MUST apply chunked
+        # as the final transfer coding"
+        if members[-1] != b"chunked" or b"chunked" in members[:-1] or len(codings) > 1:
+            raise BadRequest("Transfer-Encoding is not chunked")
+        if len(members) > 1:
+            raise BadRequest("only the transfer coding chunked is understood", status=501)
+    elif len(lengths) > 1 or (lengths and not _LENGTH.fullmatch(lengths[0])):
+        raise BadRequest("Content-Length is no one number")
+
+
+def field_lines(lines: Iterable[bytes], error: Callable[[str], FeedproxyError]) -> list[Line]:
+    """Read field lines. What is no field line raises `error`: BadRequest for a request, BrokenMessage for a response.
+
+    In a response white space before the colon is removed and control characters become spaces, except NUL and bare CR.
+    In a request both are refused.
+    """
+    of_response = error is BrokenMessage
+    found: list[Line] = []
+    for line in lines:
+        if line[:1] in {b" ", b"\t"}:
+            # "replace each received obs-fold with one or more SP octets" -- RFC 9112, section 5.2
+            if not found:
+                raise error("white space before the first field line")
+            name, value = found[-1]
+            found[-1] = name, (value + b" " + _value(line, of_response, error)).strip(b" ")
+            continue
+        name, colon, value = line.partition(b":")
+        if of_response:
+            # "A proxy MUST remove any such whitespace from a response message" (before the colon) -- section 5.1
+            name = name.rstrip(b" \t")
+        if not colon or not _TOKEN.fullmatch(name):
+            raise error(f"no field line: {line[:60]!r}")
+        found.append((name, _value(value, of_response, error)))
+    return found
+
+
+def _value(value: bytes, of_response: bool, error: Callable[[str], FeedproxyError]) -> bytes:
+    if of_response:
+        return clean(value)
+    if not _VALUE.fullmatch(value):
+        raise error("a field has control characters in it")
+    return value.strip(b" \t")
+
+
+def clean(value: bytes) -> bytes:
+    """A value or reason phrase of a response, without control characters. Raises BrokenMessage for NUL and CR."""
+    # "CR, LF, or NUL ... either reject the message or replace" -- RFC 9110, section 5.5. A NUL or a bare
+    # CR comes from no honest program: rejected. Other controls are replaced.
+    if b"\0" in value or b"\r" in value or b"\n" in value:
+        raise BrokenMessage("NUL or bare CR in a field value")
+    return value.translate(_CONTROLS).strip(b" \t")
+
+
+def is_field_line(line: bytes) -> bool:
+    """Whether this is one field line, without its end."""
+    name, colon, value = line.partition(b":")
+    return bool(colon) and _TOKEN.fullmatch(name) is not None and _VALUE.fullmatch(value) is not None
+
+
+def is_field(name: str, value: str) -> bool:
+    """Whether these are name and value of a field, a character a byte (http/message.py)."""
+    return _NAME_TEXT.fullmatch(name) is not None and _VALUE_TEXT.fullmatch(value) is not None
+
+
+def is_status(status: int) -> bool:
+    """Whether this is a status code (RFC 9110, section 15)."""
+    return 100 <= status <= 599
+
+
+def is_well_formed(head: bytes) -> bool:
+    """Whether these bytes are the whole head of one response of HTTP/1.1, its empty line included."""
+    return _WHOLE.fullmatch(head) is not None

@@ -1,0 +1,107 @@
+"""Documents that say something wrong of themselves.
+
+A document that is changed has another tag, and a Last-Modified no older than the change: else whoever holds the one
+before would never see it.
+"""
+
+from dataclasses import replace
+from typing import ClassVar
+
+from feedproxy.errors import UsageError
+from feedproxy.feed.charset import declared
+from feedproxy.http.date import format_http_date, parse_http_date
+from feedproxy.lab.replay import hint_edits
+from feedproxy.lab.replay.faults.base import Fault, Moment
+from feedproxy.lab.replay.replay_response import Asked, Shown
+
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+def changed(shown: Shown, content: bytes, mark: str, moment: Moment) -> Shown:
+    """What is shown with another content."""
+    if content == shown.content:
+        return shown
+    tag = f'{shown.tag[:-1]}-{mark}"' if shown.tag.endswith('"') else shown.tag and f"{shown.tag}-{mark}"
+    said = parse_http_date(shown.modified, moment.now)
+    modified = shown.modified
+    if said is not None and moment.since is not None and said < moment.since:
+        modified = format_http_date(moment.since)
+    return replace(shown, content=content, tag=tag, modified=modified)
+
+
+class CharsetLie(Fault):
+    """Content-Type names an encoding that the document is not in: the value, else iso-8859-1 for a document in UTF-8,
+    and utf-8 for any other.
+
+    A server's AddDefaultCharset, set once and forgotten.
+
+    A good reader believes a byte order mark first. For the rest RFC 7303 would have it believe the field, and most
+    people would rather read their feed: where the document cannot be in the encoding named, it tries the document's
+    own word.
+    """
+
+    name = "charset-lie"
+    default = "auto"
+
+    def show(self, shown: Shown, asked: Asked, moment: Moment) -> Shown:
+        if self.value != "auto":
+            lie = self.value
+        else:
+            lie = "iso-8859-1" if (declared(shown.content) or "utf-8").lower() == "utf-8" else "utf-8"
+        essence = (shown.fields.get("content-type") or "application/xml").partition(";")[0]
+        return shown.with_field("Content-Type", f"{essence}; charset={lie}")
+
+    def check(self) -> None:
+        if not all(each.isalnum() or each in "-_." for each in self.value):
+            raise UsageError(f"--fault {self.name}={self.value}: expected a charset such as iso-8859-1")
+
+
+class _Edit(Fault):
+    hint: ClassVar[str]
+
+    def check(self) -> None:
+        if not self.value.isascii() or any(each in self.value for each in "<&\"'"):
+            raise UsageError(f"--fault {self.name}={self.value}: not a value for {self.hint}")
+
+    def show(self, shown: Shown, asked: Asked, moment: Moment) -> Shown:
+        mark = "".join(each if each.isalnum() else "." for each in f"{self.hint}{self.value}")
+        return changed(shown, hint_edits.with_hint(shown.content, self.hint, self.value), mark, moment)
+
+
+class Ttl(_Edit):
+    """The channel's `ttl` is the value, in minutes (default: 0, which is nonsense). Also `ttl=-5`, `ttl=soon`,
+    `ttl=99999999`.
+
+    A good reader keeps to a ttl that makes sense, ignores one that does not (zero, below zero, no number), and caps
+    one that is beyond a day or a week.
+    """
+
+    name = "ttl"
+    hint = "ttl"
+    default = "0"
+
+
+class SkipHours(_Edit):
+    """The channel's `skipHours` are the value: hours of GMT, 0 to 23 (default: all 24, which is nonsense).
+
+    A good reader does not ask in those hours, counts them in GMT and not in its own zone, takes 24 for 0, and ignores
+    the list when it names every hour.
+    """
+
+    name = "skip-hours"
+    hint = "skiphours"
+    default = ",".join(map(str, range(24)))
+
+
+class SkipDays(_Edit):
+    """The channel's `skipDays` are the value: English names of days, GMT (default: all seven, which is nonsense).
+
+    A good reader does not ask on those days, and ignores the list when it names all of them.
+    """
+
+    name = "skip-days"
+    hint = "skipdays"
+    default = ",".join(_DAYS)
+
+
+FAULTS = (CharsetLie, Ttl, SkipHours, SkipDays)

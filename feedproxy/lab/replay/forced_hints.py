@@ -1,0 +1,92 @@
+"""What the command line asks of all answers, always: a field or hint taken away (--strip), or put in (--add).
+
+The validators stay as they were when the document is changed: it is changed in every version alike.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from feedproxy.errors import UsageError
+from feedproxy.http.field_values import is_token
+from feedproxy.http.message import HOP_BY_HOP
+from feedproxy.lab.replay import hint_edits
+from feedproxy.lab.replay.replay_response import Shown
+
+type Change = Callable[[Shown], Shown]
+"""A change that is made to every 200."""
+
+_SECONDS = ("max-age", "s-maxage", "stale-while-revalidate", "stale-if-error")
+_FLAGS = (
+    *("no-store", "no-cache", "no-transform", "private", "public", "immutable"),
+    *("must-revalidate", "proxy-revalidate", "must-understand"),
+)
+
+_VALUES = {
+    "ttl": "ttl=MINUTES, a whole number from 1 on",
+    "skiphours": "skipHours=22,23, hours of GMT from 0 to 23",
+    "skipdays": "skipDays=Saturday,Sunday, English names of days",
+    "sy": "sy=PERIOD/FREQUENCY, such as hourly/2, daily or weekly/1",
+}
+_NONSENSE = {name: f"; nonsense is a fault: --fault {fault}=…" for name, fault in hint_edits.FAULTS.items()}
+
+_FRAMING = HOP_BY_HOP | {"content-length", "content-encoding", "date"}
+"""Fields that are whoever sends the answer's to say."""
+_SENDABLE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
+
+
+def changes(strip: Iterable[str], add: Iterable[str]) -> list[Change]:
+    """What is taken away, then what is put in. Raises UsageError."""
+    return [*(_strip(each) for each in strip), *(_add(each) for each in add)]
+
+
+def _strip(name: str) -> Change:
+    lowered = name.lower()
+    if lowered in hint_edits.NAMES:
+        return lambda shown: replace(shown, content=hint_edits.without(shown.content, lowered))
+    if lowered == "etag":
+        return lambda shown: replace(shown, tag="")
+    if lowered == "last-modified":
+        return lambda shown: replace(shown, modified="")
+    if lowered == "content-encoding":
+        return lambda shown: replace(shown, compresses=False)
+    if not is_token(name):
+        raise UsageError(f"--strip {name}: expected a field such as ETag, or ttl, skipHours, skipDays, sy")
+    return lambda shown: replace(shown, fields=shown.fields.without(name))
+
+
+def _add(hint: str) -> Change:
+    name, colon, value = hint.partition(":")
+    if colon and is_token(name) and name.lower() not in _FRAMING and _SENDABLE.fullmatch(value):
+        return _field(name, value.strip())
+    name, _, value = hint.partition("=")
+    lowered = name.lower()
+    if lowered in hint_edits.NAMES and value:
+        if not hint_edits.is_sensible(lowered, value):
+            raise UsageError(f"--add {hint}: expected {_VALUES[lowered]}{_NONSENSE.get(lowered, '')}")
+        return lambda shown: replace(shown, content=hint_edits.with_hint(shown.content, lowered, value))
+    if (lowered in _SECONDS and re.fullmatch(r"[0-9]{1,10}", value)) or (lowered in _FLAGS and not value):
+        return lambda shown: _directive(shown, hint.lower())
+    if lowered == "gzip" and not value:
+        return lambda shown: replace(shown, compresses=True)
+    raise UsageError(
+        f"--add {hint}: expected ttl=MINUTES, skipHours=22,23, skipDays=Sunday, sy=hourly/2, max-age=SECONDS or "
+        "another directive of Cache-Control, gzip, or a field such as 'Name: value'"
+    )
+
+
+def _field(name: str, value: str) -> Change:
+    match name.lower():
+        case "etag":
+            return lambda shown: replace(shown, tag=value)
+        case "last-modified":
+            return lambda shown: replace(shown, modified=value)
+    return lambda shown: shown.with_field(name, value)
+
+
+def _directive(shown: Shown, directive: str) -> Shown:
+    """Cache-Control with this directive; another value of the same goes."""
+    name = directive.partition("=")[0]
+    said = (shown.fields.combined("cache-control") or "").split(",")
+    kept = [each.strip() for each in said if each.strip() and each.strip().lower().partition("=")[0] != name]
+    return shown.with_field("Cache-Control", ", ".join([*kept, directive]))

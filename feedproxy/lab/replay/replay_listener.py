@@ -1,0 +1,246 @@
+"""The socket of a replay: HTTP/1.1 by h11, and what no well-kept server would let one send.
+
+h11 reads requests and frames answers. A fault of the wire takes over behind the head: pauses, another length, a reset.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import re
+import socket
+import struct
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+
+import h11
+
+from feedproxy.clock import Clock
+from feedproxy.errors import FeedproxyError
+from feedproxy.http.date import format_http_date
+from feedproxy.http.field_values import is_token
+from feedproxy.http.message import Fields, Request
+from feedproxy.lab.record.exchange import Exchange, Side
+from feedproxy.lab.replay.replay_origin import Incoming, Replay
+from feedproxy.lab.replay.replay_response import Asked, Reply
+
+HEAD_MAX = 65_536
+_SENDABLE = re.compile(r"\A[\t\x20-\x7e\x80-\xff]*\Z")
+"""What h11 sends as a field's value; a recording may hold more."""
+
+PIECES = 8
+"""Into which a body that trickles is cut."""
+
+IDLE = 75.0
+"""Seconds of the machine's own time that a connection may be silent; what nginx allows."""
+
+NO_TUNNEL = (
+    "A replay speaks plain http and opens no tunnel: ask http:// through this proxy, or the gateway's form, "
+    "http://HOST:PORT/https://example.com/feed."
+)
+
+type Observer = Callable[[Exchange, bytes], None]
+"""Is told each exchange when it is over, and the body that was meant."""
+
+
+class Listener:
+    """Serves a replay. `start`, then `port` tells where; `close` at the end."""
+
+    def __init__(
+        self,
+        replay: Replay,
+        clock: Clock,
+        *,
+        observe: Observer | None = None,
+        answered: Callable[[], None] | None = None,
+    ) -> None:
+        """`answered` is called after each answer, for a clock that moves by request."""
+        self._replay = replay
+        self._clock = clock
+        self._observe = observe
+        self._answered = answered
+        self._connections: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
+        self._numbers = itertools.count(1)
+        self._server: asyncio.Server | None = None
+        self.host = ""
+        self.port = 0
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen. Raises OSError."""
+        self._server = await asyncio.start_server(self._serve, host or None, port, limit=HEAD_MAX)
+        self.host, self.port, *_ = self._server.sockets[0].getsockname()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+    async def close(self) -> None:
+        """Stop listening, and hang up."""
+        if self._server is not None:
+            self._server.close()
+            for writer, task in list(self._connections.items()):
+                task.cancel()
+                writer.close()
+            await asyncio.gather(*self._connections.values(), return_exceptions=True)
+            await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections[writer] = task
+        connection = _Connection(reader, writer, str(next(self._numbers)))
+        try:
+            while (incoming := await connection.next_request()) is not None:
+                if not await self._answer(connection, incoming):
+                    break
+        except (OSError, EOFError, TimeoutError):
+            pass  # whoever asked has gone
+        except h11.LocalProtocolError:
+            pass  # what was recorded cannot be said in HTTP/1.1
+        except h11.RemoteProtocolError as error:
+            await connection.refuse(error.error_status_hint, str(error), format_http_date(self._clock.now()))
+        except asyncio.CancelledError:
+            pass  # the listener is being closed
+        finally:
+            self._connections.pop(writer, None)
+            writer.close()
+
+    async def _answer(self, connection: "_Connection", incoming: Incoming) -> bool:
+        """Answer one request; whether the connection can take another."""
+        at = self._clock.now()
+        if incoming.method == "CONNECT":
+            await connection.refuse(405, NO_TUNNEL, format_http_date(at), [("Allow", "GET, HEAD")])
+            return False
+        try:
+            asked = self._replay.asked(incoming, at)
+        except FeedproxyError as error:
+            await connection.refuse(400, str(error), format_http_date(at))
+            return False
+        reply = self._replay.answer(asked)
+        try:
+            return await connection.send(reply, head_only=asked.request.method == "HEAD")
+        finally:
+            if self._observe is not None:
+                # A clock that stands still does not see the pauses of a fault.
+                seconds = max(self._clock.now() - at, reply.pause + reply.spread)
+                self._observe(_exchange(asked, reply, connection, seconds), reply.body)
+            if self._answered is not None:
+                self._answered()
+
+
+def _exchange(asked: Asked, reply: Reply, connection: "_Connection", seconds: float) -> Exchange:
+    return Exchange(
+        side=Side.READER,
+        at=asked.at,
+        request=Request(asked.request.method, asked.request.target, asked.request.fields),
+        status=reply.status,
+        fields=reply.fields,
+        reason=reply.reason,
+        size=len(reply.body),
+        seconds=seconds,
+        reader=connection.peer,
+        connection=connection.name,
+        version=connection.version,
+        entrance=str(asked.form),
+        faults=reply.faults,
+    )
+
+
+class _Connection:
+    """One connection, and what h11 knows of it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_MAX)
+        self.name = name
+        self.version = "HTTP/1.1"
+        peer = writer.get_extra_info("peername")
+        self.peer = str(peer[0]) if peer else ""
+
+    async def next_request(self) -> Incoming | None:
+        """The next request, its content passed over; None where none comes."""
+        if self._h11.our_state is h11.DONE:
+            if self._h11.their_state is not h11.DONE:
+                return None
+            self._h11.start_next_cycle()
+        incoming: Incoming | None = None
+        while True:
+            match self._h11.next_event():
+                case h11.NEED_DATA:
+                    if self._h11.they_are_waiting_for_100_continue:
+                        self._write(self._h11.send(h11.InformationalResponse(status_code=100, headers=[])))
+                    async with asyncio.timeout(IDLE):
+                        self._h11.receive_data(await self._reader.read(HEAD_MAX))
+                case h11.Request() as event:
+                    self.version = f"HTTP/{event.http_version.decode()}"
+                    lines = [
+                        (name.decode("latin-1"), value.decode("latin-1")) for name, value in event.headers.raw_items()
+                    ]
+                    incoming = Incoming(event.method.decode(), event.target.decode("latin-1"), Fields(lines))
+                case h11.EndOfMessage():
+                    return incoming
+                case h11.ConnectionClosed() | h11.PAUSED:
+                    return None
+
+    async def send(self, reply: Reply, *, head_only: bool) -> bool:
+        """Send an answer; whether another may follow it on this connection."""
+        if reply.pause:
+            await asyncio.sleep(reply.pause)
+        has_body = reply.status not in (204, 304) and reply.status >= 200
+        lines = [(name, value.strip()) for name, value in reply.fields if is_token(name) and _SENDABLE.search(value)]
+        if has_body:
+            lines.append(("Content-Length", str(len(reply.body) + reply.surplus)))
+        broken = has_body and not head_only and bool(reply.surplus or reply.reset or reply.spread)
+        if broken and (reply.surplus or reply.reset):
+            lines.append(("Connection", "close"))
+        headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in lines]
+        reason = reply.reason.encode("latin-1", "replace")
+        self._write(self._h11.send(h11.Response(status_code=reply.status, headers=headers, reason=reason)))
+        if reply.reset and not broken:
+            return self._reset()
+        if broken:
+            return await self._send_broken(reply)
+        if has_body and not head_only:
+            self._write(self._h11.send(h11.Data(data=reply.body)))
+        self._write(self._h11.send(h11.EndOfMessage()))
+        await self._writer.drain()
+        return self._h11.our_state is h11.DONE
+
+    async def _send_broken(self, reply: Reply) -> bool:
+        """The body as no server would send it: late, cut off, or of another length than was said."""
+        body = reply.body[: len(reply.body) // 2] if reply.reset else reply.body
+        size = max(1, -(-len(body) // PIECES)) if reply.spread else max(1, len(body))
+        for at in range(0, len(body), size):
+            if reply.spread:
+                await self._writer.drain()
+                await asyncio.sleep(reply.spread / PIECES)
+            piece = body[at : at + size]
+            self._write(piece if reply.surplus or reply.reset else self._h11.send(h11.Data(data=piece)))
+        await self._writer.drain()
+        if reply.reset:
+            return self._reset()
+        if reply.surplus:
+            return False
+        self._write(self._h11.send(h11.EndOfMessage()))
+        await self._writer.drain()
+        return self._h11.our_state is h11.DONE
+
+    async def refuse(self, status: int, words: str, date: str, extra: Iterable[tuple[str, str]] = ()) -> None:
+        """Answer what could not be read, or is not to be had, and end."""
+        body = f"{words}\n".encode("latin-1", "replace")
+        fields = Fields([("Date", date), ("Content-Type", "text/plain"), *extra, ("Connection", "close")])
+        reason = HTTPStatus(status).phrase if status in set(HTTPStatus) else ""
+        with contextlib.suppress(h11.LocalProtocolError, OSError):
+            await self.send(Reply(status, fields, body, reason), head_only=False)
+
+    def _write(self, data: bytes | None) -> None:
+        if data:
+            self._writer.write(data)
+
+    def _reset(self) -> bool:
+        """RST: what a crashed server's machine sends."""
+        if (plain := self._writer.get_extra_info("socket")) is not None:
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._writer.transport.abort()
+        return False

@@ -1,0 +1,84 @@
+"""The endpoints that list what changed lately: public feeds only, cacheable, the same for everybody."""
+
+from feedproxy.clock import Instant
+from feedproxy.errors import NotOurs
+from feedproxy.http.conditional import NotModified, Proceed, evaluate
+from feedproxy.http.date import format_http_date
+from feedproxy.http.etag import parse_tag
+from feedproxy.http.message import Fields, Response
+from feedproxy.notify import changes_xml
+from feedproxy.notify.change_log import KEEP
+from feedproxy.notify.changes_xml import HOUR, LONG, SHORT, SHOWN_MAX, Entry
+from feedproxy.notify.notification_service import Notices
+from feedproxy.notify.protocol import Change
+from feedproxy.notify.topics import is_withdrawn
+from feedproxy.request.endpoints import Call
+from feedproxy.request.url_mapping import shown
+
+
+class Lists:
+    """changes.xml (three hours), shortChanges.xml (five minutes), and an archive for every hour."""
+
+    def __init__(self, notices: Notices) -> None:
+        self._notices = notices
+
+    async def long(self, call: Call) -> Response:
+        """`changes.xml`."""
+        return await self._recent(call, LONG)
+
+    async def short(self, call: Call) -> Response:
+        """`shortChanges.xml`."""
+        return await self._recent(call, SHORT)
+
+    async def archive(self, call: Call) -> Response:
+        """`changes/YYYY/MM/DD/HH.xml`, UTC. Raises NotOurs for an hour that is none, to come, or too long ago."""
+        begin, now = changes_xml.hour_of(call.path.removeprefix("changes/")), self._notices.clock.now()
+        if begin is None or begin > now or begin + HOUR <= now - KEEP:
+            raise NotOurs("there is no archive of that hour")
+        changes = await self._changes(begin, begin + HOUR)
+        modified = max((each.at for each in changes), default=begin)
+        over = begin + HOUR <= now
+        return await self._answer(
+            call, changes, updated=begin + HOUR, modified=modified, caching="max-age=3600" if over else "no-cache"
+        )
+
+    async def _recent(self, call: Call, length: float) -> Response:
+        now = self._notices.clock.now()
+        changes = await self._changes(now - length, now + 1)
+        updated = changes_xml.as_of(now, changes)
+        return await self._answer(call, changes, updated=updated, modified=min(updated, now), caching="no-cache")
+
+    async def _changes(self, begin: Instant, end: Instant) -> list[Change]:
+        """The changes of feeds that may be listed now: a rule, or its origin, may have made one private since."""
+        found = await self._notices.changes.between(begin, end, SHOWN_MAX)
+        public = [each for each in found if not is_withdrawn(self._notices, each.target)]
+        return [each for each in public if await self._notices.may_be_named(each.target)]
+
+    async def _answer(
+        self, call: Call, changes: list[Change], *, updated: Instant, modified: Instant, caching: str
+    ) -> Response:
+        settings = self._notices.settings()
+        base = call.visit.base
+        entries = [
+            Entry(each.name, shown(each.url, settings, base), shown(each.target, settings, base), each.at)
+            for each in changes
+        ]
+        count = await self._notices.changes.last_number()
+        minutes = settings.changes_when == "minutes"
+        body = changes_xml.document(entries, updated=updated, count=count, minutes=minutes)
+        tag = changes_xml.tag_of(body)
+        lines = [
+            ("ETag", tag),
+            ("Last-Modified", format_http_date(modified)),
+            # Stored by whoever likes, and asked for again each time: it shows a change at once.
+            ("Cache-Control", caching),
+        ]
+        known = parse_tag(tag)
+        assert known is not None
+        match evaluate(call.request.fields, call.request.method, tags=[known], last_modified=float(int(modified))):
+            case NotModified():
+                return Response(304, Fields(lines))
+            case Proceed():
+                media = [("Content-Type", "application/xml; charset=utf-8"), ("Content-Length", str(len(body)))]
+                return Response(200, Fields([*lines, *media]), b"" if call.request.method == "HEAD" else body)
+        return Response(412, Fields([("Content-Length", "0")]))

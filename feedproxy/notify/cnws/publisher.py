@@ -1,0 +1,147 @@
+"""The publisher's side of CNWS: "a publisher server which adds the subscriber to a list of interested parties".
+
+The text knows no proof that a subscriber wants to be called, and says that one may be needed "to reduce the
+possibility for abuse". Here a notificationURL at the caller's own address needs none. At any other address, it is sent
+one notification, and has to answer it with a `result` that says true: no other server does.
+
+Nor does the text end a subscription. Here it ends after 40 days in which the subscriber has said true to nothing:
+"If any publisher has not issued a notification … within 30 days the subscriber should try and re-confirm".
+"""
+
+from feedproxy.clock import Seconds
+from feedproxy.errors import BadTarget, FeedproxyError, Forbidden
+from feedproxy.http import uri
+from feedproxy.http.message import Fields, Response
+from feedproxy.notify.callback_policy import leads_back
+from feedproxy.notify.cnws import messages
+from feedproxy.notify.cnws.messages import NAME, Subscribe
+from feedproxy.notify.notification_service import Notices
+from feedproxy.notify.pings.messages import BadCall
+from feedproxy.notify.pings.sinks import own_agent
+from feedproxy.notify.protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
+from feedproxy.notify.refresh_requests import Sources, TooOften
+from feedproxy.notify.responses import XML, reply
+from feedproxy.notify.subscriber_maintenance import Followers
+from feedproxy.notify.subscriptions import Role, State, Subscription
+from feedproxy.notify.topics import may_be_told, watched_of
+from feedproxy.proxy.representations.conversion_cache import Headlines
+from feedproxy.request.endpoints import Call
+from feedproxy.request.entrance import Visit
+from feedproxy.store.resource import Resource
+
+LASTS: Seconds = 40 * DAY
+
+
+class NotWanted(FeedproxyError):
+    """The subscriber did not prove that it wants to be called."""
+
+    status_hint = 403
+    detail = "access"
+
+
+class Publisher:
+    """The endpoint, and what is told."""
+
+    def __init__(self, notices: Notices) -> None:
+        self._notices = notices
+        self._sources = Sources()
+        Followers(notices, NAME)
+
+    async def endpoint(self, call: Call) -> Response:
+        """`/-/cnws`: "If the response is an error (HTTP, or FALSE) then the subscription is refused"."""
+        try:
+            asked = messages.read(call.content)
+        except BadCall:
+            return reply(400, XML, messages.write_result(False))
+        if not isinstance(asked, Subscribe):
+            return reply(200, XML, messages.write_result(False))  # we asked nobody to tell us here
+        try:
+            topic = await self.subscribe(asked, call.visit)
+        except FeedproxyError:
+            return reply(200, XML, messages.write_result(False))
+        said = await self._headlines(self._notices.service.store.get(topic))
+        if said is None:
+            return reply(200, XML, messages.write_result(True))
+        return reply(200, XML, messages.write_result(True, said.title, said.summary))
+
+    async def subscribe(self, asked: Subscribe, visit: Visit) -> str:
+        """Add a subscriber who comes by this visit; the (first) target that it is about.
+
+        Raises what FeedproxyErrors there are where it is not added.
+        """
+        notices, settings = self._notices, self._notices.settings()
+        if not self._sources.let(visit.address, notices.clock.now(), settings.source_limit):
+            raise TooOften("too many subscriptions come from your address; please try again in a minute")
+        callback = uri.normalise(asked.url)
+        if leads_back(callback, settings, visit.base):
+            raise NotWanted("the notificationURL leads back here")
+        topics = await watched_of(notices, asked.resource, settings.cnws_publisher, visit.base)
+        known = [await notices.subscriptions.find(Role.TELL, NAME, topic, callback) for topic in topics]
+        if not all(known):
+            await notices.subscriptions.check_room(callback, settings.subscriptions_per_site)
+            await self._prove(callback, topics[0], asked.resource, visit.address)
+        now = notices.clock.now()
+        for topic in topics:
+            data = {"resource": asked.resource}
+            new = Subscription(
+                *(Role.TELL, NAME, topic, callback), expires=now + LASTS, state=State.ACTIVE, since=now, data=data
+            )
+            await notices.subscriptions.put(new)
+        return topics[0]
+
+    async def _prove(self, callback: str, topic: str, resource: str, address: str) -> None:
+        if await self._notices.courier.is_at(callback, address):
+            return
+        answer = await self._notices.courier.ask(await self._change(callback, topic, resource))
+        try:
+            if not 200 <= answer.status < 300 or not messages.read_result(answer.body):
+                raise NotWanted("the subscriber does not want to be told")
+        except BadCall as error:
+            raise NotWanted(str(error)) from error
+
+    # -- what is told
+
+    async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
+        """The notification, with the title and the text of the newest item."""
+        topic = delivery.order.topic
+        if not may_be_told(self._notices, topic):
+            return None
+        return await self._change(subscription.callback, topic, subscription.data.get("resource", topic))
+
+    async def judge(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
+        """ "If the response is false then remove this server from the list. If a HTTP error occurs then the server is
+        removed from the list. If the host can not be contacted then an ageing process begins."
+        """
+        if isinstance(answer, Forbidden | BadTarget):
+            return Refused(str(answer), remove=True)
+        if isinstance(answer, FeedproxyError):
+            return Retry(str(answer))
+        if not 200 <= answer.status < 300:
+            return Refused(f"it answered {answer.status}", remove=True)
+        try:
+            wanted = messages.read_result(answer.body)
+        except BadCall:
+            return Delivered(f"it answered {answer.status}, and not what it should")
+        if not wanted:
+            return Refused("it is not interested any more", remove=True)
+        now = self._notices.clock.now()
+        await self._notices.subscriptions.prolong(subscription.id, expires=now + LASTS)
+        return Delivered("it wants to hear more")
+
+    async def _change(self, callback: str, topic: str, resource: str) -> Message:
+        held = self._notices.service.store.get(topic)
+        said = await self._headlines(held) or Headlines()
+        at = held.changes[-1] if held is not None and held.changes else self._notices.clock.now()
+        agent = own_agent(self._notices.settings())
+        fields = Fields([("User-Agent", agent), ("Content-Type", XML)])
+        return Message(
+            "POST", callback, fields, messages.write_change(resource, at, said.newest_title, said.newest_text)
+        )
+
+    async def _headlines(self, resource: Resource | None) -> Headlines | None:
+        """What the copy says; read once for each version, however many are told."""
+        stored = next((each for each in resource.variants[::-1] if each.content.feed), None) if resource else None
+        try:
+            return await self._notices.service.formats.headlines(stored) if stored is not None else None
+        except FeedproxyError:
+            return None

@@ -1,0 +1,126 @@
+"""Purge sinks: caches in front of a publisher's proxy (a CDN, Varnish) that are told what is outdated.
+
+A sink is an address with a word in front of it, or without:
+
+    http://varnish.example:6081/                  PURGE, with the feed's name in a Surrogate-Key field
+    url:http://nginx.example/                     PURGE of the feed's public path there, for caches that know addresses
+    https://api.example/purge/{key}               POST; {key} stands for the feed's name
+
+The name is the one that the answers carry (Surrogate-Key), so that every form of the feed goes at once: codings and
+renderings.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+from feedproxy.errors import BadTarget, FeedproxyError, UsageError
+from feedproxy.http import uri
+from feedproxy.http.field_values import is_token
+from feedproxy.http.message import Fields, Response
+from feedproxy.notify.pings.sinks import own_agent
+from feedproxy.notify.protocol import DAY, Change, Delivered, Delivery, Message, Order, Retry, Verdict
+from feedproxy.notify.subscriptions import Subscription
+from feedproxy.request.upstream_request import surrogate_key
+from feedproxy.request.url_mapping import is_upstream, public_form
+from feedproxy.settings import Settings
+from feedproxy.upstream.callback_client import Named
+
+
+class How(StrEnum):
+    """What a cache knows its copies by."""
+
+    KEY = "key"
+    URL = "url"
+    TEMPLATE = "template"
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeSink:
+    """Where to purge, and how. `url` is a template where `{key}` is in it."""
+
+    how: How
+    url: str
+
+
+def read_purge_sink(text: str) -> PurgeSink:
+    """A sink as it is written in an option. Raises UsageError."""
+    said = text.strip()
+    by_url = said.startswith("url:")
+    url = said.removeprefix("url:")
+    how = How.URL if by_url else How.TEMPLATE if "{key}" in url else How.KEY
+    try:
+        uri.normalise(url.replace("{key}", "feed-0"))
+    except BadTarget as error:
+        raise UsageError(f"a purge sink is an address such as http://127.0.0.1:6081/, not {text!r}: {error}") from error
+    if by_url and urlsplit(url).path not in ("", "/"):
+        raise UsageError(f"the purge sink {text!r} gets the feed's own path: it has none itself")
+    return PurgeSink(how, url)
+
+
+def read_purge_fields(lines: Iterable[str]) -> Fields:
+    """`Name: value` lines that are sent with every purge. Raises UsageError, which does not repeat the value."""
+    read: list[tuple[str, str]] = []
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not is_token(name) or not value.strip() or not value.isascii() or not value.isprintable():
+            raise UsageError("a purge field is written NAME: VALUE, such as Fastly-Key: SECRET")
+        read.append((name, value.strip()))
+    return Fields(read)
+
+
+class Purges:
+    """The protocol `purge`: what is in front hears that a feed's content, or its whereabouts, are others now."""
+
+    name = "purge"
+    patience = DAY
+    removes = False
+
+    def __init__(self, settings: Callable[[], Settings]) -> None:
+        self._settings = settings
+
+    def standing(self, change: Change) -> Iterable[Order]:
+        """A purge at every sink, listed or not: who knows the key learns nothing of the feed."""
+        return self.orders(change.target, number=change.number)
+
+    def orders(self, target: str, *, number: int = 0) -> Iterable[Order]:
+        """The orders to purge this target everywhere; none for what is not the publisher's own."""
+        settings = self._settings()
+        if is_upstream(target, settings):
+            for each in settings.purge_sinks:
+                yield Order(self.name, "purge", target, read_purge_sink(each).url, change=number, data=each)
+
+    async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
+        """Sinks are the operator's own machines: their addresses are not checked."""
+        settings, order = self._settings(), delivery.order
+        if order.data not in settings.purge_sinks:
+            return None  # the operator has taken it away
+        sink, key = read_purge_sink(order.data), surrogate_key(order.topic)
+        fields = Fields([("User-Agent", own_agent(settings)), ("Surrogate-Key", key)])
+        for name, value in read_purge_fields(settings.purge_fields):
+            fields = fields.with_field(name, value)
+        match sink.how:
+            case How.TEMPLATE:
+                return Message("POST", sink.url.replace("{key}", key), fields, named=Named.AS_OWN)
+            case How.URL:
+                split = urlsplit(public_form(order.topic, settings))
+                path = (split.path or "/") + (f"?{split.query}" if split.query else "")
+                return Message(
+                    "PURGE", sink.url.rstrip("/") + path, fields.with_field("Host", split.netloc), named=Named.AS_OWN
+                )
+        return Message("PURGE", sink.url, fields, named=Named.AS_OWN)
+
+    async def judge(
+        self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
+    ) -> Verdict:
+        """404 and 410 say that nothing was held. Everything else is tried again, a refusal too: while the operator
+        mends it (an acl, a token), the outdated copy is still there."""
+        if isinstance(answer, FeedproxyError):
+            return Retry(str(answer))
+        if 200 <= answer.status < 300 or answer.status in (404, 410):
+            return Delivered(f"{answer.status}")
+        return Retry(f"it answered {answer.status}")
+
+    async def renew(self, subscription: Subscription) -> None:
+        """Nothing is subscribed to."""

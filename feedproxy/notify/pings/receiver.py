@@ -1,0 +1,105 @@
+"""Pings that come in: by XML-RPC and by HTTP GET; what they mean, and what is answered.
+
+The answer is the same whether or not the site is known here: it is nobody's business what others read.
+"""
+
+import html
+from dataclasses import replace
+from typing import Any
+from urllib.parse import parse_qs
+
+from feedproxy.errors import BadTarget, FeedproxyError
+from feedproxy.http.message import Fields, Response
+from feedproxy.notify.notification_service import Notices
+from feedproxy.notify.pings import messages
+from feedproxy.notify.pings.messages import BadCall, BadPing, Ping
+from feedproxy.notify.refresh_requests import TooOften
+from feedproxy.notify.topics import named
+from feedproxy.request.endpoints import Call
+from feedproxy.request.entrance import Visit
+
+THANKS = "Thanks for the ping."
+
+PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width"><style>:root{{color-scheme:light dark}}\
+body{{font:1rem/1.5 system-ui,sans-serif;max-width:42rem;margin:4rem auto;padding:0 1rem}}\
+p{{overflow-wrap:anywhere}}</style></head>
+<body><h1>{title}</h1><p>{words}</p></body></html>
+"""
+
+
+class Ear:
+    """Hears pings."""
+
+    def __init__(self, notices: Notices) -> None:
+        self._notices = notices
+
+    async def simple(self, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
+        """weblogUpdates.ping."""
+        return await self._told(messages.simple, parameters, call)
+
+    async def extended(self, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
+        """weblogUpdates.extendedPing."""
+        return await self._told(messages.extended, parameters, call)
+
+    async def page(self, call: Call) -> Response:
+        """`/pingSiteForm?name=…&url=…`: "an HTML human readable page", with a status other than 200 where it failed."""
+        try:
+            given = parse_qs(call.query, keep_blank_values=True, max_num_fields=20)
+        except ValueError:
+            given = {}
+        try:
+            heard = messages.in_words(given.get("name", [""])[0], given.get("url", [""])[0])
+            await self.hear(heard, call.visit)
+        except TooOften as error:
+            return _page(429, "Not so often, please", str(error), ("Retry-After", "60"))
+        except BadPing as error:
+            return _page(400, "That was no ping", str(error))
+        except FeedproxyError:
+            return _page(503, "Please try again later", "the ping could not be written down", ("Retry-After", "60"))
+        return _page(
+            200, THANKS, f"It says that {heard.name or heard.url} has changed. If it is read here, we look soon"
+        )
+
+    async def hear(self, heard: Ping, visit: Visit) -> None:
+        """Act on a ping that came by this visit. Raises TooOften, StoreError."""
+        bell, settings, source = self._notices.bell, self._notices.settings(), visit.address
+        heard = replace(heard, url=self._meant(heard.url, visit), feed=self._meant(heard.feed, visit))
+        targets = await bell.of(heard.feed) if heard.feed else []
+        if not targets:
+            targets = await bell.of(*heard.addresses())
+        await bell.ring(targets, source)
+        if targets or settings.ping_unknown == "ignore" or not heard.may_be_noted():
+            return
+        await bell.stranger(heard.url, heard.name)
+        if settings.ping_unknown == "fetch":
+            await bell.look_for(heard.feed or heard.url)
+
+    def _meant(self, address: str, visit: Visit) -> str:
+        """The feed that a gateway address of ours means, else the address; empty stays so."""
+        try:
+            return named(self._notices, address, visit.base) if address else ""
+        except BadTarget:
+            return address
+
+    async def _told(self, read: Any, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
+        """The struct of two: "flerror is a boolean … the message describes the success or failure"."""
+        try:
+            await self.hear(read(parameters), call.visit)
+        except BadCall:
+            raise
+        except (BadPing, TooOften) as error:
+            return {"flerror": True, "message": str(error)}
+        except FeedproxyError:
+            return {"flerror": True, "message": "the ping could not be written down; please try again later"}
+        return {"flerror": False, "message": THANKS}
+
+
+def _page(status: int, title: str, words: str, *extra: tuple[str, str]) -> Response:
+    words = words[:1].upper() + words[1:]
+    body = PAGE.format(title=html.escape(title), words=html.escape(words) + ".").encode()
+    lines = [("Content-Type", "text/html; charset=utf-8"), ("Cache-Control", "no-store"), *extra]
+    policy = "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'"
+    lines += [("Content-Security-Policy", policy), ("X-Content-Type-Options", "nosniff")]
+    return Response(status, Fields([*lines, ("Content-Length", str(len(body)))]), body)

@@ -1,0 +1,161 @@
+"""Ping sinks: who is told of every change of a publisher's own feeds (RSS Feed State, Pinging).
+
+A sink is an address with a word in front of it, or without:
+
+    https://sink.example/ping?name={name}&url={url}   HTTP GET; {feed} stands for the feed's address
+    https://sink.example/ping?name={0}&url={1}        the same, as the text has them; a {0} alone is the address
+    https://rpc.sink.example/RPC2                     XML-RPC, weblogUpdates.ping
+    extended:https://rpc.sink.example/RPC2            XML-RPC, weblogUpdates.extendedPing
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import quote, urlsplit
+
+from feedproxy import __version__
+from feedproxy.errors import BadTarget, FeedproxyError, UsageError
+from feedproxy.http import uri
+from feedproxy.http.message import Fields, Response
+from feedproxy.notify.pings.messages import BadCall, Ping
+from feedproxy.notify.protocol import DAY, Change, Delivered, Delivery, Message, Order, Refused, Retry, Verdict
+from feedproxy.notify.subscriptions import Subscription
+from feedproxy.notify.xmlrpc import read_answer, write_call
+from feedproxy.request.url_mapping import is_upstream, shown
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Resource
+from feedproxy.upstream.callback_client import Named
+
+
+class How(StrEnum):
+    """The form of a ping."""
+
+    GET = "get"
+    SIMPLE = "simple"
+    EXTENDED = "extended"
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """Where to ping, and how. `url` is a template for HTTP GET."""
+
+    how: How
+    url: str
+
+
+def read_sink(text: str) -> Sink:
+    """A sink as it is written in an option. Raises UsageError."""
+    word, colon, rest = text.strip().partition(":")
+    how = How(word) if colon and word in tuple(How) else None
+    url = rest if how is not None else text.strip()
+    if how is None:
+        how = How.GET if "{" in url else How.SIMPLE
+    example = expanded(url, "name", "http://site.invalid/", "http://site.invalid/feed") if how is How.GET else url
+    try:
+        uri.normalise(example)
+    except BadTarget as error:
+        raise UsageError(
+            f"a ping sink is an address such as https://rpc.example/RPC2, not {text!r}: {error}"
+        ) from error
+    if how is How.GET and example == url:
+        raise UsageError(f"the ping sink {text!r} has no place for an address: {{url}}")
+    return Sink(how, url)
+
+
+def expanded(template: str, name: str, url: str, feed: str) -> str:
+    """A GET template with its values, "URI encoded"."""
+    numbered = {"0": name, "1": url} if "{1}" in template else {"0": url}
+    values = {"name": name, "url": url, "feed": feed or url, **numbered}
+    for word, value in values.items():
+        template = template.replace(f"{{{word}}}", quote(value, safe=""))
+    return template
+
+
+def ping_message(sink: Sink, agent: str, *, name: str, url: str, feed: str = "") -> Message:
+    """Return the ping of a site, or of a feed of it; the operator's configuration names the sink (callback_client.py)."""
+    lines = [("User-Agent", agent)]
+    if sink.how is How.GET:
+        return Message("GET", expanded(sink.url, name, url, feed), Fields(lines), named=Named.BY_CONFIGURATION)
+    if sink.how is How.EXTENDED:
+        body = write_call("weblogUpdates.extendedPing", name, url, url, feed or url)
+    else:
+        body = write_call("weblogUpdates.ping", name, url)
+    return Message("POST", sink.url, Fields([*lines, ("Content-Type", "text/xml")]), body, named=Named.BY_CONFIGURATION)
+
+
+def site_order(sink: str, said: Ping) -> Order:
+    """The order to tell a sink what an operator says of some site."""
+    data = json.dumps({"name": said.name or urlsplit(said.url).netloc, "url": said.url, "feed": said.feed})
+    return Order("ping", "ping", said.feed or said.url, sink, data=data)
+
+
+def own_agent(settings: Settings) -> str:
+    """The User-Agent of what we send to others by ourselves."""
+    return f"feedproxy/{__version__}" + (f" (+{settings.contact_url})" if settings.contact_url else "")
+
+
+def verdict(sink: Sink, answer: Response | FeedproxyError) -> Verdict:
+    """What a sink's answer means. Who is away is tried again; who says no has heard it."""
+    if isinstance(answer, FeedproxyError):
+        return Retry(str(answer))
+    if answer.status == 429 or answer.status >= 500:
+        return Retry(f"it answered {answer.status}")
+    if not 200 <= answer.status < 300:
+        return Refused(f"it answered {answer.status}")
+    if sink.how is How.GET:
+        return Delivered(f"{answer.status}")
+    try:
+        told = read_answer(answer.body)
+    except BadCall as error:
+        return Refused(str(error))
+    if not isinstance(told, dict):
+        return Delivered("it answered")
+    # "flerror" here, "flError" there: read without regard to case.
+    struct = {str(key).lower(): value for key, value in told.items()}
+    words = str(struct.get("message", ""))[:200]
+    return Refused(f"it refused: {words}") if struct.get("flerror") else Delivered(words)
+
+
+class Sinks:
+    """The protocol `ping`: the configured sinks hear of changes of the upstream's feeds."""
+
+    name = "ping"
+    patience = DAY
+    removes = False
+
+    def __init__(self, settings: Callable[[], Settings], resource: Callable[[str], Resource | None]) -> None:
+        self._settings = settings
+        self._resource = resource
+
+    def standing(self, change: Change) -> Iterable[Order]:
+        """A ping to every sink, where the feed is the publisher's own."""
+        settings = self._settings()
+        if change.listed and settings.public_url and is_upstream(change.target, settings):
+            for each in settings.ping_sinks:
+                yield Order(self.name, "ping", change.target, each, change=change.number)
+
+    async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
+        """Made of what is known of the feed now."""
+        settings, order = self._settings(), delivery.order
+        if order.callback not in settings.ping_sinks:
+            return None  # the operator has taken it away
+        sink, agent = read_sink(order.callback), own_agent(settings)
+        if order.data:
+            return ping_message(sink, agent, **json.loads(order.data))
+        feed = shown(order.topic, settings)
+        resource = self._resource(order.topic)
+        channel = resource.channel if resource is not None else None
+        link = channel.link if channel is not None and channel.link.startswith(("http://", "https://")) else ""
+        split = urlsplit(feed)
+        name = " ".join(channel.title.split()) if channel is not None else ""
+        home = shown(link, settings) if link else f"{split.scheme}://{split.netloc}/"
+        return ping_message(sink, agent, name=name or split.netloc, url=home, feed=feed)
+
+    async def judge(
+        self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
+    ) -> Verdict:
+        return verdict(read_sink(delivery.order.callback), answer)
+
+    async def renew(self, subscription: Subscription) -> None:
+        """Nothing is subscribed to."""

@@ -1,0 +1,283 @@
+"""The bell: somebody says that a feed or a site changed, and what we hold of it is fetched, once.
+
+Whoever rings may lie, and nobody can tell. So ringing makes us do no more than a reader could: known feeds are asked
+for as soon as their floor allows, once however often the bell rings, and strangers are written down, not fetched
+(unless the operator wants that). Who rings too often is told so. What was accepted is an errand in the ledger.
+"""
+
+import asyncio
+import logging
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol as Shape
+
+from feedproxy.clock import Clock, Instant, Seconds
+from feedproxy.errors import FeedproxyError
+from feedproxy.notify.change_log import ChangeLog
+from feedproxy.notify.database import Ledger
+from feedproxy.proxy.cache_admin import Refreshed
+from feedproxy.settings import Settings
+from feedproxy.upstream.special_networks import client_network
+
+logger = logging.getLogger(__name__)
+
+SOURCES_MAX = 10_000
+"""Addresses that are counted: a flood from more of them forgets the ones that rang longest ago."""
+STRANGERS_MAX = 1_000
+"""Unknown sites that are written down; the one that rang longest ago goes first."""
+ALL = ""
+UNKNOWN_PER_MINUTE = 30
+"""Unknown addresses fetched because somebody said so, of all sources together."""
+AT_ONCE = 8
+TRIES = 5
+"""Of an errand whose origin fails; after that the next reader asks."""
+
+
+class TooOften(FeedproxyError):
+    """Somebody rings more often than he may."""
+
+    status_hint = 429
+    detail = "too-often"
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """A site that rang and is not known here."""
+
+    url: str
+    name: str
+    first: Instant
+    last: Instant
+    count: int
+
+
+class Refreshing(Shape):
+    """What the bell asks of the service."""
+
+    def turn(self, target: str) -> Instant | None: ...
+
+    async def refresh(self, target: str) -> Refreshed: ...
+
+    async def kept(self, target: str) -> None: ...
+
+    def meant(self, address: str) -> str: ...
+
+    def is_feed(self, target: str) -> bool: ...
+
+    async def named_by(self, target: str) -> list[str]: ...
+
+
+class Sources:
+    """How often each address rings: so many times a minute, with as many at one go. (A bucket that fills steadily.)"""
+
+    def __init__(self, capacity: int = SOURCES_MAX) -> None:
+        self._capacity = capacity
+        self._left: OrderedDict[str, tuple[float, Instant]] = OrderedDict()
+
+    def let(self, address: str, now: Instant, per_minute: int) -> bool:
+        """Whether this address may ring once more; 0 per minute is any number."""
+        if per_minute <= 0:
+            return True
+        source = client_network(address)
+        left, since = self._left.pop(source, (float(per_minute), now))
+        left = min(float(per_minute), left + abs(now - since) * per_minute / 60)
+        allowed = left >= 1
+        self._left[source] = (left - 1 if allowed else left, now)
+        if len(self._left) > self._capacity:
+            self._left.popitem(last=False)
+        return allowed
+
+
+class Bell:
+    """Hears pings and pushes, and runs the errands that come of them."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        changes: ChangeLog,
+        clock: Clock,
+        service: Refreshing,
+        settings: Callable[[], Settings],
+        *,
+        written: Callable[[], Awaitable[None]],
+        wake: Callable[[], None],
+    ) -> None:
+        self._ledger = ledger
+        self._changes = changes
+        self._clock = clock
+        self._service = service
+        self._settings = settings
+        self._written = written
+        self._wake = wake
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._named: OrderedDict[str, None] = OrderedDict()
+        self.sources = Sources()
+
+    async def of(self, *addresses: str) -> list[str]:
+        """The known feeds that these normalised addresses mean: feeds themselves, else all of their sites.
+
+        Raises StoreError.
+        """
+        for address in addresses:
+            if self._service.is_feed(target := self._service.meant(address)):
+                return [target]
+        await self._written()  # a feed that was met a moment ago is known, too
+        found: dict[str, None] = {}
+        for address in addresses:
+            for form in dict.fromkeys((address, self._service.meant(address))):
+                found.update(dict.fromkeys(await self._changes.of_site(form)))
+        return [each for each in found if self._service.is_feed(each)]
+
+    async def ring(self, targets: Sequence[str], source: str) -> None:
+        """These feeds have changed, says `source` (an address): they are fetched, and that is kept when it returns.
+
+        Raises TooOften where the source rings more often than `source_limit` allows, StoreError.
+        """
+        if not self.sources.let(source, self._clock.now(), self._settings().source_limit):
+            raise TooOften("too many pings come from your address; please try again in a minute")
+        if targets:
+            await self.promise(targets)
+
+    async def promise(self, targets: Sequence[str]) -> None:
+        """These are fetched as soon as may be, once; kept when it returns. Raises StoreError."""
+        now, interval = self._clock.now(), self._settings().ping_interval
+
+        def work(db: sqlite3.Connection) -> None:
+            for target in targets:
+                row = db.execute("SELECT at FROM rung WHERE target = ?", (target,)).fetchone()
+                # A clock put back must not silence a feed.
+                last = min(row["at"], now) if row is not None else 0.0
+                due = max(now, last + interval)
+                db.execute(
+                    "INSERT INTO errands (target, due, tries, pings) VALUES (?, ?, 0, 1)"
+                    " ON CONFLICT (target) DO UPDATE SET pings = pings + 1",
+                    (target, due),
+                )
+
+        await self._ledger.run(work)
+        self._wake()
+
+    async def look_for(self, address: str) -> None:
+        """Fetch what is not known here, for the operator wants that: so many a minute, whoever rings."""
+        if self.sources.let(ALL, self._clock.now(), UNKNOWN_PER_MINUTE):
+            await self.promise([address])
+
+    async def stranger(self, url: str, name: str) -> None:
+        """A site rang that is not known here: it is written down."""
+        now = self._clock.now()
+
+        def work(db: sqlite3.Connection) -> None:
+            db.execute(
+                "INSERT INTO strangers (url, name, first, last, count) VALUES (?, ?, ?, ?, 1) ON CONFLICT (url)"
+                " DO UPDATE SET name = excluded.name, last = excluded.last, count = count + 1",
+                (url, name, now, now),
+            )
+            db.execute(
+                "DELETE FROM strangers WHERE url IN (SELECT url FROM strangers ORDER BY last DESC LIMIT -1 OFFSET ?)",
+                (STRANGERS_MAX,),
+            )
+
+        await self._ledger.run(work)
+
+    async def strangers(self, limit: int = 100) -> list[Stranger]:
+        """The unknown sites that rang last."""
+        rows = await self._ledger.run(
+            lambda db: db.execute("SELECT * FROM strangers ORDER BY last DESC LIMIT ?", (limit,)).fetchall()
+        )
+        return [Stranger(**{name: row[name] for name in row.keys()}) for row in rows]  # noqa: SIM118
+
+    @property
+    def under_way(self) -> int:
+        """Errands being run now."""
+        return len(self._running)
+
+    async def step(self) -> None:
+        """Begin the errands that are due. Raises StoreError."""
+        now = self._clock.now()
+        room = AT_ONCE - len(self._running)
+        if room <= 0:
+            return
+        marks = ",".join("?" * len(self._running))
+        rows = await self._ledger.run(
+            lambda db: db.execute(
+                f"SELECT * FROM errands WHERE due <= ? AND target NOT IN ({marks}) ORDER BY due LIMIT ?",  # noqa: S608
+                (now, *self._running, room),
+            ).fetchall()
+        )
+        for row in rows:
+            target = row["target"]
+            if (turn := self._service.turn(target)) is not None:
+                await self._postpone(target, turn, row["tries"])
+            else:
+                errand = self._run(target, row["tries"], row["pings"])
+                self._running[target] = asyncio.ensure_future(errand)
+
+    async def trim(self, now: Instant) -> None:
+        """Forget when feeds were rung for that nobody has rung for lately."""
+        before = now - max(86_400, self._settings().ping_interval)
+        await self._ledger.run(lambda db: db.execute("DELETE FROM rung WHERE at < ?", (before,)))
+
+    async def next_due(self) -> Instant | None:
+        """When the next errand is due that is not under way."""
+        marks = ",".join("?" * len(self._running))
+        found: Instant | None = await self._ledger.run(
+            lambda db: db.execute(
+                f"SELECT min(due) FROM errands WHERE target NOT IN ({marks})",  # noqa: S608
+                (*self._running,),
+            ).fetchone()[0]
+        )
+        return found
+
+    async def close(self) -> None:
+        """Leave what is under way; it is run again at the next start."""
+        tasks = list(self._running.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, target: str, tries: int, pings: int) -> None:
+        try:
+            began = self._clock.now()
+            done = await self._service.refresh(target)
+            if done.outcome == "failed" and tries + 1 < TRIES:
+                await self._postpone(target, self._clock.now() + 60 * 2.0**tries, tries + 1)
+            else:
+                await self._service.kept(target)
+                await self._ledger.run(lambda db: _finish(db, target, pings, began, self._settings().ping_interval))
+                await self._look_further(target)
+        except FeedproxyError as error:
+            logger.warning("a ping's refresh failed: %s", error)
+            await self._clock.sleep(1)
+        finally:
+            self._running.pop(target, None)
+            self._wake()
+
+    async def _look_further(self, target: str) -> None:
+        """Where a page was fetched since its feed is looked for: the first that it names is fetched.
+
+        What a page has named is a feed or nothing: pages that name one another lead nowhere.
+        """
+        if self._settings().ping_unknown != "fetch" or self._service.is_feed(target) or target in self._named:
+            return
+        for feed in (await self._service.named_by(target))[:1]:
+            self._named[feed] = None
+            if len(self._named) > STRANGERS_MAX:
+                self._named.popitem(last=False)
+            if not self._service.is_feed(feed):
+                await self.look_for(feed)
+
+    async def _postpone(self, target: str, until: Instant, tries: int) -> None:
+        await self._ledger.run(
+            lambda db: db.execute("UPDATE errands SET due = ?, tries = ? WHERE target = ?", (until, tries, target))
+        )
+
+
+def _finish(db: sqlite3.Connection, target: str, pings: int, began: Instant, interval: Seconds) -> None:
+    """The errand is done, but for who rang while it was under way: perhaps it came too early for his change."""
+    db.execute("DELETE FROM errands WHERE target = ? AND pings = ?", (target, pings))
+    db.execute(
+        "UPDATE errands SET due = ?, tries = 0, pings = pings - ? WHERE target = ?", (began + interval, pings, target)
+    )
+    db.execute("INSERT OR REPLACE INTO rung (target, at) VALUES (?, ?)", (target, began))

@@ -1,0 +1,251 @@
+"""A WebSub hub at `/-/hub`: whoever subscribes, and proves that he did, is sent our feeds whenever they change.
+
+Nothing is kept of a request but an order in the queue, until its callback has answered the challenge: so whatever a
+stranger asks for costs one GET of the address he named, and the subscription that was there before stays as it was.
+Content lies in the store alone: a delivery that waits is a row that names the feed, and what is sent is what the feed
+is then.
+"""
+
+import json
+from functools import partial
+from http import HTTPStatus
+
+from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.clock import Seconds
+from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, Forbidden, Unreachable
+from feedproxy.http import content_coding
+from feedproxy.http.message import Fields, Response
+from feedproxy.notify.callback_policy import leads_back
+from feedproxy.notify.notification_service import Notices
+from feedproxy.notify.pings.sinks import own_agent
+from feedproxy.notify.protocol import Delivered, Delivery, Message, Order, Refused, Retry, Verdict
+from feedproxy.notify.refresh_requests import Sources, TooOften
+from feedproxy.notify.subscriber_maintenance import Followers
+from feedproxy.notify.subscriptions import Role, State, Subscription
+from feedproxy.notify.topics import may_be_told, named, whereabouts
+from feedproxy.notify.websub import messages
+from feedproxy.notify.websub.messages import NAME, Asked, Mode, Published, Wrong
+from feedproxy.proxy.visibility import may_be_listed
+from feedproxy.refresh.ingest.link_injection import HUB, endpoint_address
+from feedproxy.request.endpoints import Call
+from feedproxy.request.url_mapping import is_upstream, public_form
+
+VERIFICATION_TRIES = 3
+"""Of a callback that cannot be reached. One that answers has answered."""
+
+DENY = "deny"
+"""The order to tell somebody who was subscribed that he is no longer."""
+
+NO_FEED = "there is no public feed at that address"
+
+
+class Hub:
+    """The endpoint, and what a delivery of ours is."""
+
+    def __init__(self, notices: Notices) -> None:
+        self._notices = notices
+        self._sources = Sources()
+        Followers(notices, NAME, _farewell)
+
+    # -- what is asked of us
+
+    async def answer(self, call: Call) -> Response:
+        """`POST /-/hub`. What is wrong is told "in the response body as plain text"."""
+        try:
+            return await self._answer(call)
+        except TooOften as error:
+            return messages.plain(429, str(error), ("Retry-After", "60"))
+        except Wrong as error:
+            return messages.plain(error.status_hint, str(error))
+        except FeedproxyError as error:
+            status = error.status_hint if error.status_hint in (429, 503) else 503
+            return messages.plain(status, "please try again later", ("Retry-After", "300"))
+
+    async def _answer(self, call: Call) -> Response:
+        asked = messages.read_request(call.request.fields.get("content-type"), call.content)
+        if isinstance(asked, Published):
+            await self._ring(asked, call.visit.address, call.visit.base)
+            return Response(HTTPStatus.NO_CONTENT)
+        notices = self._notices
+        settings, now = notices.settings(), notices.clock.now()
+        if settings.websub_hub == "off" or not notices.hears:
+            raise Wrong("this hub takes no subscriptions", 403)
+        if not self._sources.let(call.visit.address, now, settings.source_limit):
+            raise TooOften("too many requests come from your address; please try again in a minute")
+        if leads_back(asked.callback, settings, call.visit.base):
+            raise Wrong("hub.callback leads back to this hub")
+        target = self._target(asked, call.visit.base)
+        known = await notices.subscriptions.known_by(Role.TELL, NAME, target, asked.callback)
+        if asked.mode is Mode.UNSUBSCRIBE and known is None:
+            raise Wrong("there is no such subscription", 404)
+        if known is None:
+            await notices.subscriptions.check_room(asked.callback, settings.subscriptions_per_site)
+        data = {
+            "mode": asked.mode,
+            "topic": asked.topic,
+            "lease": messages.granted(asked.lease, settings.websub_lease),
+            "secret": asked.secret,
+            "nonce": messages.token(),
+        }
+        await notices.order(Order(NAME, "verify", target, asked.callback, data=json.dumps(data)))
+        return messages.plain(202, "the request will be verified")
+
+    async def _ring(self, said: Published, source: str, base: str) -> None:
+        """A publisher's notice is a ping: what is known is fetched, and nothing else."""
+        bell, found = self._notices.bell, list[str]()
+        for each in said.topics:
+            try:
+                found += await bell.of(named(self._notices, each, base))
+            except BadTarget as error:
+                raise Wrong(f"hub.url is no address: {error}") from error
+        await bell.ring(list(dict.fromkeys(found)), source)
+
+    def _target(self, asked: Asked, base: str) -> str:
+        """The feed of ours that a topic names. Raises Wrong."""
+        try:
+            target = self._notices.service.meant(named(self._notices, asked.topic, base))
+            target = whereabouts(self._notices, target)
+        except BadTarget as error:
+            raise Wrong(f"hub.topic is no address: {error}") from error
+        if asked.mode is Mode.UNSUBSCRIBE:
+            return target
+        settings = self._notices.settings_for(target)
+        own = is_upstream(target, settings)
+        if not own and settings.websub_hub != "known":
+            raise Wrong("this hub tells of its own publisher's feeds alone", 403)
+        # What is our own, and has not been asked for yet, is looked at before the verification.
+        may_come = own and self._notices.service.store.get(target) is None and may_be_listed(target, settings)
+        if not may_be_told(self._notices, target) and not (may_come and not settings.readers):
+            raise Wrong(NO_FEED, 404)
+        return target
+
+    # -- what we send
+
+    async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
+        """A verification, a denial, or the feed."""
+        order = delivery.order
+        agent = ("User-Agent", own_agent(self._notices.settings()))
+        if order.what == DENY:
+            return Message("GET", _denial(order.callback, order.data), Fields([agent]))
+        if order.what == "verify":
+            data = json.loads(order.data)
+            if data["mode"] == Mode.SUBSCRIBE and not await self._turns_out_public(order.topic):
+                return Message("GET", _denial(order.callback, data["topic"]), Fields([agent]))
+            more = {"lease_seconds": data["lease"]} if data["mode"] == Mode.SUBSCRIBE else {}
+            asked = {"mode": data["mode"], "topic": data["topic"], "challenge": _challenge(delivery), **more}
+            return Message("GET", messages.with_parameters(order.callback, **asked), Fields([agent]))
+        if subscription is None:
+            return None
+        if not may_be_told(self._notices, order.topic):
+            topic = subscription.data.get("topic", order.topic)
+            return Message("GET", _denial(order.callback, topic), Fields([agent]))
+        return await self._content(order, subscription, agent)
+
+    async def _content(self, order: Order, subscription: Subscription, agent: tuple[str, str]) -> Message | None:
+        """The feed, as it is now: "MUST contain the full contents of the topic URL"."""
+        if not self._notices.hears:
+            return None  # a delivery "MUST" name the hub (section 7), and it has no address any more
+        settings = self._notices.settings_for(order.topic)
+        resource = self._notices.service.store.get(order.topic)
+        feeds = (each for each in reversed(resource.variants) if each.content.feed) if resource is not None else ()
+        stored = next((each for each in feeds if not each.authorized), None)
+        body = await self._plain_body(stored, settings.decoded_max) if stored is not None else None
+        if stored is None or body is None:
+            return None
+        lines = [agent, ("Link", messages.links(endpoint_address(settings, HUB), public_form(order.topic, settings)))]
+        if media_type := stored.content.media_type or stored.fields.get("content-type"):
+            lines.append(("Content-Type", media_type))
+        if subscription.secret:
+            signed = messages.signature(subscription.secret, body, settings.websub_signature)
+            lines.append(("X-Hub-Signature", signed))
+        return Message("POST", order.callback, Fields(lines), body)
+
+    async def _plain_body(self, stored: StoredResponse, limit: int) -> bytes | None:
+        """The content without its coding; None where it cannot be read."""
+        bodies = stored.content.bodies
+        if "identity" in bodies:
+            return bodies["identity"]
+        label, body = next(iter(bodies.items()), ("identity", b""))
+        try:
+            return await self._notices.service.workshop.do(partial(content_coding.decode, body, label, limit=limit))
+        except FeedproxyError:
+            return None
+
+    async def _turns_out_public(self, target: str) -> bool:
+        """Validation (section 5.2): our own feeds may not have been asked for yet."""
+        settings = self._notices.settings_for(target)
+        if self._notices.service.store.get(target) is None and is_upstream(target, settings):
+            await self._notices.service.refresh(target)
+        return may_be_told(self._notices, target)
+
+    # -- what was answered
+
+    async def judge(
+        self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
+    ) -> Verdict:
+        """What a callback's answer means."""
+        if delivery.order.what == DENY:
+            again = isinstance(answer, Unreachable | FetchTimeout) and delivery.tries + 1 < VERIFICATION_TRIES
+            return Retry(str(answer)) if again else Delivered("denied")
+        if not may_be_told(self._notices, delivery.order.topic) and not _is_farewell(delivery):
+            return Refused(f"denied: {NO_FEED}", remove=True)
+        if isinstance(answer, Forbidden | BadTarget):
+            return Refused(f"its address may not be called: {answer}")
+        if delivery.order.what == "verify":
+            return await self._verified(delivery, answer)
+        if isinstance(answer, FeedproxyError):
+            return Retry(str(answer))
+        if 200 <= answer.status < 300:
+            return Delivered(f"it answered {answer.status}")
+        if answer.status == HTTPStatus.GONE:
+            return Refused("it answered 410: the subscription is gone", remove=True)
+        # "The hub MUST consider all other subscriber response codes as failures"
+        return Retry(f"it answered {answer.status}")
+
+    async def _verified(self, delivery: Delivery, answer: Response | FeedproxyError) -> Verdict:
+        order, notices = delivery.order, self._notices
+        if isinstance(answer, FeedproxyError):
+            return Retry(str(answer)) if delivery.tries + 1 < VERIFICATION_TRIES else Refused(str(answer))
+        if not 200 <= answer.status < 300:
+            return Refused(f"the callback answered {answer.status}")
+        if answer.body != _challenge(delivery).encode():
+            return Refused("the callback did not repeat the challenge")
+        data, now = json.loads(order.data), notices.clock.now()
+        if data["mode"] == Mode.UNSUBSCRIBE:
+            known = await notices.subscriptions.known_by(Role.TELL, NAME, order.topic, order.callback)
+            if known is not None:
+                await notices.subscriptions.remove(known.id)
+            return Delivered("unsubscribed")
+        lease: Seconds = data["lease"]
+        new = Subscription(
+            Role.TELL,
+            NAME,
+            order.topic,
+            order.callback,
+            now + lease,
+            State.ACTIVE,
+            since=now,
+            secret=data["secret"],
+            data={"topic": data["topic"]},
+        )
+        await notices.subscriptions.put(new)
+        return Delivered("subscribed")
+
+
+def _farewell(known: Subscription) -> Order:
+    """A hub may deny "at any point (even if it was previously accepted)", and has to tell (section 5.2)."""
+    return Order(NAME, DENY, known.topic, known.callback, data=known.data.get("topic", known.topic))
+
+
+def _challenge(delivery: Delivery) -> str:
+    return messages.challenge(json.loads(delivery.order.data)["nonce"], delivery.tries)
+
+
+def _denial(callback: str, topic: str) -> str:
+    return messages.with_parameters(callback, mode=Mode.DENIED, topic=topic, reason=NO_FEED)
+
+
+def _is_farewell(delivery: Delivery) -> bool:
+    """Who leaves may do so, whatever has become of the feed."""
+    order = delivery.order
+    return order.what == "verify" and json.loads(order.data)["mode"] == Mode.UNSUBSCRIBE

@@ -1,0 +1,227 @@
+"""WebSub's texts: what is asked of a hub, what it asks back, and signatures (W3C Recommendation, 23 January 2018).
+
+Pure: what is sent and judged with these is in hub.py and subscriber.py.
+"""
+
+import hmac
+import re
+import secrets
+from dataclasses import dataclass, field
+from enum import StrEnum
+from urllib.parse import parse_qsl, urlencode
+
+from feedproxy.clock import Seconds
+from feedproxy.errors import BadTarget, FeedproxyError
+from feedproxy.http import uri
+from feedproxy.http.field_values import parse_parameters
+from feedproxy.http.message import Fields, Response
+
+NAME = "websub"
+
+FORM = "application/x-www-form-urlencoded"
+
+SECRET_MAX = 200
+"""Bytes. "This parameter MUST be less than 200 bytes in length." """
+
+ADDRESS_MAX = 2048
+PARAMETERS_MAX = 100
+TOPICS_MAX = 50
+"""Topics of one publish request."""
+
+LEASE_MIN: Seconds = 60
+"""A subscription that lasts less would be renewed more often than feeds are polled."""
+
+SEAL_LENGTH = 16
+
+METHODS = ("sha1", "sha256", "sha384", "sha512")
+"""The recognised algorithm names (section 7.1.1)."""
+
+_PERCENT = re.compile(r"%(2D|2E|5F|7E|3[0-9]|[46][1-9A-F]|[57][0-9A])", re.IGNORECASE)
+"""Percent-encoded characters that need not be (RFC 3986, section 2.3)."""
+
+
+class Mode(StrEnum):
+    """`hub.mode`."""
+
+    SUBSCRIBE = "subscribe"
+    UNSUBSCRIBE = "unsubscribe"
+    PUBLISH = "publish"
+    DENIED = "denied"
+
+
+class Wrong(FeedproxyError):
+    """A request to a hub with an error in it; the reason is for its developer."""
+
+    detail = "websub"
+
+    def __init__(self, words: str, status: int = 400) -> None:
+        super().__init__(words)
+        self.status_hint = status
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request to subscribe or to unsubscribe. `topic` and `callback` stand as they were given."""
+
+    mode: Mode
+    topic: str
+    callback: str
+    lease: int | None = None
+    secret: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A publisher says that these topics have changed."""
+
+    topics: tuple[str, ...]
+
+
+def read_request(media_type: str | None, body: bytes) -> Asked | Published:
+    """What is asked of a hub. Raises Wrong.
+
+    "Hubs MUST ignore additional request parameters they do not understand."
+    """
+    if parse_parameters(media_type or "")[0] != FORM:
+        raise Wrong(f"the Content-Type has to be {FORM}", 415)
+    given = _form(body)
+    mode = _one(given, "hub.mode", required=True)
+    if mode == Mode.PUBLISH:
+        topics = [*given.get("hub.url", ()), *given.get("hub.topic", ())]
+        if not topics or len(topics) > TOPICS_MAX:
+            raise Wrong(f"hub.url is to name what has changed, {TOPICS_MAX} addresses at most")
+        return Published(tuple(dict.fromkeys(topics)))
+    if mode not in (Mode.SUBSCRIBE, Mode.UNSUBSCRIBE):
+        raise Wrong("hub.mode is subscribe, unsubscribe or publish")
+    secret = _one(given, "hub.secret")
+    if len(secret.encode()) >= SECRET_MAX:
+        raise Wrong(f"hub.secret has to be less than {SECRET_MAX} bytes long")
+    return Asked(
+        Mode(mode),
+        _one(given, "hub.topic", required=True),
+        read_callback(_one(given, "hub.callback", required=True)),
+        # "MUST be ignored by the hub in that case."
+        _lease(_one(given, "hub.lease_seconds")) if mode == Mode.SUBSCRIBE else None,
+        secret,
+    )
+
+
+def read_callback(text: str) -> str:
+    """A callback that may be called. Raises Wrong.
+
+    "Hubs MUST always decode non-reserved characters for these URL parameters"; else it stays as it was given: "The Hub
+    MUST use the exact callback used by the subscriber".
+    """
+    if len(text) > ADDRESS_MAX:
+        raise Wrong(f"hub.callback is longer than {ADDRESS_MAX} characters")
+    if "#" in text:
+        raise Wrong("hub.callback has a fragment, which is never sent")
+    try:
+        uri.normalise(text)
+    except BadTarget as error:
+        raise Wrong(f"hub.callback cannot be called: {error}") from error
+    if not text.isascii():
+        raise Wrong("hub.callback has characters that have to be percent-encoded")
+    return _PERCENT.sub(lambda match: chr(int(match[1], 16)), text)
+
+
+def granted(asked: int | None, most: int) -> int:
+    """The seconds of a lease. "Hubs MUST enforce lease expirations, and MUST NOT issue perpetual lease durations." """
+    return int(max(LEASE_MIN, min(most if asked is None else asked, most)))
+
+
+def with_parameters(callback: str, **parameters: str | int) -> str:
+    """The callback with hub.* parameters appended.
+
+    "Hubs MUST preserve the query string during subscription verification by appending new parameters to the end of
+    the list using the & (ampersand) character to join."
+    """
+    written = urlencode({f"hub.{name}": value for name, value in parameters.items()})
+    join = "?" if "?" not in callback else "" if callback.endswith(("?", "&")) else "&"
+    return f"{callback}{join}{written}"
+
+
+def challenge(nonce: str, attempt: int) -> str:
+    """A "random, single-use hub.challenge": each attempt at one verification has its own."""
+    return hmac.new(nonce.encode(), str(attempt).encode(), "sha256").hexdigest()
+
+
+def signature(secret: str, body: bytes, method: str) -> str:
+    """The value of X-Hub-Signature."""
+    return f"{method}={hmac.new(secret.encode(), body, method).hexdigest()}"
+
+
+def is_signed(value: str | None, secret: str, body: bytes) -> bool:
+    """Whether X-Hub-Signature was made with this secret, by the method that it names; compared in constant time."""
+    method, _, found = (value or "").strip().partition("=")
+    if method.lower() not in METHODS or not found.isascii():
+        return False
+    expected = hmac.new(secret.encode(), body, method.lower()).hexdigest()
+    return hmac.compare_digest(expected.encode(), found.strip().lower().encode())
+
+
+def links(hub: str, topic: str) -> str:
+    """The Link field of a content distribution. "The Hub SHOULD combine these headers into a single Link Header" """
+    return f'<{hub}>; rel="hub", <{topic}>; rel="self"'
+
+
+def form_of(**parameters: str | int) -> bytes:
+    """hub.* parameters as the body of a request to a hub."""
+    return urlencode({f"hub.{name}": value for name, value in parameters.items()}).encode()
+
+
+def token() -> str:
+    """What makes an address unguessable, and a secret: 192 random bits."""
+    return secrets.token_urlsafe(24)
+
+
+def sealed_token(key: bytes) -> str:
+    """A token that says to us, and to nobody else, that it is one of ours, before anything is looked up."""
+    nonce = secrets.token_urlsafe(24)
+    return nonce + _seal(key, nonce)
+
+
+def is_sealed(key: bytes, text: str) -> bool:
+    """Whether this was made by `sealed_token` with this key."""
+    nonce, seal = text[:-SEAL_LENGTH], text[-SEAL_LENGTH:]
+    return hmac.compare_digest(_seal(key, nonce).encode(), seal.encode("utf-8", "replace"))
+
+
+def _seal(key: bytes, nonce: str) -> str:
+    return hmac.new(key, nonce.encode("utf-8", "replace"), "sha256").hexdigest()[:SEAL_LENGTH]
+
+
+def plain(status: int, words: str = "", *extra: tuple[str, str]) -> Response:
+    """An answer in plain text, which a browser takes for nothing else."""
+    body = words.encode()
+    lines = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store"), *extra]
+    lines += [("X-Content-Type-Options", "nosniff"), ("Content-Length", str(len(body)))]
+    return Response(status, Fields(lines), body)
+
+
+def _form(body: bytes) -> dict[str, list[str]]:
+    try:
+        pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=PARAMETERS_MAX, errors="strict")
+    except (ValueError, UnicodeError) as error:
+        raise Wrong("the body is no form in UTF-8") from error
+    found: dict[str, list[str]] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _one(given: dict[str, list[str]], name: str, *, required: bool = False) -> str:
+    values = given.get(name, [])
+    if len(values) > 1:
+        raise Wrong(f"{name} stands there more than once")
+    if required and not (values and values[0]):
+        raise Wrong(f"{name} is missing")
+    return values[0] if values else ""
+
+
+def _lease(text: str) -> int | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and int(text[:12]) > 0):
+        raise Wrong("hub.lease_seconds has to be a positive decimal integer")
+    return int(text[:12])

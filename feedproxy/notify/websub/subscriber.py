@@ -1,0 +1,286 @@
+"""Subscribing at the hubs of the feeds that are read here, and renewing, moving and ending that.
+
+Who wants what: a feed that somebody reads and that names a hub is subscribed to at one of its hubs, the next one where
+that fails. What nobody reads any more, or what names other hubs now, is unsubscribed from. All feeds are looked at now
+and then (`SWEEP`), and each when its content changes: so nothing is forgotten over a restart, an outage, or a lease
+that ran out meanwhile.
+
+Each request to a hub has a callback of its own, that nobody can guess: `/-/push/websub/ID.TOKEN` ("changed when
+subscriptions are renewed"). The token that was verified last counts, the one before is answered 410. Calls that come to
+them are content_distribution.py's.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from http import HTTPStatus
+
+from feedproxy.aio import unhurried
+from feedproxy.clock import Instant, Seconds
+from feedproxy.errors import BadTarget, FeedproxyError, Forbidden
+from feedproxy.http import uri
+from feedproxy.http.message import Fields, Response
+from feedproxy.notify.notification_service import Notices
+from feedproxy.notify.pings.sinks import own_agent
+from feedproxy.notify.protocol import DAY, Delivered, Delivery, Message, Order, Refused, Retry, Verdict
+from feedproxy.notify.subscriptions import Full, Role, State, Subscription
+from feedproxy.notify.topics import is_private, is_withdrawn
+from feedproxy.notify.websub import messages
+from feedproxy.notify.websub.discovery import Discovered, discover, favoured
+from feedproxy.notify.websub.messages import NAME, Mode
+from feedproxy.refresh.ingest.link_injection import endpoint_address
+from feedproxy.request.url_mapping import is_upstream
+from feedproxy.rules import covers
+from feedproxy.store.resource import Resource
+
+LEASE: Seconds = 10 * DAY
+"""What is asked for: "10 days is a good default"."""
+SWEEP: Seconds = 600
+SWEPT = 1000
+"""Feeds looked at in a turn: a hundred thousand take ten minutes, and no delivery waits for longer than some tenths."""
+LOOK_AGAIN: Seconds = 60
+"""A feed that was just met is looked at for so long: its first reader counts only once it has been answered."""
+LOOKS_MAX = 10_000
+PENDING: Seconds = DAY
+"""A hub has so long to verify; and after that one that refused is asked again."""
+REDIRECTS_MAX = 3
+
+
+class Subscriber:
+    """Decides what to subscribe to, and speaks to hubs."""
+
+    def __init__(self, notices: Notices, key: Callable[[], bytes]) -> None:
+        self._notices = notices
+        self._key = key
+        self._to_look: dict[str, Instant] = {}
+        self._plain: set[str] = set()
+        self._began = notices.clock.now()
+        self._swept: Instant | None = None
+        self._unswept: list[str] = []
+        notices.watchers.append(self._watch)
+        notices.on_landed.append(self._landed)
+        notices.every_turn.append(self._turn)
+
+    # -- what is wanted
+
+    def _watch(self, resource: Resource) -> None:
+        if not self._notices.hears or len(self._to_look) + len(self._plain) >= LOOKS_MAX:
+            return
+        # Most feeds name no hub, and never did: of those nothing needs to be read again.
+        if self._found(resource.target, resource).hubs:
+            self._to_look[resource.target] = self._notices.clock.now()
+        else:
+            self._plain.add(resource.target)
+
+    def _landed(self, target: str) -> None:
+        """What is for everybody no longer is unsubscribed from at once: a hub is not told of what is private."""
+        if self._notices.hears and is_withdrawn(self._notices, target) and len(self._to_look) < LOOKS_MAX:
+            self._to_look[target] = self._notices.clock.now()
+            self._notices.wake()
+
+    async def _turn(self) -> None:
+        notices = self._notices
+        now = notices.clock.now()
+        if not notices.hears:
+            return
+        # After a start these are thousands, which are asked for together.
+        unread, plain = [target for target in self._to_look if not self.is_read(target)], list(self._plain)
+        held = await notices.subscriptions.topics_among(role=Role.HEAR, protocol=NAME, among=unread + plain)
+        self._plain.difference_update(plain)
+        self._to_look.update((each, now) for each in plain if each in held)
+        needless = set(unread) - held
+        for target, since in list(self._to_look.items()):
+            done = target not in needless and await self._look(target)
+            if done or abs(now - since) >= LOOK_AGAIN:
+                self._to_look.pop(target, None)
+        if notices.ledger.is_ours() and (self._swept is None or abs(now - self._swept) >= SWEEP):
+            self._swept = now
+            await self._sweep()
+        await self._sweep_on()
+
+    async def _sweep(self) -> None:
+        """Look at every subscription that we have, and from now on at every feed that is read, some in each turn."""
+        after = 0
+        while page := await self._notices.subscriptions.all(role=Role.HEAR, protocol=NAME, after=after):
+            after = page[-1].id
+            for each in page:
+                await self._look(each.topic)
+        self._unswept = self._notices.service.counts.targets()
+
+    async def _sweep_on(self) -> None:
+        batch = self._unswept[-SWEPT:]
+        del self._unswept[-SWEPT:]
+        async for target in unhurried(batch):
+            if self._found(target, self._notices.service.store.peek(target)).hubs:
+                await self._look(target)
+
+    async def _look(self, target: str) -> bool:
+        """Do what one feed needs; False where nobody reads it, which may be since its first reader is still waiting."""
+        held = await self._notices.subscriptions.all(role=Role.HEAR, protocol=NAME, topic=target)
+        found = self._found(target, self._notices.service.store.peek(target))
+        for each in held:
+            if each.callback not in found.hubs and _is_wanted(each):
+                await self._leave(each)
+        if not found.hubs:
+            return True
+        if not self.is_read(target):
+            # After a stop nobody has read anything for a while: that is no sign of anything.
+            if self._notices.clock.now() - self._began >= self._notices.settings().subscriber_window:
+                for each in held:
+                    if _is_wanted(each):
+                        await self._leave(each)
+            return False
+        failed = {each.callback for each in held if "failed" in each.data}
+        if not any(_is_wanted(each) and each.callback in found.hubs and each.callback not in failed for each in held):
+            for hub in found.hubs:
+                if hub not in failed:
+                    await self._subscribe(target, hub, found.topic)
+                    break
+        return True
+
+    def _found(self, target: str, resource: Resource | None) -> Discovered:
+        """The hubs to subscribe to this feed at; none where it is not to be."""
+        settings = self._notices.settings_for(target)
+        nothing = Discovered(target)
+        if resource is None or resource.channel is None or not settings.push_subscribe:
+            return nothing
+        # A publisher's own front knows of changes before any hub does; and a hub is not told of what is private.
+        if is_upstream(target, settings) or is_private(resource, settings):
+            return nothing
+        stored = next((each for each in reversed(resource.variants) if each.content.feed), None)
+        if stored is None:
+            return nothing
+        found = discover(target, stored.fields, resource.channel)
+        if not covers_topic(self._notices, target, found.topic):
+            return nothing
+        own = endpoint_address(settings, "")
+        return replace(found, hubs=tuple(each for each in found.hubs if not each.startswith(own)))
+
+    def is_read(self, target: str) -> bool:
+        """Whether somebody has read this feed within `subscriber_window`."""
+        return self._notices.service.counts.total(target, self._notices.clock.now()) > 0
+
+    # -- asking
+
+    async def _subscribe(self, target: str, hub: str, topic: str) -> None:
+        now = self._notices.clock.now()
+        data = {"topic": topic, "hub": hub, "key": "", "next": ""}
+        new = Subscription(Role.HEAR, NAME, target, hub, now + PENDING, since=now, secret=messages.token(), data=data)
+        try:
+            await self._ask(await self._notices.subscriptions.put(new))
+        except Full:
+            self._to_look.pop(target, None)
+
+    async def _ask(self, known: Subscription) -> None:
+        """Order the request for a new subscription, or for another lease."""
+        data = {name: value for name, value in known.data.items() if name not in ("failed", "hops")}
+        data |= {"hub": known.callback, "next": messages.sealed_token(self._key()), "wanted": Mode.SUBSCRIBE}
+        known = await self._notices.subscriptions.put(replace(known, data=data))
+        await self._notices.order(
+            Order(NAME, "subscribe", known.topic, known.callback, known.id, data=str(data["next"]))
+        )
+
+    async def _leave(self, known: Subscription) -> None:
+        """Order the end of a subscription. It stays here until the hub has asked whether it is meant, a day at most."""
+        now, notices = self._notices.clock.now(), self._notices
+        await notices.service.unpromised(known.topic)
+        if not known.data.get("key"):
+            await notices.subscriptions.remove(known.id)
+            return
+        data = {**known.data, "wanted": Mode.UNSUBSCRIBE}
+        known = await notices.subscriptions.put(replace(known, data=data, renew_at=None, expires=now + PENDING))
+        await notices.order(Order(NAME, "unsubscribe", known.topic, known.callback, known.id))
+
+    async def renew(self, known: Subscription) -> None:
+        """Its lease will end: "the subscriber MUST re-request the subscription" where it is still wanted."""
+        await self._look(known.topic)
+        now = await self._notices.subscriptions.get(known.id)
+        if now is not None and _is_wanted(now) and self._notices.hears:
+            await self._ask(now)
+
+    async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
+        """The request to a hub."""
+        if subscription is None or not self._notices.hears:
+            return None
+        settings, data, mode = self._notices.settings(), subscription.data, Mode(delivery.order.what)
+        if data.get("wanted") != mode:
+            return None
+        key = data["next"] if mode is Mode.SUBSCRIBE else data["key"]
+        asked: dict[str, str | int] = {
+            "callback": endpoint_address(settings, f"push/{NAME}/{subscription.id}.{key}"),
+            "mode": mode,
+            "topic": data["topic"],
+        }
+        if mode is Mode.SUBSCRIBE:
+            asked |= {"lease_seconds": int(LEASE), "secret": subscription.secret}
+        fields = Fields([("User-Agent", own_agent(settings)), ("Content-Type", messages.FORM)])
+        return Message("POST", favoured(data["hub"], delivery.tries), fields, messages.form_of(**asked))
+
+    async def judge(
+        self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
+    ) -> Verdict:
+        """What a hub's answer means. 202 is a promise: it will ask whether we meant it."""
+        if subscription is None:
+            return Refused("the subscription has ended")
+        if isinstance(answer, Forbidden | BadTarget):
+            return await self._failed(subscription, f"the hub may not be called: {answer}")
+        if isinstance(answer, FeedproxyError):
+            return Retry(str(answer))
+        if 200 <= answer.status < 300:
+            # Added, not put: meanwhile the hub may have verified already.
+            over = favoured(subscription.data["hub"], delivery.tries)
+            await self._notices.subscriptions.add(subscription.id, over=over)
+            return Delivered("the hub has accepted the request")
+        if answer.status in (HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.PERMANENT_REDIRECT):
+            return await self._redirected(subscription, answer)
+        if answer.status == HTTPStatus.TOO_MANY_REQUESTS or answer.status >= 500:
+            return Retry(f"the hub answered {answer.status}")
+        words = " ".join(answer.body[:200].decode("utf-8", "replace").split())
+        return await self._failed(subscription, f"the hub answered {answer.status}: {words}")
+
+    async def _redirected(self, known: Subscription, answer: Response) -> Verdict:
+        """ "The subscriber is expected to retry the subscription or unsubscription at the new hub URL." """
+        hops = int(known.data.get("hops", "0")) + 1
+        try:
+            there = uri.resolve(known.data["hub"], answer.fields.get("location") or "")
+        except BadTarget:
+            return await self._failed(known, "the hub redirects to no address")
+        if hops > REDIRECTS_MAX:
+            return await self._failed(known, "the hub redirects too often")
+        await self._notices.subscriptions.add(known.id, hub=there, hops=str(hops))
+        return Retry("the hub names another hub")
+
+    async def _failed(self, known: Subscription, words: str) -> Verdict:
+        await self.give_up(known, words)
+        return Refused(words)
+
+    async def give_up(self, known: Subscription, words: str, *, at_once: bool = False) -> None:
+        """This hub will not do, for a day. A lease that runs is kept to its end, unless it ends `at_once`."""
+        now = self._notices.clock.now()
+        known = await self._notices.subscriptions.get(known.id) or known
+        keeps = known.state is State.ACTIVE and known.expires > now and not at_once
+        if not keeps:
+            await self._notices.service.unpromised(known.topic)
+        data = {**known.data, "failed": words[:200], **({} if keeps else {"key": ""})}
+        await self._notices.subscriptions.put(
+            replace(
+                known,
+                data=data,
+                renew_at=None,
+                expires=known.expires if keeps else now + PENDING,
+                state=known.state if keeps else State.PENDING,
+            )
+        )
+        self._to_look[known.topic] = now  # another hub may do
+        self._notices.wake()
+
+
+def covers_topic(notices: Notices, target: str, topic: str) -> bool:
+    """Whether what a hub pushes for this topic may be had under this target, by rules of ours."""
+    try:
+        return covers(notices.settings_for(target), notices.settings_for(uri.normalise(topic)))
+    except BadTarget:
+        return True  # no target of ours, so that no rule can protect it
+
+
+def _is_wanted(known: Subscription) -> bool:
+    return known.data.get("wanted") != Mode.UNSUBSCRIBE

@@ -1,0 +1,128 @@
+"""From a page to its feed: what a reader gets in the gateway that would rather have a feed (feed/discovery.py).
+
+The page is fetched and stored as ever, and whoever wants the page gets it as it is. Only for a reader whose Accept
+weighs the types of feeds more, the answer is made into a redirect to the first feed that the page names; all of them
+stand in its Link fields. Looking at a page happens off the event loop, once for each version of it.
+"""
+
+import asyncio
+import logging
+from dataclasses import replace
+from functools import partial
+
+from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.errors import FeedproxyError
+from feedproxy.feed.discovery import Found, feeds_of_page, is_page, prefers_feeds
+from feedproxy.http import negotiation, uri
+from feedproxy.http.field_values import parse_parameters, quote
+from feedproxy.http.link import Link, parse_links
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.proxy.representations.conversion_cache import Bounded
+from feedproxy.proxy.representations.decoded_bodies import PLAIN
+from feedproxy.refresh.ingest.worker_pool import Workshop
+from feedproxy.refresh.singleflight import Flights
+from feedproxy.request.context import Answer, PassThrough
+from feedproxy.request.entrance import Entrance, Visit
+from feedproxy.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+PAGES_MAX = 256
+PAGES_BYTES = 16 * 1024 * 1024
+"""Pages whose feeds are remembered; their content is held meanwhile, mostly beside the store that holds it, too."""
+
+_PAGES = ("text/html", "application/xhtml+xml")
+
+_KEPT = ("cache-control", "expires", "age", "date", "via", "cache-status", "vary", "content-security-policy")
+"""What the redirect has of the page that it was made of: it is as fresh, and tells the same story."""
+
+
+class Leads:
+    """Knows what pages name."""
+
+    def __init__(self, workshop: Workshop) -> None:
+        self._workshop = workshop
+        self._under_way: Flights[int, tuple[Found, ...]] = Flights()
+        self._known: Bounded[int, tuple[bytes, tuple[Found, ...]]] = Bounded(PAGES_MAX, PAGES_BYTES)
+
+    async def instead_of(
+        self, answer: Answer | PassThrough, request: Request, visit: Visit, settings: Settings
+    ) -> Answer | PassThrough:
+        """The redirect to the page's feed, where this reader wants one and there is one; else the answer."""
+        if isinstance(answer, PassThrough) or answer.feed or answer.stored is None:
+            return answer
+        if visit.entrance is not Entrance.GATEWAY or not settings.lead_to_feeds or not _is_labelled_page(answer.stored):
+            return answer
+        fields = negotiation.vary_on(answer.response.fields, "Accept")
+        answer = replace(answer, response=answer.response.with_fields(fields))
+        assert answer.stored is not None
+        if answer.response.status not in (200, 304) or not prefers_feeds(request.fields.combined("accept")):
+            return answer
+        found = await self.of(answer.stored, settings)
+        if not found:
+            return answer
+        response = _redirect(answer.response.fields, visit, found)
+        return replace(answer, response=response, words="the page names a feed, which the reader prefers", stored=None)
+
+    async def of(self, stored: StoredResponse, settings: Settings) -> tuple[Found, ...]:
+        """The feeds that a stored page names; none for what is no page."""
+        label, body = next(iter(stored.content.bodies.items()), ("identity", b""))
+        if not body or stored.status != 200 or stored.content.feed:
+            return ()
+        key = id(body)  # no other object has it while this one is held here
+        known = self._known.get(key)
+        if known is not None and known[0] is body:
+            return known[1]
+        links = tuple(parse_links(stored.fields))
+        target, declared = uri.without_fragment(stored.target), stored.fields.get("content-type")
+        work = partial(_read, target, declared, links, label, body, settings.decoded_max)
+        task, _ = self._under_way.join(key, lambda: self._look(key, body, work))
+        return await asyncio.shield(task)
+
+    async def _look(self, key: int, body: bytes, work: "partial[tuple[Found, ...]]") -> tuple[Found, ...]:
+        try:
+            found = await self._workshop.do(work)
+        except FeedproxyError as error:
+            logger.warning("a page is not searched for feeds: %s", error)
+            found = ()
+        self._known.put(key, (body, found), len(body))
+        return found
+
+
+def _is_labelled_page(stored: StoredResponse) -> bool:
+    return parse_parameters(stored.fields.get("content-type") or "")[0] in _PAGES
+
+
+def _read(
+    target: str, declared: str | None, links: tuple[Link, ...], label: str, body: bytes, limit: int
+) -> tuple[Found, ...]:
+    plain = body if label == "identity" else PLAIN.of(body, label, limit=limit)
+    if plain is None or not is_page(plain):
+        return ()
+    return feeds_of_page(plain, target, content_type=declared, links=links)
+
+
+def _redirect(fields: Fields, visit: Visit, found: tuple[Found, ...]) -> Response:
+    inside = [visit.base + uri.gateway_path(each.address) for each in found]
+    body = "This page names these feeds:\n" + "".join(f"{each}\n" for each in inside)
+    lines = [("Location", inside[0])]
+    lines += [("Link", _link(address, each)) for address, each in zip(inside, found, strict=True)]
+    lines += [line for line in fields if line[0].lower() in _KEPT]
+    lines += [
+        ("X-Content-Type-Options", "nosniff"),
+        ("Content-Type", "text/plain; charset=utf-8"),
+        ("Content-Length", str(len(body.encode()))),
+    ]
+    return Response(302, Fields(lines), body.encode())
+
+
+def _link(address: str, feed: Found) -> str:
+    """A feed as a link (RFC 8288, section 3); titles that no field can have as they are, are left out."""
+    said = f'<{address}>; rel="alternate"'
+    if feed.type:
+        said += f'; type="{feed.type}"'
+    return (
+        f"{said}; title={quote(feed.title)}"
+        if feed.title.isascii() and feed.title.isprintable() and feed.title
+        else said
+    )

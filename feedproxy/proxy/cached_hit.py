@@ -1,0 +1,237 @@
+"""May an answer be given again, to the same request, without asking everything anew?
+
+Of what the service goes through for a hit only three things change by themselves while the stored resource and the
+settings are the very same values: how old the copy is, whether it may still be used, and what is said of both. So an
+answer that depends on nothing else can be given again as long as these are looked at: `repeat` tells whether it is
+one, `again` looks. All that decides is called here as the service calls it; nothing is decided a second way.
+
+Between two instants at which a decision can change (hit_validity.py) only seconds go by: then `onward` adds them to
+what `again` has found, in a thirtieth of its time. It matters to whoever has more feeds than requests for each in a
+second.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from feedproxy.cache import reuse
+from feedproxy.cache.cache_status import CacheStatus
+from feedproxy.cache.freshness import Freshness, Source, initial_age
+from feedproxy.cache.reuse import Reuse
+from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.cache.vary import nominated
+from feedproxy.clock import Instant, Seconds, is_ahead
+from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.date import parse_http_date
+from feedproxy.http.message import Request
+from feedproxy.proxy.hit_validity import EDGE, steady_until
+from feedproxy.proxy.response_builder import stated_lifetime
+from feedproxy.refresh.policy.feed_freshness import assess
+from feedproxy.request.context import Answer
+from feedproxy.request.entrance import Entrance, Visit
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Resource
+
+ALONE = frozenset({"a-im", "authorization", "if-range", "range", "via"})
+"""Request fields whose answers are made anew each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """An answer that may be given again: what it was made of, and what it depends on.
+
+    `varies` are the request fields that the origin tells apart. `counted`: who asks counts as a subscriber.
+    """
+
+    resource: Resource
+    stored: StoredResponse
+    settings: Settings
+    directives: CacheControl
+    detail: str | None
+    varies: frozenset[str]
+    counted: bool
+    states: bool
+
+    @property
+    def terms(self) -> "Terms":
+        """All of it but the copy."""
+        return self.settings, self.directives, self.detail, self.varies, self.counted, self.states
+
+
+type Terms = tuple[Settings, CacheControl, str | None, frozenset[str], bool, bool]
+"""Settings, the request's directives, detail, `varies`, `counted`, `states`: most feeds have the same."""
+
+
+class Moment:
+    """What is said of a stored response from `since` until `until`.
+
+    `lifetime` is what Cache-Control says where it is we who say it (`speaks`), and CDN-Cache-Control (`states`). Until
+    `steady` nothing but the seconds will differ; `initial` is the age that the response came with when it was
+    `received`, and `freshness` what it was when that was last looked at. (No dataclass: a frozen one takes longer to
+    make than all that is in it.)
+    """
+
+    __slots__ = (
+        "detail",
+        "exact",
+        "freshness",
+        "initial",
+        "received",
+        "since",
+        "speaks",
+        "states",
+        "steady",
+        "until",
+    )
+
+    def __init__(
+        self,
+        exact: Seconds,
+        freshness: Freshness,
+        detail: str | None,
+        since: Instant,
+        steady: Instant,
+        initial: Seconds,
+        received: Instant,
+        speaks: bool,
+        states: bool,
+    ) -> None:
+        self.exact = exact
+        self.freshness = freshness
+        self.detail = detail
+        self.since = since
+        self.until = _until(freshness, exact, since)
+        self.steady = steady
+        self.initial = initial
+        self.received = received
+        self.speaks = speaks
+        self.states = states
+
+    @property
+    def age(self) -> int:
+        """As Age says it."""
+        return int(self.exact)
+
+    @property
+    def ttl(self) -> int:
+        """What remains of the lifetime."""
+        return int(self.freshness.lifetime - self.exact)
+
+    @property
+    def status(self) -> CacheStatus:
+        """What became of the request."""
+        return CacheStatus(hit=True, ttl=self.ttl, detail=self.detail)
+
+    @property
+    def said(self) -> str:
+        """The same, as Cache-Status says it."""
+        if self.detail is None:
+            return f"feedproxy; hit; ttl={self.ttl}"
+        return f"feedproxy; hit; ttl={self.ttl}; detail={self.detail}"
+
+    @property
+    def lifetime(self) -> str:
+        return stated_lifetime(self.freshness, self.exact)
+
+    @property
+    def words(self) -> str:
+        """The reason, for the log."""
+        return self.freshness.words_at(self.exact)
+
+
+def repeat(
+    answer: Answer, request: Request, visit: Visit, resource: Resource | None, settings: Settings, now: Instant
+) -> Repeat | None:
+    """The answer as one that may be given again; None where it is this request's own."""
+    stored = answer.stored
+    if not answer.status.hit or stored is None or resource is None or answer.interim:
+        return None
+    if answer.response.status not in (200, 304) or stored.status != 200:
+        return None
+    if not any(each is stored for each in resource.variants):
+        return None  # a piece of it, or what has been replaced meanwhile
+    if settings.negotiate and "accept" in request.fields:
+        return None  # it may have been made of what is stored, in another format
+    if resource.sighting is not None or settings.moved_to or settings.gone:
+        return None  # moves and ends change with time, and by more than is looked at here
+    if any(name.lower() in ALONE for name, _ in request.fields) or not _is_timeless(request, now):
+        return None
+    agents_differ = settings.upstream == "" and visit.entrance is Entrance.PROXY and resource.channel is None
+    varies = {name for each in resource.variants for name in nominated(each.fields)}
+    if not agents_differ and all(each.own_agent for each in resource.variants):
+        varies.discard("user-agent")
+    return Repeat(
+        resource,
+        stored,
+        settings,
+        CacheControl.from_request(request.fields),
+        answer.status.detail,
+        _one_of(frozenset(varies)),
+        counted=resource.channel is not None,
+        states=settings.state_freshness and visit.entrance is Entrance.REVERSE,
+    )
+
+
+@lru_cache(maxsize=256)
+def _one_of(names: frozenset[str]) -> frozenset[str]:
+    """The same object for the same names: most feeds have the same."""
+    return names
+
+
+def _is_timeless(request: Request, now: Instant) -> bool:
+    """Whether its conditions will come to the same later: a date in the future passes some day."""
+    for name in ("if-modified-since", "if-unmodified-since"):
+        for value in request.fields.get_all(name):
+            date = parse_http_date(value, now)
+            if date is not None and date > now:
+                return False
+    return True
+
+
+def again(given: Repeat, now: Instant) -> Moment | None:
+    """What is said of it now; None where the copy may not be used as before, and the service has to decide."""
+    if is_ahead(given.stored.response_time, now):
+        return None  # the clock was set back, and the copy's instants have to be set right
+    freshness = assess(given.resource, given.stored, given.settings, now)
+    decision = reuse.decide(
+        given.stored, given.directives, freshness, now, known_uri=True, stale_limit=given.settings.stale_max
+    )
+    if not isinstance(decision, Reuse) or decision.detail != given.detail:
+        return None
+    steady = steady_until(given.resource, given.stored, given.settings, given.directives, freshness, now)
+    speaks = freshness.source is Source.HINT or (given.states and freshness.held is not None)
+    states = given.states and "cdn-cache-control" not in given.stored.fields
+    initial, received = initial_age(given.stored), given.stored.response_time
+    return _told(Moment(freshness.age, freshness, decision.detail, now, steady, initial, received, speaks, states))
+
+
+def onward(moment: Moment, now: Instant) -> bool:
+    """Make it what `again` would say now, by what it said at an earlier moment.
+
+    False where that has to be asked; then the moment is of no use any more.
+    """
+    if not moment.since <= now <= moment.steady:
+        return False
+    moment.exact = exact = moment.initial + (now - moment.received)
+    moment.since, moment.until = now, _until(moment.freshness, exact, now)
+    return _told(moment) is not None
+
+
+def _told(moment: Moment) -> Moment | None:
+    states = moment.states
+    if states and moment.lifetime == f"max-age={moment.age}":
+        return None  # nothing remains of it, and then nothing is said
+    return moment
+
+
+def _until(freshness: Freshness, age: Seconds, now: Instant) -> Instant:
+    """The last instant at which the same whole seconds, and the same decision, hold."""
+    ttl = freshness.lifetime - age
+    until = now + 1 - age % 1.0 - EDGE
+    part = now + ttl % 1.0 if ttl >= 0 else now + 1 - -ttl % 1.0 - EDGE
+    until = min(until, part)
+    if now < freshness.expires < until + EDGE:
+        until = freshness.expires - EDGE
+    if freshness.held is not None:
+        remains = freshness.held.until - now
+        until = min(until, freshness.held.until - EDGE, now + remains % 1.0)
+    return until if until > now else now

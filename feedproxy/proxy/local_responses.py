@@ -1,0 +1,128 @@
+"""Responses that feedproxy makes itself: moved, gone, unavailable, refused."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from feedproxy.cache.cache_status import CacheStatus, Detail, append
+from feedproxy.clock import Clock, Instant, Seconds
+from feedproxy.errors import FeedproxyError, Overload
+from feedproxy.feed import xml_redirect
+from feedproxy.http.date import format_http_date
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.request.context import Answer, Ask
+from feedproxy.request.entrance import Entrance, Visit, location_inside, told
+from feedproxy.request.problem import problem
+from feedproxy.request.upstream_request import surrogate_key, with_via
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Resource
+
+type Extra = tuple[tuple[str, str], ...]
+
+OVERSIZED_FOR: Seconds = 86_400
+"""A body that was too large streams for a day before it is looked at again."""
+
+OVERLOAD_PAUSE = 10
+"""Seconds after which what found no place may be asked for again."""
+
+NOT_FORWARDED = CacheStatus()
+
+_SENTENCES = {str(each): each.sentence for each in Detail}
+
+
+def is_oversized(resource: Resource, now: Instant) -> bool:
+    """Whether the body is known to be above the cap; looked at again once a day."""
+    return resource.oversized and not resource.variants and now - resource.fetched < OVERSIZED_FOR
+
+
+class OwnAnswers:
+    """Makes answers that are nobody's but ours."""
+
+    def __init__(self, clock: Clock, via: str, settings_for: Callable[[str], Settings]) -> None:
+        self._clock = clock
+        self._via = via
+        self._settings_for = settings_for
+
+    def refusal(
+        self, request: Request, visit: Visit, error: FeedproxyError, status: CacheStatus | None = None
+    ) -> Answer:
+        """What went wrong, as the error suggests it."""
+        words = said = str(error) or "feedproxy refused this request."
+        if visit.entrance is Entrance.REVERSE:
+            # Errors name hosts and addresses. What is behind us is nobody's business but the operator's.
+            said = _SENTENCES.get(error.detail, "feedproxy refused this request.")
+        status = replace(status or CacheStatus(), detail=error.detail)
+        extra = (("Retry-After", str(OVERLOAD_PAUSE)),) if isinstance(error, Overload) else ()
+        answer = self.problem(request, visit, error.status_hint, error.detail, said, status, extra)
+        return replace(answer, words=words)
+
+    def later(
+        self,
+        request: Request,
+        visit: Visit,
+        until: Instant,
+        detail: Detail,
+        words: str,
+        status: CacheStatus = NOT_FORWARDED,
+    ) -> Answer:
+        """503 with Retry-After: the origin may not be asked before `until`, and there is no copy to serve."""
+        seconds = max(1, round(until - self._clock.now()))
+        extra = (("Retry-After", str(seconds)),)
+        return self.problem(request, visit, 503, detail, words, replace(status, detail=detail), extra)
+
+    def moved(self, ask: Ask, location: str, status: CacheStatus) -> Answer:
+        """301, or the document that says the same."""
+        settings = ask.settings
+        if settings.moved_to and settings.announce_as == "xml":
+            inside = location_inside(location, ask.visit, target=ask.request.target, upstream=settings.upstream)
+            return self._document(ask, xml_redirect.document(inside), status, f"the feed has moved to {location}")
+        shown = told(location, ask.visit, upstream=settings.upstream)
+        words, extra, kept = f"The feed has moved to {shown}.", (("Location", location),), settings.relocation_spacing
+        return self.problem(ask.request, ask.visit, 301, Detail.MOVED, words, status, extra, kept)
+
+    def gone(self, ask: Ask, status: CacheStatus, *, believed: bool) -> Answer:
+        """410, or the document that says the same; nobody is to keep an end that is not yet believed."""
+        settings = ask.settings
+        if settings.gone and settings.announce_as == "xml":
+            return self._document(ask, xml_redirect.document(None), status, "the feed has ended")
+        words = "This feed has ended; please unsubscribe."
+        kept = settings.relocation_spacing if believed else 0
+        return self.problem(ask.request, ask.visit, 410, Detail.GONE, words, status, (), kept)
+
+    def problem(
+        self,
+        request: Request,
+        visit: Visit,
+        code: int,
+        detail: str,
+        words: str,
+        status: CacheStatus,
+        extra: Extra = (),
+        lifetime: Seconds = 0,
+    ) -> Answer:
+        """An error document, with what Cache-Status says of it; `lifetime` seconds it may be kept by others."""
+        shown = told(request.target, visit, upstream=self._settings_for(request.target).upstream)
+        response = problem(code, detail, words, request=replace(request, target=shown), extra=extra)
+        fields = response.fields
+        if lifetime:
+            fields = self._kept_for(fields, request.target, visit, lifetime)
+        return Answer(response.with_fields(self._told(fields, status)), status, words)
+
+    def _kept_for(self, fields: Fields, target: str, visit: Visit, lifetime: Seconds) -> Fields:
+        """How long others may keep it; caches in front of the publisher's proxy by a name to purge it by."""
+        said = f"max-age={int(lifetime)}"
+        fields = fields.with_field("Cache-Control", said)
+        if visit.entrance is Entrance.REVERSE and self._settings_for(target).state_freshness:
+            fields = fields.with_field("CDN-Cache-Control", said).with_field("Surrogate-Key", surrogate_key(target))
+        return fields
+
+    def _document(self, ask: Ask, body: bytes, status: CacheStatus, words: str) -> Answer:
+        lines = [
+            ("Content-Type", "application/xml"),
+            ("Content-Length", str(len(body))),
+        ]
+        fields = self._kept_for(Fields(lines), ask.request.target, ask.visit, ask.settings.relocation_spacing)
+        return Answer(Response(200, self._told(fields, status), body), status, words)
+
+    def _told(self, fields: Fields, status: CacheStatus) -> Fields:
+        fields = fields.with_field("Date", format_http_date(self._clock.now()))
+        return append(with_via(fields, self._via), status)

@@ -1,0 +1,135 @@
+"""A feed in the codings that its readers ask for, each made once per version, and not before it is asked for.
+
+What the origin sent coded, and nothing was changed in, is kept in that coding. What the last version was asked for is
+made with the next one, at store time (ingest.py). Beyond that, a reader who would else get plain bytes waits for his
+coding, a millisecond; and one who is served well, but could be served better, causes the better one to be made for
+whoever comes after him: so a feed that is asked for once costs no coding, and one that is polled has them all.
+(docs/decisions/when-codings-are-made.md)
+"""
+
+import asyncio
+import functools
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
+
+from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.clock import Seconds
+from feedproxy.errors import FeedproxyError
+from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.etag import own_tag
+from feedproxy.http.message import Request
+from feedproxy.refresh.ingest.coding_policy import best, coded, level_of
+from feedproxy.refresh.ingest.worker_pool import Workshop
+from feedproxy.refresh.singleflight import Flights
+from feedproxy.request.context import Answer
+from feedproxy.settings import Settings
+from feedproxy.store.interface import Store
+
+logger = logging.getLogger(__name__)
+
+VAIN_MAX = 10_000
+"""Contents remembered that a coding makes no smaller."""
+
+type _Key = tuple[str, str, str]
+
+
+class Codings:
+    """Makes the codings that are asked for, and keeps them with what is stored."""
+
+    def __init__(self, store: Store, workshop: Workshop) -> None:
+        self._store = store
+        self._workshop = workshop
+        self._under_way: Flights[_Key, bytes | None] = Flights()
+        self._vain: OrderedDict[_Key, None] = OrderedDict()
+
+    async def instead_of(self, answer: Answer, request: Request, settings: Settings) -> Answer:
+        """The answer in a coding that the reader asks for, where it is not in one."""
+        stored, response = answer.stored, answer.response
+        if stored is None or response.status != 200 or not _is_ours(stored):
+            return answer
+        accept_encoding = request.fields.combined("accept-encoding")
+        name = best(accept_encoding, settings)
+        if name is None or name in stored.content.bodies or (key := _key(stored, name)) in self._vain:
+            return answer
+        if "content-encoding" in response.fields:
+            if answer.status.hit:
+                self._begin(key, stored.content, settings)  # he asks for what others have asked for before
+            return answer
+        body = await asyncio.shield(self._begin(key, stored.content, settings))
+        if body is None:
+            return answer
+        assert stored.content.tag is not None
+        fields = response.fields.with_field("Content-Encoding", name)
+        fields = fields.with_field("ETag", own_tag(stored.content.tag, name, body).text)
+        fields = fields.with_field("Content-Length", str(len(body)))
+        return replace(answer, response=replace(response, fields=fields, body=body))
+
+    def _begin(self, key: _Key, content: Content, settings: Settings) -> asyncio.Task[bytes | None]:
+        name = key[2]
+        work = functools.partial(coded, content.bodies["identity"], name, level_of(name, settings))
+        return self._under_way.join(key, lambda: self._make(key, work))[0]
+
+    async def _make(self, key: _Key, work: Callable[[], bytes | None]) -> bytes | None:
+        try:
+            body = await self._workshop.do(work)
+        except FeedproxyError as error:
+            logger.warning("%s of %s is not made: %s", key[2], key[0], error)
+            body = None
+        except Exception:
+            # A fault of ours, and no reader's loss: what is at hand is right.
+            logger.exception("%s of %s could not be made", key[2], key[0])
+            body = None
+        if body is None:
+            self._vain[key] = None
+            if len(self._vain) > VAIN_MAX:
+                self._vain.popitem(last=False)
+        else:
+            await self._keep(key, body)
+        return body
+
+    async def _keep(self, key: _Key, body: bytes) -> None:
+        """Keep it with what is stored, as far as that is still the same content."""
+        target, tag, name = key
+        common = self._store.common
+        epoch = common.epoch(target)
+        if not await common.take(target, here=True):
+            return  # another process is about to replace it
+        try:
+            resource = self._store.newest(target)
+            if resource is None:
+                return
+            variants = tuple(
+                _with(each, name, body) if each.content.tag == tag and _is_ours(each) else each
+                for each in resource.variants
+            )
+            if variants != resource.variants:
+                await self._store.put(replace(resource, variants=variants), lambda: common.epoch(target) == epoch)
+        finally:
+            common.release(target, here=True)
+
+    async def close(self, timeout: Seconds) -> None:
+        """Let what is under way land, `timeout` seconds at most, and end."""
+        await self._under_way.land_all(timeout)
+
+
+def _is_ours(stored: StoredResponse) -> bool:
+    """Whether the content is a feed that may be coded."""
+    content = stored.content
+    return (
+        content.feed
+        and content.tag is not None
+        and "identity" in content.bodies
+        and not CacheControl.from_fields(stored.fields).no_transform
+    )
+
+
+def _key(stored: StoredResponse, name: str) -> _Key:
+    return stored.target, stored.content.tag or "", name
+
+
+def _with(stored: StoredResponse, name: str, body: bytes) -> StoredResponse:
+    if name in stored.content.bodies:
+        return stored
+    return replace(stored, content=replace(stored.content, bodies={**stored.content.bodies, name: body}))

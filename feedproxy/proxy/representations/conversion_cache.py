@@ -1,0 +1,266 @@
+"""Renderings of stored feeds: each made once per version of the feed, off the event loop, and remembered in bounds.
+
+A version is written once in each format that is asked for, and coded once in each coding. Who asks meanwhile waits for
+the same. What names a version is the tag of its stored content. Reading and writing are one job (worker_pool.py), so
+that no model of a document crosses to this process; who does the job remembers the models that he read last. A version
+that could not be converted is remembered as well, and not tried again.
+"""
+
+import asyncio
+import functools
+import hashlib
+import logging
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+
+from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.clock import Seconds
+from feedproxy.errors import FeedproxyError, NotAFeed
+from feedproxy.feed.convert import markup
+from feedproxy.feed.convert.formats import FORMATS, Format
+from feedproxy.feed.convert.model import Feed, Item
+from feedproxy.feed.convert.read.from_document import found_at, read, written_at
+from feedproxy.http import content_coding
+from feedproxy.http.date import parse_http_date
+from feedproxy.proxy.representations.decoded_bodies import PLAIN
+from feedproxy.refresh.ingest.coding_policy import level_of
+from feedproxy.refresh.ingest.worker_pool import Workshop
+from feedproxy.refresh.singleflight import Flights
+from feedproxy.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+MODELS_MAX = 16
+MODELS_BYTES = 4 * 1024 * 1024
+"""Bytes of the documents that remembered models were read from; a model takes some five times as many."""
+
+RENDERINGS_MAX = 1024
+RENDERINGS_BYTES = 64 * 1024 * 1024
+
+FEEDS = frozenset({"rss", "rdf", "atom", "json"})
+"""Formats that readers poll: each names its own address."""
+
+HEADLINE_MAX = 64 * 1024
+"""Characters of each text of the headlines."""
+
+ENTRIES_MAX = 5
+TITLE_MAX = 200
+"""Entries that the headlines name, and characters of each title."""
+
+type _Version = tuple[str, str]
+type _Key = tuple[_Version, str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """A feed in one format and one coding. `stem` is that of its tags (http/etag.py)."""
+
+    body: bytes
+    stem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Headlines:
+    """What a feed says in a few words: title and text of the channel, and of the item that is dated last.
+
+    `entries` are titles and dates of the items that are dated last, plain text.
+    """
+
+    title: str = ""
+    summary: str = ""
+    newest_title: str = ""
+    newest_text: str = ""
+    entries: tuple[tuple[str, int | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """What a job needs of a stored feed."""
+
+    version: _Version
+    body: bytes
+    label: str
+    content_type: str | None
+    modified: int | None
+    limit: int
+
+
+class Bounded[K, V]:
+    """Values by key, the least lately used let go of above so many, or so many bytes of them."""
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        self._kept: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: K) -> V | None:
+        """The value, if it is still there."""
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        self._kept.move_to_end(key)
+        return found[0]
+
+    def put(self, key: K, value: V, size: int) -> None:
+        """Keep a value of `size` bytes."""
+        if (former := self._kept.pop(key, None)) is not None:
+            self._bytes -= former[1]
+        self._kept[key] = value, size
+        self._bytes += size
+        while len(self._kept) > self._most or (self._bytes > self._most_bytes and self._kept):
+            self._bytes -= self._kept.popitem(last=False)[1][1]
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+class Renderings:
+    """Makes renderings and remembers them."""
+
+    def __init__(self, workshop: Workshop) -> None:
+        self._workshop = workshop
+        self._made: Bounded[_Key, Rendering] = Bounded(RENDERINGS_MAX, RENDERINGS_BYTES)
+        self._failed: Bounded[tuple[_Version, str], FeedproxyError] = Bounded(RENDERINGS_MAX, RENDERINGS_MAX)
+        self._headlines: Bounded[_Version, Headlines] = Bounded(RENDERINGS_MAX, RENDERINGS_BYTES)
+        self._writing: Flights[_Key, Rendering] = Flights()
+        self.parsed = 0
+        """Documents read: fewer than renderings made."""
+
+    async def of(
+        self, stored: StoredResponse, wanted: Format, name: str, settings: Settings, *, at: str = ""
+    ) -> Rendering:
+        """This stored feed in this format and coding. Raises NotAFeed, and FeedproxyError where it takes too much.
+
+        `at` is the address of the rendering, where it is another than the feed's: a feed format names it as its own.
+        """
+        version = _version(stored)
+        key = version, wanted.name, name, at if wanted.name in FEEDS else ""
+        if (known := self._made.get(key)) is not None:
+            return known
+        if (failed := self._failed.get((version, wanted.name))) is not None:
+            raise failed
+        task, _ = self._writing.join(key, lambda: self._write(key, stored, settings))
+        return await asyncio.shield(task)
+
+    async def headlines(self, stored: StoredResponse, settings: Settings) -> Headlines:
+        """What this stored feed says in a few words. Raises NotAFeed, and FeedproxyError."""
+        document = _document(stored, settings)
+        known = self._headlines.get(document.version)
+        if known is None:
+            known = await self._workshop.do(functools.partial(_headlines_of, document))
+            self._headlines.put(document.version, known, len(known.summary) + len(known.newest_text))
+        return known
+
+    async def _write(self, key: _Key, stored: StoredResponse, settings: Settings) -> Rendering:
+        version, wanted, name, at = key
+        level = max(1, level_of(name, settings))
+        plain = self._made.get((version, wanted, "identity", at))
+        if plain is not None:
+            body = await self._workshop.do(functools.partial(content_coding.encode, plain.body, name, level))
+            return self._keep(key, Rendering(body, plain.stem))
+        work = functools.partial(_rendered, _document(stored, settings), wanted, name, level, at)
+        try:
+            identity, coded, stem, was_read = await self._workshop.do(work)
+        except FeedproxyError as error:
+            self._failed.put((version, wanted), error, 1)
+            raise
+        except Exception as error:
+            logger.exception("%s could not be converted to %s", stored.target, wanted)
+            failed = FeedproxyError("feedproxy failed at converting this feed; its log says more")
+            self._failed.put((version, wanted), failed, 1)
+            raise failed from error
+        self.parsed += was_read
+        plain = Rendering(identity, stem)
+        self._keep((version, wanted, "identity", at), plain)
+        return plain if name == "identity" else self._keep(key, Rendering(coded, plain.stem))
+
+    def _keep(self, key: _Key, made: Rendering) -> Rendering:
+        self._made.put(key, made, len(made.body))
+        return made
+
+    async def close(self, timeout: Seconds) -> None:
+        """Let what is under way land, `timeout` seconds at most, and end."""
+        await self._writing.land_all(timeout)
+
+
+def _version(stored: StoredResponse) -> _Version:
+    """What names the content and how it is read: the same bytes may come with another charset to one client."""
+    content, tag = stored.content, stored.content.tag
+    if tag is None:
+        # The origin's own, untouched: what names it takes no time, however long it is.
+        tag = f"{stored.fields.get('etag') or ''} {stored.response_time} {content.size()}"
+    return stored.target, f"{tag} {stored.fields.get('content-type') or ''}"
+
+
+def _document(stored: StoredResponse, settings: Settings) -> _Document:
+    content = stored.content
+    label, body = next(iter(content.bodies.items()), ("identity", b""))
+    if "identity" in content.bodies:
+        label, body = "identity", content.bodies["identity"]
+    said = stored.fields.get("last-modified")
+    modified = content.last_modified if content.last_modified is not None else parse_http_date(said) if said else None
+    return _Document(
+        _version(stored),
+        body,
+        label,
+        stored.fields.get("content-type"),
+        None if modified is None else int(modified),
+        settings.decoded_max,
+    )
+
+
+# -- the job
+
+
+_MODELS: Bounded[_Version, Feed] = Bounded(MODELS_MAX, MODELS_BYTES)
+"""What was read last in this process."""
+
+_LOCK = threading.Lock()
+
+
+def _rendered(document: _Document, wanted: str, name: str, level: int, at: str) -> tuple[bytes, bytes, str, bool]:
+    """The document in this format, the same coded, its stem, and whether it had to be read. Raises NotAFeed."""
+    feed, was_read = _model(document)
+    body = FORMATS[wanted].render(written_at(feed, at) if at else feed)
+    stem = hashlib.blake2b(body, digest_size=12).hexdigest()
+    return body, b"" if name == "identity" else content_coding.encode(body, name, level), stem, was_read
+
+
+def _headlines_of(document: _Document) -> Headlines:
+    """The headlines; the newest item is the first where none is dated. Raises NotAFeed."""
+    feed = _model(document)[0]
+    items = sorted(feed.items, key=lambda item: -(item.published or item.updated or 0))[:ENTRIES_MAX]
+    said = Headlines(markup.line(feed.title)[:HEADLINE_MAX], markup.plain(feed.summary)[:HEADLINE_MAX])
+    if not items:
+        return said
+    return replace(
+        said,
+        newest_title=markup.line(items[0].title)[:HEADLINE_MAX],
+        newest_text=markup.plain(items[0].summary or items[0].content)[:HEADLINE_MAX],
+        entries=tuple((_title(item), item.published or item.updated) for item in items),
+    )
+
+
+def _title(item: Item) -> str:
+    title = markup.line(item.title) or " ".join(markup.plain(item.summary or item.content).split())
+    return title[:TITLE_MAX]
+
+
+def _model(document: _Document) -> tuple[Feed, bool]:
+    with _LOCK:
+        known = _MODELS.get(document.version)
+    if known is not None:
+        return known, False
+    body: bytes | None = document.body
+    if body and document.label != "identity":
+        body = PLAIN.of(body, document.label, limit=document.limit)
+    target = document.version[0]
+    feed = read(body, document.content_type, address=target) if body else None
+    if feed is None or body is None:
+        raise NotAFeed("what is at this address is no feed, so it cannot be converted")
+    feed = found_at(feed, target, modified=document.modified)
+    with _LOCK:
+        _MODELS.put(document.version, feed, len(body))
+    return feed, True

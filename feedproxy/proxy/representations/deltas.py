@@ -1,0 +1,173 @@
+"""226: a reader that has an earlier version, and asks for it, gets only what is new since (RFC 3229, `A-IM: feed`).
+
+The whole answer is made first (response_builder.py) and is the measure: who has the current version gets 304 by it, and
+where there can be no delta, or it would not be smaller, the whole is what the reader gets. A delta has the fields of
+the whole, its coding and its tag: the next request starts from there.
+
+Many readers have the same version before the current one. What is made for the first of them, off the event loop,
+serves them all. See docs/explanation/deltas.md.
+"""
+
+import asyncio
+import functools
+import logging
+import math
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.clock import Seconds
+from feedproxy.errors import FeedproxyError
+from feedproxy.feed.channel import Channel, Kind
+from feedproxy.feed.delta.delta_document import delta
+from feedproxy.feed.delta.entries import unpack
+from feedproxy.feed.parse.parser import read
+from feedproxy.http import content_coding
+from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.delta_encoding import IM_USED, Bases, im_used, wanted_since
+from feedproxy.http.etag import EntityTag, stem_of
+from feedproxy.http.field_values import parse_parameters
+from feedproxy.http.message import Request, Response
+from feedproxy.refresh.ingest.coding_policy import level_of
+from feedproxy.refresh.ingest.worker_pool import Workshop
+from feedproxy.refresh.singleflight import Flights
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Resource, Version
+
+logger = logging.getLogger(__name__)
+
+REMEMBERED_MAX = 512
+"""Deltas remembered, those that cannot be among them: of a hundred busy feeds the last versions, in two codings."""
+
+REMEMBERED_BYTES = 16 * 1024 * 1024
+"""Bytes of them together. Most have one entry, some kilobytes."""
+
+type _Key = tuple[str, str, tuple[str, ...], str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """What the reader has: the version, or several that went by the same date; and the tag that he named it by."""
+
+    versions: tuple[Version, ...]
+    tag: EntityTag | None = None
+
+
+class Deltas:
+    """Makes deltas and remembers them, boundedly."""
+
+    def __init__(self, workshop: Workshop) -> None:
+        self._workshop = workshop
+        self._made: OrderedDict[_Key, bytes | None] = OrderedDict()
+        self._size = 0
+        self._under_way: Flights[_Key, bytes | None] = Flights()
+
+    async def instead_of(
+        self, whole: Response, stored: StoredResponse, request: Request, resource: Resource | None, settings: Settings
+    ) -> Response:
+        """The delta that the request asks for, out of this stored response; `whole` where there is none."""
+        wants = whole.status == 200 and settings.deltas and not _knows_not_what_it_asks(request, settings)
+        bases = wanted_since(request) if wants else None
+        if bases is None or resource is None or not _may_be_cut(stored, resource):
+            return whole
+        base = _find(bases, resource.versions)
+        if base is None:
+            return whole
+        name = whole.fields.get("content-encoding") or "identity"
+        body = await self._delta(stored, base, name, len(whole.body), settings)
+        if body is None:
+            return whole
+        fields = im_used(whole.fields, base=base.tag).with_field("Content-Length", str(len(body)))
+        return Response(IM_USED, fields, body)
+
+    async def _delta(
+        self, stored: StoredResponse, base: _Base, name: str, size: int, settings: Settings
+    ) -> bytes | None:
+        key = (stored.target, stored.content.tag or "", tuple(each.tag for each in base.versions), name)
+        if key in self._made:
+            self._made.move_to_end(key)
+            return self._made[key]
+        body, declared = stored.content.bodies["identity"], stored.fields.get("content-type")
+        level = max(1, level_of(name, settings))
+        work = functools.partial(_make, body, declared, base.versions, name, level, size)
+        task, _ = self._under_way.join(key, lambda: self._make(key, work))
+        return await asyncio.shield(task)
+
+    async def _make(self, key: _Key, work: functools.partial[bytes | None]) -> bytes | None:
+        try:
+            made = await self._workshop.do(work)
+        except FeedproxyError as error:
+            logger.warning("no delta of %s is made: %s", key[0], error)
+            made = None
+        except Exception:
+            # A fault of ours, and no reader's loss: the whole is there.
+            logger.exception("a delta of %s could not be made", key[0])
+            made = None
+        self._remember(key, made)
+        return made
+
+    def _remember(self, key: _Key, made: bytes | None) -> None:
+        self._made[key] = made
+        self._size += len(made or b"")
+        while len(self._made) > REMEMBERED_MAX or self._size > REMEMBERED_BYTES:
+            _, oldest = self._made.popitem(last=False)
+            self._size -= len(oldest or b"")
+
+    async def close(self, timeout: Seconds) -> None:
+        """Let what is under way land, `timeout` seconds at most, and end."""
+        await self._under_way.land_all(timeout)
+
+
+def _knows_not_what_it_asks(request: Request, settings: Settings) -> bool:
+    """feedparser asks for deltas in the name of programs that were never told: rss2email takes a 226 for an error."""
+    return (request.fields.get("user-agent") or "").startswith(settings.deltas_not_for)
+
+
+def _may_be_cut(stored: StoredResponse, resource: Resource) -> bool:
+    """Whether there may be deltas of it: of a feed as we made it, and stored it for all."""
+    if not stored.content.feed or CacheControl.from_fields(stored.fields).no_transform:
+        return False
+    return stored.content.tag is not None and any(each.content.tag == stored.content.tag for each in resource.variants)
+
+
+def _find(bases: Bases, versions: Sequence[Version]) -> _Base | None:
+    """The version that the reader has, the newest of several; None where we know none of them."""
+    if bases.date is not None:
+        dated = [each for each in versions if _second(each) == bases.date]
+        return _Base(tuple(dated)) if dated else None
+    offered = {stem_of(tag): tag for tag in reversed(bases.tags)}
+    for version in reversed(versions):
+        if version.tag in offered:
+            return _Base((version,), offered[version.tag])
+    return None
+
+
+def _second(version: Version) -> float | None:
+    return None if version.last_modified is None else math.floor(version.last_modified)
+
+
+def _make(
+    body: bytes, declared: str | None, versions: Sequence[Version], name: str, level: int, size: int
+) -> bytes | None:
+    """The delta in this coding; None where there can be none, or it would be no smaller than the whole's `size`."""
+    channel = read(body, declared)
+    if channel is None:
+        return None
+    # Of versions that went by one date, he has what was in all of them.
+    known = frozenset.intersection(*(unpack(version.entries) for version in versions))
+    charset = parse_parameters(declared)[1].get("charset") if declared else None
+    made = delta(body, channel, known, charset=charset)
+    if made is None or made.body is body or (made.entries == 0 and wants_items(channel)):
+        return None
+    coded = content_coding.encode(made.body, name, level)
+    return coded if len(coded) < size else None
+
+
+def wants_items(channel: Channel) -> bool:
+    """Whether the format has no document without items.
+
+    RSS 1.0, section 5.2: "(channel, image?, item+, textinput?)"; of 0.91 Netscape's DTD has "item+". RSS 2.0, Atom and
+    JSON Feed permit none.
+    """
+    return channel.kind is Kind.RDF or (channel.kind is Kind.RSS and channel.version in ("0.90", "0.91"))

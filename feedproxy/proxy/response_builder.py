@@ -1,0 +1,261 @@
+"""What a reader gets of a stored response: coding, condition, range, and the fields that tell its story."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from feedproxy.cache.cache_status import CacheStatus, append
+from feedproxy.cache.freshness import Freshness, Source
+from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.clock import Instant, Seconds
+from feedproxy.http import conditional, content_coding, negotiation, ranges
+from feedproxy.http.cache_control import CacheControl, without_directives
+from feedproxy.http.conditional import NotModified, PreconditionFailed
+from feedproxy.http.date import format_http_date, parse_http_date
+from feedproxy.http.etag import EntityTag, own_tag, parse_tag
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.proxy.representations.decoded_bodies import PLAIN
+from feedproxy.request.upstream_request import with_via
+
+DIGESTS = ("content-digest", "repr-digest", "digest", "want-content-digest", "content-md5")
+"""They speak of the origin's bytes; where these were changed they would lie (RFC 9530, section 3)."""
+
+DECODED_AT_ONCE_MAX = 4 * 1024 * 1024
+"""Bytes of a content that is decoded for a reader that does not take its coding, while all others wait: some ten
+milliseconds. What is larger goes out as it is stored, with its label (RFC 9110, section 12.5.3)."""
+
+IN_A_304 = frozenset(
+    # RFC 9110, section 15.4.5, and what tells the copy's story.
+    [
+        "cache-control",
+        "content-location",
+        "date",
+        "etag",
+        "expires",
+        "vary",
+        "age",
+        "via",
+        "cache-status",
+        "last-modified",
+        "cdn-cache-control",
+        "surrogate-key",
+        "set-cookie",
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """A representation, chosen for one reader."""
+
+    body: bytes
+    fields: Fields
+    tag: EntityTag | None
+
+
+def reply(
+    stored: StoredResponse,
+    request: Request,
+    freshness: Freshness,
+    status: CacheStatus,
+    *,
+    via: str,
+    now: Instant,
+    decoded_max: int,
+    state_freshness: bool = False,
+    surrogate_key: str | None = None,
+    others: tuple[Instant, Instant] | None = None,
+) -> Response:
+    """The response for this request out of this stored response; `others` is when others were in its place.
+
+    `state_freshness` says the remaining lifetime over the origin's own word, `surrogate_key` adds what a CDN in
+    front understands; both are reverse mode's.
+    """
+    selected = _select(stored, request, decoded_max)
+    fields = selected.fields
+    fields = _state(fields, stored, freshness, over_origin=state_freshness, surrogate_key=surrogate_key)
+    if "date" not in fields:
+        # RFC 9110, section 6.6.1: a recipient with a clock that forwards a response without Date adds it.
+        fields = fields.with_added("Date", format_http_date(stored.response_time))
+    fields = fields.with_field("Age", str(int(freshness.age)))
+    fields = append(with_via(fields, via), status)
+    if stored.status in (200, 206):
+        match _precondition(stored, request, selected, now, others):
+            case NotModified():
+                return Response(304, _only_in_304(fields))
+            case PreconditionFailed():
+                return Response(
+                    412, fields.without("content-type", "content-encoding").with_field("Content-Length", "0")
+                )
+            case _:
+                pass
+        if stored.status == 200 and (ranged := _range(stored, request, selected, fields)):
+            return ranged
+    if not stored.content.bodies:
+        return Response(stored.status, fields)  # a HEAD's: its Content-Length, if it has one, is the origin's word
+    return _whole(stored.status, fields, selected.body)
+
+
+def _whole(status: int, fields: Fields, body: bytes) -> Response:
+    if status in (204, 304) or status < 200:
+        return Response(status, fields.without("content-length"))
+    return Response(status, fields.with_field("Content-Length", str(len(body))), body)
+
+
+def _select(stored: StoredResponse, request: Request, decoded_max: int) -> Selected:
+    content, fields = stored.content, stored.fields
+    accept_encoding = request.fields.combined("accept-encoding")
+    if content.media_type is not None:
+        fields = fields.with_field("Content-Type", content.media_type)
+    if content.feed:
+        fields = _last_modified(fields, content.last_modified)
+    if content.tag is not None:
+        available = [name for name in (*content_coding.CODINGS, "identity") if name in content.bodies]
+        chosen = negotiation.choose_coding(accept_encoding, available)
+        if chosen is None:
+            # Nothing that is at hand was asked for: identity, or as the origin left it. RFC 9110, 12.5.3, prefers a
+            # response that the reader may not like to none.
+            chosen = "identity" if "identity" in content.bodies else next(iter(content.bodies))
+        fields = _coded(fields.without(*DIGESTS), chosen)
+        ours = own_tag(content.tag, chosen, content.bodies[chosen])
+        return Selected(
+            content.bodies[chosen], negotiation.vary_on(fields.with_field("ETag", ours.text), "Accept-Encoding"), ours
+        )
+    label, body = next(iter(content.bodies.items()), ("identity", b""))
+    fields = _coded(fields, label)
+    tag = parse_tag(fields.get("etag") or "") if len(fields.get_all("etag")) == 1 else None
+    if label == "identity" or negotiation.choose_coding(accept_encoding, [label.lower()]) is not None:
+        return Selected(body, fields, tag)
+    if CacheControl.from_fields(fields).no_transform:
+        return Selected(body, fields, tag)
+    plain = PLAIN.of(body, label, limit=min(decoded_max, DECODED_AT_ONCE_MAX))
+    if plain is None:
+        return Selected(body, fields, tag)  # with its label: the reader may know better than we do
+    # The origin's tag names the coded bytes; of the decoded ones it is true in substance only.
+    fields = negotiation.vary_on(fields.without("content-encoding", *DIGESTS), "Accept-Encoding")
+    if tag is not None:
+        tag = EntityTag(tag.opaque, weak=True)
+        fields = fields.with_field("ETag", tag.text)
+    return Selected(plain, fields, tag)
+
+
+def _coded(fields: Fields, label: str) -> Fields:
+    return fields.without("content-encoding") if label == "identity" else fields.with_field("Content-Encoding", label)
+
+
+def _last_modified(fields: Fields, instant: Instant | None) -> Fields:
+    if instant is None:
+        return fields.without("last-modified")
+    return fields.with_field("Last-Modified", format_http_date(instant))
+
+
+def _state(
+    fields: Fields,
+    stored: StoredResponse,
+    freshness: Freshness,
+    *,
+    over_origin: bool,
+    surrogate_key: str | None,
+) -> Fields:
+    """Say what remains of the hint where the origin said nothing, and in reverse mode where the option asks."""
+    total = stated_lifetime(freshness)
+    # What is withheld from caches, or from reuse, has no lifetime to be told of.
+    withheld = _is_withheld(fields)
+    if not withheld and (freshness.source is Source.HINT or (over_origin and freshness.held is not None)):
+        fields = _with_lifetime(fields, total)
+    if surrogate_key is not None and stored.content.feed:
+        # RFC 9213: a CDN in front keeps to the feed's own schedule, whatever browsers are told.
+        if "cdn-cache-control" not in fields and _remaining(freshness, freshness.age) > 0 and not withheld:
+            fields = fields.with_added("CDN-Cache-Control", total)
+        fields = fields.with_field("Surrogate-Key", " ".join([*fields.get_all("surrogate-key"), surrogate_key]))
+    return fields
+
+
+def _with_lifetime(fields: Fields, total: str) -> Fields:
+    """This lifetime in the place of the origin's. What else its Cache-Control says stands in a line of its own."""
+    rest = without_directives(fields, "max-age", "s-maxage")
+    fields = fields.without("expires").with_field("Cache-Control", total)
+    return fields.with_added("Cache-Control", rest) if rest else fields
+
+
+def _is_withheld(fields: Fields) -> bool:
+    said = CacheControl.from_fields(fields)
+    return said.private or said.no_store or said.no_cache
+
+
+def stated_lifetime(freshness: Freshness, age: Seconds | None = None) -> str:
+    """What Cache-Control says of it where it is we who say it; at another age, while only seconds have gone by."""
+    exact = freshness.age if age is None else age
+    # max-age counts from the origin's answer, so that max-age less Age is what remains.
+    return f"max-age={int(exact) + _remaining(freshness, exact)}"
+
+
+def _remaining(freshness: Freshness, age: Seconds) -> int:
+    now = freshness.expires - (freshness.lifetime - age)
+    until = freshness.expires if freshness.held is None else max(freshness.expires, freshness.held.until)
+    return max(0, int(until - now))
+
+
+def _precondition(
+    stored: StoredResponse, request: Request, selected: Selected, now: Instant, others: tuple[Instant, Instant] | None
+) -> object:
+    content = stored.content
+    tags = tuple(_current_tags(stored, selected, everyone="if-match" in request.fields))
+    last_modified = selected.fields.get("last-modified")
+    date = selected.fields.get("date")
+    return conditional.evaluate(
+        request.fields,
+        request.method,
+        tags=tags,
+        stem=content.tag,
+        last_modified=parse_http_date(last_modified) if last_modified else None,
+        date=parse_http_date(date) if date else None,
+        now=now,
+        others=others,
+    )
+
+
+def _current_tags(stored: StoredResponse, selected: Selected, *, everyone: bool) -> Iterator[EntityTag]:
+    """The tags that name this representation: ours, in each coding if `everyone`, and the one that the origin gave.
+
+    Who does not compare strongly knows ours by their stem.
+    """
+    if selected.tag is not None:
+        yield selected.tag
+    if stored.content.tag is not None:
+        if everyone:
+            for name, body in stored.content.bodies.items():
+                yield own_tag(stored.content.tag, name, body)
+        theirs = stored.fields.get_all("etag")
+        if len(theirs) == 1 and (tag := parse_tag(theirs[0])) is not None:
+            # A reader that held the origin's copy before it came to us holds the same feed.
+            yield EntityTag(tag.opaque, weak=True)
+
+
+def _only_in_304(fields: Fields) -> Fields:
+    return Fields(line for line in fields if line[0].lower() in IN_A_304)
+
+
+def _range(stored: StoredResponse, request: Request, selected: Selected, fields: Fields) -> Response | None:
+    value = request.fields.get("range")
+    if value is None or request.method != "GET":
+        return None
+    last_modified, date = selected.fields.get("last-modified"), fields.get("date")
+    if not conditional.range_applies(
+        request.fields,
+        selected.tag,
+        parse_http_date(last_modified) if last_modified else None,
+        parse_http_date(date) if date else None,
+    ):
+        return None
+    length = len(selected.body)
+    match ranges.select(value, length):
+        case (int(first), int(last)):
+            part = selected.body[first : last + 1]
+            fields = fields.with_field("Content-Range", f"bytes {first}-{last}/{length}")
+            return Response(206, fields.with_field("Content-Length", str(len(part))), part)
+        case ranges.Unsatisfiable():
+            fields = fields.without("content-type", "content-encoding", "etag", "last-modified")
+            fields = fields.with_field("Content-Range", f"bytes */{length}")
+            return Response(416, fields.with_field("Content-Length", "0"))
+        case _:
+            return None

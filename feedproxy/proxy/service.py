@@ -1,0 +1,470 @@
+"""service.answer(request): the one call in which all three entrances end.
+
+A decision is made from what is stored (cache/reuse.py); when the origin must be asked, the request waits for the one
+update of that target that is under way (coordinator.py). Whoever waits may go away without ending it.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
+from typing import assert_never
+
+from feedproxy.cache import reuse, serving_stale
+from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
+from feedproxy.cache.freshness import Freshness
+from feedproxy.cache.reuse import Forward, Reuse, ReuseAndRevalidate, Unsatisfiable, Validate
+from feedproxy.cache.serving_stale import Occasion
+from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.cache.vary import nominated
+from feedproxy.clock import Clock, Instant, Seconds
+from feedproxy.errors import FeedproxyError, FetchError, FetchTimeout, Forbidden, Loop
+from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.message import Fields, Request
+from feedproxy.proxy.cache_admin import Refreshed, Upkeep
+from feedproxy.proxy.local_responses import OwnAnswers, is_oversized
+from feedproxy.proxy.representations.coding_variants import Codings
+from feedproxy.proxy.representations.conversion_cache import Renderings
+from feedproxy.proxy.representations.conversions import Formats
+from feedproxy.proxy.representations.deltas import Deltas
+from feedproxy.proxy.response_builder import reply
+from feedproxy.refresh import personal_responses, range_requests
+from feedproxy.refresh.coordinator import Dispatch
+from feedproxy.refresh.policy import content_guard, relocation, throttle
+from feedproxy.refresh.policy.feed_freshness import assess, rests_until
+from feedproxy.refresh.reader_tracking import Audience
+from feedproxy.refresh.redirects import Fetching
+from feedproxy.refresh.resource_update import reign_of_others
+from feedproxy.refresh.result import Landed, Observer
+from feedproxy.request.context import Answer, Ask, PassThrough
+from feedproxy.request.entrance import Entrance, Visit, dress, for_one_reader
+from feedproxy.request.reload_policy import heeded
+from feedproxy.request.upstream_request import outgoing, passed_here_before, shared_names, surrogate_key
+from feedproxy.settings import Settings
+from feedproxy.store.interface import Store
+from feedproxy.store.resource import Ending, Failures, Resource
+from feedproxy.subscribers.counts import SubscriberCounts
+from feedproxy.subscribers.pseudonyms import Identifier
+
+__all__ = ["Answer", "PassThrough", "Refreshed", "Service"]
+
+NOWHERE_MAX = 1024
+"""Addresses without a feed that are remembered for moves that lead there; the oldest is forgotten first."""
+
+
+class Service(Upkeep):
+    """The shared cache as one object: it is given its clock, store and client, and owns its tasks."""
+
+    def __init__(
+        self,
+        *,
+        settings_for: Callable[[str], Settings],
+        store: Store,
+        fetcher: Fetching,
+        clock: Clock,
+        counts: SubscriberCounts,
+        identifier: Identifier,
+        pseudonym: str,
+        version: str,
+        observer: Observer,
+        key_for: Callable[[str, str], str] = lambda target, _: target,
+    ) -> None:
+        self._key_for = key_for
+        self.counts = counts
+        self.pseudonym = pseudonym
+        self.via = f"1.1 {pseudonym}"
+        self.audience = Audience(
+            counts=counts,
+            identifier=identifier,
+            clock=clock,
+            settings_for=settings_for,
+            installation=pseudonym,
+            version=version,
+        )
+        self._own = OwnAnswers(clock, self.via, settings_for)
+        dispatch = Dispatch(
+            settings_for=settings_for,
+            store=store,
+            fetcher=fetcher,
+            clock=clock,
+            observer=observer,
+            via=self.via,
+            agent=self.audience.agent,
+        )
+        self.listeners = dispatch.listeners
+        self.on_outdated = dispatch.on_outdated
+        self.landings = dispatch.landings
+        self.workshop = dispatch.workshop
+        self._codings = Codings(store, dispatch.workshop)
+        self._nowhere: OrderedDict[str, Resource] = OrderedDict()
+        self._deltas = Deltas(dispatch.workshop)
+        self._renderings = Renderings(dispatch.workshop)
+        self.formats = Formats(self.as_it_is, self._renderings, settings_for, clock)
+        super().__init__(
+            settings_for=settings_for,
+            store=store,
+            clock=clock,
+            dispatch=dispatch,
+            counts=counts,
+            observer=observer,
+        )
+
+    # -- readers
+
+    async def answer(self, request: Request, visit: Visit) -> Answer | PassThrough:
+        """Answer a reader's GET or HEAD. A failure is an answer, too: FeedproxyError never leaves this call."""
+        if "accept" in request.fields and self._settings_for(request.target).negotiate:
+            answer = await self.formats.by_accept(request, visit, self._media_type(request.target))
+        else:
+            answer = await self.as_it_is(request, visit)
+        return await self.leads.instead_of(answer, request, visit, self._settings_for(request.target))
+
+    async def as_it_is(self, request: Request, visit: Visit) -> Answer | PassThrough:
+        """The same, in the format that the origin gave."""
+        target = request.target
+        request = self._with_key(request, visit)
+        try:
+            answer = await self._answer(request, visit)
+        except FeedproxyError as error:
+            answer = self._own.refusal(replace(request, target=target), visit, error)
+        if isinstance(answer, Answer):
+            answer = await self._codings.instead_of(answer, request, self._settings_for(request.target))
+            answer = await self._shortened(answer, request)
+            settings = self._settings_for(target)
+            fields = dress(answer.response.fields, visit, target=target, upstream=settings.upstream)
+            if settings.readers or visit.user:
+                fields = for_one_reader(fields)
+            if fields is not answer.response.fields:
+                answer = replace(answer, response=answer.response.with_fields(fields))
+        return answer
+
+    def _media_type(self, target: str) -> str | None:
+        """That of the feed, where one is stored."""
+        resource = self.store.get(target)
+        feeds = (each for each in resource.variants if each.content.feed) if resource is not None else ()
+        return next((each.content.media_type or each.fields.get("content-type") for each in feeds), None)
+
+    def _with_key(self, request: Request, visit: Visit) -> Request:
+        """The request for this reader's copy: what a credential of the wallet brings is a resource apart."""
+        key = self._key_for(request.target, visit.user)
+        if key == request.target:
+            return request
+        return replace(request, target=key, fields=request.fields.without("authorization", "cookie"))
+
+    async def _shortened(self, answer: Answer, request: Request) -> Answer:
+        """The answer, or instead of it what is new to a reader that asked for no more."""
+        if answer.stored is None or "a-im" not in request.fields:
+            return answer
+        resource, settings = self.store.get(request.target), self._settings_for(request.target)
+        response = await self._deltas.instead_of(answer.response, answer.stored, request, resource, settings)
+        return replace(answer, response=response)
+
+    async def _answer(
+        self, request: Request, visit: Visit, *, looked: bool = False, again: bool = False
+    ) -> Answer | PassThrough:
+        if passed_here_before(request.fields, self.pseudonym):
+            raise Loop("this request has passed this proxy already")
+        now = self._clock.now()
+        resource = self.held(request.target)
+        ask = self._ask(request, visit, resource)
+        if ending := self._ending(ask, resource, now):
+            return ending
+        in_doubt = self._in_doubt(ask, resource)
+        if resource is not None and is_oversized(resource, now):
+            return PassThrough(CacheStatus(fwd=Fwd.BYPASS, detail=Detail.OVERSIZED))
+        ask = replace(ask, directives=heeded(ask.directives, request.fields, resource, ask.settings, now))
+        if in_doubt:
+            ask = replace(ask, directives=replace(ask.directives, no_cache=True))
+        variant, freshness = self._select(ask, resource, now)
+        if variant is None and (piece := range_requests.from_part(ask, resource, now)) is not None:
+            return self._hit(ask, *piece, None)
+        if variant is None or variant.content.feed:
+            # HEAD says what GET would, own tags and all, and only what is fetched can be read (and renewed).
+            upstream = ask.upstream
+            ask = ask if upstream.method == "GET" else replace(ask, upstream=replace(upstream, method="GET"))
+        decision = reuse.decide(
+            variant,
+            ask.directives,
+            freshness,
+            now,
+            known_uri=bool(resource and resource.variants),
+            stale_limit=ask.settings.stale_max,
+            meanwhile=self._meanwhile(ask, variant, freshness),
+        )
+        match decision:
+            case Reuse(stored, how_fresh, detail):
+                return self._hit(ask, stored, how_fresh, detail)
+            case ReuseAndRevalidate(stored, how_fresh, detail):
+                permission = self._dispatch.permission(resource, request.target, ask.settings)
+                rests = now < rests_until(resource, stored, how_fresh, ask.settings)
+                if isinstance(permission, throttle.Go) and not stored.authorized and not rests:
+                    self._dispatch.begin(request.target)
+                return self._hit(ask, stored, how_fresh, detail)
+            case Unsatisfiable(words):
+                status = CacheStatus(detail=Detail.ONLY_IF_CACHED)
+                return self._own.problem(request, visit, 504, Detail.ONLY_IF_CACHED, words, status)
+            case Validate() | Forward() if not looked and await self.look(request.target):
+                return await self._answer(request, visit, looked=True)  # another machine has something newer
+            case Validate(stored, fwd):
+                return await self._forward(ask, resource, stored, freshness, fwd, again=again)
+            case Forward(fwd, _, selected):
+                return await self._forward(ask, resource, selected, freshness, fwd, again=again)
+            case _:
+                assert_never(decision)
+
+    def _meanwhile(self, ask: Ask, variant: StoredResponse | None, freshness: Freshness | None) -> Seconds:
+        """For how long a stale copy answers while it is refreshed: a feed's, and not where the copy itself is bad."""
+        if variant is None or not variant.content.feed or (freshness is not None and freshness.limit is not None):
+            return 0
+        return ask.settings.stale_while_refreshing
+
+    def _ask(self, request: Request, visit: Visit, resource: Resource | None) -> Ask:
+        settings = self._settings_for(request.target)
+        known = resource is not None and resource.channel is not None
+        is_new = resource is None or not resource.variants
+        own_agent = known or visit.entrance is not Entrance.PROXY
+        newcomer = None
+        if known or (own_agent and is_new and self.counts.knows(request.target)):
+            self._count(request, visit)
+        elif own_agent and is_new and visit.counted:
+            # He is told of, but counted only once it has turned out to be a feed (`_landed`): made-up addresses
+            # take no place from feeds. What is known for no feed has no subscribers.
+            newcomer = request.fields.get("user-agent") or ""
+        keep_range = request.method == "GET" and "range" in request.fields and is_new and not known
+        out = outgoing(
+            request,
+            visit,
+            resource,
+            via=self.via,
+            own_agent=(lambda: self.audience.agent(request.target, newcomer)) if own_agent else None,
+            keep_range=keep_range,
+            shared=shared_names(settings.shared_fields),
+        )
+        return Ask(
+            request,
+            visit,
+            settings,
+            CacheControl.from_request(request.fields),
+            out.request,
+            own_agent,
+            key=out.key,
+            apart=out.apart,
+            withheld=out.withheld,
+            credentials=out.credentials,
+            ranged=keep_range,
+        )
+
+    def _count(self, request: Request, visit: Visit) -> None:
+        if visit.counted:
+            self.audience.seen(request.target, visit, request.fields.get("user-agent") or "")
+
+    def _select(
+        self, ask: Ask, resource: Resource | None, now: Instant
+    ) -> tuple[StoredResponse | None, Freshness | None]:
+        if resource is None:
+            return None, None
+        variant = personal_responses.choose(
+            resource, ask.upstream.fields, ask.key, own_agent=ask.own_agent, credentials=ask.credentials
+        )
+        if variant is None:
+            return None, None
+        return variant, assess(resource, variant, ask.settings, now)
+
+    async def _forward(
+        self,
+        ask: Ask,
+        resource: Resource | None,
+        variant: StoredResponse | None,
+        freshness: Freshness | None,
+        fwd: Fwd,
+        *,
+        again: bool,
+    ) -> Answer | PassThrough:
+        now = self._clock.now()
+        match self._dispatch.permission_for(ask, resource):
+            case throttle.Wait() if self._dispatch.is_under_way(ask):
+                pass  # it is this very update that the floor and the spacing speak of
+            case throttle.Wait(until, detail, words):
+                if ending := self._ending(ask, resource, now, CacheStatus()):
+                    return ending  # due for another look, which nobody may take now
+                if resource and variant and freshness and self._may_stand_in(ask, resource, variant, freshness):
+                    return self._hit(ask, variant, freshness, None if freshness.fresh(now) else detail, words)
+                if ending := self._ending(ask, resource, now, CacheStatus(), at_last=True):
+                    return ending
+                is_worth_a_try = detail is Detail.BACK_OFF and throttle.is_past_floor(resource, now, ask.settings)
+                if detail in (Detail.RETRY_AFTER, Detail.BACK_OFF) and not is_worth_a_try:
+                    return self._own.later(ask.request, ask.visit, until, detail, words)
+                # With no copy to stand in, a request is worth one try in a floor's time: the origin may be back.
+                # Neither the floor nor the spacing may keep from readers what HTTP wants them to get from the
+                # origin (docs/decisions/what-the-floor-binds.md).
+            case throttle.Go():
+                pass
+        landed, collapsed = await self._dispatch.for_reader(ask, resource, variant)
+        if landed is None:
+            if variant and freshness and self._allowed(ask, variant, freshness, Occasion.DISCONNECTED):
+                return self._hit(ask, variant, freshness, Detail.TIMEOUT, "the origin takes too long")
+            raise FetchTimeout("the origin takes too long")
+        self._dispatch.refresh_for_all(ask, landed)
+        told_apart = nominated(landed.response.fields) if landed.response is not None and landed.stored else ()
+        if not again and not ask.withheld.isdisjoint(told_apart):
+            # The origin tells apart what the request for all lacked: this client is to have what it asked for.
+            return await self._answer(ask.request, ask.visit, looked=True, again=True)
+        return self._landed(ask, landed, fwd, collapsed=collapsed)
+
+    # -- what is made of what the origin said
+
+    def _landed(self, ask: Ask, landed: Landed, fwd: Fwd, *, collapsed: bool) -> Answer | PassThrough:
+        now = self._clock.now()
+        self._note_nowhere(landed)
+        fwd = Fwd.PARTIAL if landed.combined else fwd
+        status = CacheStatus(fwd=fwd, fwd_status=landed.fwd_status, stored=landed.stored, collapsed=collapsed)
+        if isinstance(landed.error, Forbidden):
+            status = CacheStatus()  # by our own veto nothing went to the origin
+        told = landed.response is not None and landed.response.status == 410  # in the origin's own words
+        if not told and (ending := self._ending(ask, landed.resource, now, status)):
+            return ending
+        if landed.oversized:
+            return PassThrough(replace(status, detail=Detail.OVERSIZED))
+        if standing_in := self._standing_in(ask, landed, status, now):
+            return standing_in
+        if not told and (ending := self._ending(ask, landed.resource, now, status, at_last=True)):
+            return ending
+        if landed.response is None:
+            return self._own.refusal(ask.request, ask.visit, landed.error or FetchError(landed.words), status)
+        if landed.response.status == 429:
+            # DESIGN, 11: a reader never sees the origin's 429, that was for us.
+            until = max(landed.resource.failures.next_try, now + ask.settings.feed_min_interval)
+            words = "The origin has had too many requests."
+            return self._own.later(ask.request, ask.visit, until, Detail.RATE_LIMITED, words, status)
+        if landed.response.content.feed:
+            self._count(ask.request, ask.visit)  # perhaps it was not known for a feed before; nobody counts twice
+        freshness = assess(landed.resource, landed.response, ask.settings, now)
+        ttl = int(freshness.ttl) if landed.stored else None
+        detail: str | None = landed.detail
+        if detail is None and landed.stored and freshness.limit is not None:
+            detail = freshness.limit.detail
+        words = landed.words if landed.detail is not None else freshness.words
+        if landed.detail is None and landed.unstored:
+            words = f"not stored: {landed.unstored}"
+        answer = self._made(ask, landed.response, freshness, replace(status, ttl=ttl, detail=detail), words)
+        if collapsed:
+            return answer
+        # A cookie is for the one whose request brought it, and for nobody after; so are responses on the way.
+        shared = answer.response.fields
+        if not len(landed.personal) and not landed.interim:
+            return answer
+        fields = Fields((*shared, *(line for line in landed.personal if line[0] not in shared)))
+        return replace(answer, response=answer.response.with_fields(fields), interim=landed.interim)
+
+    def _standing_in(self, ask: Ask, landed: Landed, status: CacheStatus, now: Instant) -> Answer | None:
+        """The copy, where it may stand in for what came; None where what came is the answer."""
+        failed = landed.error is not None or (landed.response is not None and landed.response.status >= 500)
+        if landed.stored or (landed.kept is None and not failed):
+            return None  # an error that the origin wants kept stands in for nothing: it is what was fetched
+        variant, freshness = self._select(ask, landed.resource, now)
+        if variant is None or freshness is None or (landed.kept is not None and now >= landed.kept.until):
+            return None
+        occasion = Occasion.ERROR
+        if landed.fwd_status is None:
+            occasion = Occasion.DISCONNECTED
+        elif landed.fwd_status < 500:
+            occasion = Occasion.REFUSED
+        if not self._allowed(ask, variant, freshness, occasion):
+            return None
+        detail = landed.detail or (landed.error.detail if landed.error is not None else Detail.STALE_IF_ERROR)
+        hit = status.fwd is None
+        status = replace(status, hit=hit, stored=False, ttl=int(freshness.ttl), detail=detail)
+        return self._made(ask, variant, freshness, status, landed.words)
+
+    def _hit(
+        self, ask: Ask, stored: StoredResponse, freshness: Freshness, detail: str | None, words: str = ""
+    ) -> Answer:
+        status = CacheStatus(hit=True, ttl=int(freshness.ttl), detail=detail)
+        return self._made(ask, stored, freshness, status, words or freshness.words)
+
+    def _made(self, ask: Ask, stored: StoredResponse, freshness: Freshness, status: CacheStatus, words: str) -> Answer:
+        settings = ask.settings
+        states = settings.state_freshness and ask.visit.entrance is Entrance.REVERSE
+        dated = "if-modified-since" in ask.request.fields
+        others = reign_of_others(self.store.get(ask.request.target), stored.content) if dated else None
+        response = reply(
+            stored,
+            ask.request,
+            freshness,
+            status,
+            via=self.via,
+            now=self._clock.now(),
+            decoded_max=settings.decoded_max,
+            state_freshness=states,
+            surrogate_key=surrogate_key(stored.target) if states else None,
+            others=others,
+        )
+        return Answer(response, status, words, feed=stored.content.feed, stored=stored)
+
+    def _ending(
+        self,
+        ask: Ask,
+        resource: Resource | None,
+        now: Instant,
+        landed: CacheStatus | None = None,
+        *,
+        at_last: bool = False,
+    ) -> Answer | None:
+        """301 or 410 where the address has moved or ended; None where the feed itself is to be served.
+
+        Before the origin was asked (`landed` is None) a remembered one that is due for another look is no answer yet.
+        One that is in doubt is an answer only `at_last`, where not even a copy can be served.
+        """
+        sighting = resource.sighting if resource is not None else None
+        # No stored response answers, and nothing was asked: RFC 9211, section 2, has no word for what is ours.
+        status = landed or CacheStatus()
+        if not at_last and self._in_doubt(ask, resource):
+            return None
+        match relocation.standing(sighting, now, ask.settings, target=ask.request.target):
+            case relocation.Redirect(location, recheck) if landed or not recheck:
+                return self._own.moved(ask, location, replace(status, detail=Detail.MOVED))
+            case relocation.Gone(recheck) if landed or not recheck:
+                return self._own.gone(ask, replace(status, detail=Detail.GONE), believed=not recheck)
+        return None
+
+    def _in_doubt(self, ask: Ask, resource: Resource | None) -> bool:
+        """Whether the feed's believed move leads to an address that has been seen to lead nowhere."""
+        sighting = resource.sighting if resource is not None else None
+        if sighting is None or sighting.ending is not Ending.MOVED:
+            return False
+        there = self.store.get(sighting.location) or self._nowhere.get(sighting.location)
+        return relocation.in_doubt(sighting, there, ask.settings)
+
+    def _note_nowhere(self, landed: Landed) -> None:
+        """Remember that an address of which nothing is stored leads nowhere: a move there is in doubt."""
+        resource, answer = landed.resource, landed.response
+        if resource.channel is None and answer is not None and answer.status in relocation.NOWHERE:
+            self._nowhere[resource.target] = Resource(resource.target, failures=Failures(1, detail=Detail.REFUSED))
+            if len(self._nowhere) > NOWHERE_MAX:
+                self._nowhere.popitem(last=False)
+        elif len(self._nowhere):
+            self._nowhere.pop(resource.target, None)
+
+    def _allowed(self, ask: Ask, stored: StoredResponse, freshness: Freshness, occasion: Occasion) -> bool:
+        # What is no feed is used stale only where HTTP has it so: "A cache MUST NOT generate a stale response unless it
+        # is disconnected or doing so is explicitly permitted" (RFC 9111, 4.2.4).
+        patient = stored.content.feed or occasion is Occasion.DISCONNECTED
+        limit = ask.settings.stale_max if patient else 0
+        return serving_stale.allowed(
+            stored, freshness, self._clock.now(), occasion=occasion, request=ask.directives, limit=limit
+        )
+
+    def _may_stand_in(self, ask: Ask, resource: Resource, stored: StoredResponse, freshness: Freshness) -> bool:
+        """May the copy answer while the origin is left in peace? As for an origin that fails."""
+        if self._clock.now() >= content_guard.last_good(resource) + content_guard.patience_after(
+            resource.failures, ask.settings
+        ):
+            return False
+        return self._allowed(ask, stored, freshness, Occasion.ERROR)
+
+    async def close(self, timeout: Seconds) -> None:
+        """Let what is under way land, `timeout` seconds at most, and end."""
+        until = asyncio.get_running_loop().time() + timeout
+        await self.agenda.close()
+        for part in (self._codings, self._deltas, self._renderings, self._dispatch):
+            await part.close(max(0.0, until - asyncio.get_running_loop().time()))

@@ -1,0 +1,33 @@
+"""Which content codings are made of a feed, and at which level."""
+
+from collections.abc import Mapping
+
+from feedproxy.http import content_coding, negotiation
+from feedproxy.settings import Settings
+
+LEVELS = {"gzip": 6, "br": 5, "zstd": 6}
+"""The effort for each coding, spent once per version of a feed: above it, time grows faster than size falls."""
+
+
+def level_of(name: str, settings: Settings) -> int:
+    """Return the effort for a coding; 0 where `codings` does not offer it."""
+    return LEVELS.get(name, 0) if name in settings.codings else 0
+
+
+def best(accept_encoding: str | None, settings: Settings) -> str | None:
+    """The coding that a reader would rather have than any other that we make; None for none at all."""
+    offered = [name for name in content_coding.CODINGS if level_of(name, settings)]
+    chosen = negotiation.choose_coding(accept_encoding, [*offered, "identity"])
+    return None if chosen == "identity" else chosen
+
+
+def is_served(accept_encoding: str | None, bodies: Mapping[str, bytes]) -> bool:
+    """Whether one of these bodies is in a coding that the reader asks for."""
+    at_hand = [name for name in content_coding.CODINGS if name in bodies]
+    return negotiation.choose_coding(accept_encoding, [*at_hand, "identity"]) != "identity"
+
+
+def coded(identity: bytes, name: str, level: int) -> bytes | None:
+    """The content in this coding; None where it gets no smaller."""
+    body = content_coding.encode(identity, name, level)
+    return body if len(body) < len(identity) else None

@@ -1,0 +1,54 @@
+"""By which settings is a feed edited before it is stored?  Their digest is stored with it.
+
+A copy that other settings have edited cannot be edited anew: the original is not kept. So the next request to the
+origin has no conditions, and brings the original again (pipeline.py). The upstream's own feeds are not used until then.
+"""
+
+import hashlib
+from functools import lru_cache
+
+from feedproxy.cache.stored_response import Content
+from feedproxy.settings import Settings
+
+DIGEST_LENGTH = 12
+"""Hexadecimal digits: 48 bits tell the few sets of settings that one store meets apart."""
+
+type Editing = tuple[object, ...]
+"""Values of the settings that decide what is stored of a feed."""
+
+
+def self_link_mode(settings: Settings) -> str:
+    """The mode; by default no link names the upstream's own address, which readers cannot reach."""
+    if settings.self_link or not settings.upstream:
+        return settings.self_link or "add"
+    return "correct" if settings.public_url else "off"
+
+
+def settings_digest(settings: Settings) -> str:
+    """A digest of the settings that feeds are edited by; empty for the defaults, as in stores from before."""
+    return _digest(_editing(settings))
+
+
+def is_outdated(content: Content, settings: Settings) -> bool:
+    """Whether this is a feed that was edited by other settings."""
+    return content.feed and content.edited_by != settings_digest(settings)
+
+
+def _editing(settings: Settings) -> Editing:
+    announces: Editing = ()
+    if settings.announce:
+        announces = (settings.announce, settings.endpoint_prefix, settings.private, bool(settings.readers))
+    return (
+        settings.feed_usm,
+        settings.rdf_media_type,
+        self_link_mode(settings),
+        settings.self_link_text,
+        *((settings.public_url, *announces) if settings.upstream else ()),
+    )
+
+
+@lru_cache(maxsize=256)
+def _digest(editing: Editing) -> str:
+    if editing == _editing(Settings()):
+        return ""
+    return hashlib.sha256(repr(editing).encode()).hexdigest()[:DIGEST_LENGTH]

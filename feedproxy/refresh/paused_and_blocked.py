@@ -1,0 +1,112 @@
+"""What the operator has decided for single feeds: paused ones are asked for no more, blocked ones are refused.
+
+Both are kept in the store, so that every worker on one store has the same. They are carried out as rules that come
+after those of the configuration (rules.py): a pause is a floor of ten years, a block is a feed without readers.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any
+
+from feedproxy.errors import BadTarget, FeedproxyError
+from feedproxy.http.url_pattern import TargetPattern
+from feedproxy.refresh.policy.throttle import PAUSED
+from feedproxy.rules import BLOCKED, Rule
+from feedproxy.store.interface import Store
+
+logger = logging.getLogger(__name__)
+
+NAME = "operator-decisions"
+"""Name of the state."""
+
+MOST = 1000
+"""Feeds with a decision: every one is a rule, and rules are compared one by one."""
+
+
+class Decision(StrEnum):
+    """What may be decided of a feed."""
+
+    PAUSED = "paused"
+    BLOCKED = "blocked"
+
+
+_OVERRIDES: Mapping[Decision, Mapping[str, Any]] = {
+    Decision.PAUSED: {"refresh_ahead": False, "feed_min_interval": PAUSED, "stale_max": PAUSED},
+    Decision.BLOCKED: {"readers": BLOCKED, "private": True, "refresh_ahead": False},
+}
+
+
+class TooMany(FeedproxyError):
+    """No more feeds can be paused or blocked one by one."""
+
+    status_hint = 409
+    detail = "overload"
+
+
+class Decisions:
+    """The decisions of one installation. `changed` is given the rules whenever they are others."""
+
+    def __init__(self, store: Store, changed: Callable[[tuple[Rule, ...]], None]) -> None:
+        self._store = store
+        self._changed = changed
+        self._raw: bytes | None = None
+        self._decided: dict[str, Decision] = {}
+        self.look()
+
+    def look(self) -> None:
+        """Take over what another process has decided."""
+        raw = self._store.get_state(NAME)
+        if raw != self._raw:
+            self._take(raw, _read(raw))
+
+    def of(self, target: str) -> Decision | None:
+        """What is decided of a target."""
+        return self._decided.get(target)
+
+    def all(self) -> list[tuple[str, Decision]]:
+        """Every target with a decision, the latest first."""
+        return list(reversed(self._decided.items()))
+
+    async def decide(self, target: str, decision: Decision | None) -> bool:
+        """Pause or block a target, or take that back with None; whether that was a change.
+
+        Raises TooMany and StoreError.
+        """
+        self.look()
+        if self._decided.get(target) == decision:
+            return False
+        decided = {each: kept for each, kept in self._decided.items() if each != target}
+        if decision is not None:
+            if len(decided) >= MOST:
+                raise TooMany(f"{MOST} feeds are paused or blocked already: write a rule with a pattern (feeds:)")
+            decided[target] = decision
+        raw = json.dumps({"version": 1, "decided": list(decided.items())}).encode()
+        await self._store.put_state(NAME, raw)
+        self._take(raw, decided)
+        return True
+
+    def _take(self, raw: bytes | None, decided: dict[str, Decision]) -> None:
+        self._raw, self._decided = raw, decided
+        self._changed(tuple(_rules(decided)))
+
+
+def _rules(decided: Mapping[str, Decision]) -> list[Rule]:
+    rules = []
+    for target, decision in decided.items():
+        try:
+            rules.append(Rule(TargetPattern(target), _OVERRIDES[decision]))
+        except BadTarget:
+            logger.warning("the decision %r is for no address", decision)
+    return rules
+
+
+def _read(raw: bytes | None) -> dict[str, Decision]:
+    """What was written; nothing where that makes no sense."""
+    try:
+        told: Any = json.loads(raw) if raw else {}
+        return {str(target): Decision(decision) for target, decision in told.get("decided", ())}
+    except (ValueError, TypeError, AttributeError) as error:
+        logger.warning("the operator's decisions in the store cannot be read: %s", error)
+        return {}

@@ -1,0 +1,124 @@
+"""How fresh is a stored response, everything considered: HTTP, the feed's hints, its history (DESIGN, section 6)."""
+
+from feedproxy.cache import freshness
+from feedproxy.cache.cache_status import Detail
+from feedproxy.cache.freshness import Allowance, Freshness
+from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.clock import Instant, Seconds
+from feedproxy.feed import schedule
+from feedproxy.refresh.ingest.edit_settings import is_outdated
+from feedproxy.refresh.policy import push
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Resource
+
+SECOND_LOOK: Seconds = 60
+"""An ill-formed feed is looked at again after so many seconds at first: what was cut short may be whole by then."""
+
+
+def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: Instant) -> Freshness:
+    """One function for all who ask: the cache, the status page, the log. Its `words` are the reason."""
+    channel = resource.channel if stored.content.feed else None
+    learned = learned_lifetime(resource, stored, settings) if channel is not None else None
+
+    def hint(_: StoredResponse, base: Instant, expires: Instant | None, at: Instant) -> Allowance | None:
+        if channel is None or (settings.feed_hints == "heuristic" and expires is not None):
+            return None  # it is no feed's, or HTTP has spoken
+        pushed = push.hold(resource, base, at, settings)
+        if settings.feed_hints == "off":
+            return _beyond(pushed, base, expires)
+        hold = schedule.hold(
+            channel.schedule,
+            base=base,
+            expires=expires,
+            now=at,
+            hint_max=settings.hint_max,
+            skip_max=settings.skip_max,
+        )
+        if hold is None:
+            return _beyond(pushed, base, expires)
+        said = Allowance(hold.until, hold.detail, hold.words)
+        return pushed if pushed is not None and pushed.until > said.until else said
+
+    def _beyond(pushed: Allowance | None, base: Instant, expires: Instant | None) -> Allowance | None:
+        """A push makes no lifetime shorter than what would be guessed without one."""
+        if pushed is None or expires is not None:
+            return pushed
+        guessed, _ = freshness.heuristic_lifetime(
+            stored,
+            learned=learned,
+            default=settings.default_lifetime,
+            minimum=settings.lifetime_min,
+            maximum=settings.lifetime_max,
+        )
+        return pushed if pushed.until > base + guessed else None
+
+    found = freshness.assess(
+        stored,
+        now,
+        hint=hint,
+        learned=learned,
+        # Where nobody says anything a feed is worth a guess; of other things HTTP alone decides.
+        default=settings.default_lifetime if channel is not None else 0,
+        minimum=settings.lifetime_min if channel is not None else 0,
+        maximum=settings.lifetime_max,
+        targeted=settings.is_targeted,
+    )
+    limit = _outdated(stored, settings) or _doubt(resource, stored, settings)
+    return found if limit is None else freshness.limited(found, limit)
+
+
+def _outdated(stored: StoredResponse, settings: Settings) -> Allowance | None:
+    """A publisher's own feed that other settings have edited is not used again; others' are until they are due."""
+    if not settings.upstream or not is_outdated(stored.content, settings):
+        return None
+    return Allowance(stored.response_time, "", "other settings have edited it, and the original is fetched anew")
+
+
+def _doubt(resource: Resource, stored: StoredResponse, settings: Settings) -> Allowance | None:
+    """Until when a copy that is not well-formed may be used; None for every other.
+
+    It may have been cut short, or caught while it was written. So it is fetched again after a minute, and then each
+    time after as long as the feed has been known: what stays ill-formed is so by its nature. Hours to be skipped are.
+    """
+    channel = resource.channel
+    if channel is None or channel.well_formed or not stored.content.feed:
+        return None
+    until = stored.response_time + max(
+        stored.response_time - resource.known, SECOND_LOOK, float(settings.feed_min_interval)
+    )
+    if settings.feed_hints != "off":
+        until = schedule.unskipped(channel.schedule, until)
+    return Allowance(until, Detail.ILL_FORMED, "it is not well-formed, and is fetched again soon")
+
+
+def learned_lifetime(resource: Resource, stored: StoredResponse, settings: Settings) -> Seconds | None:
+    """What the feed's own history has taught of how long a copy is good; None where it has taught nothing."""
+    if stored.response_time <= resource.known:
+        # A publisher's dates are his word, and nobody has seen yet whether he keeps it: at first sight they count for
+        # nothing.
+        return None
+    return schedule.learned_lifetime(
+        resource.changes,
+        # Quiet is counted until it was asked last: a lifetime that grew while it runs would never end.
+        stored.response_time,
+        hourly=settings.learned_lifetime,
+        default=settings.default_lifetime,
+        minimum=settings.lifetime_min,
+        maximum=settings.lifetime_max,
+    )
+
+
+def rests_until(resource: Resource | None, stored: StoredResponse, fresh: Freshness, settings: Settings) -> Instant:
+    """Until when a feed need not be asked though its copy is stale, since it changes seldom: `learned_patience`.
+
+    Never beyond what lets the stale copy answer meanwhile. In the past where the copy may not, or nothing is learned.
+    """
+    patience = min(settings.learned_patience, settings.stale_while_refreshing)
+    if resource is None or patience <= 0 or not stored.content.feed or not freshness.may_be_held(stored, fresh.control):
+        return 0.0
+    if fresh.limit is not None:
+        return 0.0
+    learned = learned_lifetime(resource, stored, settings)
+    if learned is None:
+        return 0.0
+    return min(stored.response_time + min(learned, patience), fresh.expires + settings.stale_while_refreshing)

@@ -1,0 +1,179 @@
+"""Moves and endings: what is remembered of them, and what a reader is told (DESIGN: Moves).
+
+A 301 or a 410 that comes once may be a mistake, and a reader who is told so unsubscribes for good. So it is
+*sighted*, and believed when it was seen `relocation_confirmations` times, `relocation_spacing` apart, and the
+same each time. A publisher who sends an XML document for it means it: that acts at once.
+
+    permanent redirect  readers get the feed from its new address, until the move is believed; then 301
+    410                 passes at once, and is remembered when believed
+    XML redirect, gone  301 and 410 at once
+
+What is believed is asked for again every `gone_recheck`: a move or an end can be taken back. A move is asked for
+again at once where it is in doubt: its new address answers 301, 404 or 410, as it does when a feed moves back. The
+operator undoes either by setting the resource's sighting to None. With `recheck`, what stands is the answer only if
+the origin, asked first, has nothing better: within its floor, in its back-off, or when it cannot be reached.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from feedproxy.cache.cache_status import Detail
+from feedproxy.clock import Instant, Seconds
+from feedproxy.errors import BadTarget
+from feedproxy.http import uri
+from feedproxy.request.url_mapping import upstream_form
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Ending, Resource, Sighting
+
+PERMANENT = frozenset({301, 308})
+"""RFC 9110, 15.4.2 and 15.4.9."""
+TEMPORARY = frozenset({302, 303, 307})
+"""Followed, and not remembered (15.4.3, 15.4.4, 15.4.8)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """Readers are told 301. `recheck`: ask the origin first."""
+
+    location: str
+    recheck: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Readers are told 410. `recheck`: ask the origin first."""
+
+    recheck: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """The redirect leads to this normalised target."""
+
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The redirect is not followed."""
+
+    detail: Detail
+    words: str
+
+
+def seen(
+    sighting: Sighting | None,
+    ending: Ending,
+    location: str,
+    now: Instant,
+    *,
+    confirmations: int,
+    spacing: Seconds,
+    at_once: bool,
+) -> Sighting:
+    """The origin has told a move or an end (again). `location` is normalised; empty for an end.
+
+    Another ending, or another location, starts anew. What comes sooner than `spacing` after the last sighting
+    that counted does not count: one mistake seen by many readers is still one.
+    """
+    if sighting is None or sighting.ending is not ending or sighting.location != location:
+        return Sighting(ending, location, now, now, 1, confirmed=at_once or confirmations <= 1)
+    if now - sighting.last >= spacing or sighting.confirmed:
+        sighting = replace(sighting, last=now, count=sighting.count + 1)
+    return replace(sighting, confirmed=sighting.confirmed or at_once or sighting.count >= confirmations)
+
+
+def taken_back(sighting: Sighting | None, now: Instant, *, feed: bool) -> Sighting | None:
+    """The address answered by itself again (200 or 304): what remains of the sighting.
+
+    An unconfirmed one is forgotten. A believed one only when the answer is a feed: addresses that were given
+    up answer 200 with advertisements before long.
+    """
+    if sighting is None or feed or not sighting.confirmed:
+        return None
+    return replace(sighting, last=now)
+
+
+def standing(
+    sighting: Sighting | None, now: Instant, settings: Settings, *, target: str = ""
+) -> Redirect | Gone | None:
+    """What a reader is told without asking the origin, or None: nothing stands in the way of the feed.
+
+    A rule's `moved_to` and `gone` come first; a `moved_to` that names `target` itself, as it happens with
+    rules that match a whole site, is passed over. After a 410 that is not yet believed the origin is asked
+    each time (within its floor), but a copy does not answer any more.
+    """
+    if settings.moved_to and (moved_to := upstream_form(settings.moved_to, settings)) != target:
+        return Redirect(moved_to)
+    if settings.gone:
+        return Gone()
+    if sighting is None:
+        return None
+    due = now - sighting.last >= settings.gone_recheck
+    match sighting.ending:
+        case Ending.MOVED:
+            return Redirect(sighting.location, recheck=due) if sighting.confirmed else None
+        case Ending.GONE:
+            return Gone(recheck=due or not sighting.confirmed)
+
+
+NOWHERE = frozenset({301, 308, 404, 410})
+"""Statuses of a new address that put the move there in doubt."""
+
+
+def in_doubt(sighting: Sighting | None, there: Resource | None, settings: Settings) -> bool:
+    """Whether a believed move leads to an address that is known to have moved or ended, or to answer 404.
+
+    `there` is what is stored of that address. A move by a rule is the operator's word, and never in doubt.
+    """
+    if sighting is None or sighting.ending is not Ending.MOVED or not sighting.confirmed or there is None:
+        return False
+    if settings.moved_to or settings.gone:
+        return False
+    return there.sighting is not None or there.failures.detail in (Detail.REFUSED, Detail.REDIRECT_LOOP)
+
+
+def contradicts(news: Sighting | None, target: str, older: Sighting | None) -> bool:
+    """Whether `target` has told `news` of a move to an address whose `older`, believed move leads back to it."""
+    return (
+        news is not None
+        and news.ending is Ending.MOVED
+        and older is not None
+        and older.ending is Ending.MOVED
+        and older.confirmed
+        and older.location == target
+        and older.last < news.first
+    )
+
+
+def chain(
+    visited: Sequence[str], reference: str, *, limit: int, meant: Callable[[str], str] = lambda address: address
+) -> Follow | Stop:
+    """One step along redirects. `visited` are the normalised targets asked so far, the first one included.
+
+    `reference` is the Location (or XML newLocation) as it came, and `meant` the target that an address means: in
+    reverse mode a public address is the upstream's. Stops at what cannot be fetched (javascript:,
+    file:, userinfo), at a target asked already, and after `limit` redirects.
+    """
+    try:
+        target = meant(uri.resolve(visited[-1], reference.strip()))
+    except BadTarget as error:
+        return Stop(Detail.BAD_TARGET, f"the redirect names nothing that can be fetched: {error}")
+    if target in visited:
+        return Stop(Detail.REDIRECT_LOOP, f"redirected in a circle, back to {target}")
+    if len(visited) > limit:
+        return Stop(Detail.REDIRECT_LOOP, f"redirected more than {limit} times")
+    return Follow(target)
+
+
+def lasting(hops: Iterable[tuple[int, str]]) -> str | None:
+    """The new address for good: where the permanent redirects at the beginning of a chain end.
+
+    `hops` are (status, target it led to). What follows a temporary redirect is temporary, too.
+    """
+    location = None
+    for status, target in hops:
+        if status not in PERMANENT:
+            break
+        location = target
+    return location

@@ -1,0 +1,173 @@
+"""May the origin be asked now, and if not, when?  Floors, spacing, back-off, Retry-After (DESIGN 6, point 4).
+
+Four things make one wait; the latest of them counts, and gives the answer its `detail`:
+
+floor          a feed is asked at most once in `feed_min_interval`, whoever wants it: reader, ping, operator.
+site-interval  feeds of one site are asked one after the other, `site_interval` apart. By registrable domain:
+               per host would be too narrow where one service gives every author a host of his own.
+retry-after    the origin said when it wants to be asked again.
+back-off       it failed: each failure in a row doubles the pause.
+
+The first two are for known feeds only; everything else is plain HTTP and is not slowed down by us. What the
+origin itself asked for binds always.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+
+from feedproxy.cache.cache_status import Detail
+from feedproxy.clock import Instant, Seconds
+from feedproxy.http.date import parse_http_date
+from feedproxy.http.message import Fields
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Failures, Resource
+
+WAIT_MAX: Seconds = 172_800
+"""No origin puts us off for more than 48 h: absurd values occur, and FreshRSS draws the line there too."""
+
+BACK_OFF_FIRST: Seconds = 60
+BACK_OFF_MAX: Seconds = 6 * 3600
+"""After ten failures or so a feed is asked a few times a day: its return is still noticed the same day."""
+
+
+_DELAY = re.compile(r"\d{1,15}(\.\d*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """The origin may be asked now."""
+
+
+PAUSED = 10 * 365 * 86_400
+"""Seconds of a floor that is a pause: the operator wants the feed not to be asked for (paused_and_blocked.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The origin is not to be asked before `until`, for the reason that `detail` names."""
+
+    until: Instant
+    detail: Detail
+    words: str
+
+
+type Permission = Go | Wait
+
+
+def may_fetch(resource: Resource | None, now: Instant, settings: Settings, *, site_free: Instant) -> Permission:
+    """May the target be fetched now? `site_free` is when its site may be asked again (SiteTimes.free).
+
+    Instants too far ahead, as a clock put right leaves them behind, count as if they had been noted just now.
+    """
+    if resource is None:
+        return Go()
+    failing = min(resource.failures.next_try, now + WAIT_MAX)
+    if resource.channel is None:
+        latest, which = failing, _FAILING
+    else:
+        floor = min(resource.fetched, now) + float(settings.feed_min_interval)
+        site = min(site_free, now + WAIT_MAX)
+        latest, which = max((floor, -_FLOOR), (site, -_SITE), (failing, -_FAILING))
+        which = -which
+    if latest <= now:
+        return Go()
+    detail, words = _why(which, resource.failures, settings)
+    if detail is Detail.PAUSED:
+        return Wait(latest, detail, words)
+    return Wait(latest, detail, f"{words}; next try in {math.ceil(latest - now)} s")
+
+
+def is_past_floor(resource: Resource | None, now: Instant, settings: Settings) -> bool:
+    """Whether the floor alone would let the origin be asked now."""
+    return resource is None or min(resource.fetched, now) + float(settings.feed_min_interval) <= now
+
+
+_FLOOR, _SITE, _FAILING = range(3)
+
+
+def _why(which: int, failures: Failures, settings: Settings) -> tuple[Detail, str]:
+    if which == _FLOOR and settings.feed_min_interval >= PAUSED:
+        return Detail.PAUSED, "the operator has paused this feed"
+    if which == _FLOOR:
+        return Detail.FLOOR, f"fetched less than {float(settings.feed_min_interval):.0f} s ago (feed_min_interval)"
+    if which == _SITE:
+        return Detail.SITE_INTERVAL, "other feeds of the site are asked first"
+    if failures.asked:
+        return Detail.RETRY_AFTER, "the origin asked for a pause"
+    count = "1 failure" if failures.count == 1 else f"{failures.count} failures in a row"
+    return Detail.BACK_OFF, f"{count} ({failures.detail})"
+
+
+def after_failure(
+    failures: Failures,
+    detail: str,
+    now: Instant,
+    *,
+    not_before: Instant | None,
+    jitter: float,
+    back_off: bool = True,
+) -> Failures:
+    """One more failure, and when the next try may come. After a success, `Failures()` again.
+
+    `not_before` is the origin's word (`retry_after`), `jitter` a random number in [0, 1). `back_off=False`
+    keeps to the origin's word alone: for what is not known as a feed.
+    """
+    count = failures.count + 1
+    pause = _longest_pause(count) / 2 * (1 + jitter) if back_off else 0.0
+    asked = not_before is not None and not_before >= now + pause
+    next_try = not_before if asked and not_before is not None else now + pause
+    return Failures(
+        count=count,
+        since=failures.since if failures.count else now,
+        last=now,
+        detail=str(detail),
+        next_try=min(next_try, now + WAIT_MAX),
+        asked=asked,
+    )
+
+
+def retry_after(fields: Fields, now: Instant) -> Instant | None:
+    """When the origin wants to be asked again: Retry-After (RFC 9110, 10.2.3), or a rate limit used up.
+
+    To be read in answers that are failures; in a 200 only `limit_reset` means something. The later of the two
+    counts. At most WAIT_MAX from now. None where nothing is said, or nothing that makes sense.
+    """
+    wanted = [_retry_instant(value.strip(), now) for value in fields.get_all("retry-after")]
+    latest = max((at for at in (*wanted, limit_reset(fields, now)) if at is not None and at > now), default=None)
+    return min(latest, now + WAIT_MAX) if latest is not None else None
+
+
+def limit_reset(fields: Fields, now: Instant) -> Instant | None:
+    """When a used-up rate limit is filled again: `x-ratelimit-remaining: 0` and `x-ratelimit-reset`.
+
+    Without the `x-` as well. Reddit counts in fractions (`0.0`) and resets in seconds; others name a Unix
+    time. Such a limit holds for the caller, not for the one feed: see SiteTimes.hold.
+    """
+    for prefix in ("x-ratelimit-", "ratelimit-"):
+        remaining, reset = _number(fields.get(prefix + "remaining")), _number(fields.get(prefix + "reset"))
+        if remaining is None or reset is None or remaining >= 1:
+            continue
+        # Nobody means thirty years: so large a number is a point in time.
+        at = reset if reset > 1_000_000_000 else now + reset
+        if at > now:
+            return min(at, now + WAIT_MAX)
+    return None
+
+
+def _longest_pause(count: int) -> Seconds:
+    """The back-off after so many failures lies between half of this and this: 1 to 2 min, 2 to 4, … 3 to 6 h.
+
+    Jitter takes half of it, so that feeds that failed together do not come back together.
+    """
+    return min(BACK_OFF_MAX, BACK_OFF_FIRST * 2.0 ** min(count, 32))
+
+
+def _retry_instant(value: str, now: Instant) -> Instant | None:
+    if _DELAY.fullmatch(value):
+        return now + float(value)
+    return parse_http_date(value)
+
+
+def _number(value: str | None) -> float | None:
+    return float(value) if value is not None and _DELAY.fullmatch(value := value.strip()) else None

@@ -1,0 +1,57 @@
+"""Who reads a target, and the User-Agent that speaks for all of them (DESIGN, section 5)."""
+
+from collections.abc import Callable
+
+from feedproxy.clock import Clock, Instant
+from feedproxy.http import user_agent
+from feedproxy.request.entrance import Visit
+from feedproxy.request.upstream_request import feed_id
+from feedproxy.settings import Settings
+from feedproxy.subscribers.counts import SubscriberCounts
+from feedproxy.subscribers.pseudonyms import Identifier, Pseudonym
+
+
+class Audience:
+    """Counts readers by pseudonym; addresses go no further than this."""
+
+    def __init__(
+        self,
+        *,
+        counts: SubscriberCounts,
+        identifier: Identifier,
+        clock: Clock,
+        settings_for: Callable[[str], Settings],
+        installation: str,
+        version: str,
+    ) -> None:
+        self.counts = counts
+        self._identifier = identifier
+        self._clock = clock
+        self._settings_for = settings_for
+        self._installation = installation
+        self._version = version
+
+    def seen(self, target: str, visit: Visit, agent: str) -> None:
+        """A reader asks for this target."""
+        now = self._clock.now()
+        pseudonym = self._identifier.pseudonym(visit.address, agent, visit.user, now)
+        self.counts.seen(target, pseudonym, agent, now)
+
+    def agent(self, target: str, newcomer: str | None = None) -> str:
+        """Our User-Agent towards the origin of this target; `newcomer` is that of a reader not counted yet."""
+        now = self._clock.now()
+        subscribers = self.counts.total(target, now) if newcomer is None else self.counts.alone(newcomer, now)
+        contact = self._settings_for(target).contact_url
+        return user_agent.compose(self._version, contact, subscribers, feed_id(target, self._installation))
+
+    def known(self, address: str, agent: str, now: Instant) -> Pseudonym:
+        """The pseudonym of a reader who has not signed in."""
+        return self._identifier.pseudonym(address, agent, "", now)
+
+    def known_until(self, now: Instant) -> Instant:
+        """Until when a pseudonym may be remembered."""
+        return self._identifier.same_until(now)
+
+    def pseudonym_of(self, visit: Visit, agent: str) -> str:
+        """What the log calls a reader."""
+        return f"{self._identifier.pseudonym(visit.address, agent, visit.user, self._clock.now()).current:015x}"

@@ -1,0 +1,89 @@
+"""An error of ours, as a program or a person can read it: problem+json (RFC 9457) or a short page."""
+
+import html
+import json
+
+from feedproxy.cache.cache_status import Detail
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.negotiation import best_type
+
+TITLES = {
+    301: "This feed has moved",
+    400: "That address cannot be fetched",
+    401: "Credentials are needed",
+    403: "Blocked by this proxy",
+    404: "Not found",
+    405: "That method is not for this address",
+    406: "There is nothing like that here",
+    410: "This feed has ended",
+    413: "That is more than is read here",
+    502: "The origin gave no usable answer",
+    503: "Please come back later",
+    504: "The origin took too long",
+    508: "Proxy loop detected",
+}
+
+UNREADABLE = "This request cannot be read"
+"""Of what is no HTTP message."""
+
+UNASKED = "There is no copy"
+"""Of a 504 that no origin is to blame for."""
+
+PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width"><style>:root{{color-scheme:light dark}}\
+body{{font:1rem/1.5 system-ui,sans-serif;background:light-dark(#fbfaf8,#15171a);color:light-dark(#1f2328,#e6e7e9);\
+max-width:42rem;margin:4rem auto;padding:0 1rem}}h1{{font-size:1.6rem;line-height:1.25}}\
+p,code{{overflow-wrap:anywhere}}small{{color:light-dark(#5c6570,#9aa3ad)}}</style></head>
+<body><h1>{title}</h1><p>{words}</p>{target}<p><small>feedproxy: {status} {detail}</small></p></body></html>
+"""
+
+
+def problem(
+    status: int,
+    detail: str,
+    words: str,
+    *,
+    request: Request | None = None,
+    extra: tuple[tuple[str, str], ...] = (),
+) -> Response:
+    """The answer that says what went wrong: status, a `detail` token of the closed list, and one sentence.
+
+    It is never stored by others: what failed once may work the next time.
+    """
+    titles: dict[str, str] = {Detail.ONLY_IF_CACHED: UNASKED, Detail.BAD_REQUEST: UNREADABLE}
+    title = titles.get(detail) or TITLES.get(status, "Something went wrong")
+    target = request.target if request is not None else ""
+    offers = ["application/problem+json", "application/json", "text/html"]
+    accept = request.fields.combined("accept") if request is not None else None
+    chosen = best_type(accept, offers) or offers[0]
+    if chosen == "text/html" and accept is not None and "html" in accept:
+        shown = f"<p><code>{html.escape(target)}</code></p>" if target else ""
+        body = PAGE.format(
+            title=html.escape(title),
+            words=html.escape(_sentence(words)),
+            target=shown,
+            status=status,
+            detail=html.escape(detail),
+        ).encode()
+        media_type = "text/html; charset=utf-8"
+    else:
+        document = {"type": "about:blank", "title": title, "status": status, "detail": words, "code": detail}
+        if target:
+            document["instance"] = target
+        body = json.dumps(document, ensure_ascii=False).encode() + b"\n"
+        media_type = "application/problem+json"
+    lines = [
+        ("Content-Type", media_type),
+        ("Cache-Control", "no-store"),
+        ("Vary", "Accept"),
+        *extra,
+        ("Content-Length", str(len(body))),
+    ]
+    return Response(status, Fields(lines), body)
+
+
+def _sentence(words: str) -> str:
+    """The words as a page has them; what begins with a host's name stays as it is."""
+    first = words.partition(" ")[0]
+    return (words[:1].upper() + words[1:] if first.isalpha() else words).rstrip(".") + "."

@@ -1,0 +1,283 @@
+"""The request as it goes upstream: what of the reader's request the origin gets to see."""
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from feedproxy.cache.vary import nominated
+from feedproxy.http import negotiation
+from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.memoize import memoised
+from feedproxy.http.message import Fields, Request
+from feedproxy.request.entrance import Entrance, Visit
+from feedproxy.store.resource import Resource
+
+ACCEPT_ENCODING = "gzip, br, zstd"
+"""Asked of every origin, whoever reads: the copy is decoded and coded anew for each reader."""
+
+ACCEPT = (
+    "application/rss+xml, application/atom+xml, application/feed+json, application/rdf+xml, "
+    "application/xml;q=0.9, text/xml;q=0.9, application/json;q=0.8, */*;q=0.5"
+)
+"""What a feed is asked for as, when it is asked for everybody."""
+
+NOT_PASSED_ON = frozenset(
+    # Conditions and ranges are the cache's own business; forwarded they would shape the stored copy.
+    {"if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "range"}
+    # Deltas are made here, from stored versions (RFC 3229).
+    | {"a-im"}
+    # What names the client, or what a client claims to be its address: the answer is for all.
+    | {"forwarded", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-remote-ip", "x-remote-addr", "client-ip"}
+    | {"true-client-ip", "x-true-client-ip", "x-originating-ip", "x-proxyuser-ip", "wl-proxy-client-ip"}
+    # Frameworks answer for another address, host, scheme or method than was asked for.
+    | {"x-original-url", "x-original-uri", "x-original-path", "x-original-host", "x-rewrite-url", "x-rewrite-uri"}
+    | {"x-host", "x-http-host-override", "x-host-override", "x-http-host", "x-server-name", "x-base-url", "base-url"}
+    | {"x-url-scheme", "x-scheme", "x-proto", "x-protocol", "x-https", "x-ssl", "front-end-https", "x-request-uri"}
+    | {"x-http-method-override", "x-http-method", "x-method-override", "x-http-path-override", "x-path", "x-uri"}
+    | {"x-proxy-host", "x-proxy-url", "max-forwards", "x-accel-redirect", "x-sendfile", "x-middleware-subrequest"}
+    # The number of one request, added by what stands in front.
+    | {"traceparent", "tracestate", "baggage", "b3", "x-request-id", "x-correlation-id", "x-amzn-trace-id"}
+    | {"x-cloud-trace-context", "x-trace-id", "x-request-start", "x-queue-start", "x-varnish", "cdn-loop"}
+    | {"x-azure-ref", "x-unique-id", "x-arr-log-id", "fly-request-id", "x-vercel-id", "akamai-origin-hop"}
+    # How a browser came to ask.
+    | {"dnt", "sec-gpc", "upgrade-insecure-requests", "priority", "x-moz", "purpose", "x-purpose", "early-data"}
+    | {"accept-encoding", "host", "content-length", "content-type", "expect"}
+)
+"""In lower case, with hyphens: origins that read fields as variables take an underscore for a hyphen."""
+
+_NOT_PASSED_ON = ("x-forwarded", "sec-fetch-", "sec-purpose", "cf-", "x-b3-", "x-datadog-", "fastly-", "x-amz-cf-")
+"""How the names of further such fields begin."""
+
+_WRITTEN_HERE = frozenset({"accept-encoding", "cache-control", "pragma", "via"})
+"""Fields that make no request one client's own: what is sent of them is written here."""
+
+_FEED_TYPES = ("application/rss+xml", "application/atom+xml", "application/feed+json", "application/rdf+xml")
+
+_CREDENTIAL = re.compile(
+    r"authorization|cookie2?|x-wsse|(?:x-)?auth(?!or).*"
+    r"|.*(?:token|secret|passw|api-?key|access-?key|session|signature|credential|csrf|xsrf|-auth(?:\Z|-)).*"
+)
+_ORDINARY = re.compile(r"[\w*;=.,+/ -]{0,256}", re.ASCII)
+"""Values of a field that Vary nominates with which a request may go upstream for others, too."""
+
+_DIRECTIVES = re.compile(
+    r"(?:(?:no-cache|no-store|no-transform|only-if-cached|max-stale|(?:max-age|max-stale|min-fresh|stale-if-error)"
+    r"=\d{1,10})(?:, ?|\Z)){1,8}"
+)
+_MEMBER = re.compile(r"(?:HTTP/)?\d(?:\.\d)? feedproxy-[0-9a-f]{8}", re.IGNORECASE)
+MEMBERS_MAX = 16
+"""Proxies of this kind that a request may have passed."""
+
+_SIMPLE_RANGE = re.compile(r"bytes=(?:\d{1,18}-\d{0,18}|-\d{1,18})")
+_CODINGS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "identity", "*"})
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A request as it goes upstream.
+
+    `key`: the fields in it that are one client's own; its answer is kept for requests with the same fields only.
+    `apart`: fields in it that the origin tells apart (Vary). `withheld`: names of the client's fields that it lacks.
+    `credentials`: there is something in it that tells who asks.
+    """
+
+    request: Request
+    key: Fields
+    apart: Fields
+    withheld: frozenset[str]
+    credentials: bool
+
+
+@memoised()
+def is_passed_on(name: str) -> bool:
+    """Whether a field of a client may go upstream with a request whose answer may be kept."""
+    plain = name.lower().replace("_", "-")
+    return plain not in NOT_PASSED_ON and not plain.startswith(_NOT_PASSED_ON)
+
+
+def shared_names(shared_fields: tuple[str, ...]) -> frozenset[str]:
+    """The names of `shared_fields`, in lower case."""
+    return frozenset(name.lower() for name in shared_fields)
+
+
+@memoised()
+def is_credential(name: str) -> bool:
+    """Whether a field of this name tells who asks."""
+    return _CREDENTIAL.fullmatch(name.lower().replace("_", "-")) is not None
+
+
+def outgoing(
+    request: Request,
+    visit: Visit,
+    resource: Resource | None = None,
+    *,
+    via: str,
+    own_agent: Callable[[], str] | None,
+    keep_range: bool = False,
+    shared: frozenset[str] = frozenset(),
+) -> Outgoing:
+    """The request to send for a client's GET or HEAD.
+
+    What is fetched for all is asked for with fields that every client could have sent: a field that the origin does not
+    tell apart (Vary) cannot matter to the copy, but could spoil it. A request that needs more goes as it came, and its
+    answer is kept under what it had more (`key`). A known feed is asked for with nothing more but credentials.
+
+    `via` is our own Via member. `own_agent` gives our User-Agent where it is to replace the client's. With `keep_range`
+    the range and the coding go with it: the answer is then no whole. `shared` are further fields that make no request
+    one client's own (option shared_fields), in lower case; credentials among them do all the same.
+    """
+    came = request.fields.end_to_end()
+    passed = came.without("user-agent", *[name for name, _ in came if not is_passed_on(name)])
+    if visit.entrance is Entrance.GATEWAY:
+        passed = passed.without("cookie", "cookie2", "referer", "origin")
+    known = resource is not None and resource.channel is not None
+    secrets = Fields(line for line in passed if is_credential(line[0]))
+    stored = resource.variants if resource is not None else ()
+    if resource is not None and len(secrets):
+        stored = (*stored, *resource.keyed)
+    told_apart = {name for each in stored for name in nominated(each.fields)}
+    apart = Fields(
+        line
+        for line in passed
+        if line[0].lower() in told_apart - _WRITTEN_HERE and line[0] not in secrets and _ORDINARY.fullmatch(line[1])
+    )
+    shared -= {name.lower() for name, _ in secrets}
+    own = Fields(line for line in passed if line[0] not in apart and line[0].lower() not in shared and _is_own(*line))
+    accept = passed.combined("accept")
+    is_for_feeds = _is_for_feeds(accept or "") or (visit.entrance is Entrance.GATEWAY and _is_anything(accept))
+    if known or all(name in secrets for name, _ in own) or (is_for_feeds and not len(secrets)):
+        lines = [*apart, *secrets]
+        if "accept" not in apart and (known or is_for_feeds):
+            lines.append(("Accept", ACCEPT))
+        elif "accept" not in apart and accept is not None:
+            lines.append(("Accept", "*/*"))
+        lines += [line for line in passed if line[0].lower() in shared and line[0] not in apart]
+        # Some feeds are written in several languages, and say so (Vary): the answer tells whether it was one of these.
+        language = [] if known else [line for line in own if _is_language(*line)]
+        fields, key = Fields((*lines, *language, *_control(came))), Fields((*secrets, *language))
+        withheld = {name.lower() for name, _ in own if name not in key}
+        members = _members(came)
+    else:
+        fields, key, withheld = passed.without("via"), own, set[str]()
+        key = Fields((*key, *(line for line in passed if _is_odd_control(*line))))
+        members = came.combined("via") or ""
+    agent = own_agent() if own_agent is not None else came.combined("user-agent")
+    if agent is not None:
+        fields = fields.with_added("User-Agent", agent)
+    if keep_range:
+        for name in ("range", "if-range", "accept-encoding"):
+            if (value := came.combined(name)) is not None:
+                fields = fields.with_added(name.title(), value)
+                if not _is_ordinary_range(name, value):
+                    key = key.with_added(name, value)
+    else:
+        fields = fields.with_added("Accept-Encoding", ACCEPT_ENCODING)
+    fields = fields.with_added("Via", f"{members}, {via}" if members else via)
+    return Outgoing(
+        Request(request.method, request.target, fields),
+        Fields((name.lower(), value) for name, value in key),
+        apart,
+        frozenset(withheld),
+        len(secrets) > 0,
+    )
+
+
+def _is_own(name: str, value: str) -> bool:
+    """Whether a field makes a request one client's own."""
+    name = name.lower()
+    if name in ("accept", "accept-language"):
+        return not _is_anything(value)
+    return name not in _WRITTEN_HERE
+
+
+def _is_language(name: str, value: str) -> bool:
+    return name.lower() == "accept-language" and _ORDINARY.fullmatch(value) is not None
+
+
+def _is_anything(value: str | None) -> bool:
+    return value is None or value.strip() in ("*", "*/*", ACCEPT)
+
+
+@memoised()
+def _is_for_feeds(accept: str) -> bool:
+    """Whether this Accept is that of a program that reads feeds."""
+    if not any(each in accept.lower() for each in _FEED_TYPES):
+        return False
+    return negotiation.best_type(accept, (*_FEED_TYPES, "text/html")) != "text/html"
+
+
+def _control(came: Fields) -> list[tuple[str, str]]:
+    """Cache-Control and Pragma of a request, as far as their directives are known."""
+    lines = []
+    value = came.combined("cache-control")
+    if value is not None and not _DIRECTIVES.fullmatch(value):
+        said = CacheControl.from_request(came)
+        value = ", ".join(
+            word for word, is_said in (("no-store", said.no_store), ("no-cache", said.no_cache)) if is_said
+        )
+    if value:
+        lines.append(("Cache-Control", value))
+    if "no-cache" in (came.combined("pragma") or "").lower():
+        lines.append(("Pragma", "no-cache"))
+    return lines
+
+
+def _is_odd_control(name: str, value: str) -> bool:
+    match name.lower():
+        case "cache-control":
+            return not _DIRECTIVES.fullmatch(value)
+        case "pragma":
+            return value.strip().lower() != "no-cache"
+    return False
+
+
+def _members(came: Fields) -> str:
+    """The members of Via by which loops among proxies of this kind are found."""
+    members = (member.strip() for member in (came.combined("via") or "").split(","))
+    return ", ".join([member for member in members if _MEMBER.fullmatch(member)][-MEMBERS_MAX:])
+
+
+def _is_ordinary_range(name: str, value: str) -> bool:
+    match name:
+        case "range":
+            return _SIMPLE_RANGE.fullmatch(value.replace(" ", "")) is not None
+        case "accept-encoding":
+            return len(value) < 100 and all(
+                member.partition(";")[0].strip().lower() in _CODINGS for member in value.split(",")
+            )
+    return False
+
+
+def background_request(target: str, *, via: str, agent: str) -> Request:
+    """The request for a feed that no reader is waiting for: ping, schedule, refresh."""
+    lines = [("User-Agent", agent), ("Accept", ACCEPT), ("Accept-Encoding", ACCEPT_ENCODING)]
+    return Request("GET", target, with_via(Fields(lines), via))
+
+
+def with_via(fields: Fields, via: str) -> Fields:
+    """Our own member at the end of Via (RFC 9110, section 7.6.3)."""
+    before = fields.combined("via")
+    return fields.with_field("Via", f"{before}, {via}" if before else via)
+
+
+def passed_here_before(fields: Fields, pseudonym: str) -> bool:
+    """Whether this very installation stands in Via already: a loop."""
+    via = fields.combined("via")
+    return via is not None and any(
+        len(words := member.split()) >= 2 and words[1] == pseudonym for member in via.split(",")
+    )
+
+
+def surrogate_key(target: str) -> str:
+    """The name by which caches in front know every form of this target: what a Surrogate-Key field says of it."""
+    return f"feed-{feed_id(target)}"
+
+
+def feed_id(target: str, installation: str = "") -> str:
+    """A hexadecimal name for a target: in the operator's addresses, and as feed-id in our User-Agent.
+
+    There the `installation` is mixed in: two feedproxies in front of one origin each claim subscribers of their
+    own, and one who counts by feed-id must not take them for the same.
+    """
+    return hashlib.blake2b(target.encode(), digest_size=8, key=installation.encode()).hexdigest()

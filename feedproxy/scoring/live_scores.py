@@ -1,0 +1,126 @@
+"""Readers judged while they read: a sample of bounded size, for the publisher to see who does what.
+
+Whoever comes first is followed, as long as there is room; who has not been seen for two days makes way. So the cost is
+bounded however many come, and those who poll most are the likeliest to be among them. Addresses are hashed under a key
+that lives as long as the process and is known to nobody.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Callable, Iterator
+
+from feedproxy.clock import Instant, Seconds
+from feedproxy.scoring.aggregate import EVIDENCE, ReaderAccount, account_of
+from feedproxy.scoring.grade import ReaderScore, ranked, score_of
+from feedproxy.scoring.reader import Reader, Who, key_in, who
+from feedproxy.scoring.scored_request import Poll
+from feedproxy.upstream.special_networks import client_network
+
+FEEDS = 50
+"""Feeds judged of one reader: a fetcher of thousands shows how it behaves with these."""
+
+ADDRESSES_MAX = 4096
+"""Addresses whose names are remembered."""
+
+STRANGERS_MAX = 65_536
+"""Readers remembered for whom there was no room, as hashes: they are passed over at the cost of one look."""
+
+SILENT: Seconds = 2 * 86_400
+LOOKED: Seconds = 60
+"""How often it is looked whether somebody makes way."""
+
+
+class Panel:
+    """At most `size` readers; 0 judges nobody. `partial`: other workers answer the same readers, unseen by this one."""
+
+    def __init__(self, size: int = 0, *, partial: bool = False) -> None:
+        self.size = size
+        self.partial = partial
+        self._readers: dict[Who, Reader] = {}
+        self._seen: dict[Who, Instant] = {}
+        self._key = secrets.token_bytes(32)
+        self._names: dict[str, str] = {}
+        self._strangers: set[int] = set()
+        self._looked: Instant = 0.0
+        self._passed: set[int] = set()
+        """Hashes of reader and feed that it is not judged by: one look tells for a minute."""
+        self._passed_since: Instant = 0.0
+        self._number = 0
+        self._step = 1
+
+    def share(self, index: int, size: int, key: bytes) -> None:
+        """It is one of `size`, which call the same reader by the same name, and number no two requests alike."""
+        self.partial, self._key, self._number, self._step = True, key, index, size
+
+    def see(self, address: str, user_agent: str, target: str, now: Instant, poll: Callable[[int], Poll]) -> None:
+        """Somebody was answered; `poll` makes of it what is judged, and is called for those who are followed."""
+        if self.size <= 0:
+            return
+        if now - self._passed_since < LOOKED and hash((address, user_agent, target)) in self._passed:
+            return
+        asking = hash((address, user_agent, key_in(target)))
+        if asking in self._strangers and now - self._looked < LOOKED:
+            return
+        name = who(self._pseudonym(address), user_agent[:512], target)
+        reader = self._readers.get(name)
+        if reader is None:
+            if len(self._readers) >= self.size and not self._make_room(now):
+                if len(self._strangers) < STRANGERS_MAX:
+                    self._strangers.add(asking)
+                return
+            reader = self._readers[name] = Reader(
+                name.reader, evidence_max=EVIDENCE, feeds_max=FEEDS, partial=self.partial
+            )
+        self._seen[name] = now
+        if not _follows(reader, target, now):
+            self._pass(hash((address, user_agent, target)), now)
+            return
+        self._number += self._step
+        reader.see(poll(self._number))
+
+    def scores(self, now: Instant) -> list[ReaderScore]:
+        """What they have come to, the worst first."""
+        return ranked(score_of(each, now) for each in self.accounts())
+
+    def accounts(self) -> Iterator[ReaderAccount]:
+        """What each has done; good until the next request."""
+        return map(account_of, list(self._readers.values()))
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+    def _make_room(self, now: Instant) -> bool:
+        if now - self._looked < LOOKED:
+            return False
+        self._looked = now
+        self._strangers.clear()
+        for name in [each for each, seen in self._seen.items() if now - seen > SILENT]:
+            del self._readers[name], self._seen[name]
+        return len(self._readers) < self.size
+
+    def _pass(self, asking: int, now: Instant) -> None:
+        if now - self._passed_since >= LOOKED:
+            self._passed_since = now
+            self._passed.clear()
+        if len(self._passed) < STRANGERS_MAX:
+            self._passed.add(asking)
+
+    def _pseudonym(self, address: str) -> str:
+        found = self._names.get(address)
+        if found is None:
+            if len(self._names) >= ADDRESSES_MAX:
+                self._names.clear()
+            digest = hashlib.blake2b(client_network(address).encode(), key=self._key, digest_size=4).hexdigest()
+            found = self._names[address] = f"reader-{digest}"
+        return found
+
+
+def _follows(reader: Reader, target: str, now: Instant) -> bool:
+    """Whether this feed is one of those that the reader is judged by, or there is room, or one makes way.
+
+    What comes first stays: of feeds that drive one another out nothing could be learned, and it would be dear.
+    """
+    if len(reader.feeds) < FEEDS or reader.knows(target, now):
+        return True
+    oldest = next(iter(reader.feeds.values()))
+    return now - oldest.last > SILENT

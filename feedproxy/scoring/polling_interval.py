@@ -1,0 +1,232 @@
+"""Does the reader come when it was asked to come?  RFC 9111, section 4.2; RSS 2.0; the syndication module.
+
+The latest of what was said holds, and for a day at most: a reader that polls once a day is never too early.
+"""
+
+import math
+
+from feedproxy.clock import Seconds
+from feedproxy.feed.schedule import is_skipped, next_update
+from feedproxy.findings import Category, Level, Note
+from feedproxy.scoring.reader_state import Known
+from feedproxy.scoring.rules import KEPT, Said, Verdict
+from feedproxy.scoring.scored_request import REFUSALS, Poll
+
+DAY: Seconds = 86_400
+
+UNASKED: Seconds = 900
+"""How long a reader waits where nothing was said. Most wait half an hour or an hour; less than a quarter of an hour is
+nobody's habit."""
+
+REFUSED: Seconds = 3600
+"""After a 429 that does not say how long."""
+
+FAILED: Seconds = 300
+"""After a failure: the next poll at the usual time is well, the next second is not."""
+
+HOUR_EDGE: Seconds = 10
+"""Seconds around the full hour in which the whole world's cron jobs run."""
+
+HOURS_MIN = 6
+"""Polls from which on a habit can be told from chance."""
+
+
+def slack(wait: Seconds) -> Seconds:
+    """What a timer may be off: 5 %, at least half a minute, never more than half of the wait."""
+    return min(wait / 2, max(30.0, wait / 20))
+
+
+def judge(poll: Poll, known: Known) -> Verdict | None:
+    """Whether this poll came too early."""
+    if known.success is None or known.follows(poll):
+        return None
+    gap = poll.at - known.success
+    waits = _waits(known)
+    if not waits:
+        waits = [(UNASKED, POLLED_OFTEN, "no polling interval given")]
+    return tuple(
+        Said(kind, f"{span(gap)} after the last good answer; {words}", {"wait": span(wait)})
+        for wait, kind, words in waits
+        if gap < wait - slack(wait)
+    )
+
+
+def _waits(known: Known) -> list[tuple[Seconds, type[Note], str]]:
+    assert known.success is not None
+    schedule, waits = known.schedule, list[tuple[Seconds, type[Note], str]]()
+    if known.lifetime > 0:
+        waits.append((known.lifetime, POLLED_WITHIN_MAX_AGE, f"it was fresh for {span(known.lifetime)}"))
+    if schedule.ttl is not None:
+        waits.append((60.0 * schedule.ttl, POLLED_WITHIN_TTL, f"ttl is {schedule.ttl}"))
+    steps = [schedule.interval] if schedule.interval else []
+    if (update := next_update(schedule, known.success)) is not None:
+        length = {"hourly": DAY / 24}.get(str(schedule.period), DAY) / schedule.frequency
+        # Right after an update by the base, or a whole period later: both keep to it.
+        steps.append(min(update - known.success, length))
+    waits += [(step, POLLED_WITHIN_SY, f"it is updated every {span(step)}") for step in steps]
+    return [(min(wait, DAY), kind, words) for wait, kind, words in waits]
+
+
+def skipped(poll: Poll, known: Known) -> Verdict | None:
+    """Whether this poll came when the publisher asks not to be read."""
+    schedule = known.schedule
+    if known.success is None or known.follows(poll) or not (schedule.skip_hours or schedule.skip_days):
+        return None
+    if not is_skipped(schedule, poll.at):
+        return KEPT
+    hour, day = math.floor(poll.at / 3600) % 24, (math.floor(poll.at / DAY) + 3) % 7
+    if day in schedule.skip_days:
+        return (Said(POLLED_ON_SKIP_DAY, f"on a {_DAYS[day]}"),)
+    return (Said(POLLED_IN_SKIP_HOUR, f"in hour {hour} GMT"),)
+
+
+def refused(poll: Poll, known: Known) -> Verdict | None:
+    """Whether the server was left in peace after it had refused, or failed."""
+    refusal = known.refusal
+    if refusal is None or known.follows(poll):
+        return None
+    gap, said = poll.at - refusal.at, f"after {refusal.status or 'no answer'}"
+    if refusal.wait is not None and refusal.status in (*REFUSALS, 413):
+        if gap < refusal.wait - min(30.0, refusal.wait / 20):
+            return (Said(RETRY_AFTER_IGNORED, f"{span(gap)} {said}, which asked for {span(refusal.wait)}"),)
+        return KEPT
+    if refusal.status in REFUSALS:
+        wait = REFUSED if refusal.status == 429 else UNASKED
+        if gap < wait - slack(wait):
+            return (Said(HURRIED_AFTER_REFUSAL, f"{span(gap)} {said}"),)
+        return KEPT
+    return (Said(HAMMERED, f"{span(gap)} {said}"),) if gap < FAILED - slack(FAILED) else KEPT
+
+
+def is_on_the_hour(poll: Poll) -> bool:
+    """Whether a poll came when everybody's does."""
+    return (poll.at + 1) % 3600 < HOUR_EDGE + 1
+
+
+def span(seconds: Seconds) -> str:
+    """A length of time, in one or two units."""
+    total = round(max(0.0, seconds))
+    for size, unit, below, small in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if total >= size:
+            rest = total % size // below
+            return f"{total // size} {unit} {rest} {small}" if rest else f"{total // size} {unit}"
+    return f"{total} s"
+
+
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+class POLLED_WITHIN_MAX_AGE(Note):
+    level = Level.WARN
+    category = Category.SCHEDULE
+    summary = "%(times)s came while the copy was still fresh by Cache-Control or Expires."
+    advice = """\
+    The publisher said that nothing else is to be had for %(wait)s. A cache would have answered by itself: keep the
+    time with the feed, and skip it until then."""
+    reference = "RFC 9111, section 4.2"
+
+
+class POLLED_WITHIN_TTL(Note):
+    level = Level.WARN
+    category = Category.SCHEDULE
+    summary = "%(times)s came before the channel's `ttl` was over."
+    advice = "`ttl` is the number of minutes for which the feed is good: here %(wait)s. Ask when it has passed."
+    reference = "RSS 2.0, ttl; RSS Feed State, TTL"
+
+
+class POLLED_WITHIN_SY(Note):
+    level = Level.WARN
+    category = Category.SCHEDULE
+    summary = "%(times)s came more often than the feed says that it is updated."
+    advice = """\
+    `sy:updatePeriod` and `sy:updateFrequency` (in CDF: SCHEDULE) say how often there can be news: every %(wait)s.
+    Asking more often, but for once a day, finds nothing."""
+    reference = "RSS 1.0 syndication module"
+
+
+class POLLED_OFTEN(Note):
+    level = Level.WARN
+    category = Category.SCHEDULE
+    summary = "%(times)s came less than a quarter of an hour after the last good answer."
+    advice = """\
+    The publisher says nothing of when to come. Then every half hour is plenty, and less often is better for a feed that
+    seldom changes."""
+    reference = "docs/explanation/grades.md"
+
+
+class KEEPS_PACE(Note):
+    level = Level.GOOD
+    category = Category.SCHEDULE
+    summary = "No request came before the feed was due."
+    advice = "%(times)s kept to what the publisher says, or to a pace that costs nobody much."
+    reference = "RFC 9111, section 4.2; RSS 2.0, ttl"
+
+
+class POLLED_IN_SKIP_HOUR(Note):
+    level = Level.WARN
+    category = Category.SCHEDULE
+    summary = "%(times)s came in an hour that the feed's skipHours name."
+    advice = "The hours are GMT, 0 to 23. Let the poll wait until the first hour that is not named."
+    reference = "RSS 2.0, skipHours"
+
+
+class POLLED_ON_SKIP_DAY(Note):
+    level = Level.WARN
+    category = Category.SCHEDULE
+    summary = "%(times)s came on a day that the feed's skipDays name."
+    advice = "Days begin and end in GMT. Let the poll wait until the first day that is not named."
+    reference = "RSS 2.0, skipDays"
+
+
+class HEEDS_SKIPPED(Note):
+    level = Level.GOOD
+    category = Category.SCHEDULE
+    summary = "No request came in skipHours or on skipDays."
+    advice = "%(times)s came when the publisher is there."
+    reference = "RSS 2.0, skipHours and skipDays"
+
+
+class ON_THE_HOUR(Note):
+    level = Level.WARN
+    category = Category.SCHEDULE
+    summary = "%(times)s came within seconds of the full hour."
+    advice = """\
+    So do those of everybody else who runs it by cron or a timer that starts on the hour. Spread them: take a minute
+    by chance once, and keep it."""
+    reference = "docs/explanation/grades.md"
+
+
+class RETRY_AFTER_IGNORED(Note):
+    level = Level.BAD
+    category = Category.FAILURES
+    summary = "%(times)s came before the time that Retry-After had named."
+    advice = """\
+    Keep the time with the feed, better with the whole site, and let nothing ask before: no timer, no button, no
+    restart. Read both forms, seconds and date; nobody expects more than two days."""
+    reference = "RFC 9110, section 10.2.3; RFC 6585, section 4"
+
+
+class HURRIED_AFTER_REFUSAL(Note):
+    level = Level.BAD
+    category = Category.FAILURES
+    summary = "%(times)s came soon after the server had refused (429, 503)."
+    advice = """\
+    A refusal without Retry-After is a word about the pace all the same. Wait an hour after 429, a quarter of an hour
+    after 503, and longer each time."""
+    reference = "RFC 6585, section 4; RFC 9110, section 15.6.4"
+
+
+class HAMMERED(Note):
+    level = Level.WARN
+    category = Category.FAILURES
+    summary = "%(times)s came within minutes of a failure."
+    advice = "What has failed mostly fails again at once. Keep the copy, and ask at the usual time, or later."
+    reference = "RFC 9110, section 15.6"
+
+
+class LEAVES_IN_PEACE(Note):
+    level = Level.GOOD
+    category = Category.FAILURES
+    summary = "After refusals and failures the server was left in peace."
+    advice = "%(times)s after a 429, 503 or failure kept to what was asked."
+    reference = "RFC 9110, section 10.2.3"

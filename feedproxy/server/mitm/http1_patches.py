@@ -1,0 +1,372 @@
+"""What mitmproxy 12 cannot do with a streamed HTTP/1 message, mended where it reads one.
+
+* 1xx responses of an origin are taken for the final one, and the reader hangs: here they are passed over. (What our
+  own client fetches brings them along: upstream/client.py.)
+* Trailers, from an origin or from a reader, end in NotImplementedError, and the connection hangs: here they are
+  dropped, as RFC 9110, 6.5.1, lets a recipient do that has no use for them.
+* A head has no limit: here it has one, on either side; and a reader's has to come in time. (mitmproxy's own time-out
+  counts silence only: a byte now and then would hold a connection for ever.) Chunk sizes and trailers have one, too.
+* Heads are read leniently, and control characters and folded lines go on as they came: here every head is read by the
+  functions that read all others (http/message_syntax.py, upstream/head_parser.py).
+* A client that closes its sending side behind its request is taken for gone: here it gets its answer.
+* An empty line before a request is waited behind for ever: here it is skipped (RFC 9112, section 2.2).
+* An empty piece of content is written as the last chunk: here it is dropped.
+* A message that cannot be read is answered with mitmproxy's own page: here with ours.
+
+mitmproxy offers no place for that, so two of its inner names are replaced, once a process. Where these names are not
+what they were, nothing is replaced, and a warning tells so.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import Any
+
+import h11
+from mitmproxy import http
+from mitmproxy.connection import Client, ConnectionState
+from mitmproxy.net.http import http1
+from mitmproxy.proxy import commands, events, layer
+from mitmproxy.proxy.layers import http as http_layers
+from mitmproxy.proxy.layers.http import _http1
+from mitmproxy.proxy.layers.http._base import ReceiveHttp
+from mitmproxy.proxy.layers.http._events import (
+    ErrorCode,
+    HttpEvent,
+    RequestData,
+    RequestHeaders,
+    RequestTrailers,
+    ResponseData,
+    ResponseHeaders,
+    ResponseProtocolError,
+    ResponseTrailers,
+)
+
+from feedproxy.cache.cache_status import CacheStatus, Detail, append
+from feedproxy.clock import Seconds
+from feedproxy.errors import BadRequest, BrokenMessage
+from feedproxy.http.message_syntax import Line, is_well_formed, read_request
+from feedproxy.request.problem import problem
+from feedproxy.upstream.chunked import Chunks
+from feedproxy.upstream.head_parser import Head, could_be_http, find_end, parse_head
+
+logger = logging.getLogger("feedproxy")
+
+HEAD_MAX = 65_536
+"""Bytes of a head: the default of `header_max`."""
+
+HEAD_TIMEOUT: Seconds = 15
+"""From a head's first byte to its last: the default of `head_timeout`."""
+
+
+EMPTY_LINES_MAX = 16
+"""Empty lines skipped before a request: old clients send one behind the content of a POST."""
+
+INTERIM_MAX = 20
+"""1xx responses before the answer counts as none, as in upstream/response_parser.py."""
+
+
+class ChunkReader:
+    """Reads chunks where h11's reader stands; trailers are passed over."""
+
+    def __init__(self, *, of_request: bool) -> None:
+        self._chunks = Chunks(HEAD_MAX, of_request=of_request)
+
+    def __call__(self, buf: Any) -> Any:
+        """The next piece of content, the end, or None for what has not come yet. Raises h11.RemoteProtocolError."""
+        while not self._chunks.done:
+            data = buf.maybe_extract_at_most(len(buf))
+            if not data:
+                return None
+            try:
+                content = b"".join(self._chunks.feed(bytes(data)))
+            except BrokenMessage as error:
+                raise h11.RemoteProtocolError(str(error)) from error
+            buf += self._chunks.rest
+            if content:
+                return h11.Data(data=content)
+        return h11.EndOfMessage()
+
+    def read_eof(self) -> Any:
+        """The connection has ended. Raises h11.RemoteProtocolError, unless all has been read."""
+        if self._chunks.done:
+            return h11.EndOfMessage()
+        raise h11.RemoteProtocolError("the connection broke within the chunks")
+
+
+class CappedServer(_http1.Http1Server):
+    """Reads requests, strictly, whose heads are no longer than `head_max` bytes; a longer one is 431, and the end.
+
+    One that has not come as a whole `head_timeout` seconds after its beginning is 408, and the end; 0 is no limit.
+    """
+
+    head_max = HEAD_MAX
+    head_timeout: Seconds = HEAD_TIMEOUT
+    still_reads: Callable[[Client], bool] = staticmethod(lambda _: True)
+    """Whether a client whose sending side has ended may still read: it has not reset the connection."""
+    _begun: float | None = None
+    _waits = False
+    _empty_lines = 0
+    _has_ended = False
+    """The client has closed its sending side."""
+
+    def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
+        if isinstance(event, events.Wakeup):
+            self._waits = False
+        else:
+            yield from super()._handle_event(event)
+        if not self.head_timeout:
+            return
+        if self.state != self.read_headers or not self.buf:
+            self._begun = None
+            return
+        if isinstance(event, events.DataReceived) and self._begun is None:
+            self._begun = time.monotonic()
+        if self._begun is not None and not self._waits:
+            yield from self._wait_for_the_rest(self._begun + self.head_timeout - time.monotonic())
+
+    def _wait_for_the_rest(self, remaining: Seconds) -> layer.CommandGenerator[None]:
+        if remaining > 0.001:
+            # One alarm at a time: who begins a thousand heads a second must not set off a thousand.
+            self._waits = True
+            yield commands.RequestWakeup(remaining)
+            return
+        yield commands.SendData(self.conn, error_page(408, "The head of this request did not come in time."))
+        yield commands.CloseConnection(self.conn)
+        self.state = self.done
+
+    def refuse(self, status: int, words: str = "") -> layer.CommandGenerator[None]:
+        """Answer what cannot be read, and end the connection."""
+        yield commands.SendData(self.conn, error_page(status, words))
+        yield from self.end()
+
+    def end(self) -> layer.CommandGenerator[None]:
+        """End a connection on which more may come."""
+        self.state = self.done
+        yield commands.CloseConnection(self.conn)
+
+    def send(self, event: HttpEvent) -> layer.CommandGenerator[None]:
+        if event.stream_id != self.stream_id:
+            return  # the exchange is over, and the connection serves another
+        if isinstance(event, ResponseData) and not event.data:
+            return  # as a chunk it would be the last one
+        if isinstance(event, ResponseTrailers):
+            return
+        if isinstance(event, ResponseHeaders) and not is_well_formed(_head_of(event.response)):
+            logger.error("an answer with control characters in its head is withheld")
+            yield from self.refuse(502)
+            return
+        yield from super().send(event)
+
+    def read_headers(self, event: events.ConnectionEvent) -> layer.CommandGenerator[None]:
+        if not isinstance(event, events.DataReceived):
+            yield from super().read_headers(event)
+            return
+        self._skip_empty_lines()
+        if _head_length(self.buf) > self.head_max:
+            yield from self.refuse(431, "The head of this request is too long.")
+            return
+        if self._empty_lines > EMPTY_LINES_MAX:
+            yield from self._refuse_head(BadRequest("there are only empty lines where a request should be"))
+            return
+        lines = self.buf.maybe_extract_lines()
+        if not lines:
+            return
+        try:
+            head = read_request([bytes(line) for line in lines])
+            self.request = http1.read_request_head(head.lines())
+            size = http1.expected_http_body_size(self.request)
+        except (BadRequest, ValueError) as error:
+            yield from self._refuse_head(error)
+            return
+        self._empty_lines = 0
+        yield ReceiveHttp(RequestHeaders(self.stream_id, self.request, size == 0))
+        self.body_reader = _body_reader(size, of_request=True)
+        self.state = self.read_body
+        yield from self.state(event)
+
+    def _refuse_head(self, error: BadRequest | ValueError) -> layer.CommandGenerator[None]:
+        status = error.status_hint if isinstance(error, BadRequest) else 400
+        words = f"This request could not be read: {error}." if isinstance(error, BadRequest) else ""
+        logger.info("answered %d: %s", status, error)
+        yield from self.refuse(status, words)
+
+    def _skip_empty_lines(self) -> None:
+        # "In the interest of robustness, a server that is expecting to receive and parse a request-line SHOULD ignore
+        # at least one empty line (CRLF) received prior to the request-line." -- RFC 9112, section 2.2
+        while self._empty_lines <= EMPTY_LINES_MAX and bytes(self.buf).startswith((b"\r\n", b"\n")):
+            self.buf.maybe_extract_lines()
+            self._empty_lines += 1
+
+    def read_body(self, event: events.Event) -> layer.CommandGenerator[None]:
+        for command in super().read_body(event):
+            if isinstance(command, commands.CloseConnection) and self.state == self.read_body and not self.response:
+                # It is broken, and nothing of an answer has gone out yet.
+                yield from self.refuse(400, "The content of this request breaks off, or its chunks cannot be read.")
+            else:
+                yield command
+
+    def wait(self, event: events.Event) -> layer.CommandGenerator[None]:
+        if isinstance(event, events.ConnectionClosed) and self._may_still_read(event):
+            self._has_ended = True
+            return
+        yield from super().wait(event)
+
+    def _may_still_read(self, event: events.ConnectionClosed) -> bool:
+        is_half_closed = event.connection.state is ConnectionState.CAN_WRITE
+        is_tunnel = self.request is not None and self.request.method == "CONNECT"
+        return is_half_closed and not is_tunnel and self.still_reads(self.context.client)
+
+    def mark_done(self, *, request: bool = False, response: bool = False) -> layer.CommandGenerator[None]:
+        yield from super().mark_done(request=request, response=response)
+        if self._has_ended and self.state == self.read_headers:
+            yield from self.read_headers(events.ConnectionClosed(self.conn))
+
+
+class PatientClient(_http1.Http1Client):
+    """Reads responses, past those that come on the way."""
+
+    head_max = HEAD_MAX
+    _interim = 0
+    _reusable = True
+
+    def send(self, event: HttpEvent) -> layer.CommandGenerator[None]:
+        if isinstance(event, RequestData) and not event.data:
+            return  # as a chunk it would be the last one
+        if isinstance(event, RequestTrailers):
+            return
+        if isinstance(event, RequestHeaders) and event.request.http_version == "HTTP/1.0":
+            # The version is that of the sender of this message (RFC 9110, section 2.5); the reader's is kept for him.
+            request = event.request.copy()
+            request.http_version = "HTTP/1.1"
+            event = RequestHeaders(event.stream_id, request, event.end_stream)
+        yield from super().send(event)
+
+    def read_headers(self, event: events.ConnectionEvent) -> layer.CommandGenerator[None]:
+        if not isinstance(event, events.DataReceived) or not self.request:
+            yield from super().read_headers(event)
+            return
+        try:
+            head = self._next_head()
+        except BrokenMessage as error:
+            yield commands.CloseConnection(self.conn)
+            assert self.stream_id is not None
+            yield ReceiveHttp(ResponseProtocolError(self.stream_id, str(error), ErrorCode.GENERIC_SERVER_ERROR))
+            return
+        if head is None:
+            return
+        assert self.stream_id is not None
+        has_content = head.has_content(self.request.method)
+        size = 0 if not has_content else None if head.chunked else -1 if head.length is None else head.length
+        # What announces content and has none: the content may come after all, where the next answer is expected.
+        self._reusable = head.reusable and (has_content or not (head.chunked or head.length))
+        self.response = response_of(head, self.request.method)
+        yield ReceiveHttp(ResponseHeaders(self.stream_id, self.response, size == 0))
+        self.body_reader = _body_reader(size, of_request=False)
+        self.state = self.read_body
+        yield from self.state(event)
+
+    def _next_head(self) -> Head | None:
+        """The head of the answer, once it is there, past the interim ones. Raises BrokenMessage."""
+        while True:
+            data = bytes(self.buf)
+            if not could_be_http(data):
+                raise BrokenMessage(f"no HTTP/1 status line: {data[:60]!r}")
+            end = find_end(data)
+            if (end or len(data)) > self.head_max or self._interim > INTERIM_MAX:
+                raise BrokenMessage("the head of the answer is too long")
+            if not end:
+                return None
+            self.buf.maybe_extract_at_most(end)
+            head = parse_head(data[:end])
+            if head.status == 101:
+                raise BrokenMessage("101 Switching Protocols, which was not asked for")
+            if not head.is_interim:
+                self._interim = 0
+                return head
+            self._interim += 1
+
+    def mark_done(self, *, request: bool = False, response: bool = False) -> layer.CommandGenerator[None]:
+        yield from super().mark_done(request=request, response=response)
+        if not self._reusable and self.state == self.read_headers:
+            yield commands.CloseConnection(self.conn)
+            self.state = self.done
+
+
+def response_of(head: Head, method: str) -> http.Response:
+    """A head as mitmproxy's response, framed as it may be passed on."""
+    fields, now = without_framing(head.lines, head.status, method), time.time()
+    return http.Response(b"HTTP/1.1", head.status, head.reason, http.Headers(fields), None, None, now, None)
+
+
+def without_framing(fields: Iterable[Line], status: int, method: str) -> list[Line]:
+    """The fields of a response, without those that frame content which it cannot have."""
+    unwanted: tuple[bytes, ...] = ()
+    if status in (204, 304):
+        # "A server MUST NOT send a Transfer-Encoding header field in any response with a status code of 1xx
+        # (Informational) or 204 (No Content)" -- RFC 9112, section 6.1; nor Content-Length (RFC 9110, section 8.6)
+        unwanted = (b"content-length", b"transfer-encoding")
+    elif method == "HEAD":
+        unwanted = (b"transfer-encoding",)
+    return [line for line in fields if line[0].lower() not in unwanted]
+
+
+def _head_of(response: http.Response) -> bytes:
+    """A response's head, in HTTP/1.1."""
+    return b"HTTP/1.1 %d %b\r\n%b\r\n" % (response.status_code, response.data.reason, bytes(response.headers))
+
+
+def _body_reader(size: int | None, *, of_request: bool) -> Any:
+    return ChunkReader(of_request=of_request) if size is None else _http1.make_body_reader(size)
+
+
+def error_page(status: int, words: str = "") -> bytes:
+    """A whole response of ours, for those whose request could not be read."""
+    page: bytes = http1.assemble_response(error_response(status, words))
+    return page
+
+
+def error_response(status: int, words: str = "") -> http.Response:
+    """The same, as mitmproxy's response."""
+    is_theirs = status < 500 or status in (501, 505)
+    detail = Detail.BAD_REQUEST if is_theirs else Detail.UNREACHABLE
+    words = words or ("This request could not be read." if is_theirs else "The origin failed.")
+    response = problem(status, detail, words)
+    fields = append(response.fields, CacheStatus(detail=detail)).with_field("Connection", "close")
+    made = http.Response.make(status, response.body)
+    made.reason = HTTPStatus(status).phrase
+    made.headers = http.Headers([(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields])
+    return made
+
+
+def mend() -> bool:
+    """Replace the names, once; False where mitmproxy has changed too much for it."""
+    if http_layers.Http1Client is PatientClient:  # type: ignore[attr-defined]
+        return True
+    wanted: dict[Any, tuple[str, ...]] = {
+        http_layers: ("Http1Client", "Http1Server", "HttpLayer", "HttpStream"),
+        _http1: ("make_error_response", "make_body_reader"),
+        _http1.Http1Client: ("read_headers", "read_body", "mark_done", "send"),
+        _http1.Http1Server: ("read_headers", "read_body", "wait", "mark_done", "send", "done"),
+    }
+    missing = [
+        f"{owner.__name__}.{name}" for owner, names in wanted.items() for name in names if not hasattr(owner, name)
+    ]
+    if missing:
+        logger.warning("this mitmproxy lacks %s: streamed 1xx and trailers are not mended", ", ".join(missing))
+        return False
+    http_layers.Http1Client = PatientClient  # type: ignore[attr-defined]
+    _http1.make_error_response = _page_for_mitmproxy
+    return True
+
+
+def _page_for_mitmproxy(status_code: int, message: str = "") -> bytes:
+    logger.info("answered %d: %s", status_code, message)
+    return error_page(status_code)
+
+
+def _head_length(buf: Any) -> int:
+    held = bytes(buf)
+    end = held.find(b"\r\n\r\n")
+    return end if end >= 0 else len(held)

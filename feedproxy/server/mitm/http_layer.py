@@ -1,0 +1,409 @@
+"""A listening side that remembers what mitmproxy forgets.
+
+Three things are lost in mitmproxy 12's HTTP layer before the first hook runs, and each is needed here:
+
+* whether a request came in absolute-form or origin-form (RFC 9112, section 3.2): the first is for the explicit proxy,
+  the second for us;
+* an HTTP/1.0 request without Host, which it refuses though HTTP/1.0 knows no Host: it is for us as well;
+* that a failure on the way upstream must not be told with mitmproxy's own page.
+
+And mitmproxy reads a request to its end before it answers it. Content that nobody wants is not waited for here: its
+request is answered at once, and what still comes is thrown away for a while, since to close a connection on which
+something came unread takes the answer from who has not read it yet (RFC 9112, 9.6).
+
+So the layer is subclassed, at the methods where these things are still there. And a request's head has a limit
+(http1_patches.py), which mitmproxy does not give it: h11 stops at 16 KiB, Tomcat at 8, node at 16; ours is
+`header_max`.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from mitmproxy import connection, http
+from mitmproxy import flow as mitmproxy_flow
+from mitmproxy.proxy import commands, events, layer
+from mitmproxy.proxy.context import Context
+from mitmproxy.proxy.layers.http import DropStream, HttpLayer, HTTPMode, HttpStream, SendHttp
+from mitmproxy.proxy.layers.http._base import ReceiveHttp
+from mitmproxy.proxy.layers.http._events import (
+    ErrorCode,
+    HttpEvent,
+    RequestData,
+    RequestProtocolError,
+    RequestTrailers,
+    ResponseData,
+    ResponseEndOfMessage,
+    ResponseHeaders,
+    ResponseProtocolError,
+    ResponseTrailers,
+)
+from mitmproxy.proxy.layers.http._hooks import HttpErrorHook, HttpResponseHook
+from mitmproxy.proxy.layers.http._http2 import Http2Server
+
+from feedproxy.clock import Seconds
+from feedproxy.errors import BadRequest, BrokenMessage
+from feedproxy.http import message_syntax
+from feedproxy.server.mitm.http1_patches import CappedServer, error_response, without_framing
+from feedproxy.server.mitm.http2_limits import BoundedServer, NoTransport, Transport
+
+logger = logging.getLogger("feedproxy")
+
+ABSOLUTE_FORM = "feedproxy.absolute-form"
+"""Key in `flow.metadata`: the request's target was written in absolute-form."""
+
+CONTENT_MAX = 65_536
+"""Bytes of content that a request may have which is refused, or asks for something of ours that sets no other cap; and
+of what comes before its turn, beside the next head."""
+
+AT_ONCE = "feedproxy.at-once"
+"""Key in `flow.metadata`: the answer does not wait for the request's content, and ends the connection."""
+
+NO_ERROR = 0
+"""HTTP/2's code for a stream that ends well (RFC 9113, section 7)."""
+
+LINGER: Seconds = 30
+"""How long what comes after such an answer is thrown away; nginx has the same (lingering_time)."""
+
+CONTENT_CAP = "feedproxy.content-cap"
+"""Key in `flow.metadata`: the bytes of content that this flow may have instead."""
+
+type ErrorPage = Callable[[http.HTTPFlow, str], http.Response]
+"""Makes the answer for a flow whose way upstream failed, from mitmproxy's own words about it."""
+
+type InterimOf = Callable[[http.HTTPFlow], Iterable[http.Response]]
+"""The 1xx responses to send before a flow's answer."""
+
+type Refuse = Callable[[http.HTTPFlow], None]
+"""Sets the answer of a flow that has more content than it may."""
+
+
+@dataclass
+class ThrowAway(HttpEvent):
+    """What else comes on this HTTP/1 connection is of no use."""
+
+
+def _too_large(flow: http.HTTPFlow) -> None:
+    flow.response = http.Response.make(413)
+
+
+class FeedStream(HttpStream):
+    """One request and its answer."""
+
+    error_page: ErrorPage | None = None
+    interim_of: InterimOf = staticmethod(lambda _: ())
+    too_large: Refuse = staticmethod(_too_large)
+
+    under_way = 0
+    """Events that are being handled: the next request of a pipeline begins while the last event of this one is."""
+
+    def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
+        if isinstance(event, RequestData | ResponseData) and not event.data:
+            return  # an empty DATA frame (RFC 9113, section 6.1) says nothing, and as a chunk would be the last one
+        if isinstance(event, RequestTrailers | ResponseTrailers) and event.trailers is not None:
+            event.trailers = _trailers_of(event.trailers)
+        self.under_way += 1
+        yield from super()._handle_event(event)
+        self.under_way -= 1
+
+    def check_invalid(self, request: bool) -> layer.CommandGenerator[bool]:
+        # A head of HTTP/1 was judged when it was read (http1_patches.py).
+        try:
+            if request and self.flow.request.is_http2:
+                check_http2_request(self.flow.request)
+            elif not request and self.flow.response is not None and self.flow.response.is_http2:
+                clean_http2_response(self.flow.response, self.flow.request.method)
+        except BadRequest as error:
+            yield from self._refuse(error)
+            return True
+        except BrokenMessage as error:
+            self.flow.response = None
+            cancel = RequestProtocolError(self.stream_id, str(error), ErrorCode.CANCEL)
+            yield SendHttp(cancel, self.context.server)
+            failure = ResponseProtocolError(self.stream_id, str(error), ErrorCode.GENERIC_SERVER_ERROR)
+            yield from self.handle_protocol_error(failure)
+            return True
+        if request:
+            # HTTP/2 has :authority in the place of Host; it says nothing of a proxy.
+            is_absolute = bool(self.flow.request.data.authority) and not self.flow.request.is_http2
+            self.flow.metadata[ABSOLUTE_FORM] = is_absolute
+            if self._has_no_host() and self.context.client.sockname:
+                address, port, *_ = self.context.client.sockname
+                self.flow.request.headers["Host"] = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+        return (yield from super().check_invalid(request))
+
+    def _refuse(self, error: BadRequest) -> layer.CommandGenerator[None]:
+        """Answer a request that breaks the grammar; nothing else looks at it."""
+        logger.info("answered %d: %s", error.status_hint, error)
+        self.flow.error = mitmproxy_flow.Error(str(error))
+        yield HttpErrorHook(self.flow)
+        self.flow.live = False
+        yield from self._send(error_response(error.status_hint, f"This request could not be read: {error}."))
+        self.server_state = self.state_errored
+        yield from self._reset()
+        yield DropStream(self.stream_id)
+
+    def _has_no_host(self) -> bool:
+        request = self.flow.request
+        return (
+            request.http_version == "HTTP/1.0"
+            and request.method != "CONNECT"
+            and not request.data.host
+            and not request.host_header
+        )
+
+    def start_response_stream(self) -> layer.CommandGenerator[None]:
+        self._close_where_content_is_missing()
+        yield from super().start_response_stream()
+
+    def send_response(self, already_streamed: bool = False) -> layer.CommandGenerator[None]:
+        # RFC 9110, 15.2: a proxy forwards 1xx responses; HTTP/1.0 knows none.
+        if self.flow.request.http_version != "HTTP/1.0":
+            for interim in self.interim_of(self.flow):
+                yield SendHttp(ResponseHeaders(self.stream_id, interim, False), self.context.client)
+        if not already_streamed:
+            self._close_where_content_is_missing()
+        yield from super().send_response(already_streamed)
+        if self._content_is_missing() and self.server_state == self.state_done:
+            yield from self._give_up_content()
+
+    def _content_is_missing(self) -> bool:
+        """Whether content that streams upstream has not come as a whole yet."""
+        return bool(self.client_state == self.state_stream_request_body)
+
+    def _close_where_content_is_missing(self) -> None:
+        """An answer that comes before the content of its request ends the connection (RFC 9112, section 9.5)."""
+        if self._content_is_missing() and not self.flow.request.is_http2 and self.flow.response is not None:
+            self.flow.response.headers["Connection"] = "close"
+
+    def _give_up_content(self) -> layer.CommandGenerator[None]:
+        """The answer is complete, and the content of the request is not: neither side has any use for the rest."""
+        self.flow.live = False
+        self.client_state = self.server_state = self.state_errored
+        yield SendHttp(RequestProtocolError(self.stream_id, "answered already", ErrorCode.CANCEL), self.context.server)
+        yield SendHttp(ResponseEndOfMessage(self.stream_id), self.context.client)
+        yield from self._stop_content()
+
+    def _stop_content(self) -> layer.CommandGenerator[None]:
+        """Throw away what still comes of the content, and forget the exchange."""
+        if self.flow.request.is_http2:
+            yield from self._reset()
+        else:
+            yield SendHttp(ThrowAway(self.stream_id), self.context.client)
+        yield DropStream(self.stream_id)
+
+    def state_consume_request_body(self, event: events.Event) -> layer.CommandGenerator[None]:
+        # What is passed on streams. What is held has no use but to be thrown away, and HTTP/2 need not say its length.
+        content_max = self.flow.metadata.get(CONTENT_CAP, CONTENT_MAX)
+        if isinstance(event, RequestData) and len(self.request_body_buf) + len(event.data) > content_max:
+            self.request_body_buf.clear()
+            if self.flow.response is None:
+                self.too_large(self.flow)
+            yield from self._answer_at_once()
+            return
+        yield from super().state_consume_request_body(event)
+
+    def check_killed(self, emit_error_hook: bool) -> layer.CommandGenerator[bool]:
+        if (yield from super().check_killed(emit_error_hook)):
+            return True
+        if self.flow.metadata.pop(AT_ONCE, False) and self.flow.response is not None:
+            yield from self._answer_at_once()
+            return True
+        return False
+
+    def _answer_at_once(self) -> layer.CommandGenerator[None]:
+        assert self.flow.response is not None
+        if not self.flow.request.is_http2:
+            self.flow.response.headers["Connection"] = "close"
+        yield HttpResponseHook(self.flow)
+        self.flow.live = False
+        yield from self._send(self.flow.response)
+        self.server_state = self.state_errored
+        yield from self._stop_content()
+
+    def _reset(self) -> layer.CommandGenerator[None]:
+        """Let nothing more come of the content."""
+        parent = self.context.layers[self.context.layers.index(self) - 1]
+        server = parent.connections[self.context.client] if isinstance(parent, HttpLayer) else None
+        if isinstance(server, Http2Server) and not server.is_closed(self.stream_id):
+            # RFC 9113, 8.1: "RST_STREAM with an error code of NO_ERROR after sending a complete response"
+            server.h2_conn.reset_stream(self.stream_id, NO_ERROR)
+            yield commands.SendData(self.context.client, server.h2_conn.data_to_send())
+
+    def handle_protocol_error(
+        self, event: RequestProtocolError | ResponseProtocolError
+    ) -> layer.CommandGenerator[None]:
+        # Made first: the hook that tells of the failure comes before the reader is told, and tells what he gets.
+        page = self._own_page(event) if isinstance(event, ResponseProtocolError) else None
+        steps = super().handle_protocol_error(event)
+        result: object = None
+        while True:
+            try:
+                command = steps.send(result)
+            except StopIteration:
+                return
+            if page is not None and self._tells_the_reader(command):
+                yield from self._send(page)
+                result = None
+            else:
+                result = yield command
+
+    def _tells_the_reader(self, command: commands.Command) -> bool:
+        return (
+            isinstance(command, SendHttp)
+            and isinstance(command.event, ResponseProtocolError)
+            and command.connection is self.context.client
+        )
+
+    def _own_page(self, event: ResponseProtocolError) -> http.Response | None:
+        """What the reader is told instead of mitmproxy's page; None where he is told nothing any more."""
+        if self.error_page is None or self.flow.response is not None or self.client_state == self.state_errored:
+            return None
+        return type(self).error_page(self.flow, event.message)  # type: ignore[misc]
+
+    def _send(self, response: http.Response) -> layer.CommandGenerator[None]:
+        body = response.raw_content or b""
+        yield SendHttp(ResponseHeaders(self.stream_id, response, not body), self.context.client)
+        if body:
+            yield SendHttp(ResponseData(self.stream_id, body), self.context.client)
+        yield SendHttp(ResponseEndOfMessage(self.stream_id), self.context.client)
+        self.client_state = self.state_errored
+
+
+class OneAtATime(CappedServer):
+    """Cuts off who sends on and on while his answer is being made: all of it would wait in memory.
+
+    What comes after an answer that did not wait for it is thrown away, for LINGER seconds.
+    """
+
+    _lingers: commands.RequestWakeup | None = None
+
+    def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
+        if self._lingers is None or isinstance(event, HttpEvent):
+            yield from super()._handle_event(event)
+            return
+        is_over = isinstance(event, events.Wakeup) and event.command is self._lingers
+        if is_over or isinstance(event, events.ConnectionClosed):
+            yield commands.CloseConnection(self.conn)
+
+    def send(self, event: HttpEvent) -> layer.CommandGenerator[None]:
+        if not isinstance(event, ThrowAway):
+            yield from super().send(event)
+        elif self.state != self.done:  # then all had come already, and the connection is ended
+            yield from self.end()
+
+    def end(self) -> layer.CommandGenerator[None]:
+        self._lingers = commands.RequestWakeup(LINGER)
+        self.state = self.done
+        yield commands.CloseTcpConnection(self.conn, half_close=True)
+        yield self._lingers
+
+    def wait(self, event: events.Event) -> layer.CommandGenerator[None]:
+        if isinstance(event, events.DataReceived) and len(self.buf) > self.head_max + CONTENT_MAX:
+            gone = RequestProtocolError(self.stream_id, "too much at once", ErrorCode.CLIENT_DISCONNECTED)
+            self.state = self.done
+            yield commands.CloseConnection(self.conn)
+            yield ReceiveHttp(gone)
+            return
+        yield from super().wait(event)
+
+
+class FeedLayer(HttpLayer):
+    """mitmproxy's HTTP layer with our streams in it."""
+
+    stream: type[FeedStream] = FeedStream
+    head_max = CappedServer.head_max
+    head_timeout: Seconds = CappedServer.head_timeout
+    transport: Transport = NoTransport()
+
+    def __init__(self, context: Context, mode: HTTPMode) -> None:
+        super().__init__(context, mode)
+        self._made: list[FeedStream] = []
+
+    def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
+        if not isinstance(event, events.Start) or self.context.client.alpn == b"h3":
+            yield from super()._handle_event(event)
+            return
+        # mitmproxy would make a server of its own as well, and drop it: a circle with its context.
+        if self.context.client.alpn == b"h2":
+            bounded = BoundedServer(self.context.fork())
+            bounded.limit(self.head_max, self.head_timeout, self.transport)
+            bounded.server_of = self._server_of
+            self.connections[self.context.client] = bounded
+        else:
+            server = OneAtATime(self.context.fork())
+            server.head_max, server.head_timeout = self.head_max, self.head_timeout
+            server.still_reads = self.transport.still_reads
+            self.connections[self.context.client] = server
+        yield from self.event_to_child(self.connections[self.context.client], event)
+
+    def _let_go(self) -> None:
+        """Break the circles of streams that have ended: each is in its own context's list of layers."""
+        ended = [each for each in self._made if self.streams.get(each.stream_id) is not each and not each.under_way]
+        for each in ended:
+            self._made.remove(each)
+            each.__dict__.clear()
+
+    def _server_of(self, stream_id: int) -> connection.Server | None:
+        """Where the answer of a stream comes from."""
+        stream = self.streams.get(stream_id)
+        return stream.context.server if stream is not None else None
+
+    def make_stream(self, stream_id: int) -> layer.CommandGenerator[None]:
+        self._let_go()
+        context = self.context.fork()
+        self.streams[stream_id] = stream = self.stream(context, stream_id)
+        self._made.append(stream)
+        yield from self.event_to_child(stream, events.Start())
+
+
+def check_http2_request(request: http.Request) -> None:
+    """Judge the head of an HTTP/2 request (RFC 9113, sections 8.2 and 8.3). Raises BadRequest."""
+    data, fields = request.data, request.headers.fields
+    message_syntax.check_request_line(data.method, data.path)
+    if not data.path.startswith(b"/") and (data.method, data.path) != (b"OPTIONS", b"*"):
+        raise BadRequest(":path is no path")
+    if data.authority and not message_syntax.is_host(data.authority):
+        raise BadRequest(":authority is no host with a port")
+    message_syntax.check_fields(fields)
+    message_syntax.check_host(fields, required=not data.authority, may_be_empty=bool(data.authority))
+    message_syntax.check_framing(fields, minor=1)
+
+
+def clean_http2_response(response: http.Response, method: str) -> None:
+    """Mend the head of an HTTP/2 response, as the heads of HTTP/1 are mended. Raises BrokenMessage."""
+    if not message_syntax.is_status(response.status_code):
+        raise BrokenMessage(f"{response.status_code} is no status code")
+    lines = [name + b":" + value for name, value in response.headers.fields]
+    fields = message_syntax.field_lines(lines, BrokenMessage)
+    response.headers = http.Headers(without_framing(fields, response.status_code, method))
+
+
+def _trailers_of(trailers: http.Headers) -> http.Headers:
+    """Trailers without what is no field."""
+    return http.Headers([line for line in trailers.fields if message_syntax.is_field_line(b":".join(line))])
+
+
+def install(
+    chosen: layer.NextLayer,
+    stream: type[FeedStream],
+    head_max: int,
+    head_timeout: Seconds,
+    transport: Transport | None = None,
+) -> None:
+    """Exchange mitmproxy's plain HTTP layer for ours in what was chosen as the next layer."""
+    above: layer.Layer | None = None
+    here = chosen.layer
+    while here is not None and type(here) is not HttpLayer:
+        above, here = here, getattr(here, "child_layer", None)
+    if here is None:
+        return
+    here.context.layers.remove(here)
+    ours = FeedLayer(here.context, here.mode)
+    ours.stream = stream
+    ours.head_max, ours.head_timeout = head_max, head_timeout
+    ours.transport = transport or NoTransport()
+    if above is None:
+        chosen.layer = ours
+    else:
+        above.child_layer = ours  # type: ignore[attr-defined]  # every layer that has one declares it

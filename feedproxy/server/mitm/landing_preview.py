@@ -1,0 +1,76 @@
+"""What a pasted address leads to, for the landing page: asked of the service as a reader would, and no subscriber."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+
+from feedproxy.app import Runtime
+from feedproxy.endpoints.landing_page import Preview
+from feedproxy.errors import BadTarget, FeedproxyError, NotOurs
+from feedproxy.feed.discovery import FEED_TYPES
+from feedproxy.http import uri
+from feedproxy.http.message import Fields, Request
+from feedproxy.request.context import Answer
+from feedproxy.request.entrance import Visit
+from feedproxy.rules import AMBIGUOUS, BLOCKED
+from feedproxy.web.templates import iso, plain_text
+
+HOPS_MAX = 3
+"""Redirects followed: a page that names its feed, and a feed that has moved."""
+
+_WANTED = Fields([("Accept", ", ".join(FEED_TYPES))])
+"""A feed rather than a page: a page is answered with a redirect to its feed."""
+
+PROTECTED = "This feed asks each reader for a name and a password, so it is not shown here."
+REFUSED: Mapping[tuple[str, ...], str] = {
+    BLOCKED: "The operator of this proxy has blocked this feed.",
+    AMBIGUOUS: "This address can be read in several ways, so it is not shown here.",
+}
+
+
+async def look(here: Runtime, target: str, visit: Visit) -> Preview:
+    """What is at this target, or why it is not shown. Access rules are checked on every target that it leads to."""
+    try:
+        async with asyncio.timeout(here.settings.answer_timeout):
+            return await _look(here, target, replace(visit, counted=False))
+    except TimeoutError:
+        return Preview(target, words="The origin takes too long.")
+
+
+async def _look(here: Runtime, target: str, visit: Visit) -> Preview:
+    for _ in range(HOPS_MAX + 1):
+        if readers := here.settings_for(target).readers:
+            return Preview(target, words=REFUSED.get(readers, PROTECTED))
+        answer = await here.service.answer(Request("GET", target, _WANTED), visit)
+        if not isinstance(answer, Answer):
+            return Preview(target, words="This is larger than is stored here, so it is not shown.")
+        if (onward := _location(answer, visit.base)) is None:
+            return await _seen(here, target, answer)
+        target = onward
+    return Preview(target, words="This leads from one address to another, too many times.")
+
+
+def _location(answer: Answer, base: str) -> str | None:
+    """The target of a redirect that stays in the gateway; None for another answer."""
+    location = answer.response.fields.get("location") or ""
+    if not 300 <= answer.response.status < 400 or not location.startswith(f"{base}/"):
+        return None
+    try:
+        return uri.gateway_target(location.removeprefix(base))
+    except (BadTarget, NotOurs):
+        return None
+
+
+async def _seen(here: Runtime, target: str, answer: Answer) -> Preview:
+    status = answer.response.status
+    if status != 200:
+        words = plain_text(answer.words).rstrip(".")
+        return Preview(target, words=f"There is no feed to show: status {status}{words and f' ({words})'}.")
+    if answer.stored is None or not answer.feed:
+        return Preview(target, words="This is no feed, and names none.")
+    try:
+        said = await here.service.formats.headlines(answer.stored)
+    except FeedproxyError:
+        return Preview(target, words="This feed cannot be read.")
+    entries = tuple((plain_text(title) or "(no title)", iso(at)[:10] if at else "") for title, at in said.entries)
+    return Preview(target, plain_text(said.title) or target, entries)

@@ -1,0 +1,106 @@
+"""The parent proxy (`upstream_proxy`) for what mitmproxy connects to itself: tunnels, and requests that stream.
+
+mitmproxy speaks to a parent of its own in its `upstream` mode only, one for all hosts and by HTTP alone. So a server's
+address is replaced by a `Through`, which the name `asyncio` in mitmproxy's module knows how to open: the tunnel is made
+by upstream/parent_proxy_tunnel.py before mitmproxy sees the connection. Where that name is not what it was, nothing is
+connected to.
+"""
+
+import asyncio
+import socket
+from typing import Any, Self
+
+from mitmproxy.proxy import server
+
+from feedproxy.clock import Seconds
+from feedproxy.errors import FeedproxyError, ParentFailed
+from feedproxy.http import uri
+from feedproxy.upstream.address_policy import AddressPolicy
+from feedproxy.upstream.parent_proxy import Parent
+from feedproxy.upstream.parent_proxy_tunnel import named, open_tunnel, reach
+
+TIMEOUT: Seconds = 10
+"""Seconds for the parent and the origin behind it together: the default of `connect_timeout`."""
+
+
+class Through(str):
+    """The host of a server that is reached through a parent; as text it is the parent's own."""
+
+    __slots__ = ("_policy", "is_plain", "parent", "through", "where")
+
+    parent: Parent
+    where: tuple[str, int]
+    """Host and port of the origin."""
+    through: str
+    """What the parent is asked for: the name, or its checked address."""
+    is_plain: bool
+    """Whether requests are sent to the parent itself, in absolute-form."""
+    _policy: AddressPolicy
+
+    @classmethod
+    def make(cls, parent: Parent, where: tuple[str, int], addresses: list[str], policy: AddressPolicy) -> Self:
+        """The way to an origin of which these addresses are permitted."""
+        made = cls(parent.host)
+        made.parent, made.where, made._policy, made.is_plain = parent, where, policy, False
+        made.through = where[0] if parent.resolves or not addresses else addresses[0]
+        return made
+
+    # mitmproxy uses a connection again for requests to an equal address: the parent's own is another server.
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    async def open(self) -> socket.socket:
+        """Connect. Raises OSError, since mitmproxy expects no other."""
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                if self.is_plain:
+                    return await reach(self.parent, self._policy.resolve_parent)
+                host, port = self.where
+                authority = uri.hostport(host, port)
+                return await open_tunnel(
+                    self.parent, self._policy.resolve_parent, self.through, port, authority=authority
+                )
+        except TimeoutError as error:
+            raise OSError(f"no connection through {named(self.parent)} in {TIMEOUT:g} s") from error
+        except FeedproxyError as error:
+            raise OSError(str(error)) from error
+
+
+class _Asyncio:
+    """What mitmproxy's module calls asyncio: the same, but that it opens a `Through`."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+    async def open_connection(self, host: str, port: int, **options: Any) -> Any:
+        if not isinstance(host, Through):
+            return await asyncio.open_connection(host, port, **options)
+        return await asyncio.open_connection(sock=await host.open())
+
+
+def install() -> None:
+    """Let mitmproxy open what is reached through a parent, once a process."""
+    if getattr(server, "asyncio", None) is asyncio:
+        setattr(server, "asyncio", _Asyncio())  # noqa: B010 -- mypy knows it for a module
+
+
+async def way(
+    parent: Parent, host: str, port: int, policy: AddressPolicy, *, tls: bool, exempt: bool = False
+) -> Through:
+    """The way to host and port through a parent, once the address is checked. Raises Forbidden, Unreachable."""
+    if not isinstance(getattr(server, "asyncio", None), _Asyncio):
+        raise ParentFailed(f"{named(parent)} cannot be used for this with this version of mitmproxy")
+    if exempt:
+        found = [] if parent.resolves else await policy.addresses(host, port)
+    else:
+        found = await policy.resolve_for_parent(host, port, may_be_unknown=parent.resolves)
+    made: Through = Through.make(parent, (host, port), found, policy)
+    made.is_plain = parent.is_http and not tls
+    return made

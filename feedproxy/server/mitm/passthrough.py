@@ -1,0 +1,272 @@
+"""What streams through mitmproxy's own upstream: requests that are no GET, bodies above the cap, tunnels.
+
+mitmproxy's hooks fail open: an exception in one of them, and the request goes upstream. So nothing goes upstream
+that was not approved before, host by host and connection by connection; and the check that is made when the
+connection is opened refuses by itself whatever it cannot decide.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mitmproxy import http
+from mitmproxy.proxy.server_hooks import ServerConnectionHookData
+
+from feedproxy.cache.cache_status import CacheStatus, Detail, append
+from feedproxy.errors import FeedproxyError, Forbidden, Loop, ParentFailed, ParentRefused, Unreachable
+from feedproxy.http import uri
+from feedproxy.http.field_values import split_list
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.request.entrance import Entrance, dress, for_one_reader
+from feedproxy.request.problem import problem
+from feedproxy.request.upstream_request import with_via
+from feedproxy.request.url_mapping import is_upstream
+from feedproxy.server.mitm.parent_proxy_connections import Through, way
+from feedproxy.server.mitm.request_routing import Arrival, fields_of, headers_of
+from feedproxy.settings import Settings
+from feedproxy.upstream.address_policy import AddressPolicy
+from feedproxy.upstream.parent_proxy import OPTION, Parent
+from feedproxy.upstream.parent_proxy_tunnel import named
+
+FRAMING = ("transfer-encoding", "content-length")
+
+ANOTHER_PATH = (
+    *("x-original-url", "x-original-uri", "x-original-path", "x-rewrite-url", "x-rewrite-uri"),
+    *("x-http-path-override", "x-path", "x-uri", "x-request-uri"),
+)
+"""Fields by which frameworks answer for another path than was asked for, which rules may protect."""
+
+_USUAL_NAME = re.compile(r"[A-Za-z0-9-]+")
+"""The names of fields that go upstream. CGI, WSGI and PHP read other characters as a hyphen, and X_Forwarded_Host as
+X-Forwarded-Host. (nginx drops such fields as well: underscores_in_headers.)"""
+
+SHOWN = "feedproxy.shown"
+"""Key in `flow.metadata`: the target of a request that streams, as its reader knows it."""
+
+
+@dataclass(slots=True)
+class Passes:
+    """Which servers each client connection may be connected to: (host, port) → checked address, the way through a
+    parent proxy, or exempt."""
+
+    approved: dict[str, dict[tuple[str, int], str | Through | None]] = field(default_factory=dict)
+    tunnels: dict[str, tuple[str, int]] = field(default_factory=dict)
+    users: dict[str, str] = field(default_factory=dict)
+    """Who said who he is when he asked for his tunnel."""
+
+    def approve(self, client: str, host: str, port: int, address: str | Through | None) -> None:
+        """This client's connection may lead to host:port, at this address."""
+        self.approved.setdefault(client, {})[host.lower(), port] = address
+
+    def forget(self, client: str) -> None:
+        """The client has gone."""
+        self.approved.pop(client, None)
+        self.tunnels.pop(client, None)
+        self.users.pop(client, None)
+
+
+class Streamed:
+    """What streams through to a reader, counted on its way; with `instead`, this in its place."""
+
+    __slots__ = ("_instead", "size")
+
+    def __init__(self, instead: bytes | None = None) -> None:
+        self._instead = instead
+        self.size = 0
+
+    def __call__(self, data: bytes) -> bytes:
+        if self._instead is not None:
+            data, self._instead = self._instead, b""
+        self.size += len(data)
+        return data
+
+
+async def approve(
+    passes: Passes, client: str, target: str, settings: Settings, policy: AddressPolicy, parent: Parent | None
+) -> None:
+    """Check a target's address and let this client pass to it. Raises Forbidden, Unreachable, ParentFailed."""
+    host, port = uri.host_port(target)
+    is_own = is_upstream(target, settings)  # the operator's own word
+    if parent is not None:
+        tls = target.startswith("https:")
+        passes.approve(client, host, port, await way(parent, host, port, policy, tls=tls, exempt=is_own))
+    elif is_own:
+        passes.approve(client, host, port, None)
+    else:
+        policy.check_port(port)
+        passes.approve(client, host, port, (await policy.resolve(host, port))[0])
+
+
+def check(data: ServerConnectionHookData, passes: Passes) -> None:
+    """The veto, when mitmproxy is about to connect; and the pin: it connects to the address that was checked."""
+    try:
+        address = data.server.address
+        if address is None:
+            raise Forbidden("no address")
+        host, port, *_ = address
+        approved = passes.approved.get(data.client.id, {})
+        if isinstance(host, Through) and any(host is each for each in approved.values()):
+            return  # it is opened once more
+        if (host.lower(), port) not in approved:
+            raise Forbidden(f"{host}:{port} was not approved")
+        pinned = approved[host.lower(), port]
+        if isinstance(pinned, Through):
+            data.server.sni = data.server.sni or host
+            data.server.address = (pinned, pinned.parent.port)
+        elif pinned is not None and pinned != host:
+            data.server.sni = data.server.sni or host
+            data.server.address = (pinned, port)
+            passes.approve(data.client.id, pinned, port, pinned)
+    except Exception as error:  # whatever it is: without a decision there is no connection
+        data.server.error = str(error) or "refused"
+
+
+def hops_left(fields: Fields) -> int | None:
+    """How many proxies an OPTIONS may still pass (RFC 9110, 7.6.2); None where that is not said in one number."""
+    said = fields.combined("max-forwards") or ""
+    return int(said) if re.fullmatch(r"[0-9]{1,9}", said) else None
+
+
+def begin(flow: http.HTTPFlow, arrival: Arrival, *, via: str, parent: Parent | None = None) -> None:
+    """Make a request ready to stream upstream, or to a parent proxy."""
+    fields = arrival.request.fields
+    framing = _framing(fields)
+    fields = fields.end_to_end().without(*FRAMING, "a-im")
+    if arrival.request.method == "OPTIONS" and (hops := hops_left(fields)) is not None:
+        fields = fields.with_field("Max-Forwards", str(hops - 1))
+    if arrival.visit.entrance is Entrance.GATEWAY:
+        fields = fields.without("cookie", "cookie2", "referer", "origin")
+    hearsay = [name for name, _ in fields if name.lower().startswith("x-forwarded-")]
+    unusual = [name for name, _ in fields if _USUAL_NAME.fullmatch(name) is None]
+    fields = fields.without("forwarded", "x-real-ip", *ANOTHER_PATH, *hearsay, *unusual)
+    if arrival.visit.entrance is Entrance.REVERSE:
+        scheme, _, name = arrival.visit.base.partition("://")
+        fields = fields.with_field("X-Forwarded-For", arrival.visit.address)
+        fields = fields.with_field("X-Forwarded-Proto", scheme).with_field("X-Forwarded-Host", name.partition("/")[0])
+    if not framing and flow.request.is_http2:
+        # HTTP/2 frames content by itself. HTTP/1.1 upstream must be told, or it takes the content for a request of its
+        # own; spoken of as HTTP/1.1, the request loses its Transfer-Encoding where upstream is HTTP/2 after all.
+        flow.request.http_version, flow.request.authority = "HTTP/1.1", ""
+        if flow.request.method not in ("GET", "HEAD") or flow.request.raw_content:
+            framing = [("Transfer-Encoding", "chunked")]
+    fields = with_via(Fields((*fields, *framing)), via)
+    flow.request.url = arrival.request.target
+    flow.metadata[SHOWN] = arrival.shown or arrival.request.target
+    if not flow.request.is_http2:
+        flow.request.authority = ""  # to an origin in origin-form (RFC 9112, 3.2.1), also out of a tunnel
+    host, port = uri.host_port(arrival.request.target)
+    shown = f"[{host}]" if ":" in host else host
+    default = 443 if arrival.request.target.startswith("https:") else 80
+    fields = fields.with_field("Host", shown if port == default else f"{shown}:{port}")
+    if parent is not None and parent.is_http and default == 80:
+        # mitmproxy writes absolute-form where there is an authority (RFC 9112, 3.2.2), and drops that of HTTP/2.
+        flow.request.http_version, flow.request.authority = "HTTP/1.1", fields.get("host") or ""
+        if parent.authorization:
+            fields = fields.with_field("Proxy-Authorization", parent.authorization)
+    flow.request.headers = headers_of(fields)
+
+
+def answer(flow: http.HTTPFlow, arrival: Arrival, status: CacheStatus, settings: Settings, *, via: str) -> Streamed:
+    """Make the head of a streamed answer ready for the reader; the result counts its body, as it comes."""
+    assert flow.response is not None
+    fields = fields_of(flow.response)
+    framing = _framing(fields)
+    if flow.request.http_version == "HTTP/1.0":
+        framing = [(name, value) for name, value in framing if name.lower() != "transfer-encoding"]
+    fields = fields.end_to_end().without(*FRAMING, "alt-svc")
+    fields = dress(fields, arrival.visit, target=arrival.request.target, upstream=settings.upstream)
+    if settings.readers or arrival.visit.user:
+        fields = for_one_reader(fields)
+    fields = append(with_via(fields, via), status)
+    closes = "close" in split_list((arrival.request.fields.combined("connection") or "").lower())
+    has_content = flow.request.method != "HEAD" and flow.response.status_code not in (204, 304)
+    if (has_content and not framing) or closes:
+        # The end of the connection is the end of the content (RFC 9112, 6.3), or what the reader asked for (9.6):
+        # upstream it does not go, so that mitmproxy has forgotten it.
+        fields = fields.with_field("Connection", "close")
+    flow.response.headers = headers_of(Fields((*fields, *framing)))
+    flow.response.http_version = "HTTP/1.1"
+    streamed = Streamed()
+    flow.response.stream = streamed
+    return streamed
+
+
+def _framing(fields: Fields) -> list[tuple[str, str]]:
+    """The fields that frame a message. Not every recipient compares the names of transfer codings without case."""
+    # "All transfer-coding names are case-insensitive" -- RFC 9112, section 7
+    return [(name, value.lower()) for name, value in fields if name.lower() in FRAMING]
+
+
+def refuse_parents_challenge(flow: http.HTTPFlow) -> Streamed:
+    """Replace a parent proxy's 407, which is for this proxy, in the head of an answer that streams."""
+    assert flow.response is not None
+    fields = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store"), ("Connection", "close")]
+    flow.response.status_code, flow.response.reason = ParentRefused.status_hint, ""
+    flow.response.http_version = "HTTP/1.1"
+    flow.response.headers = headers_of(append(Fields(fields), CacheStatus(detail=Detail.PARENT_PROXY)))
+    streamed = Streamed(b"The parent proxy (upstream_proxy) refuses its user name and password.\n")
+    flow.response.stream = streamed
+    return streamed
+
+
+def failure(words: str) -> FeedproxyError:
+    """What failed on the way upstream, out of mitmproxy's own words about it."""
+    if "Connection killed" not in words:
+        return ParentRefused(words) if f"({OPTION})" in words else Unreachable(words)
+    # A veto before the connection: ours, or mitmproxy's own against talking to itself.
+    return Loop(words) if "destination unknown" in words else Forbidden(words)
+
+
+SAID = {
+    Unreachable.detail: "The origin cannot be reached.",
+    ParentRefused.detail: Detail.PARENT_PROXY.sentence,
+    Forbidden.detail: "Its address, or its port, is none that this proxy is allowed to connect to.",
+    Loop.detail: "It leads back to this proxy.",
+}
+"""What the reader is told of a failure: mitmproxy's words name addresses, which are the operator's business."""
+
+
+def error_page(flow: http.HTTPFlow, words: str, status: CacheStatus | None = None) -> http.Response:
+    """Our own words instead of mitmproxy's page, when the way upstream failed; `status` is what became of it."""
+    error = failure(words)
+    shown = flow.metadata.get(SHOWN, flow.request.url)
+    request = Request("GET", shown, fields_of(flow.request))
+    response = problem(error.status_hint, error.detail, SAID[error.detail], request=request)
+    fields = append(response.fields, status or CacheStatus(detail=error.detail)).with_field("Connection", "close")
+    # As `dress` has it for the gateway, whose page this may be.
+    fields = fields.with_field("Content-Security-Policy", "sandbox").with_field("X-Content-Type-Options", "nosniff")
+    return make(Response(response.status, fields, response.body))
+
+
+def make(response: Response) -> http.Response:
+    """A Response as mitmproxy's."""
+    made = http.Response.make(response.status, response.body)
+    made.headers = headers_of(response.fields)
+    if response.reason:
+        made.reason = response.reason
+    return made
+
+
+async def check_address(
+    data: ServerConnectionHookData, policy: AddressPolicy, parent_of: Callable[[str], Parent | None]
+) -> None:
+    """The veto where nothing was approved before: any address that may be reached will do."""
+    try:
+        if data.server.address is None:
+            raise Forbidden("no address")
+        host, port, *_ = data.server.address
+        if isinstance(host, Through):
+            return  # it is opened once more
+        tls = data.server.tls or port == 443
+        parent = parent_of(uri.normalise(f"{'https' if tls else 'http'}://{uri.hostport(host, port)}/"))
+        data.server.sni = data.server.sni or host
+        if parent is None:
+            policy.check_port(port)
+            data.server.address = ((await policy.resolve(host, port))[0], port)
+            return
+        found = await way(parent, host, port, policy, tls=tls)
+        if found.is_plain:
+            raise ParentFailed(f"{named(parent)} cannot be used for this request without addons/entrance.py")
+        data.server.address = (found, parent.port)
+    except Exception as error:  # whatever it is: without a decision there is no connection
+        data.server.error = str(error) or "refused"

@@ -1,0 +1,159 @@
+"""From mitmproxy's flows to exchanges of a recording: those of the product, and those of flow files."""
+
+import itertools
+from collections import OrderedDict
+from dataclasses import replace
+from pathlib import Path
+
+from mitmproxy import http
+from mitmproxy import io as flows
+from mitmproxy.exceptions import FlowReadException
+
+from feedproxy.errors import BadTarget, UsageError
+from feedproxy.http import uri
+from feedproxy.http.message import Fields, Request
+from feedproxy.lab.record import har
+from feedproxy.lab.record.exchange import Exchange, Recording, Side
+from feedproxy.lab.record.recorder import settled
+from feedproxy.request.entrance import told as told_as
+from feedproxy.server.mitm.flow_handler import Case
+from feedproxy.server.mitm.request_routing import fields_of
+from feedproxy.upstream.special_networks import client_network
+
+type Noted = tuple[Exchange, bytes | None]
+"""An exchange, and its body on the wire; None where that has passed and was not kept."""
+
+
+NAMED_MAX = 8192
+"""Names remembered; more connections than that are seldom open at once."""
+
+
+class Names:
+    """Names things in the order in which they are met: the same traffic has the same names, mitmproxy's ids do not."""
+
+    def __init__(self, beginning: str) -> None:
+        self._beginning = beginning
+        self._numbers = itertools.count(1)
+        self._given: OrderedDict[str, str] = OrderedDict()
+
+    def of(self, thing: str) -> str:
+        """The name of this; of nothing, none."""
+        if not thing:
+            return ""
+        if thing not in self._given:
+            self._given[thing] = f"{self._beginning}{next(self._numbers)}"
+            if len(self._given) > NAMED_MAX:
+                self._given.popitem(last=False)
+        self._given.move_to_end(thing)
+        return self._given[thing]
+
+
+def of_reader(
+    flow: http.HTTPFlow, case: Case, at: float, seconds: float, connections: Names, upstream: str = ""
+) -> Noted:
+    """What a reader asked, and was answered."""
+    assert case.arrival is not None
+    target, visit = case.arrival.request.target, case.visit
+    response = flow.response or case.page
+    connection = connections.of(flow.client_conn.id)
+    told = _exchange(flow, response, Side.READER, target, at, seconds, connection)
+    public = told_as(target, visit, upstream=upstream)
+    told = replace(told, reader=visit.address, entrance=str(visit.entrance), public=public if public != target else "")
+    return told, _body(response)
+
+
+def of_origin(flow: http.HTTPFlow, at: float, seconds: float, connections: Names) -> Noted:
+    """What mitmproxy asked an origin, and was answered. Fields are as they were when this is called."""
+    connection = connections.of(flow.server_conn.id)
+    return _exchange(flow, flow.response, Side.ORIGIN, _target(flow), at, seconds, connection), _body(flow.response)
+
+
+def both_sides(flow: http.HTTPFlow, at: float, seconds: float, connections: Names) -> list[Noted]:
+    """A flow that mitmproxy alone has seen to: who asked it, and the origin that it asked, if it did."""
+    noted = []
+    client, server = flow.client_conn, flow.server_conn
+    # What mitmproxy has read out of a HAR file comes from port 0, and from nobody who is known.
+    if asked := bool(client.peername and client.peername[1]):
+        told = _exchange(flow, flow.response, Side.READER, _target(flow), at, seconds, connections.of(client.id))
+        noted.append((replace(told, reader=str(client.peername[0]), entrance=_entrance(flow)), _body(flow.response)))
+    if not asked:
+        noted.append((replace(of_origin(flow, at, seconds, connections)[0], connection=""), _body(flow.response)))
+    elif server.timestamp_start is not None or flow.response is None:
+        noted.append(of_origin(flow, at, seconds, connections))
+    return noted
+
+
+def _entrance(flow: http.HTTPFlow) -> str:
+    mode = flow.client_conn.proxy_mode.type_name
+    return {"regular": "proxy", "upstream": "proxy", "reverse": "reverse"}.get(mode, "")
+
+
+def _target(flow: http.HTTPFlow) -> str:
+    try:
+        return uri.normalise(flow.request.url)
+    except BadTarget:
+        return flow.request.url
+
+
+def _exchange(
+    flow: http.HTTPFlow,
+    response: http.Response | None,
+    side: Side,
+    target: str,
+    at: float,
+    seconds: float,
+    connection: str,
+) -> Exchange:
+    streamed = getattr(response.stream, "size", None) if response is not None else None
+    body = response.raw_content if response is not None else None
+    return Exchange(
+        side=side,
+        at=at,
+        request=Request(flow.request.method, target, fields_of(flow.request)),
+        status=response.status_code if response is not None else 0,
+        fields=fields_of(response) if response is not None else Fields(),
+        reason=response.reason if response is not None else "",
+        size=len(body or b"") if streamed is None else streamed,
+        seconds=seconds,
+        connection=connection,
+        version=flow.request.http_version,
+        failure=flow.error.msg if flow.error is not None else "",
+    )
+
+
+def _body(response: http.Response | None) -> bytes | None:
+    return response.raw_content if response is not None and not response.stream else None
+
+
+# -- files
+
+
+def read(path: Path) -> Recording:
+    """A recording in a HAR file, or in one of mitmproxy's flow files. Raises UsageError."""
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    # A flow file begins with the length of its first flow.
+    return _imported(path) if beginning[:1].isdigit() else har.read(path)
+
+
+def _imported(path: Path) -> Recording:
+    exchanges: list[Exchange] = []
+    contents: dict[str, bytes] = {}
+    connections, readers = Names(""), Names("reader-")
+    try:
+        with path.open("rb") as file:
+            for flow in flows.FlowReader(file).stream():
+                if isinstance(flow, http.HTTPFlow) and flow.request.method != "CONNECT":
+                    began = flow.request.timestamp_start
+                    ended = flow.response.timestamp_end if flow.response is not None else None
+                    for noted in both_sides(flow, began, max(0.0, (ended or began) - began), connections):
+                        exchange, content = settled(*noted)
+                        exchanges.append(replace(exchange, reader=readers.of(client_network(exchange.reader))))
+                        contents[exchange.digest] = content
+    except (FlowReadException, ValueError, OSError) as error:
+        raise UsageError(f"{path}: no flow file: {error}") from error
+    contents.pop("", None)
+    return Recording(tuple(sorted(exchanges, key=lambda exchange: exchange.at)), contents)

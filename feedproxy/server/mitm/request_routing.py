@@ -1,0 +1,251 @@
+"""What a flow asks for: the entrance it came by, its target URI, and who is asking.
+
+Only from `trusted_proxies` is the field that `forwarded_by` names believed, and of it only what they wrote
+(request/forwarded.py). From every other peer, and in every other field, it may be forged.
+"""
+
+import contextlib
+import ipaddress
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from urllib.parse import urlsplit
+
+from mitmproxy import http
+
+from feedproxy.errors import BadTarget, NotOurs
+from feedproxy.feed import subscription_address
+from feedproxy.http import uri
+from feedproxy.http.message import Fields, Request
+from feedproxy.request import forwarded
+from feedproxy.request.entrance import Entrance, Visit
+from feedproxy.server.mitm.http_layer import ABSOLUTE_FORM
+from feedproxy.settings import Settings
+
+TUNNEL = "feedproxy.tunnel"
+"""Key in the client connection's metadata: `host:port` that CONNECT named."""
+
+OWN_AUTHORITY = "feedproxy.own-authority"
+"""Key in `flow.metadata`: the absolute-form names this proxy, so that the request is the gateway's."""
+
+LANDING = ("/", "/robots.txt", "/favicon.ico")
+"""Paths of the gateway that are pages of ours."""
+
+_OTHER_SCHEME = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*+:/*(?![0-9])")
+_HOST_WITH_PORT = re.compile(r"[^/?#]+:[0-9]{1,5}(?:[/?#]|$)")
+
+HOST = re.compile(r"^(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """A path of our own: the landing page, an endpoint, or nothing at all."""
+
+    path: str
+    visit: Visit
+
+
+@dataclass(frozen=True, slots=True)
+class Misspelt:
+    """A gateway address in another form than the gateway's, and the target that it means."""
+
+    target: str
+    visit: Visit
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A request for a target; `shown` is the target as this reader knows it."""
+
+    request: Request
+    visit: Visit
+    shown: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """A request's head as it came. `path` is in origin-form, query included; `url` the whole of an absolute-form.
+
+    `own` is the address and port that were connected to.
+    """
+
+    method: str
+    path: str
+    fields: Fields
+    peer: str
+    own: tuple[str, int]
+    url: str = ""
+    authority: str = ""
+    absolute: bool = False
+    tls: bool = False
+
+
+def fields_of(message: http.Message) -> Fields:
+    """mitmproxy's headers as Fields; the bytes of the wire survive as ISO-8859-1."""
+    return Fields((name.decode("latin-1"), value.decode("latin-1")) for name, value in message.headers.fields)
+
+
+def headers_of(fields: Fields) -> http.Headers:
+    """The way back."""
+    return http.Headers([(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields])
+
+
+def came(flow: http.HTTPFlow) -> Came:
+    """A flow's head."""
+    request = flow.request
+    address, port, *_ = flow.client_conn.sockname
+    # In HTTP/2, :authority is what Host was.
+    authority = "" if request.is_http2 else request.data.authority.decode("latin-1")
+    absolute, path = bool(flow.metadata.get(ABSOLUTE_FORM)), request.data.path.decode("latin-1")
+    # mitmproxy's own `url` has lost the brackets of an IPv6 address.
+    url = f"{request.scheme}://{uri.hostport(request.host, request.port)}{path}" if absolute else request.url
+    return Came(
+        request.method,
+        path,
+        fields_of(request),
+        peer=flow.client_conn.peername[0],
+        own=(address, port),
+        url=url,
+        authority=authority,
+        absolute=absolute,
+        tls=flow.client_conn.tls,
+    )
+
+
+def arrive(
+    head: Came, entrance: Entrance, settings: Settings, tunnel: tuple[str, int] | None
+) -> Arrival | Ours | Misspelt:
+    """Where this request wants to go. Raises BadTarget and NotOurs (uri.gateway_target).
+
+    `tunnel` is the host and port of the CONNECT that this request came through, if it did.
+    """
+    visit = visit_of(head, settings, entrance)
+    match entrance:
+        case Entrance.PROXY if tunnel is not None:
+            host, port = tunnel
+            target = uri.normalise(f"https://{uri.hostport(host, port)}{head.path}")
+            return Arrival(Request(head.method, target, head.fields), visit)
+        case Entrance.PROXY:
+            return Arrival(Request(head.method, uri.normalise(head.url), head.fields), visit)
+        case Entrance.REVERSE:
+            return _reverse(head, visit, settings)
+    bare = head.path.partition("?")[0]
+    if bare in LANDING or head.path.startswith(settings.endpoint_prefix):
+        return Ours(head.path, visit)
+    try:
+        target = uri.gateway_target(head.path)
+    except (NotOurs, BadTarget):
+        return Misspelt(_pasted(head.path, visit.base), visit)
+    if target.startswith(f"{visit.base}/"):
+        with contextlib.suppress(BadTarget):  # one of our own pages: refused where it is fetched
+            return Misspelt(subscription_address.read(target, visit.base), visit)
+    return Arrival(Request(head.method, target, head.fields), visit)
+
+
+def _pasted(path: str, base: str) -> str:
+    """The target of a path that is no gateway address: one with `feed:`, encoded, or without a scheme.
+
+    Browsers and scanners ask for names with a dot, too (`/apple-touch-icon.png`), so what has no scheme is a host
+    only with a port, as an IP address, or below a public suffix or a name that is kept for private use. Raises NotOurs,
+    with the right address where it can be guessed, and BadTarget.
+    """
+    written = path.lstrip("/")
+    if subscription_address.has_scheme(written):
+        return subscription_address.read(written, base)
+    example = "https://example.com/feed.xml"
+    try:
+        target = subscription_address.read(_OTHER_SCHEME.sub("", written), base)
+    except BadTarget:
+        target = ""
+    if target and not path.startswith("//") and not _OTHER_SCHEME.match(written):
+        host = uri.host_of(target)
+        if _HOST_WITH_PORT.match(written) or host.rpartition(".")[2].isdigit() or uri.has_known_suffix(host):
+            return target
+    if "/" in written.rstrip("/"):
+        example = target or example
+    raise NotOurs(f"put the feed's full URL after the slash, such as {base}/{example}")
+
+
+def entrance_of(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int] | None) -> Entrance:
+    """Which way a request came in: absolute-form and tunnels are the explicit proxy's."""
+    if tunnel is not None:
+        return Entrance.PROXY
+    if settings.upstream:
+        return Entrance.REVERSE
+    if flow.metadata.get(OWN_AUTHORITY):
+        return Entrance.GATEWAY
+    absolute = flow.metadata.get(ABSOLUTE_FORM)
+    if absolute is None:  # mitmproxy's own layer does not tell; what is not addressed to us came for somebody else
+        own, port, *_ = flow.client_conn.sockname
+        absolute = flow.request.port != port or flow.request.host not in (own, "localhost")
+    return Entrance.PROXY if absolute else Entrance.GATEWAY
+
+
+def addressed_to_us(head: Came) -> Came:
+    """A request whose absolute-form names this proxy, as its gateway gets it.
+
+    "When an origin server receives a request with an absolute-form of request-target, the origin server MUST ignore the
+    received Host header field (if any) and instead use the host information of the request-target." -- RFC 9112, 3.2.2
+    """
+    return replace(head, fields=head.fields.with_field("Host", urlsplit(uri.normalise(head.url)).netloc))
+
+
+def _reverse(head: Came, visit: Visit, settings: Settings) -> Arrival | Ours:
+    if head.absolute and head.authority:
+        # RFC 9112, 3.2.2: Host says nothing beside an absolute-form, so it cannot vouch for it.
+        address, port = head.own
+        known = {f"{f'[{address}]' if ':' in address else address}:{port}", f"localhost:{port}"}
+        known |= {urlsplit(each).netloc.lower() for each in (settings.upstream, settings.public_url) if each}
+        if head.authority.lower() not in known:
+            raise BadTarget("this proxy stands in front of one origin, and is open to no other")
+    path = head.path
+    if not path.startswith("/"):
+        raise BadTarget("the request target is no path")
+    if path.startswith(settings.endpoint_prefix):
+        return Ours(path, visit)
+    path = _climbing_nowhere(path)
+    return Arrival(Request(head.method, target_below(path, settings), head.fields), visit, visit.base + path)
+
+
+def target_below(path: str, settings: Settings) -> str:
+    """The target that a path with its query means, in reverse mode or in the gateway. Raises BadTarget and NotOurs."""
+    if settings.upstream:
+        return uri.normalise(settings.upstream.rstrip("/") + _climbing_nowhere(path))
+    return uri.gateway_target(path)
+
+
+def _climbing_nowhere(path: str) -> str:
+    """The path in its normal form: `..` climbs no higher than the upstream's own path."""
+    return uri.normalise("http://upstream" + path).removeprefix("http://upstream")
+
+
+def visit_of(head: Came, settings: Settings, entrance: Entrance) -> Visit:
+    """Who comes, from where, and under which name of ours."""
+    fields = head.fields
+    scheme = "https" if head.tls else "http"
+    host = fields.get("host") or ""
+    address = head.peer
+    if trusts(settings, head.peer):
+        said = forwarded.origin_of(fields, settings.forwarded_by, head.peer, partial(trusts, settings))
+        address, scheme, host = said.address, said.scheme or scheme, said.host if HOST.match(said.host) else host
+    if settings.public_url:
+        base = settings.public_url.rstrip("/")
+    elif HOST.match(host):
+        base = f"{scheme}://{host}"
+    else:
+        base = f"{scheme}://{head.own[0]}:{head.own[1]}"
+    return Visit(entrance, base, address)
+
+
+def trusts(settings: Settings, peer: str) -> bool:
+    """Whether this peer is a load balancer of ours."""
+    return bool(settings.trusted_proxies) and _is_in(settings.trusted_proxies, peer)
+
+
+@lru_cache(maxsize=4096)
+def _is_in(networks: tuple[str, ...], peer: str) -> bool:
+    canonical = forwarded.canonical(peer)
+    if not canonical:
+        return False
+    address = ipaddress.ip_address(canonical)
+    return any(address in ipaddress.ip_network(each, strict=False) for each in networks)

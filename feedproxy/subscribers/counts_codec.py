@@ -1,0 +1,144 @@
+"""The counts as bytes, to be kept over a restart.
+
+Eight bytes `fpcount1`, the CRC-32 of all that follows, the header's length, the header as JSON, and the
+readers: for every feed of the header, in its order, its pseudonyms and then their values, each as many as the
+header says. All numbers little-endian, 4 bytes for checksum and length, 8 for the rest. Another form would
+get another last digit; what is not understood is refused, and counting begins anew.
+"""
+
+import json
+import struct
+import sys
+import zlib
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from feedproxy.clock import Instant
+from feedproxy.errors import StoreError
+from feedproxy.subscribers.claims import Belief
+from feedproxy.subscribers.feed_counts import Feed, unpacked
+
+MAGIC = b"fpcount1"
+
+type Claims = Mapping[tuple[str, str], Belief]
+type Known = tuple[str, bytes, Claims]
+"""A feed: its target, its readers as they were written, and its claims."""
+
+
+class Writing:
+    """The counts on their way into bytes, feed by feed: between two of them others may be counted.
+
+    What the numbers of products stand for may change meanwhile. One that stood for something else when the first feeds
+    were written is written as the one for all further names.
+    """
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._others: frozenset[int] = frozenset()
+        self._listed: list[str] = []
+        self._parts: list[bytes] = []
+
+    def names(self, names: list[str]) -> None:
+        """What the numbers stand for in the feeds that follow."""
+        self._names += names[len(self._names) :]
+        self._others = frozenset(number for number, name in enumerate(names) if name != self._names[number])
+
+    def add(self, target: str, feed: Feed) -> None:
+        """One more feed."""
+        said = [
+            [*key, belief.peaks, belief.anchor, belief.held, belief.last, belief.times]
+            for key, belief in feed.claims.items()
+        ]
+        self._listed.append(_json([target, feed.size, said]))
+        if feed.packed and not self._others:
+            self._parts.append(feed.packed)
+            return
+        readers = feed.readers
+        values: Iterable[int] = readers.values()
+        if self._others:
+            values = (value & ~0xFF if value & 0xFF in self._others else value for value in values)
+        self._parts += [_pack(readers.keys()), _pack(values)]
+
+    def whole(self) -> bytes:
+        """The bytes of everything. In any thread, once nothing is added any more."""
+        header = f'{{"names":{_json(self._names)},"feeds":[{",".join(self._listed)}]}}'.encode()
+        parts = [struct.pack("<I", len(header)), header, *self._parts]
+        checksum = 0
+        for part in parts:
+            checksum = zlib.crc32(part, checksum)
+        return b"".join([MAGIC, struct.pack("<I", checksum), *parts])
+
+
+def load(data: bytes, now: Instant) -> tuple[list[str], Counter[int], list[Known]]:
+    """What was written: names, how many readers have each, and the feeds.
+
+    Readers last seen after `now` (the clock was wrong) count as seen now.
+    Raises StoreError for what is damaged or of another form.
+    """
+    if not data.startswith(MAGIC):
+        raise StoreError("subscriber counts of an unknown form")
+    rest = data[len(MAGIC) + 4 :]
+    try:
+        (checksum,) = struct.unpack_from("<I", data, len(MAGIC))
+        if checksum != zlib.crc32(rest):
+            raise StoreError("damaged subscriber counts")
+        (length,) = struct.unpack_from("<I", rest)
+        header = json.loads(rest[4 : 4 + length])
+        names = [str(name) for name in header["names"]]
+        offset = 4 + length
+        feeds: list[Known] = []
+        for target, size, said in header["feeds"]:
+            feeds.append((str(target), _readers(rest[offset : offset + 16 * size], size, now), _claims(said, now)))
+            offset += 16 * size
+        if max(uses := products(feeds), default=-1) >= len(names):
+            raise ValueError("a name's number without a name")
+        return names, uses, feeds
+    except (ValueError, KeyError, TypeError, IndexError, struct.error) as error:
+        raise StoreError(f"damaged subscriber counts: {error}") from error
+
+
+def products(feeds: Iterable[Known]) -> Counter[int]:
+    """The numbers of products' names, and how many readers have each."""
+    return Counter(b"".join([packed[len(packed) // 2 :: 8] for _, packed, _ in feeds]))
+
+
+def _readers(packed: bytes, size: int, now: Instant) -> bytes:
+    if len(packed) != 16 * size:
+        raise ValueError("too few readers")
+    latest = int(now * 1000)
+    if not size or max(unpacked(packed[8 * size :])) >> 8 <= latest:
+        return packed
+    numbers = unpacked(packed)
+    keys, values = numbers[:size], numbers[size:]
+    return _pack(keys) + _pack(min(value >> 8, latest) << 8 | value & 0xFF for value in values)
+
+
+def _claims(said: Iterable[Any], now: Instant) -> Claims:
+    return {
+        (str(fetcher), str(feed_id)): Belief(
+            tuple(_pair(peak, now) for peak in peaks),
+            _pair(anchor, now),
+            _pair(held, now) if held else None,
+            min(float(last), now),
+            int(times),
+        )
+        for fetcher, feed_id, peaks, anchor, held, last, times in said
+    }
+
+
+def _pair(value: list[float], now: Instant) -> tuple[int, Instant]:
+    count, instant = value
+    return int(count), min(float(instant), now)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _pack(numbers: Iterable[int]) -> bytes:
+    packed = array("Q", numbers)
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return packed.tobytes()

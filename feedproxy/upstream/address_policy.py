@@ -1,0 +1,282 @@
+"""What may be reached through this proxy: ports, addresses, and the names that lead to them.
+
+Whatever a stranger can name (targets, redirects, callbacks, discovered pages) is fetched from where this
+machine stands, perhaps behind a firewall. So a name is resolved once, every address of it is checked, and
+the connection goes to one that was checked: a name that answers otherwise the second time (rebinding) gains
+nothing.
+"""
+
+import asyncio
+import ipaddress
+import logging
+import re
+from collections.abc import Sequence
+
+from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, Loop, Overload, Unreachable, UsageError
+from feedproxy.http import uri
+from feedproxy.upstream import local_failure
+from feedproxy.upstream.own_listeners import Listeners
+from feedproxy.upstream.resolver import PATIENCE, Lookup, system_lookup
+from feedproxy.upstream.special_networks import Address, Network, special, translated
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_PORTS = ("80", "443", "8080", "8443")
+
+# "Ends in a number", as the URL standard tests it: an IPv4 address in some spelling, never a name.
+_NUMERIC_END = re.compile(r"(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)$")
+
+
+class AddressPolicy:
+    """Which ports and addresses a target may have.
+
+    `allow_private` lifts private, shared, loopback and link-local networks; never multicast, reserved or a
+    cloud's metadata service. `networks` are reachable all the same, whatever they are: the operator's word.
+    `ports` are numbers or ranges (`1025-65535`). Raises UsageError for what is neither. `listeners` are this proxy's
+    own, which nothing lifts.
+    """
+
+    def __init__(
+        self,
+        allow_private: bool = False,
+        networks: Sequence[str] = (),
+        ports: Sequence[str] = DEFAULT_PORTS,
+        *,
+        lookup: Lookup = system_lookup,
+        listeners: Listeners | None = None,
+    ) -> None:
+        self._allow_private = allow_private
+        self._networks = tuple(_network(each) for each in networks)
+        self._ports = tuple(_port_range(each) for each in ports)
+        self._lookup = lookup
+        self._listeners = listeners or Listeners()
+
+    def check_port(self, port: int) -> None:
+        """Raises Forbidden for a port that no target may have."""
+        if not any(first <= port <= last for first, last in self._ports):
+            raise Forbidden(f"port {port} is not in allow_ports")
+
+    def check_address(self, ip: str) -> None:
+        """Raises Forbidden for an address that may not be reached, with the reason in words."""
+        if "%" in ip:
+            # A zone id chooses an interface of this machine: nobody else knows them (RFC 4007, section 11).
+            raise Forbidden(f"{ip} has a zone id")
+        try:
+            address = ipaddress.ip_address(ip)
+        except ValueError:
+            raise Forbidden(f"{ip} is no IP address") from None
+        self._check(address, str(address))
+
+    def _check(self, address: Address, subject: str) -> None:
+        listed = any(address.version == each.version and address in each for each in self._networks)
+        if (inner := translated(address)) is not None:
+            words, target = inner
+            if not (listed or self._allow_private):
+                raise Forbidden(f"{subject} is an {words} form of {target}")
+            self._check(target, f"{subject} ({target})")
+        elif not listed and (row := special(address)) is not None and not (row.private and self._allow_private):
+            raise Forbidden(f"{subject} is not a public address: {row.words}")
+
+    def literal(self, host: str, port: int) -> str | None:
+        """The address a host spells out, checked together with the port; None for a name.
+
+        Raises Forbidden for addresses that may not be reached, for listeners of our own, and for odd spellings of IPv4
+        (0x7f.1, 2130706433, 127.1, 010.0.0.1), which resolvers read in different ways; BadTarget for what is no host.
+        """
+        host = _plain(host)
+        if host.startswith("[") or ":" in host:
+            ip = host.removeprefix("[").removesuffix("]")
+        elif _NUMERIC_END.search(host):
+            ip = host
+            if not _is_dotted_quad(host):
+                raise Forbidden(f"{host} is an odd spelling of an IPv4 address")
+        else:
+            return None
+        self.check_address(ip)
+        self._check_listeners(host, ip, port)
+        return str(ipaddress.ip_address(ip))
+
+    def _check_listeners(self, host: str, ip: str, port: int) -> None:
+        if self._listeners.include(ip, port):
+            raise Forbidden(f"{host}:{port} is a listener of this proxy")
+
+    async def resolve(self, host: str, port: int) -> list[str]:
+        """The addresses that may be connected to for this host, at least one.
+
+        Of a name's addresses those that may not be reached are left out. Raises Forbidden for an address that may not
+        be reached and for a listener of our own, Unreachable for a name that has no address, or none that may be
+        reached, BadTarget for what is no host.
+        """
+        self.check_port(port)
+        if (ip := self.literal(host, port)) is not None:
+            return [ip]
+        return await self._permitted(host, port)
+
+    async def resolve_configured(self, host: str, port: int) -> list[str]:
+        """The addresses of a name that the operator configured, whatever the port.
+
+        `localhost` says where it leads, as an address that is written out does: that is the operator's word. Any other
+        name is somebody else's to answer for, and leads where a target's may. Raises as `resolve` does.
+        """
+        if _is_localhost(_plain(host)):
+            found = await self.addresses(host, port)
+            if not (here := [each for each in found if ipaddress.ip_address(each).is_loopback]):
+                raise Forbidden(f"{host} does not lead to this machine")
+            return here
+        return await self._permitted(host, port)
+
+    async def _permitted(self, host: str, port: int) -> list[str]:
+        permitted, refusal = [], None
+        for found in await self.addresses(host, port):
+            try:
+                # The zone of a resolved link-local address is this machine's own word, unlike one in a URL.
+                self.check_address(found.partition("%")[0])
+            except Forbidden as reason:
+                refusal = reason
+            else:
+                permitted.append(found)
+        if refusal is not None and not permitted:
+            logger.info("%s: %s", host, refusal)
+            if _is_localhost(_plain(host)):
+                raise refusal
+            raise _unresolved(host)
+        for found in permitted:
+            self._check_listeners(host, found, port)
+        return permitted
+
+    async def resolve_for_parent(
+        self, host: str, port: int, *, may_be_unknown: bool, configured: bool = False
+    ) -> list[str]:
+        """The addresses of a host that a parent proxy is to be asked for; empty where only the parent may know it.
+
+        The parent may choose any address of a name, so all of them have to be permitted. With `may_be_unknown`, a name
+        below a public suffix that cannot be resolved here is left to the parent. Of what is `configured` the port and
+        a written address are the operator's word, as in `resolve_configured`. Raises as `resolve` does.
+        """
+        if not configured:
+            self.check_port(port)
+            if (ip := self.literal(host, port)) is not None:
+                return [ip]
+        elif _is_literal(host):
+            return [host.strip("[]")]
+        try:
+            found = await self._looked_up(host, port)
+        except _Unknown as unknown:
+            if may_be_unknown and uri.is_below_public_suffix(_plain(host)):
+                return []
+            raise unknown.error from unknown.__cause__
+        for each in found:
+            try:
+                self.check_address(each.partition("%")[0])
+            except Forbidden as reason:
+                logger.info("%s: %s", host, reason)
+                raise _unresolved(host) from None
+            self._check_listeners(host, each, port)
+        return found
+
+    async def unresolved(self, host: str, port: int) -> list[str]:
+        """No addresses: for what the operator named and the parent proxy is to resolve."""
+        return []
+
+    async def resolve_parent(self, host: str, port: int) -> list[str]:
+        """The addresses of the parent proxy itself: the operator's word, unless it is this proxy. Raises Loop, too."""
+        found = await self.addresses(host, port)
+        if any(self._listeners.include(each, port) for each in found):
+            raise Loop(f"upstream_proxy: {host}:{port} is a listener of this proxy")
+        return found
+
+    async def addresses(self, host: str, port: int) -> list[str]:
+        """All addresses of a host, unchecked: for what the operator named. Raises Unreachable, BadTarget, Overload."""
+        try:
+            return await self._looked_up(host, port)
+        except _Unknown as unknown:
+            raise unknown.error from unknown.__cause__
+
+    async def _looked_up(self, host: str, port: int) -> list[str]:
+        """All addresses of a host. Raises _Unknown where none is found, BadTarget, and Overload for want of means."""
+        name = _plain(host)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                found = list(await self._lookup(name, port))
+        except TimeoutError as error:
+            raise _Unknown(Unreachable(f"{host} cannot be resolved: no answer in time")) from error
+        except (OSError, UnicodeError, MemoryError) as error:
+            why = getattr(error, "strerror", None) or error
+            if local_failure.is_exhaustion(error):
+                local_failure.complaints.say(f"{host} cannot be looked up: {error}")
+                raise Overload(f"{host} cannot be looked up now: {why}") from error
+            if local_failure.is_local(error):
+                raise _Unknown(Overload(f"{host} cannot be looked up now: {why}")) from error
+            logger.info("%s: %s", host, why)
+            raise _Unknown(_unresolved(host)) from error
+        if not found:
+            raise _Unknown(_unresolved(host))
+        return found
+
+
+class _Unknown(Exception):
+    """No address of a name is known here; `error` is what that means for a direct connection."""
+
+    def __init__(self, error: FeedproxyError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _unresolved(host: str) -> Unreachable:
+    """A name without an address, and one whose addresses may not be reached, in the same words.
+
+    Told apart, they would let a stranger find out which names this machine's network has.
+    """
+    return Unreachable(f"{host} cannot be resolved")
+
+
+def _is_localhost(name: str) -> bool:
+    """Whether this name leads to the machine that asks, wherever that is (RFC 6761, section 6.3)."""
+    return name == "localhost" or name.endswith(".localhost")
+
+
+def _plain(host: str) -> str:
+    """A host in lower case, in A-labels, without the root's dot. Raises BadTarget."""
+    if not host.isascii():
+        try:
+            host = host.encode("idna").decode("ascii")  # also folds full-width digits and dots, which then count
+        except UnicodeError:
+            raise BadTarget(f"{host!r} is no host name") from None
+    host = host.lower().removesuffix(".")
+    if not host or not re.fullmatch(r"\[[0-9a-f:.%a-z_~-]+\]|[0-9a-f.]*:[0-9a-f:.]*(?:%[\w.~-]+)?|[a-z0-9._~-]+", host):
+        raise BadTarget(f"{host!r} is no host name")
+    if "[" not in host and ":" not in host and any(not label or len(label) > 63 for label in host.split(".")):
+        raise BadTarget(f"{host!r} is no host name")
+    return host
+
+
+def _is_literal(host: str) -> bool:
+    try:
+        return bool(ipaddress.ip_address(host.strip("[]")))
+    except ValueError:
+        return False
+
+
+def _is_dotted_quad(host: str) -> bool:
+    try:
+        return str(ipaddress.IPv4Address(host)) == host
+    except ValueError:
+        return False
+
+
+def _network(text: str) -> Network:
+    try:
+        return ipaddress.ip_network(text.strip(), strict=False)
+    except ValueError:
+        raise UsageError(f"{text!r} is no network, such as 10.0.0.0/8") from None
+
+
+def _port_range(text: str) -> tuple[int, int]:
+    first, _, last = text.strip().partition("-")
+    try:
+        bounds = int(first), int(last or first)
+    except ValueError:
+        bounds = 0, 0
+    if not 1 <= bounds[0] <= bounds[1] <= 65535:
+        raise UsageError(f"{text!r} is no port, such as 8080, nor a range, such as 1025-65535")
+    return bounds

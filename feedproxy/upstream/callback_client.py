@@ -1,0 +1,201 @@
+"""Calling others: pings, notifications, verifications. One request with content, one short answer.
+
+Apart from client.py, whose answers are stored and whose connections never carry content: here nobody cares for the
+answer's details, so aiohttp reads it. What both have in common is the policy: every address is checked and pinned.
+"""
+
+import asyncio
+import functools
+import ssl
+from collections.abc import Callable
+from enum import Enum
+
+import aiohttp
+from yarl import URL
+
+from feedproxy.clock import Seconds
+from feedproxy.errors import BadTarget, BrokenMessage, FeedproxyError, FetchTimeout, Overload, Unreachable
+from feedproxy.http import uri
+from feedproxy.http.message import Fields, Response
+from feedproxy.http.message_syntax import is_field
+from feedproxy.upstream import local_failure
+from feedproxy.upstream.address_policy import AddressPolicy
+from feedproxy.upstream.connection_pool import CheckedResolver, ParentConnector
+from feedproxy.upstream.fair_limits import Asker, asking
+from feedproxy.upstream.parent_proxy import Parent
+from feedproxy.upstream.parent_proxy_tunnel import Resolve, unauthorized
+
+ANSWER_MAX = 65_536
+"""Bytes of an answer that are read: an XML-RPC struct, a challenge. The rest is cut off."""
+
+
+CALLS = Asker("calls", is_known=False)
+"""Names of callbacks are looked up as for one client: anybody may have named them."""
+
+
+class Named(Enum):
+    """Who named an address, and what is checked of it for that."""
+
+    BY_ANYBODY = "anybody"
+    """Port and address: a callback."""
+    BY_CONFIGURATION = "configuration"
+    """Where a name leads, for who answers for it may be somebody else: a service that the operator uses. Any port will
+    do, and an address that he wrote out."""
+    AS_OWN = "own"
+    """Nothing, as for the upstream: a machine of the operator's own, by whatever name."""
+
+
+class Caller:
+    """A client that follows no redirect, keeps no cookie, and reads little.
+
+    How many calls there are at once is for its users to bound (notify/delivery_worker.py has places for 64): a call
+    that waits for a connection could not be told from one that hangs.
+    """
+
+    def __init__(
+        self,
+        policy: AddressPolicy,
+        *,
+        connect: Seconds = 10,
+        total: Seconds = 30,
+        connections: int = 128,
+        ssl_context: ssl.SSLContext | None = None,
+        parent_of: Callable[[str], Parent | None] = lambda target: None,
+    ) -> None:
+        self._policy = policy
+        self._parent_of = parent_of
+        self._timeout = aiohttp.ClientTimeout(total=total, connect=connect)
+        self._total = total
+        self._connections = connections
+        self._ssl_context = ssl_context
+        self._sessions: dict[tuple[Named, Parent | None], aiohttp.ClientSession] = {}
+        self._closed = False
+
+    async def call(
+        self, method: str, url: str, fields: Fields | None = None, body: bytes = b"", *, named: Named = Named.BY_ANYBODY
+    ) -> Response:
+        """Send this; the answer, its body cut off at ANSWER_MAX.
+
+        Raises Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, BrokenMessage, ParentFailed.
+        """
+        where = _url(url)
+        parent = self._parent_of(_normal(str(where)))
+        for name, value in fields or ():
+            if not is_field(name, value):  # aiohttp looks for ends of lines only
+                raise BadTarget(f"the field {name!r} cannot be sent")
+        if named is Named.BY_ANYBODY:
+            self._policy.check_port(where.port or 0)
+            self._policy.literal(where.raw_host or "", where.port or 0)
+        lines, proxy = list(fields or ()), None
+        try:
+            with asking(CALLS):
+                # What is begun here goes on inside it: aiohttp looks names up in the same task.
+                if parent is not None and parent.is_http and where.scheme == "http":
+                    async with asyncio.timeout(self._timeout.connect):
+                        await self._check(named, parent)(where.raw_host or "", where.port or 0)
+                    proxy = URL(str(parent))  # it makes aiohttp write the target in absolute-form
+                    lines += [("Proxy-Authorization", each) for each in (parent.authorization,) if each]
+                answer = await self._session(named, parent).request(
+                    method, where, headers=lines, data=body or None, allow_redirects=False, proxy=proxy
+                )
+            async with answer:
+                if answer.status == 407 and parent is not None:
+                    raise unauthorized(parent, where.authority)
+                content = await _beginning(answer.content)
+                lines = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.raw_headers]
+                return Response(answer.status, Fields(lines).end_to_end(), content, answer.reason or "")
+        except FeedproxyError:
+            raise
+        except TimeoutError as error:
+            raise FetchTimeout(f"{where.authority} did not answer in {self._total:g} s") from error
+        except aiohttp.ClientConnectorError as error:
+            if local_failure.is_local(error.os_error):
+                local_failure.complaints.say(f"{where.authority} cannot be called: {error.os_error}")
+                raise Overload(f"{where.authority} cannot be called now") from error
+            raise Unreachable(f"{where.authority} cannot be reached") from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise BrokenMessage(f"{where.authority}: {error or type(error).__name__}") from error
+
+    async def addresses(self, url: str) -> list[str]:
+        """The addresses that a call to this URL could go to. Raises Forbidden, BadTarget, Unreachable."""
+        where = _url(url)
+        with asking(CALLS):
+            return await self._policy.resolve(where.raw_host or "", where.port or 0)
+
+    async def close(self) -> None:
+        """Close every connection; calls under way fail."""
+        self._closed = True
+        sessions, self._sessions = self._sessions, {}
+        for session in sessions.values():
+            await session.close()
+
+    def _session(self, named: Named, parent: Parent | None) -> aiohttp.ClientSession:
+        """A pool for what each has named, and for each parent: a connection never changes sides."""
+        if self._closed:
+            raise Unreachable("the client is closed")
+        if (named, parent) not in self._sessions:
+            self._sessions[named, parent] = aiohttp.ClientSession(
+                connector=self._connector(named, parent),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=self._timeout,
+                # A compressed answer of a few bytes could be a large one.
+                auto_decompress=False,
+                skip_auto_headers=("Accept-Encoding", "User-Agent", "Content-Type"),
+            )
+        return self._sessions[named, parent]
+
+    def _connector(self, named: Named, parent: Parent | None) -> aiohttp.BaseConnector:
+        check = self._check(named, parent)
+        if parent is None:
+            return aiohttp.TCPConnector(
+                resolver=CheckedResolver(check),
+                use_dns_cache=False,  # each new connection is resolved and checked anew
+                ssl=self._ssl_context or True,
+                limit=self._connections,
+            )
+        return ParentConnector(
+            parent,
+            check=check,
+            resolve_parent=self._policy.resolve_parent,
+            ssl_context=self._ssl_context,
+            limit=self._connections,
+        )
+
+    def _check(self, named: Named, parent: Parent | None) -> Resolve:
+        """What is checked of a host and port, for who has named it."""
+        policy = self._policy
+        if named is Named.AS_OWN:
+            return policy.addresses if parent is None or not parent.resolves else policy.unresolved
+        configured = named is Named.BY_CONFIGURATION
+        if parent is not None:
+            return functools.partial(policy.resolve_for_parent, may_be_unknown=parent.resolves, configured=configured)
+        return policy.resolve_configured if configured else policy.resolve
+
+
+async def _beginning(content: aiohttp.StreamReader) -> bytes:
+    body = bytearray()
+    async for chunk in content.iter_any():
+        body += chunk
+        if len(body) >= ANSWER_MAX:
+            break
+        await asyncio.sleep(0)
+    return bytes(body[:ANSWER_MAX])
+
+
+def _normal(url: str) -> str:
+    """The address as rules compare it."""
+    try:
+        return uri.normalise(url)
+    except BadTarget:
+        return url
+
+
+def _url(text: str) -> URL:
+    try:
+        url = URL(text, encoded=True)
+        usable = url.scheme in {"http", "https"} and bool(url.raw_host) and url.port is not None and text.isascii()
+    except ValueError:
+        usable = False
+    if not usable or url.raw_user is not None:
+        raise BadTarget("that is no address that can be called")
+    return url

@@ -1,0 +1,89 @@
+"""The chunked transfer coding, read strictly (RFC 9112, section 7.1). Extensions and trailers are passed over."""
+
+import re
+
+from feedproxy.errors import BrokenMessage
+from feedproxy.http.message_syntax import is_field_line
+
+_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t -~\x80-\xff]*)?\r?\n")
+"""A chunk's first line. An origin may end it by a bare line feed, as the lines of the head (section 2.2)."""
+
+_LINE_MAX = 8192
+"""Bytes of a chunk's first line: its size and extensions that nobody uses."""
+
+
+class Chunks:
+    """Takes what comes on the connection, piece by piece. Raises BrokenMessage for what is no chunk."""
+
+    def __init__(self, trailers_max: int, *, of_request: bool = False) -> None:
+        """`of_request`: no line may end in a bare line feed, and trailers have to be field lines."""
+        self._held = b""
+        self._strict = of_request
+        self._left = 0
+        self._begun = self._in_trailers = False
+        self._trailers_left = trailers_max
+        self.done = False
+        self.rest = b""
+        """What came behind the last chunk."""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The content in these bytes."""
+        data, self._held = (self._held + data if self._held else data), b""
+        found: list[bytes] = []
+        at = 0
+        while at < len(data) and not self.done:
+            if self._left:
+                piece = data[at : at + self._left]
+                found.append(piece)
+                at += len(piece)
+                self._left -= len(piece)
+                continue
+            taken = self._trailer(data, at) if self._in_trailers else self._line(data, at)
+            if not taken:
+                self._held = data[at:]
+                return found
+            at += taken
+        self.rest = data[at:]
+        return found
+
+    def _line(self, data: bytes, at: int) -> int:
+        """The bytes of the line with the next chunk's size, and of the line end before it; 0 where they are to come."""
+        start = at
+        if self._begun:
+            if data.startswith(b"\r", at):
+                at += 1
+            if at == len(data):
+                return 0
+            if not data.startswith(b"\n", at):
+                raise BrokenMessage("a chunk is longer than its size")
+            at += 1
+        end = data.find(b"\n", at, at + _LINE_MAX) + 1
+        if not end:
+            if len(data) - at >= _LINE_MAX or not _may_be_size(data[at : at + 16]):
+                raise BrokenMessage("no chunk size")
+            return 0
+        match = _SIZE.fullmatch(data, at, end)
+        if match is None or (self._strict and not data.endswith(b"\r\n", at, end)):
+            raise BrokenMessage(f"no chunk size: {data[at : at + 20]!r}")
+        self._begun, self._left = True, int(match[1], 16)
+        self._in_trailers = not self._left
+        return end - start
+
+    def _trailer(self, data: bytes, at: int) -> int:
+        """The bytes of the next trailer's line, or of the empty line behind the last; 0 where it is to come."""
+        end = data.find(b"\n", at) + 1
+        length = (end or len(data)) - at
+        if length > self._trailers_left:
+            raise BrokenMessage("too much behind the last chunk")
+        if not end:
+            return 0
+        self._trailers_left -= length
+        line = data[at:end].removesuffix(b"\n").removesuffix(b"\r")
+        if self._strict and (not data.endswith(b"\r\n", at, end) or (line and not is_field_line(line))):
+            raise BrokenMessage("a trailer that is no field line")
+        self.done = not line
+        return length
+
+
+def _may_be_size(start: bytes) -> bool:
+    return not start or re.match(rb"[0-9A-Fa-f]", start) is not None

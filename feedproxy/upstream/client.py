@@ -1,0 +1,419 @@
+"""Asking an origin: one request, one answer that is complete, or an error that says what was wrong.
+
+Redirects, cookies, content codings and caching are somebody else's. The only field added is Host.
+"""
+
+import asyncio
+import functools
+import os
+import re
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+from aiohttp.connector import Connection
+from yarl import URL
+
+from feedproxy.clock import Clock, Instant, Seconds
+from feedproxy.errors import BadTarget, BrokenMessage, FeedproxyError, FetchTimeout, Overload, Unreachable
+from feedproxy.http import uri
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.settings import Settings
+from feedproxy.upstream import local_failure
+from feedproxy.upstream.address_policy import AddressPolicy
+from feedproxy.upstream.connection_pool import (
+    CheckedResolver,
+    ExactConnector,
+    ExactProtocol,
+    ParentConnector,
+    Silence,
+    StaleConnection,
+)
+from feedproxy.upstream.fair_limits import Place, Share, Shares
+from feedproxy.upstream.parent_proxy import Parent
+from feedproxy.upstream.parent_proxy_tunnel import named, unauthorized
+from feedproxy.upstream.response_parser import Reading, ReadLimits
+
+_UNSENDABLE = re.compile(r"[^\t -~\x80-\xff]")
+_TARGET = re.compile(r"(https?://[!\"$-.0->@-~]+)([!\"$-~]*)(?:#.*)?")
+"""Scheme and authority, path and query."""
+
+HOSTS_MAX = 1024
+"""Hosts and ports remembered with the form in which the pool wants to be asked for them."""
+
+CONNECTIONS = Share(200, reserve=40)
+PER_SITE = Share(16, reserve=4)
+PER_HOST = Share(8, reserve=2)
+OWN_HOST = Share(64)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """What one exchange may cost: seconds and bytes."""
+
+    connect: Seconds = 10
+    """Name, address, TLS, and waiting for a free connection."""
+    first_byte: Seconds = 30
+    """From the request to the answer's first byte; then the longest pause within the answer."""
+    total: Seconds = 60
+    header_max: int = 65_536
+    """Bytes of the head, 1xx responses included."""
+    buffer_max: int = 10_000_000
+    """Bytes of the body on the wire."""
+    connections: Share = CONNECTIONS
+    """Exchanges with origins at once, and how many of these only known feeds may have."""
+    per_site: Share = PER_SITE
+    """Exchanges with one site at once, and how many of these only known feeds may have."""
+    per_host: Share = PER_HOST
+    """Exchanges with one host and port at once: what browsers allow themselves, and two more for known feeds."""
+    per_client: int = 80
+    """Exchanges for one client at once: half of what all unknown targets together may have."""
+    own_host: Share = OWN_HOST
+    """Exchanges with the operator's own upstream at once."""
+    own_client: int = 16
+    """Of these for one client."""
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self:
+        """The operator's limits."""
+        return cls(
+            connect=settings.connect_timeout,
+            first_byte=settings.first_byte_timeout,
+            total=settings.fetch_timeout,
+            header_max=settings.header_max,
+            buffer_max=settings.buffer_max,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A complete answer: end-to-end fields, without Content-Length but where a HEAD tells it."""
+
+    response: Response
+    request_time: Instant
+    response_time: Instant
+    interim: tuple[Response, ...] = ()
+    """The 1xx responses that came before it, except 100, which is between the two ends of a connection."""
+    minor: int = 1
+    """Of the origin's HTTP/1.x."""
+    lines: tuple[tuple[bytes, bytes], ...] = ()
+    """The head's fields, those of one connection included."""
+    doubt: str = ""
+    """What its framing left doubtful, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Oversized:
+    """An answer whose body is above the cap; the connection was dropped."""
+
+    status: int
+    fields: Fields
+    interim: tuple[Response, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FetchStats:
+    """For the metrics: connections to origins now open, idle ones included, and exchanges under way."""
+
+    connections: int
+    exchanges: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Host:
+    """Scheme, host and port of targets, in the forms in which they are wanted."""
+
+    name: str
+    port: int
+    authority: str
+    line: bytes
+    """The field Host."""
+    request: aiohttp.ClientRequest
+    """What the pool is asked with; it is never sent."""
+    site: str
+    """Whose server it is: the registrable domain."""
+    root: bytes
+    """What comes before the path in absolute-form."""
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether its scheme is https."""
+        return self.root.startswith(b"https:")
+
+
+class Fetcher:
+    """A pooled HTTP/1.1 client. Use as an async context manager, or `close()` it."""
+
+    def __init__(
+        self,
+        policy: AddressPolicy,
+        limits: FetchLimits | None = None,
+        *,
+        clock: Clock,
+        ssl_context: ssl.SSLContext | None = None,
+        parent_of: Callable[[str], Parent | None] = lambda target: None,
+    ) -> None:
+        self._policy = policy
+        self._parent_of = parent_of
+        self._limits = limits or FetchLimits()
+        self._clock = clock
+        self._ssl_context = ssl_context
+        self._read_limits = ReadLimits(self._limits.header_max, self._limits.buffer_max)
+        self._timeout = aiohttp.ClientTimeout(connect=min(self._limits.connect, self._limits.total))
+        self._pools: dict[tuple[bool, Parent | None], ExactConnector | ParentConnector] = {}
+        bounds = self._limits
+        self._shares = {
+            False: Shares(bounds.connections, site=bounds.per_site, host=bounds.per_host, client=bounds.per_client),
+            True: Shares(bounds.connections, host=bounds.own_host, client=bounds.own_client),
+        }
+        self._hosts: dict[str, _Host] = {}
+        self._open: set[object] = set()
+        self._exchanges = 0
+        self._closed = False
+
+    @property
+    def stats(self) -> FetchStats:
+        """What is open now."""
+        return FetchStats(len(self._open), self._exchanges)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection; exchanges under way fail. Nothing can be fetched afterwards."""
+        self._closed = True
+        pools, self._pools = self._pools, {}
+        for pool in pools.values():
+            await pool.close()
+
+    async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized:
+        """Ask the origin of the request's target. GET and HEAD only.
+
+        `exempt` is for what the operator himself configured: neither port nor address is checked.
+        Raises Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, BrokenMessage, ParentFailed.
+        """
+        if request.method not in {"GET", "HEAD"}:
+            raise BadTarget(f"{request.method} is not fetched")
+        host, path = self._host(request.target)
+        if local_failure.is_nearly_exhausted():
+            local_failure.complaints.say("descriptors or memory are nearly used up")
+            raise Overload("descriptors or memory are nearly used up")
+        if not exempt:
+            self._policy.check_port(host.port)
+            # aiohttp asks its resolver for names only, so what spells out an address is checked here.
+            self._policy.literal(host.name, host.port)
+        parent = self._parent_of(request.target)
+        lines = _lines(request.fields)
+        if parent is not None and parent.is_http and not host.is_tls:
+            # "a client MUST send the target URI in "absolute-form"" to a proxy -- RFC 9112, section 3.2.2
+            path = host.root + path
+            if parent.authorization:
+                lines += f"Proxy-Authorization: {parent.authorization}\r\n".encode("ascii")
+        message = b"%b %b HTTP/1.1\r\n%b%b\r\n" % (request.method.encode(), path, host.line, lines)
+        self._exchanges += 1
+        shares = self._shares[exempt]
+        try:
+            async with shares.place(timeout=self._limits.connect, site=host.site, host=host.authority) as place:
+                return await self._in_place(place, request.method, host, message, parent, exempt=exempt)
+        except FeedproxyError:
+            raise
+        except Silence as error:
+            raise FetchTimeout(f"{host.authority} was silent for {self._limits.first_byte:g} s") from error
+        except TimeoutError as error:
+            raise FetchTimeout(f"{host.authority} took longer than {self._limits.total:g} s") from error
+        except MemoryError as error:
+            local_failure.complaints.say("no memory is left for an exchange")
+            raise Overload("no memory is left for an exchange") from error
+        except (aiohttp.ClientConnectorError, aiohttp.ClientConnectorCertificateError) as error:
+            _raise_if_local(getattr(error, "os_error", None), host.authority)
+            raise Unreachable(f"{host.authority} cannot be reached: {_cause(error)}") from error
+        except (aiohttp.ClientError, OSError) as error:
+            _raise_if_local(error, host.authority)
+            raise BrokenMessage(f"{host.authority}: {error}") from error
+        finally:
+            self._exchanges -= 1
+
+    async def _in_place(
+        self, place: Place, method: str, host: _Host, message: bytes, parent: Parent | None, *, exempt: bool
+    ) -> Fetched | Oversized:
+        """One exchange, twice where a pooled connection was closed. It may be ended for others (fair_limits.py)."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._limits.total
+        try:
+            async with asyncio.timeout(None) as patience:
+                place.end = lambda: patience.reschedule(loop.time())
+                try:
+                    return await self._exchange(place, method, host, message, parent, deadline, exempt=exempt)
+                except StaleConnection:
+                    return await self._exchange(place, method, host, message, parent, deadline, exempt=exempt)
+                finally:
+                    place.end = None
+        except TimeoutError as error:
+            if not place.is_ended:
+                raise
+            raise Overload(f"{host.authority} was silent while other requests waited") from error
+
+    async def _exchange(
+        self,
+        place: Place,
+        method: str,
+        host: _Host,
+        message: bytes,
+        parent: Parent | None,
+        deadline: Seconds,
+        *,
+        exempt: bool,
+    ) -> Fetched | Oversized:
+        request_time = self._clock.now()
+        connection = await self._connected(host, parent, exempt)
+        protocol = connection.protocol
+        assert isinstance(protocol, ExactProtocol)
+        local_failure.network.works()
+        place.silent_since = lambda: protocol.heard
+        reading = Reading(has_content=method != "HEAD", limits=self._read_limits, now=self._clock.now)
+        try:
+            await protocol.ask(
+                message,
+                reading,
+                patience=self._limits.first_byte,
+                deadline=deadline,
+                is_wanted=lambda: not place.asker.is_abandoned,
+            )
+        except BaseException:
+            connection.close()
+            raise
+        connection.release()
+        head = reading.head
+        assert head is not None
+        if head.status == 407 and parent is not None:
+            raise unauthorized(parent, host.authority)
+        fields, interim = Fields(head.fields()).end_to_end(), tuple(reading.interim)
+        if method != "HEAD":
+            fields = fields.without("content-length")
+        if reading.oversized:
+            return Oversized(head.status, fields, interim)
+        response = Response(head.status, fields, reading.content, head.reason.decode("latin-1"))
+        return Fetched(response, request_time, reading.at, interim, head.minor, head.lines, head.doubt)
+
+    async def _connected(self, host: _Host, parent: Parent | None, exempt: bool) -> Connection:
+        """A connection for this host and port, of the pool or new."""
+        request = host.request
+        try:
+            if parent is not None and parent.is_http and not host.is_tls:
+                # Its connections are for every origin, so each request is checked.
+                if not exempt:
+                    async with asyncio.timeout(self._timeout.connect):
+                        await self._policy.resolve_for_parent(host.name, host.port, may_be_unknown=parent.resolves)
+                request = self._host(str(parent))[0].request
+            return await self._pool(exempt, parent).connect(request, [], self._timeout)
+        except TimeoutError as error:
+            through = f" through {named(parent)}" if parent is not None else ""
+            words = f"no connection to {host.authority}{through} in {self._timeout.connect:g} s"
+            raise FetchTimeout(words) from error
+
+    def _pool(self, exempt: bool, parent: Parent | None) -> ExactConnector | ParentConnector:
+        """A pool for each parent, one for what is checked and one for what is not: a connection never changes sides."""
+        if self._closed:
+            raise Unreachable("the client is closed")
+        found = self._pools.get((exempt, parent))
+        if found is None:
+            found = self._pools[exempt, parent] = self._new_pool(exempt, parent)
+        return found
+
+    def _new_pool(self, exempt: bool, parent: Parent | None) -> ExactConnector | ParentConnector:
+        policy = self._policy
+        if parent is None:
+            return ExactConnector(
+                CheckedResolver(policy.addresses if exempt else policy.resolve),
+                ssl_context=self._ssl_context,
+                open_connections=self._open,
+            )
+        checked = functools.partial(policy.resolve_for_parent, may_be_unknown=parent.resolves)
+        unchecked = policy.addresses if not parent.resolves else policy.unresolved
+        return ParentConnector(
+            parent,
+            check=unchecked if exempt else checked,
+            resolve_parent=policy.resolve_parent,
+            ssl_context=self._ssl_context,
+            open_connections=self._open,
+        )
+
+    def _host(self, target: str) -> tuple[_Host, bytes]:
+        """Where a target is asked for, and its path and query. Raises BadTarget."""
+        match = _TARGET.fullmatch(target)
+        if match is None:
+            raise BadTarget(f"{target!r} cannot be fetched")
+        root, path = match[1], match[2]
+        host = self._hosts.get(root)
+        if host is None:
+            if len(self._hosts) >= HOSTS_MAX:
+                self._hosts.clear()
+            host = self._hosts[root] = _host_of(root)
+        return host, (path if path.startswith("/") else f"/{path}").encode("ascii")
+
+
+def _cause(error: aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertificateError) -> str:
+    """Why there is no connection, in the system's words; aiohttp's own name addresses that are nobody's business."""
+    cause = error.certificate_error if isinstance(error, aiohttp.ClientConnectorCertificateError) else error.os_error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {cause.verify_message}"
+    if isinstance(cause, ssl.SSLError):
+        return f"TLS handshake failed: {_tls_reason(cause)}"
+    number = cause.errno if isinstance(cause, OSError) else None
+    return os.strerror(number) if number and number > 0 else "no connection comes about"
+
+
+def _tls_reason(error: ssl.SSLError) -> str:
+    """Return OpenSSL's reason in words; a server that speaks plain HTTP shows as a wrong version number."""
+    if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE"):
+        return "the server seems to speak plain HTTP"
+    return str(error.reason or error).replace("_", " ").lower()
+
+
+def _host_of(root: str) -> _Host:
+    try:
+        url = URL(root, encoded=True)
+        name, port = url.raw_host, url.port  # both are read only when asked for, and may then fail
+        if not name or port is None:
+            raise ValueError("no host")
+        request = aiohttp.ClientRequest("GET", url, loop=asyncio.get_running_loop())
+    except (ValueError, aiohttp.InvalidURL) as error:
+        raise BadTarget(f"{root!r} cannot be fetched: {error}") from error
+    line = f"Host: {request.headers['Host']}\r\n".encode("ascii")
+    authority = request.headers["Host"].encode("ascii")
+    return _Host(name, port, url.authority, line, request, _site(root), b"%b://%b" % (url.scheme.encode(), authority))
+
+
+def _site(root: str) -> str:
+    try:
+        return uri.site_of(uri.normalise(root))
+    except FeedproxyError:
+        return root
+
+
+def _raise_if_local(error: BaseException | None, authority: str) -> None:
+    """Raises Overload where an exchange failed through no fault of the origin."""
+    if local_failure.is_exhaustion(error):
+        local_failure.complaints.say(f"no exchange with {authority}: {error}")
+    if local_failure.is_local(error):
+        raise Overload(f"{authority} cannot be asked now: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _lines(fields: Fields) -> bytes:
+    """What goes out: no fields of another hop, none that promise content, and Host is ours to write."""
+    lines = fields.end_to_end().without("host", "content-length", "expect")
+    text = "".join([f"{name}: {value}\r\n" for name, value in lines])
+    # Were an end of line in one of them, there would be more than lines: then it is looked for.
+    if text.count("\r\n") != len(lines) or _UNSENDABLE.search(text.replace("\r\n", "")) or "" in lines:
+        for name, value in lines:
+            if not name or _UNSENDABLE.search(name + value):
+                raise BadTarget(f"the field {name!r} cannot be sent")
+    return text.encode("latin-1")

@@ -1,0 +1,270 @@
+"""Where aiohttp meets the wire: pool, happy eyeballs and TLS are aiohttp's, the messages are ours.
+
+aiohttp's own reading loses a good 304 when bytes follow it in the same packet, bounds each field but not the
+head, repeats requests on connections that were never used before, and sends every field value as UTF-8; and its
+request, response and stream take more time than all that is done here. It has no public place for a protocol of one's
+own, so this module, and only this one, stands on inner names of aiohttp: `TCPConnector._factory`, that its pool
+asks ResponseHandler `should_close` and `is_connected`, and a connector for new connections `_create_connection`.
+tests/net/test_wire.py fails when one of them moves.
+(docs/decisions/fetching-with-aiohttp.md)
+"""
+
+import asyncio
+import functools
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import (
+    BaseConnector,
+    ClientConnectorCertificateError,
+    ClientConnectorError,
+    ClientConnectorSSLError,
+    ClientRequest,
+    TCPConnector,
+)
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.client_proto import ResponseHandler
+
+from feedproxy.clock import Seconds
+from feedproxy.errors import BrokenMessage, FetchError, Overload
+from feedproxy.upstream.parent_proxy import Parent
+from feedproxy.upstream.parent_proxy_tunnel import Resolve, open_tunnel, reach
+from feedproxy.upstream.response_parser import Reading
+
+UNWANTED_MAX = 262_144
+"""Bytes that are read of an answer whose readers have all gone, as by Squid's `quick_abort_min`: a feed is seldom
+larger, and is there for the next reader."""
+
+SLOWEST = 1000
+"""Bytes a second below which an answer counts as silence where others wait for its place (fair_limits.py)."""
+
+
+class StaleConnection(FetchError):
+    """A pooled connection turned out to be closed before a byte of this answer came: safe to ask again
+    (RFC 9112, section 9.3.1)."""
+
+    detail = "broken-message"
+
+
+class Silence(TimeoutError):
+    """For longer than is waited for nothing came."""
+
+
+class ExactProtocol(ResponseHandler):
+    """A connection on which one request after the other is asked, and each answer read by a Reading."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, open_connections: set[object]) -> None:
+        super().__init__(loop)
+        self._open = open_connections
+        self._exchanges = 0
+        self._reading: Reading | None = None
+        self._complete: asyncio.Future[None] | None = None
+        self._heard = self._asked = self._deadline = self._patience = 0.0
+        self._received = 0
+        self._is_wanted: Callable[[], bool] = _always
+        self._watch: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._open.add(self)
+        super().connection_made(transport)
+
+    @property
+    def heard(self) -> Seconds:
+        """When the origin was last heard of (the loop's time). One that sends hardly anything was not heard of."""
+        slow = self._received < SLOWEST * (self._loop.time() - self._asked)
+        return self._asked if slow else self._heard
+
+    async def ask(
+        self, request: bytes, reading: Reading, *, patience: Seconds, deadline: float, is_wanted: Callable[[], bool]
+    ) -> None:
+        """Send a request, and return when its answer is read: nothing may be asked meanwhile.
+
+        `patience` is how long it may be silent, `deadline` when it has to be over (the loop's time). What `is_wanted`
+        no more ends after UNWANTED_MAX bytes. Raises Silence, TimeoutError, BrokenMessage, StaleConnection, Overload;
+        the connection is then closed.
+        """
+        assert self._reading is None
+        self._exchanges += 1
+        self._reading, self._complete = reading, self._loop.create_future()
+        self._heard = self._asked = self._loop.time()
+        self._received, self._patience, self._deadline = 0, patience, deadline
+        self._is_wanted = is_wanted
+        if self._watch is None:
+            self._watch_again()
+        assert self.transport is not None
+        self.transport.write(request)
+        try:
+            await self._complete
+        finally:
+            self._reading = None
+
+    def data_received(self, data: bytes) -> None:
+        reading = self._reading
+        if reading is None:
+            # A late rest of the last answer, or a 408 to an idle connection: no answer to what comes next.
+            self._abandon()
+            return
+        self._heard = self._loop.time()
+        self._received += len(data)
+        try:
+            complete = reading.feed(data)
+        except BrokenMessage as broken:
+            self._fail(broken)
+        else:
+            if complete:
+                self._finish(reading)
+            elif self._received > UNWANTED_MAX and not self._is_wanted():
+                self._fail(Overload("every reader that waited for it has gone"))
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._open.discard(self)
+        if self._watch is not None:
+            self._watch.cancel()
+        reading = self._reading
+        if reading is not None:
+            if reading.silent and self._exchanges > 1:
+                self._fail(StaleConnection("the pooled connection was closed"))
+            else:
+                try:
+                    reading.end(reset=exc is not None)
+                except BrokenMessage as broken:
+                    self._fail(broken)
+                else:
+                    self._finish(reading)
+        super().connection_lost(exc)
+
+    def _finish(self, reading: Reading) -> None:
+        self._reading = None
+        if not reading.reusable:
+            self.force_close()
+        if self._complete is not None and not self._complete.done():
+            self._complete.set_result(None)
+
+    def _fail(self, error: Exception) -> None:
+        self._reading = None
+        if self._complete is not None and not self._complete.done():
+            self._complete.set_exception(error)
+        self._abandon()
+
+    def _abandon(self) -> None:
+        self.force_close()
+        if self.transport is not None:
+            self.transport.close()
+
+    # One timer looks after a connection, whatever is asked on it: it is not set anew for what comes in time.
+
+    def _watch_again(self) -> None:
+        self._watch = self._loop.call_at(min(self._heard + self._patience, self._deadline), self._look)
+
+    def _look(self) -> None:
+        self._watch, now = None, self._loop.time()
+        if self._reading is None:
+            return
+        if now >= self._deadline:
+            self._fail(TimeoutError())
+        elif now >= self._heard + self._patience:
+            self._fail(Silence())
+        else:
+            self._watch_again()
+
+
+def _always() -> bool:
+    return True
+
+
+class CheckedResolver(AbstractResolver):
+    """aiohttp's question for addresses, answered by the policy: only what was checked is connected to."""
+
+    def __init__(self, resolve: Resolve) -> None:
+        self._resolve = resolve
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """Raises Forbidden, Unreachable, BadTarget."""
+        return [
+            ResolveResult(
+                hostname=host,
+                host=ip,
+                port=port,
+                family=socket.AF_INET6 if ":" in ip else socket.AF_INET,
+                proto=socket.IPPROTO_TCP,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for ip in await self._resolve(host, port)
+        ]
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+class ExactConnector(TCPConnector):
+    """A pool of connections that go only where the policy lets them, and speak as ExactProtocol does."""
+
+    def __init__(
+        self,
+        resolver: CheckedResolver,
+        *,
+        ssl_context: ssl.SSLContext | None,
+        open_connections: set[object],
+    ) -> None:
+        super().__init__(
+            resolver=resolver,
+            use_dns_cache=False,  # each new connection is resolved and checked anew
+            ssl=ssl_context or True,
+            limit=0,  # fair_limits.py bounds the exchanges
+        )
+        loop = asyncio.get_running_loop()
+        self._factory: Any = functools.partial(ExactProtocol, loop=loop, open_connections=open_connections)
+
+
+class ParentConnector(BaseConnector):
+    """A pool of connections through one parent proxy.
+
+    A request for https, and every one of a SOCKS5 proxy, has a tunnel to its host, which `check` has to permit first.
+    One for http has a connection to an HTTP parent, and has been checked before.
+    """
+
+    def __init__(
+        self,
+        parent: Parent,
+        *,
+        check: Resolve,
+        resolve_parent: Resolve,
+        ssl_context: ssl.SSLContext | None,
+        open_connections: set[object] | None = None,
+        limit: int = 0,
+    ) -> None:
+        super().__init__(limit=limit)
+        self._parent = parent
+        self._check = check
+        self._resolve_parent = resolve_parent
+        self._tls = ssl_context or ssl.create_default_context()
+        loop = asyncio.get_running_loop()
+        self._factory: Any = (
+            functools.partial(ResponseHandler, loop)
+            if open_connections is None
+            else functools.partial(ExactProtocol, loop, open_connections)
+        )
+
+    async def _create_connection(self, req: ClientRequest, traces: Any, timeout: Any) -> ResponseHandler:
+        host, port = req.url.raw_host or "", req.url.port or 0
+        if self._parent.is_http and not req.is_ssl():
+            sock = await reach(self._parent, self._resolve_parent)
+        else:
+            permitted = await self._check(host, port)
+            through = host if self._parent.resolves or not permitted else permitted[0]
+            sock = await open_tunnel(self._parent, self._resolve_parent, through, port, authority=req.url.authority)
+        tls: dict[str, Any] = {"ssl": self._tls, "server_hostname": host.rstrip(".")} if req.is_ssl() else {}
+        try:
+            _, protocol = await asyncio.get_running_loop().create_connection(self._factory, sock=sock, **tls)
+        except ssl.CertificateError as error:
+            raise ClientConnectorCertificateError(req.connection_key, error) from error
+        except ssl.SSLError as error:
+            raise ClientConnectorSSLError(req.connection_key, error) from error
+        except OSError as error:
+            raise ClientConnectorError(req.connection_key, error) from error
+        assert isinstance(protocol, ResponseHandler)
+        return protocol

@@ -1,0 +1,147 @@
+"""Reading the head of a response, strictly: status line, field lines, framing (RFC 9112, sections 2 to 6).
+
+What passes has one reading: no line is folded, there is one framing.
+"""
+
+import re
+from dataclasses import dataclass
+
+from feedproxy.errors import BrokenMessage
+from feedproxy.http.message_syntax import Line, clean, field_lines
+
+# "A recipient MAY recognize a single LF as a line terminator" -- RFC 9112, section 2.2; old scripts send it.
+_END = re.compile(rb"\r?\n\r?\n")
+_LINE_END = re.compile(rb"\r?\n")
+_STATUS = re.compile(rb"HTTP/1\.([0-9]) +([1-5][0-9]{2})(?: (.*))?", re.DOTALL)
+_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_PLAIN = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t -~\x80-\xff]*+\r\n)*+")
+"""Field lines in which nothing is to be mended or refused: nearly all heads are such."""
+_DIGITS = re.compile(rb"[0-9]{1,18}")
+
+_TRANSFER_CODINGS = (b"chunked", b"gzip", b"deflate", b"compress")
+_CLOSE: Line = (b"Connection", b"close")
+
+_NO_CONTENT = frozenset({204, 304})
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A response's head, checked. Lines are in the order and case in which they came."""
+
+    minor: int
+    status: int
+    reason: bytes
+    lines: tuple[Line, ...]
+    reusable: bool
+    """False where the framing was doubtful, or the origin says so: the connection ends with this message."""
+    chunked: bool = False
+    length: int | None = None
+    """Of the content, in bytes; None where nothing tells it, or the chunks do."""
+    doubt: str = ""
+    """What was doubtful in it, in words; empty for nothing."""
+
+    @property
+    def is_interim(self) -> bool:
+        """One of the 1xx responses that come before the real one (RFC 9110, section 15.2)."""
+        return self.status < 200
+
+    def has_content(self, method: str) -> bool:
+        """May content follow? (RFC 9112, section 6.3, rule 1)"""
+        return method != "HEAD" and self.status >= 200 and self.status not in _NO_CONTENT
+
+    def fields(self) -> list[tuple[str, str]]:
+        """The lines as str, a character a byte (http/message.py)."""
+        return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self.lines]
+
+
+def find_end(data: bytes | bytearray) -> int:
+    """Where the head that begins `data` ends, its empty line included; 0 while that has not come."""
+    match = _END.search(data)
+    return match.end() if match else 0
+
+
+def could_be_http(data: bytes | bytearray) -> bool:
+    """Does this beginning look like a status line? (HTTP/0.9 has none, and would never end its head.)"""
+    return b"HTTP/1."[: len(data)] == bytes(data[:7])
+
+
+def parse_head(data: bytes) -> Head:
+    """Read one head. Raises BrokenMessage for what RFC 9112 does not let a proxy guess at."""
+    end = data.find(b"\n") + 1
+    match = _STATUS.fullmatch(data[:end].removesuffix(b"\n").removesuffix(b"\r").rstrip(b" \t"))
+    if match is None:
+        raise BrokenMessage(f"no HTTP/1 status line: {data[:60]!r}")
+    # A higher minor version is understood as the highest we know (RFC 9110, section 2.5).
+    minor, status = min(1, int(match[1])), int(match[2])
+    if _PLAIN.fullmatch(data, end, len(data) - 2):
+        split = [line.partition(b":") for line in data[end:-4].split(b"\r\n")] if len(data) - 2 > end else []
+        lines = tuple([(name, value.strip(b" \t")) for name, _, value in split])
+    else:
+        rest = data[end:].rstrip(b"\r\n")
+        lines = tuple(field_lines(_LINE_END.split(rest) if rest else [], BrokenMessage))
+    names = {name.lower() for name, _ in lines}
+    doubt, reusable, chunked, length = "", True, False, None
+    if b"transfer-encoding" in names or b"content-length" in names:
+        doubt = _doubt(lines)
+        lines, reusable, chunked, length = _frame(lines, minor)
+    if minor == 0 or b"connection" in names:
+        options = _members(lines, b"connection")
+        # "If the received protocol is HTTP/1.0, the "keep-alive" connection option is present ..." -- section 9.3
+        reusable = reusable and b"close" not in options and (minor > 0 or b"keep-alive" in options)
+    if status in _NO_CONTENT and (chunked or length):
+        # An origin that announces content may send it, late perhaps, where the next answer is expected.
+        reusable = False
+    return Head(minor, status, clean(match[3] or b""), lines, reusable, chunked, length, doubt)
+
+
+def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool, bool, int | None]:
+    """One framing: Transfer-Encoding, or one Content-Length, or neither (RFC 9112, sections 6.1 to 6.3).
+
+    The lines that are left, whether the connection may be used again, whether there are chunks, and the length.
+    """
+    codings = _members(lines, b"transfer-encoding")
+    lengths = _members(lines, b"content-length")
+    if codings == [b"identity"]:  # said by servers of RFC 2616's time; it means nothing
+        lines, codings = _without(lines, b"transfer-encoding"), []
+    if codings:
+        if codings != [b"chunked"]:
+            if not all(_TOKEN.fullmatch(coding) for coding in codings) or any(
+                name in coding for coding in codings for name in _TRANSFER_CODINGS
+            ):
+                raise BrokenMessage(f"transfer codings that were not asked for: {b', '.join(codings)[:60]!r}")
+            # "If a Transfer-Encoding header field is present in a response and the chunked transfer coding is not
+            # the final encoding, the message body length is determined by reading the connection until it is
+            # closed" -- section 6.3. A name that means nothing has coded nothing.
+            lines = (*_without(_without(lines, b"transfer-encoding"), b"content-length"), _CLOSE)
+            return lines, False, False, None
+        # "the Transfer-Encoding overrides the Content-Length. Such a message might indicate an attempt to
+        # perform request smuggling": we take the chunks, and never use the connection again.
+        return _without(lines, b"content-length"), not lengths and minor > 0, True, None
+    if not lengths:
+        return lines, True, False, None
+    if len(set(lengths)) > 1 or not _DIGITS.fullmatch(lengths[0]):
+        raise BrokenMessage(f"no one Content-Length: {b', '.join(lengths)[:60]!r}")
+    if len(lengths) > 1:
+        position = next(at for at, (name, _) in enumerate(lines) if name.lower() == b"content-length")
+        one = (lines[position][0], lengths[0])
+        lines = (*lines[:position], one, *_without(lines[position + 1 :], b"content-length"))
+    return lines, True, False, int(lengths[0])
+
+
+def _doubt(lines: tuple[Line, ...]) -> str:
+    """What two who read this may understand in two ways: where the message ends."""
+    codings, lengths = _members(lines, b"transfer-encoding"), _members(lines, b"content-length")
+    if codings and lengths:
+        return "both Transfer-Encoding and Content-Length"
+    if len(lengths) > 1:
+        return "several Content-Length"
+    return "a Transfer-Encoding that is not chunked" if codings and codings != [b"chunked"] else ""
+
+
+def _members(lines: tuple[Line, ...], wanted: bytes) -> list[bytes]:
+    values = [value for name, value in lines if name.lower() == wanted]
+    return [member.strip(b" \t").lower() for value in values for member in value.split(b",")]
+
+
+def _without(lines: tuple[Line, ...], unwanted: bytes) -> tuple[Line, ...]:
+    return tuple(line for line in lines if line[0].lower() != unwanted)

@@ -1,0 +1,191 @@
+"""Sockets that lead to an origin through the parent proxy (`upstream_proxy`): CONNECT, and SOCKS5.
+
+The handshake is made on a plain socket before a protocol is put on it. So aiohttp's pool, mitmproxy's tunnels and
+a bare TLS handshake use the same code, and TLS is between this proxy and the origin, end to end.
+(docs/decisions/the-parent-proxy.md)
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from feedproxy.clock import Seconds
+from feedproxy.errors import BrokenMessage, Overload, ParentFailed, ParentRefused, Unreachable
+from feedproxy.http import uri
+from feedproxy.upstream import local_failure
+from feedproxy.upstream.address_policy import AddressPolicy
+from feedproxy.upstream.head_parser import find_end, parse_head
+from feedproxy.upstream.parent_proxy import Parent
+
+type Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+
+REACH: Seconds = 5
+"""Seconds in which a parent accepts a connection and greets: it is mostly in the same network. What an origin takes to
+be reached through it comes on top, and has `connect_timeout`."""
+
+HEAD_MAX = 16_384
+"""Bytes of a parent's answer to CONNECT; Squid's largest with a page behind it are some 400."""
+
+_REFUSALS = {
+    1: "general failure",
+    2: "connection not allowed by its rules",
+    3: "network unreachable",
+    4: "host unreachable",
+    5: "connection refused",
+    6: "TTL expired",
+    7: "command not supported",
+    8: "address type not supported",
+}
+"""Reply codes of RFC 1928, section 6."""
+
+
+def named(parent: Parent) -> str:
+    """The parent, as errors name it."""
+    return f"the parent proxy {parent} (upstream_proxy)"
+
+
+def unauthorized(parent: Parent, authority: str) -> ParentFailed:
+    """The error for a parent that answers 407."""
+    return ParentFailed(f"{authority} cannot be reached: {named(parent)} refuses its user name and password (407)")
+
+
+async def reach(parent: Parent, resolve: Resolve) -> socket.socket:
+    """Connect to the parent itself, in REACH seconds. Raises ParentFailed, Loop, Overload."""
+
+    async def opened(ip: str) -> socket.socket:
+        return await _connected(ip, parent.port)
+
+    return await _first(parent, resolve, opened)
+
+
+async def open_tunnel(parent: Parent, resolve: Resolve, host: str, port: int, *, authority: str = "") -> socket.socket:
+    """Connect to host and port through the parent; errors name `authority`, which may have the name of an address.
+
+    Raises ParentFailed, ParentRefused, Loop, Overload.
+    """
+    authority = authority or uri.hostport(host, port)
+    if parent.is_http:
+        sock = await reach(parent, resolve)
+        try:
+            await _connect(sock, parent, uri.hostport(host, port))
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    async def opened(ip: str) -> socket.socket:
+        return await _socks(ip, parent, host, port, authority)
+
+    return await _first(parent, resolve, opened)
+
+
+async def checked_tunnel(parent: Parent, policy: AddressPolicy, host: str, port: int) -> socket.socket:
+    """Connect to host and port through the parent, if the policy permits it.
+
+    Raises Forbidden and Unreachable, too.
+    """
+    found = await policy.resolve_for_parent(host, port, may_be_unknown=parent.resolves)
+    through = host if parent.resolves or not found else found[0]
+    return await open_tunnel(parent, policy.resolve_parent, through, port, authority=uri.hostport(host, port))
+
+
+async def _first(parent: Parent, resolve: Resolve, opened: Callable[[str], Awaitable[socket.socket]]) -> socket.socket:
+    """What the first of the parent's addresses gives that accepts a connection."""
+    why: object = "it has no address"
+    try:
+        for ip in await resolve(parent.host, parent.port):
+            try:
+                return await opened(ip)
+            except OSError as error:
+                _raise_if_local(error, parent)
+                why = os.strerror(error.errno) if error.errno else error
+    except Overload:
+        raise
+    except Unreachable as error:
+        if isinstance(error, ParentRefused):
+            raise
+        why = error
+    raise ParentFailed(f"{named(parent)} cannot be reached: {why}")
+
+
+async def _connected(ip: str, port: int) -> socket.socket:
+    """A connection to this address. Raises OSError."""
+    sock = socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            async with asyncio.timeout(REACH):
+                await asyncio.get_running_loop().sock_connect(sock, (ip, port))
+        except TimeoutError:
+            raise OSError(f"it does not answer in {REACH:g} s") from None
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+class _Reached:
+    """What python-socks reaches the proxy through: a connection in REACH seconds."""
+
+    async def connect(self, dest_host: str, dest_port: int, timeout: Seconds | None) -> socket.socket:
+        return await _connected(dest_host, dest_port)
+
+
+async def _connect(sock: socket.socket, parent: Parent, authority: str) -> None:
+    """CONNECT (RFC 9110, section 9.3.6)."""
+    loop = asyncio.get_running_loop()
+    lines = [f"CONNECT {authority} HTTP/1.1", f"Host: {authority}"]
+    if parent.authorization:
+        lines.append(f"Proxy-Authorization: {parent.authorization}")
+    try:
+        await loop.sock_sendall(sock, "\r\n".join([*lines, "", ""]).encode("ascii"))
+        head = parse_head(await _head(sock))
+        while head.is_interim:
+            head = parse_head(await _head(sock))
+    except (OSError, BrokenMessage) as error:
+        words = f"{authority} cannot be reached: {named(parent)} sends no answer to CONNECT: {error}"
+        raise ParentFailed(words) from error
+    if head.status == 407:
+        raise unauthorized(parent, authority)
+    if not 200 <= head.status < 300:
+        raise ParentRefused(f"{authority} cannot be reached: {named(parent)} answered {head.status} to CONNECT")
+
+
+async def _head(sock: socket.socket) -> bytes:
+    """One head and not a byte more: what follows is the origin's. Raises OSError, BrokenMessage."""
+    loop, head = asyncio.get_running_loop(), bytearray()
+    while not find_end(head):
+        piece = await loop.sock_recv(sock, 1)
+        if not piece:
+            raise BrokenMessage("it closed the connection")
+        head += piece
+        if len(head) > HEAD_MAX:
+            raise BrokenMessage(f"its head is larger than {HEAD_MAX} bytes")
+    return bytes(head)
+
+
+async def _socks(ip: str, parent: Parent, host: str, port: int, authority: str) -> socket.socket:
+    """A connection through a SOCKS5 proxy at this address. Raises OSError, ParentFailed, ParentRefused."""
+    from python_socks import ProxyError, ProxyType  # noqa: PLC0415 -- only SOCKS pays for it
+    from python_socks.async_.asyncio import Proxy  # noqa: PLC0415
+
+    reached: Any = _Reached()
+    proxy = Proxy(ProxyType.SOCKS5, ip, parent.port, parent.user, parent.password or None, rdns=True, forward=reached)
+    try:
+        return await proxy.connect(host, port, timeout=3600)  # the caller's own time-outs are shorter
+    except ProxyError as error:
+        if error.error_code in _REFUSALS:
+            words = f"{authority} cannot be reached: {named(parent)} says: {_REFUSALS[error.error_code]}"
+            raise ParentRefused(words) from error
+        raise ParentFailed(f"{authority} cannot be reached: {named(parent)} fails: {error}") from error
+    except AssertionError as error:  # it asks for a user name where none was given
+        raise ParentFailed(f"{authority} cannot be reached: {named(parent)} wants a user name") from error
+
+
+def _raise_if_local(error: OSError, parent: Parent) -> None:
+    if local_failure.is_exhaustion(error):
+        local_failure.complaints.say(f"no connection to {named(parent)}: {error}")
+        raise Overload(f"{named(parent)} cannot be asked now: {error.strerror or error}") from error

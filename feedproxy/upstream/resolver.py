@@ -1,0 +1,140 @@
+"""From names to addresses, with the machine's own resolver.
+
+`getaddrinfo` knows what this machine knows (hosts file, search domains, mDNS), but cannot be cancelled: a name server
+that does not answer holds its thread until the resolver gives up. So look-ups have shares: of a site, of a client, and
+a reserve for known feeds. Equal look-ups are joined. (docs/decisions/shares-of-the-network.md)
+"""
+
+import asyncio
+import errno
+import functools
+import os
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from weakref import WeakKeyDictionary
+
+from feedproxy.clock import Seconds
+from feedproxy.errors import Overload
+from feedproxy.http import uri
+from feedproxy.upstream import local_failure
+from feedproxy.upstream.fair_limits import Place, Share, Shares, asker
+
+type Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Turns a name and a port into addresses as text. Raises OSError where there is none."""
+
+PATIENCE = 15.0
+"""Seconds a name may take to be looked up: three tries of five seconds, as resolvers have it."""
+
+THREADS = Share(256, reserve=64)
+"""Look-ups at once, and how many of these only known feeds may have."""
+PER_SITE = Share(12, reserve=4)
+"""Look-ups of names of one registrable domain at once: eight, and four more for known feeds."""
+PER_CLIENT = 96
+"""Look-ups at once for one client: half of what is for all."""
+WAIT: Seconds = 5
+"""Seconds that a look-up waits for its share."""
+
+
+def _system(host: str) -> list[str]:
+    """The addresses of a host, as this machine can use them, in the order of RFC 6724. Raises OSError."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    except OSError:
+        if local_failure.has_no_descriptor():
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from None
+        raise
+    return list(dict.fromkeys(str(sockaddr[0]) for _, _, _, _, sockaddr in found))
+
+
+class Lookups:
+    """The look-ups under way in one event loop, each in a thread of its own."""
+
+    def __init__(self, resolve: Callable[[str], list[str]] = _system) -> None:
+        self._resolve = resolve
+        self._shares = Shares(THREADS, site=PER_SITE, client=PER_CLIENT)
+        self._under_way: dict[tuple[str, bool], asyncio.Task[list[str]]] = {}
+        self._waiters: dict[asyncio.Task[list[str]], int] = {}
+        self._in_thread: set[asyncio.Task[list[str]]] = set()
+
+    def __len__(self) -> int:
+        """Threads in use."""
+        return len(self._shares)
+
+    async def addresses(self, host: str) -> list[str]:
+        """The addresses of a host. Raises OSError, Overload.
+
+        A look-up for a known feed joins none of the others: these may wait for a share that is not the feed's.
+        """
+        key = (host, asker().is_known)
+        task = self._under_way.get(key)
+        if task is None:
+            task = self._under_way[key] = asyncio.ensure_future(self._look_up(host))
+            task.add_done_callback(functools.partial(self._over, key))
+        self._waiters[task] = self._waiters.get(task, 0) + 1
+        try:
+            return await asyncio.shield(task)
+        finally:
+            self._waiters[task] -= 1
+            if not self._waiters[task]:
+                del self._waiters[task]
+                # What runs in its thread keeps its share until it is over, and who asks again joins it.
+                if task not in self._in_thread:
+                    self._over(key, task)
+                    task.cancel()
+
+    def _over(self, key: tuple[str, bool], task: asyncio.Task[list[str]]) -> None:
+        self._in_thread.discard(task)
+        if self._under_way.get(key) is task:
+            del self._under_way[key]
+        if task.done() and not task.cancelled():
+            task.exception()  # seen, though everybody who waited may have gone
+
+    async def _look_up(self, host: str) -> list[str]:
+        place = await self._shares.take(timeout=WAIT, site=uri.site_of_host(host))
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[list[str]] = loop.create_future()
+        try:
+            threading.Thread(target=self._run, args=(host, place, loop, result), name="lookup", daemon=True).start()
+        except BaseException as error:
+            self._shares.leave(place)
+            if local_failure.is_exhaustion(error):
+                local_failure.complaints.say(f"no thread for a look-up: {error}")
+                raise Overload("no thread is left to look up a name") from error
+            raise
+        if (task := asyncio.current_task()) is not None:
+            self._in_thread.add(task)
+        return await result
+
+    def _run(self, host: str, place: Place, loop: asyncio.AbstractEventLoop, result: asyncio.Future[list[str]]) -> None:
+        """In the thread."""
+        found: list[str] | BaseException
+        try:
+            found = self._resolve(host)
+        except BaseException as error:
+            found = error
+        try:
+            loop.call_soon_threadsafe(self._came, place, result, found)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits any more
+
+    def _came(self, place: Place, result: asyncio.Future[list[str]], found: list[str] | BaseException) -> None:
+        self._shares.leave(place)
+        if result.done():
+            return
+        if isinstance(found, BaseException):
+            result.set_exception(found)
+        else:
+            local_failure.network.works()
+            result.set_result(found)
+
+
+_OF_LOOP: WeakKeyDictionary[asyncio.AbstractEventLoop, Lookups] = WeakKeyDictionary()
+
+
+async def system_lookup(host: str, port: int) -> list[str]:
+    """The addresses of a host, as this machine can use them. Raises OSError, Overload."""
+    loop = asyncio.get_running_loop()
+    if (lookups := _OF_LOOP.get(loop)) is None:
+        lookups = _OF_LOOP[loop] = Lookups()
+    return await lookups.addresses(host)

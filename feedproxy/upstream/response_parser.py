@@ -1,0 +1,137 @@
+"""One answer read from the bytes of its connection: heads, framing, content (RFC 9112, section 6). No network here."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from feedproxy.clock import Instant
+from feedproxy.errors import BrokenMessage
+from feedproxy.http.message import Fields, Response
+from feedproxy.upstream.chunked import Chunks
+from feedproxy.upstream.head_parser import Head, could_be_http, find_end, parse_head
+
+HEADS_MAX = 20
+"""Heads before the response counts as none: curl, too, tires of endless 1xx."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLimits:
+    """Bytes of the heads, 1xx responses included, and of the content on the wire."""
+
+    head: int
+    content: int
+
+
+class Reading:
+    """What has come of one answer. `feed` raises BrokenMessage for what is none, and nothing more can be read then."""
+
+    def __init__(self, *, has_content: bool, limits: ReadLimits, now: Callable[[], Instant]) -> None:
+        """`has_content`: the request is none whose answer has no content. `now` tells when its head was there."""
+        self._has_content = has_content
+        self._limits = limits
+        self._now = now
+        self._held = b""
+        self._heads = self._head_bytes = 0
+        self._left: int | None = None
+        self._chunks: Chunks | None = None
+        self._content: bytes | bytearray = b""
+        self.head: Head | None = None
+        self.at: Instant = 0.0
+        """When the head was there."""
+        self.interim: list[Response] = []
+        """The 1xx responses before it, except 100."""
+        self.reusable = False
+        """Whether another answer may come on this connection."""
+        self.oversized = False
+        self.silent = True
+        """Nothing has come at all."""
+
+    @property
+    def content(self) -> bytes:
+        """The content, once all of it has come."""
+        return bytes(self._content)
+
+    def feed(self, data: bytes) -> bool:
+        """Take what has come; whether the answer is complete."""
+        self.silent = self.silent and not data
+        if self.head is not None:
+            return self._read_content(data)
+        data, self._held = (self._held + data if self._held else data), b""
+        rest: bytes | None = data
+        while rest is not None:
+            head, rest = self._read_head(rest)
+            if head is not None:
+                self._begin(head)
+                return self._read_content(rest or b"")
+        return False
+
+    def end(self, *, reset: bool) -> None:
+        """The connection has ended. Raises BrokenMessage where that is not the end of the answer."""
+        if self.head is None:
+            got = "in the head of the answer" if self._held or self._heads else "without an answer"
+            raise BrokenMessage(f"the origin closed the connection {got}")
+        if self._left is not None or self._chunks is not None or reset:
+            # A reset is no end: a body without a length is then as incomplete as any other.
+            raise BrokenMessage("the connection broke within the body")
+
+    def _read_head(self, data: bytes) -> tuple[Head | None, bytes | None]:
+        """Take one head off the beginning: the answer's own, and what follows; None where it has not come."""
+        data = data.lstrip(b"\r\n") if data[:1] in b"\r\n" else data
+        if not could_be_http(data):
+            raise BrokenMessage(f"no HTTP/1 status line: {data[:60]!r}")
+        end = find_end(data)
+        if self._head_bytes + (end or len(data)) > self._limits.head or self._heads == HEADS_MAX:
+            raise BrokenMessage(f"the head of the answer is above {self._limits.head} bytes")
+        if not end:
+            self._held = data
+            return None, None
+        head, rest = parse_head(data[:end]), data[end:]
+        self._heads += 1
+        self._head_bytes += end
+        if head.status == 101:
+            raise BrokenMessage("101 Switching Protocols, which nobody asked for")
+        if not head.is_interim:
+            return head, rest
+        if head.status != 100:
+            self.interim.append(Response(head.status, Fields(head.fields()).end_to_end()))
+        return None, rest
+
+    def _begin(self, head: Head) -> None:
+        """The head of the answer itself: how its content is framed."""
+        self.head, self.at, self.reusable = head, self._now(), head.reusable
+        self._has_content = self._has_content and head.has_content("GET")
+        if not self._has_content:
+            # What is announced may come after all, where the next answer is expected.
+            self.reusable = self.reusable and not head.chunked and not head.length
+            # "any response with a ... 304 ... is always terminated by the first empty line" -- RFC 9112, 6.3
+            self._left = 0
+        elif head.chunked:
+            self._chunks = Chunks(self._limits.head)
+        elif head.length is not None:
+            self._left = head.length
+            self.oversized = head.length > self._limits.content
+        else:
+            self.reusable = False  # "the message body length is determined by ... the server closing the connection"
+
+    def _read_content(self, data: bytes) -> bool:
+        if self.oversized:
+            self.reusable = False
+            return True
+        if self._chunks is not None:
+            data = b"".join(self._chunks.feed(data))
+            done = self._chunks.done
+            self.reusable = self.reusable and not self._chunks.rest
+        elif self._left is not None:
+            if len(data) > self._left:
+                data, self.reusable = data[: self._left], False
+            self._left -= len(data)
+            done = not self._left
+        else:
+            done = False
+        if len(self._content) + len(data) > self._limits.content:
+            self.oversized, self.reusable = True, False
+            return True
+        if not self._content:
+            self._content = data if done else bytearray(data)
+        else:
+            self._content += data
+        return done

@@ -1,0 +1,57 @@
+"""A look at a server's TLS: one handshake, nothing asked, at an address that was checked as for every fetch."""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from feedproxy.clock import Instant, Seconds
+from feedproxy.errors import FetchTimeout, Unreachable
+from feedproxy.upstream.address_policy import AddressPolicy
+from feedproxy.upstream.parent_proxy import Parent
+from feedproxy.upstream.parent_proxy_tunnel import checked_tunnel
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Until when the certificate holds, the protocol that was agreed on (`h2`), and the version (`TLSv1.3`)."""
+
+    not_after: Instant
+    protocol: str
+    version: str
+
+
+async def look(
+    host: str,
+    port: int,
+    policy: AddressPolicy,
+    *,
+    timeout: Seconds,
+    context: Callable[[], ssl.SSLContext] = ssl.create_default_context,
+    parent: Parent | None = None,
+) -> Shown:
+    """Shake hands with this host, its name checked; `context` makes the settings to do it by.
+
+    Raises Forbidden, BadTarget, Unreachable, FetchTimeout, ParentFailed."""
+    name = host.strip("[]")
+    offering = context()  # one of its own: nobody else's connection may come to speak h2
+    offering.set_alpn_protocols(["h2", "http/1.1"])
+    try:
+        async with asyncio.timeout(timeout):
+            if parent is None:
+                ip = (await policy.resolve(host, port))[0]
+                _, writer = await asyncio.open_connection(ip, port, ssl=offering, server_hostname=name)
+            else:
+                sock = await checked_tunnel(parent, policy, name, port)
+                _, writer = await asyncio.open_connection(sock=sock, ssl=offering, server_hostname=name)
+    except TimeoutError as error:
+        raise FetchTimeout(f"no TLS with {host} in {timeout:g} s") from error
+    except OSError as error:  # ssl.SSLError is one
+        raise Unreachable(f"no TLS with {host}: {error}") from error
+    try:
+        shown = writer.get_extra_info("ssl_object")
+        certificate = shown.getpeercert() or {}
+        until = ssl.cert_time_to_seconds(certificate["notAfter"]) if "notAfter" in certificate else 0.0
+        return Shown(float(until), shown.selected_alpn_protocol() or "", shown.version() or "")
+    finally:
+        writer.transport.abort()

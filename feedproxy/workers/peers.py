@@ -1,0 +1,307 @@
+"""What a worker does with the others: it tells who reads, hears the same of them, and sums up what all have counted.
+
+Coherence is no matter of this: what is stored is agreed upon in the store (store/shared_memory.py), within a turn of
+the event loop. What is told here may be a second late. Each worker answers the others over a socket of its own in their
+folder, in HTTP, whose client and server are there already:
+
+GET  /families   its metrics, once it has told what it knows of readers
+POST /news       who reads (subscribers/replication.py)
+GET  /readers    what it knows of the readers that it follows (scoring/serialization.py)
+GET  /fetches    its last fetches of a target
+GET  /counts     all that it counts of readers, for one that has just been started
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+from aiohttp import web
+from prometheus_client.core import Metric
+
+from feedproxy.aio import unhurried
+from feedproxy.clock import Clock, Seconds
+from feedproxy.cluster.leases import FleetCommon
+from feedproxy.errors import StoreError
+from feedproxy.proxy.service import Service
+from feedproxy.scoring import serialization
+from feedproxy.scoring.aggregate import ReaderAccount
+from feedproxy.scoring.live_scores import Panel
+from feedproxy.store.shared_memory import Shared
+from feedproxy.subscribers.replication import Heard, News, events
+from feedproxy.telemetry import aggregation, history
+from feedproxy.telemetry.aggregation import Plain
+from feedproxy.telemetry.history import Book, Diary
+from feedproxy.telemetry.metrics import Metrics
+from feedproxy.telemetry.recent_activity import Fetched, Journal
+from feedproxy.workers.metrics_snapshot import Snapshot
+from feedproxy.workers.worker import Seat
+
+ROUND: Seconds = 1.0
+"""News of readers and of changed feeds go round this often: a count and the schedule need no more."""
+PATIENCE: Seconds = 2.0
+"""A worker that does not answer by then is passed over."""
+KEPT: Seconds = 5.0
+"""What a worker has counted is kept this often, beside every look: a worker that is killed loses what came since."""
+NEWS_MAX = 64 * 1024 * 1024
+"""Bytes of a message from another worker: more than the most that can wait."""
+
+AT_ONCE = 10
+"""Accounts of readers told or read before whoever waits for an answer is served."""
+
+logger = logging.getLogger("feedproxy.supervisor")
+
+
+class Crew:
+    """The other workers, as one of them sees them."""
+
+    def __init__(
+        self,
+        seat: Seat,
+        service: Service,
+        metrics: Metrics,
+        clock: Clock,
+        connections: Callable[[], int],
+        diary: Diary,
+        panel: Callable[[], Panel],
+        journal: Journal,
+    ) -> None:
+        self._seat = seat
+        self._service = service
+        self._metrics = metrics
+        self._clock = clock
+        self._connections = connections
+        self._diary = diary
+        self._panel = panel
+        self._journal = journal
+        self._journals: dict[int, dict[str, Any]] = {}
+        self._indices = [index for index in range(seat.size) if index != seat.index]
+        self._doors = [seat.door(index) for index in self._indices]
+        self._sessions: list[aiohttp.ClientSession] = []
+        self._runner: web.AppRunner | None = None
+        self._rounds: asyncio.Task[None] | None = None
+        self._catching_up: asyncio.Task[None] | None = None
+        self._snapshots = [Snapshot(handle) for handle in seat.snapshots]
+        self._before = _kept(self._snapshots[seat.index])  # by those who had this seat before
+        self._kept_at: Seconds = 0.0
+        metrics.keep = self._keep
+        self._heard: list[Heard] | None = None  # while it is learnt what was counted: it would make that forgotten
+        self._books: dict[int, Book] = {}
+        self.silent = 0
+        """Workers that did not answer when they were last asked."""
+        common = service.store.common
+        if isinstance(common, FleetCommon):
+            common = common.here  # what other machines do is here when this machine's store has it
+        self._shared = common if isinstance(common, Shared) else None
+        self._generation = common.generation
+        service.is_ours = lambda target: seat.is_mine(zlib.crc32(target.encode("utf-8", "surrogatepass")))
+        service.counts.news = News()
+
+    async def start(self) -> None:
+        """Be there for the others, and learn from one of them what was counted while this one was away."""
+        self._sessions = [
+            aiohttp.ClientSession(
+                "http://worker",
+                connector=aiohttp.UnixConnector(str(door)),
+                timeout=aiohttp.ClientTimeout(total=PATIENCE),
+            )
+            for door in self._doors
+        ]
+        application = web.Application(client_max_size=NEWS_MAX)
+        application.router.add_get("/families", self._tell_families)
+        application.router.add_get("/readers", self._tell_readers)
+        application.router.add_get("/counts", self._tell_counts)
+        application.router.add_get("/fetches", self._tell_fetches)
+        application.router.add_post("/news", self._hear)
+        self._heard = []
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=PATIENCE)
+        await self._runner.setup()
+        door = self._seat.door(self._seat.index)
+        door.unlink(missing_ok=True)
+        await web.UnixSite(self._runner, str(door)).start()
+        for counts in await asyncio.gather(*(self._ask(each, "counts") for each in self._sessions)):
+            if counts:
+                with contextlib.suppress(StoreError):
+                    self._service.counts.load(counts, self._clock.now())
+                break
+        heard, self._heard = self._heard, None
+        self._service.counts.hear_of(heard)
+        self._rounds = asyncio.ensure_future(self._go_round())
+
+    async def families(self) -> Sequence[Plain]:
+        """What the others have counted, those that are no more included; what they know of readers is known then.
+
+        Those who had this worker's own seat before are among them.
+        """
+        self._look_around()
+        answers = await asyncio.gather(*(self._ask(each, "families") for each in self._sessions))
+        self.silent = sum(answer is None for answer in answers)
+        told = [self._before]
+        for index, answer in zip(self._indices, answers, strict=True):
+            said = self._heard_from(index, answer) if answer is not None else None
+            # Of one that is being started again, or does not answer, what it counted last.
+            told.append(said if said is not None else _kept(self._snapshots[index]))
+        return told
+
+    def _heard_from(self, index: int, answer: bytes) -> Plain | None:
+        try:
+            said = json.loads(answer)
+            families = list(said["families"])
+            self._books[index] = history.read(said["history"])
+            self._journals[index] = dict(said["journal"])
+        except (ValueError, LookupError, TypeError) as error:
+            logger.warning("answer of a worker not understood (metrics): %s", error)
+            return None
+        return families
+
+    async def readers(self) -> Sequence[ReaderAccount]:
+        """What the others know of the readers that they follow now; of what one has seen that died, nothing."""
+        found = []
+        for answer in await asyncio.gather(*(self._ask(each, "readers") for each in self._sessions)):
+            try:
+                for number, line in enumerate((answer or b"").splitlines()):
+                    found.append(serialization.read(line))
+                    if number % AT_ONCE == AT_ONCE - 1:
+                        await asyncio.sleep(0)
+            except (ValueError, LookupError, TypeError, AttributeError) as error:
+                logger.warning("answer of a worker not understood (readers): %s", error)
+        return found
+
+    async def fetches(self, target: str) -> Sequence[Fetched]:
+        """The last fetches of a target that the others have made."""
+        path, found = f"fetches?{urlencode({'target': target})}", list[Fetched]()
+        for answer in await asyncio.gather(*(self._ask(each, path) for each in self._sessions)):
+            try:
+                found += [Fetched(*each) for each in json.loads(answer or b"[]")]
+            except (ValueError, TypeError) as error:
+                logger.warning("answer of a worker not understood (fetches): %s", error)
+        return found
+
+    @property
+    def journals(self) -> Sequence[Mapping[str, Any]]:
+        """What happened lately in each of the others, as it told last."""
+        return list(self._journals.values())
+
+    @property
+    def books(self) -> Sequence[Book]:
+        """The history of each of the others, as it told last. Whoever is started again goes on with his own."""
+        return list(self._books.values())
+
+    async def tell_news(self) -> None:
+        """Tell the others who reads; returns when they know."""
+        news = self._service.counts.news.take() if self._service.counts.news is not None else []
+        if news:
+            message = json.dumps(news).encode()
+            await asyncio.gather(*(self._ask(each, "news", message) for each in self._sessions))
+
+    async def close(self) -> None:
+        """Be there no more."""
+        for task in (self._rounds, self._catching_up):
+            if task is not None:
+                task.cancel()
+        for session in self._sessions:
+            await session.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        self._metrics.families()  # kept for the next in this seat
+
+    # -- inside
+
+    async def _go_round(self) -> None:
+        while True:
+            await asyncio.sleep(ROUND)
+            try:
+                await self.tell_news()
+                self._look_around()
+                if (now := time.monotonic()) - self._kept_at >= KEPT:
+                    self._kept_at = now
+                    self._metrics.families()
+            except Exception:
+                logger.exception("the round among workers failed")
+
+    def _keep(self, families: Sequence[Metric]) -> None:
+        """Let what has been counted outlive this process."""
+        counted = aggregation.added([], [aggregation.counters(aggregation.plain(families)), self._before])
+        with contextlib.suppress(OSError):
+            self._snapshots[self._seat.index].write(json.dumps(aggregation.plain(counted)).encode())
+
+    def _look_around(self) -> None:
+        """What others have updated is shown anew; what is ours to look after gets its next instant."""
+        if self._shared is None or self._shared.generation == self._generation:
+            return
+        self._generation, changed = self._shared.since(self._generation)
+        if changed is None:
+            self._catching_up = asyncio.ensure_future(self._note_all())
+            return
+        for target in changed:
+            self._note(target)
+
+    async def _note_all(self) -> None:
+        async for target in unhurried(self._service.store.targets()):
+            self._note(target)
+
+    def _note(self, target: str) -> None:
+        self._metrics.touched(target)
+        if self._service.is_ours(target):
+            self._service.agenda.note(target)
+
+    async def _ask(self, session: aiohttp.ClientSession, what: str, message: bytes | None = None) -> bytes | None:
+        """What another worker says; None where it does not."""
+        method = "GET" if message is None else "POST"
+        try:
+            async with session.request(method, f"/{what}", data=message) as answer:
+                body: bytes = await answer.read()
+                return body if answer.status == 200 else None
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return None  # it is not there yet, or no more
+
+    async def _tell_families(self, _: web.Request) -> web.Response:
+        await self.tell_news()
+        self._metrics.observe_process(under_way=self._service.under_way, connections=self._connections())
+        said = {
+            "families": aggregation.plain(aggregation.added(self._metrics.families(), [self._before])),
+            "history": self._diary.note(self._clock.now()).plain(),
+            "journal": self._journal.plain(),
+        }
+        return web.json_response(said)
+
+    async def _tell_readers(self, _: web.Request) -> web.Response:
+        lines = []
+        for number, account in enumerate(self._panel().accounts()):
+            lines.append(serialization.line(account))
+            if number % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(0)
+        return web.Response(body=b"".join(lines))
+
+    async def _tell_fetches(self, request: web.Request) -> web.Response:
+        return web.json_response([astuple(each) for each in self._journal.fetches(request.query.get("target", ""))])
+
+    async def _tell_counts(self, _: web.Request) -> web.Response:
+        return web.Response(body=await self._service.counts.dump_unhurried())
+
+    async def _hear(self, request: web.Request) -> web.Response:
+        try:
+            told = events(json.loads(await request.read()))
+        except (ValueError, TypeError) as error:
+            return web.Response(status=400, text=str(error))
+        self._service.counts.hear_of(told)
+        if self._heard is not None:
+            self._heard += told
+        return web.Response()
+
+
+def _kept(snapshot: Snapshot) -> Plain:
+    """What was counted in this seat, as it was kept last."""
+    try:
+        families = json.loads(snapshot.read() or b"[]")
+        return aggregation.plain(aggregation.added([], [families]))
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        logger.warning("counts of a former worker are lost: %s", error)
+        return []
