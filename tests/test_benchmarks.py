@@ -22,7 +22,7 @@ from benchmarks.store import a_feed
 from conformance.process import free_port
 from feedproxy.settings import option_names
 from feedproxy.store.tiered import open_store
-from tests.patience import PATIENCE
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[1]
 

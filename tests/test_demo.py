@@ -16,7 +16,7 @@ import pytest
 from feedproxy import cli
 from feedproxy.demo import publishers, simulated_readers
 from feedproxy.feed.parse.parser import read
-from tests.patience import PATIENCE
+from tests.waiting import PATIENCE
 
 SHORT = ("demo", "--days", "1", "--readers", "8")
 

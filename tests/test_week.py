@@ -20,7 +20,7 @@ from benchmarks.week.systems import clock_of
 from feedproxy.feed import publication_dates
 from feedproxy.feed.parse import parser
 from feedproxy.feed.schedule import is_skipped as skipped_by_the_product
-from tests.patience import PATIENCE
+from tests.waiting import PATIENCE
 
 
 @pytest.mark.parametrize("name", PROFILES)

@@ -2,7 +2,7 @@
 
 diskcache pickles what it has no other form for, and unpickles what a row says was pickled: whoever can
 write to the file could run code in the proxy. It also opens and removes any file that a row names.
-Both are refused here, on the way in and on the way out (tests/store/test_rows.py plants such rows).
+Both are refused here, on the way in and on the way out (tests/store/test_sqlite_rows.py plants such rows).
 """
 
 import contextlib

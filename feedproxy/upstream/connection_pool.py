@@ -5,7 +5,7 @@ head, repeats requests on connections that were never used before, and sends eve
 request, response and stream take more time than all that is done here. It has no public place for a protocol of one's
 own, so this module, and only this one, stands on inner names of aiohttp: `TCPConnector._factory`, that its pool
 asks ResponseHandler `should_close` and `is_connected`, and a connector for new connections `_create_connection`.
-tests/net/test_wire.py fails when one of them moves.
+tests/upstream/test_connection_pool.py fails when one of them moves.
 (docs/decisions/fetching-with-aiohttp.md)
 """
 

@@ -10,7 +10,7 @@ from feedproxy.errors import Forbidden
 from feedproxy.findings import Level
 from feedproxy.settings import Settings
 from tests.check.publisher import publishing
-from tests.net.test_tls import Authority
+from tests.upstream.test_tls_probe import Authority
 
 OPEN = Settings(allow_private=True)
 

@@ -18,7 +18,7 @@ from feedproxy.settings import Settings
 from tests.check import test_answer_notes as answers
 from tests.check import test_document_notes as documents
 from tests.check.publisher import feed, publishing
-from tests.net.raw import origin, play
+from tests.upstream.raw import origin, play
 
 LARGE = 100_000
 """Bytes; the others take seconds each, and are read as documents above."""

@@ -16,7 +16,7 @@ from feedproxy.feed import xml
 from feedproxy.feed.channel import Channel, Period, Schedule
 from feedproxy.feed.detect import nature
 from feedproxy.feed.parse.parser import read
-from tests.patience import PATIENCE
+from tests.waiting import PATIENCE
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 NONSENSE = (

@@ -12,7 +12,7 @@ from feedproxy.lab.record.exchange import Exchange
 from feedproxy.lab.replay.replay_listener import Listener
 from feedproxy.lab.replay.replay_source import Wishes, make_replay
 from feedproxy.lab.replay.timeline import Timeline, Version, World
-from tests.patience import PATIENCE
+from tests.waiting import PATIENCE
 
 AT = 1_795_262_400.0
 """21 Nov 2026, noon: a Saturday."""

@@ -20,7 +20,7 @@ from feedproxy.lab.record.exchange import Exchange, Recording, Side, digest_of
 from feedproxy.lab.record.har_writer import HarWriter
 from feedproxy.server.mitm import recording
 from tests.lab.exchanges import AT, an_exchange
-from tests.patience import PATIENCE
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 

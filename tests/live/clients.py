@@ -14,7 +14,7 @@ from typing import ClassVar
 import pytest
 
 from tests.live.product import clean_environment
-from tests.patience import PATIENCE
+from tests.waiting import PATIENCE
 
 
 class Reader:

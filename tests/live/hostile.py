@@ -20,7 +20,7 @@ import zstandard
 from feedproxy.clock import ManualClock
 from feedproxy.http.message import Fields
 from feedproxy.store.resource import Resource
-from tests.live.stand import Seen, Whole, ask
+from tests.live.servers import Seen, Whole, ask
 
 NOON: float = calendar.timegm((2026, 11, 20, 12, 0, 0))
 """A Friday: the moment at which the cases' answers are dated."""

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.patience import NEVER, PATIENCE
+from tests.waiting import NEVER, PATIENCE
 
 
 def a_feed(*titles: str, extra: str = "", padding: int = 0) -> bytes:

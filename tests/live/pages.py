@@ -26,7 +26,7 @@ from xmlrpc.client import dumps
 from conformance.process import free_port
 from tests.live.origin import a_feed
 from tests.live.product import COMMAND, LISTENS, ROOT, Process, product_environment
-from tests.patience import PATIENCE
+from tests.waiting import PATIENCE
 
 REASONS = {
     "an example": "a value, an address or a log line that prose explains; there is nothing to run",

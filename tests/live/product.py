@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tests.live.forked import Forked, nursery
-from tests.patience import PATIENCE
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "feedproxy.cli"]

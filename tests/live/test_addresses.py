@@ -8,7 +8,7 @@ import pytest
 
 from tests.live.origin import Authority, Origin, a_feed
 from tests.live.product import Feedproxy, Seen, ask, raw
-from tests.patience import PATIENCE
+from tests.waiting import PATIENCE
 
 HOSTS = (
     "127.0.0.1",

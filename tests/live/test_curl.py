@@ -10,7 +10,7 @@ import pytest
 from tests.live.conftest import needs
 from tests.live.origin import Asked, Authority, Handler, Origin, a_feed
 from tests.live.product import Feedproxy, clean_environment
-from tests.patience import NEVER, PATIENCE
+from tests.waiting import NEVER, PATIENCE
 
 pytestmark = needs("curl")
 

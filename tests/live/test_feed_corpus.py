@@ -26,7 +26,7 @@ from feedproxy.http.field_values import parse_parameters
 from feedproxy.request.entrance import Entrance
 from tests.feed.test_corpus import DEVIATIONS, NO_FEEDS, meant
 from tests.live.hostile import decoded, unlinked
-from tests.live.stand import Line, Seen, whole_proxy
+from tests.live.servers import Line, Seen, whole_proxy
 
 NOON = calendar.timegm((2026, 11, 20, 12, 0, 0))
 ORIGIN = "http://origin.test"

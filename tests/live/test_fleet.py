@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.fleet.redis_server import PROGRAM, RedisServer
-from tests.fleet.wire import Wire
+from tests.cluster.redis_server import PROGRAM, RedisServer
+from tests.cluster.wire import Wire
 from tests.live.origin import Authority, Gate, Origin, a_feed, until
 from tests.live.product import Feedproxy, Seen, ask
 

@@ -21,7 +21,7 @@ from feedproxy.clock import ManualClock
 from tests.conftest import CORPUS
 from tests.live.hostile import NOON, Play, decoded, read_index
 from tests.live.product import Feedproxy
-from tests.live.stand import whole_proxy
+from tests.live.servers import whole_proxy
 
 BOUNDED = "memory < 64 MB above idle, CPU < 2 s, other requests go on being answered"
 CLOSED = "no connection to 127.0.0.1:9, no open of the named file"

@@ -16,7 +16,7 @@ from feedproxy.clock import ManualClock
 from tests.conftest import CORPUS
 from tests.live.hostile import NOON, Play, read_index
 from tests.live.outcomes import OUTCOMES, outcome_of
-from tests.live.stand import whole_proxy
+from tests.live.servers import whole_proxy
 
 DEVIATIONS = {
     "ttl-vs-max-age": (

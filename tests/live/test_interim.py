@@ -3,8 +3,8 @@
 import asyncio
 
 from feedproxy.clock import ManualClock
-from tests.net.raw import origin, play
 from tests.stages.play import OnProxy
+from tests.upstream.raw import origin, play
 
 HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n"
 PAGE = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nContent-Length: 2\r\n\r\nok"

@@ -14,7 +14,7 @@ from feedproxy.feed.convert.model import Enclosure, Feed, Item, Link, Node, Text
 from feedproxy.feed.convert.plain_data import to_data
 from feedproxy.feed.convert.read.from_document import read
 from tests.conftest import CORPUS
-from tests.patience import PATIENCE
+from tests.waiting import PATIENCE
 
 READERS = {
     "php": (

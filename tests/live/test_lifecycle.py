@@ -16,8 +16,8 @@ import pytest
 
 from tests.live.origin import Gate, Origin, a_feed, until
 from tests.live.product import COMMAND, LISTENS, Feedproxy, Process, product_environment, read_answer
-from tests.live.seats import TOLD_BY_PROC, admin, connections, workers
-from tests.patience import PATIENCE
+from tests.live.worker_processes import TOLD_BY_PROC, admin, connections, workers
+from tests.waiting import PATIENCE
 
 type Start = Callable[..., Feedproxy]
 

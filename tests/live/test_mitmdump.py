@@ -12,7 +12,7 @@ from feedproxy.lab.record import har
 from feedproxy.lab.record.exchange import Side
 from tests.live.origin import Authority, Origin, a_feed
 from tests.live.product import COMMAND, Process, Seen, ask, product_environment
-from tests.patience import PATIENCE
+from tests.waiting import PATIENCE
 
 MITMDUMP = Path(sys.executable).with_name("mitmdump")
 LISTENING = re.compile(r"listening at \S*?127\.0\.0\.1:(\d+)")

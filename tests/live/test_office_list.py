@@ -14,7 +14,7 @@ from tests.live.clients import Newsboat
 from tests.live.conftest import needs
 from tests.live.origin import Authority, Origin, a_feed, until
 from tests.live.product import COMMAND, Feedproxy, ask, clean_environment, product_environment
-from tests.patience import PATIENCE
+from tests.waiting import PATIENCE
 
 type Start = Callable[..., Feedproxy]
 

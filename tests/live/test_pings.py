@@ -16,7 +16,7 @@ from conformance.process import free_port
 from tests.live.conftest import needs
 from tests.live.origin import Origin, a_feed, until
 from tests.live.product import COMMAND, Feedproxy, Process, ask
-from tests.patience import PATIENCE
+from tests.waiting import PATIENCE
 
 type Start = Callable[..., Feedproxy]
 

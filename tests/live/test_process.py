@@ -13,7 +13,7 @@ import pytest
 
 from tests.live.origin import Asked, Authority, Gate, Handler, Origin, a_feed, until
 from tests.live.product import COMMAND, LISTENS, Feedproxy, Process, Seen, ask, raw
-from tests.patience import NEVER, PATIENCE
+from tests.waiting import NEVER, PATIENCE
 
 type Start = Callable[..., Feedproxy]
 

@@ -19,7 +19,7 @@ from feedproxy.lab.record import har
 from tests.lab.stage import a_feed
 from tests.live.conftest import needs
 from tests.live.product import COMMAND, LISTENS, Process, Seen, ask
-from tests.patience import PATIENCE
+from tests.waiting import PATIENCE
 
 ADMIN = re.compile(r"admin listener is at (http://\S+)")
 START = 1_795_262_400

@@ -10,7 +10,7 @@ import pytest
 from tests.live.conftest import needs
 from tests.live.origin import Asked, Authority, Handler, Origin, a_feed, until
 from tests.live.product import Feedproxy, Process, Seen, ask, raw
-from tests.patience import PATIENCE
+from tests.waiting import PATIENCE
 
 type Start = Callable[..., Feedproxy]
 

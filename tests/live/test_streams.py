@@ -7,7 +7,7 @@ import pytest
 
 from tests.live.origin import Asked, Handler, Origin, until
 from tests.live.product import Feedproxy, Seen, ask, raw, read_answer
-from tests.patience import NEVER, PATIENCE
+from tests.waiting import NEVER, PATIENCE
 
 type Ask = Callable[..., Seen]
 

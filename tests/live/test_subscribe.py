@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from feedproxy.commands import desktop_integration
-from tests.patience import PATIENCE
+from tests.waiting import PATIENCE
 
 FEED = (
     b'<?xml version="1.0"?><rss version="2.0" xmlns:a="http://www.w3.org/2005/Atom"><channel><title>x</title>'

@@ -13,7 +13,7 @@ import pytest
 
 from tests.live.origin import Authority, Gate, Origin, a_feed, until
 from tests.live.product import Feedproxy, Seen
-from tests.live.seats import TOLD_BY_PROC, Connection, admin, connections
+from tests.live.worker_processes import TOLD_BY_PROC, Connection, admin, connections
 
 pytestmark = pytest.mark.skipif(not TOLD_BY_PROC, reason="who serves a connection is told by /proc")
 

@@ -14,8 +14,8 @@ import pytest
 
 from tests.live.origin import Authority, Gate, Origin, a_feed, until
 from tests.live.product import COMMAND, Feedproxy, Process, product_environment, read_answer
-from tests.live.seats import ADMIN, TOLD_BY_PROC, admin, connections, open_files, workers
-from tests.patience import PATIENCE
+from tests.live.worker_processes import ADMIN, TOLD_BY_PROC, admin, connections, open_files, workers
+from tests.waiting import PATIENCE
 
 type Start = Callable[..., Feedproxy]
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from feedproxy.notify.refresh_requests import Bell
-from tests.patience import PATIENCE
 from tests.stages.notify import TARGET, Stand
 from tests.stages.origin import a_feed
 from tests.stages.websub import LINKS, websub_at
+from tests.waiting import PATIENCE
 
 
 class SlowDisk:

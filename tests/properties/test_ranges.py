@@ -11,8 +11,8 @@ from feedproxy.clock import ManualClock
 from feedproxy.http import ranges
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
-from tests.patience import PATIENCE
 from tests.stages.play import OnService, Proxy, Seen
+from tests.waiting import PATIENCE
 
 NOON = 1_795_176_000.0
 VALIDATORS = ("strong", "weak", "date", "none")

@@ -17,9 +17,9 @@ from feedproxy.errors import Unreachable
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.request.entrance import Entrance
-from tests.patience import PATIENCE
 from tests.properties.model import Exchange, Model, Use, Verdict, age_said, instant, members
 from tests.stages.play import HERE, OnService, Seen
+from tests.waiting import PATIENCE
 
 NOON = 1_795_176_000.0
 PATHS = ("/a", "/b")

@@ -15,8 +15,8 @@ from feedproxy.errors import Unreachable
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.request.entrance import Entrance
-from tests.patience import PATIENCE
 from tests.stages.play import OnService, Proxy, Seen
+from tests.waiting import PATIENCE
 
 NOON = 1_795_176_000.0
 FLOOR = 60

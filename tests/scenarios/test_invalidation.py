@@ -6,9 +6,9 @@ import pytest
 
 from feedproxy.http.message import Fields, Response
 from feedproxy.request.entrance import Entrance
-from tests.patience import PATIENCE
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
+from tests.waiting import PATIENCE
 
 PASSED = "fwd=method; detail=pass-through"
 

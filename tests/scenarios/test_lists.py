@@ -10,9 +10,9 @@ from feedproxy.endpoints.feed_list import Office
 from feedproxy.feed import opml
 from feedproxy.server.mitm.flow_handler import desk
 from feedproxy.subscribers.distinct_readers import DistinctReaders
-from tests.patience import PATIENCE
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
+from tests.waiting import PATIENCE
 
 PATH = "/feed.rss"
 

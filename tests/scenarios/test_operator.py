@@ -7,9 +7,9 @@ import pytest
 from feedproxy.admin import versions
 from feedproxy.refresh.resource_update import EDITIONS_MAX
 from feedproxy.store.codec import dump, load
-from tests.patience import PATIENCE
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
+from tests.waiting import PATIENCE
 
 
 async def a_copy(stage, **settings):

@@ -7,9 +7,9 @@ import pytest
 from feedproxy.errors import Unreachable
 from feedproxy.http.message import Fields, Response
 from feedproxy.request.entrance import Entrance
-from tests.patience import PATIENCE
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
+from tests.waiting import PATIENCE
 
 PUBLIC = "https://feeds.example"
 FORMS = ["upstream", "public"]

@@ -6,10 +6,10 @@ import socket
 
 import pytest
 
-from tests.patience import PATIENCE
 from tests.security.conftest import bases
 from tests.security.wire import exchange, port_of, raw_origin, status_of
 from tests.stages.front import OnFront
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -102,7 +102,7 @@ async def test_a_method_that_only_looks_like_one_that_changes_the_framing_is_ref
 
 
 SOME_CONTROLS = [bytes([code]) for code in (0, 1, 7, 8, 9, 10, 11, 13, 27, 127)]
-"""On the wire; all of them are tried on the function that reads every head (tests/net/test_head.py)."""
+"""On the wire; all of them are tried on the function that reads every head (tests/upstream/test_head_parser.py)."""
 
 RESPONSES = {
     "version": b"HTTP/1.%b1 200 OK\r\nContent-Length: 2\r\n\r\nok",

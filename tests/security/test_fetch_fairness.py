@@ -12,7 +12,7 @@ from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.upstream.client import Fetched, Fetcher, FetchLimits
 from feedproxy.upstream.fair_limits import ITSELF, Asker, Share, Shares, asking, client_of
 from feedproxy.upstream.resolver import Lookups
-from tests.net.raw import OK, a_fetcher, a_get, a_policy, origin, play, until
+from tests.upstream.raw import OK, a_fetcher, a_get, a_policy, origin, play, until
 
 SOON = 2.0
 """Seconds within which another reader has its answer, whatever hangs."""

@@ -15,10 +15,10 @@ import pytest
 import pytest_asyncio
 
 from feedproxy.clock import ManualClock
-from tests.front.test_tls import make_certificate
-from tests.patience import PATIENCE
 from tests.security.wire import port_of
+from tests.server.test_tls_connection import make_certificate
 from tests.stages.play import OnProxy
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

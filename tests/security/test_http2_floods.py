@@ -22,7 +22,7 @@ from h2.settings import SettingCodes
 
 from tests.live.origin import Authority, Origin, a_feed, opened, until
 from tests.live.product import Feedproxy, ask
-from tests.patience import PATIENCE
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from Linux's /proc")
 

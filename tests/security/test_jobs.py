@@ -25,8 +25,8 @@ from feedproxy.refresh.ingest.ingest import Prepared, prepare
 from feedproxy.refresh.ingest.worker_pool import TooMuch, Workshop
 from feedproxy.refresh.ingest.worker_process import Limits, unpacked
 from feedproxy.settings import Settings
-from tests.patience import PATIENCE
 from tests.security.readings import HREF, as_response
+from tests.waiting import PATIENCE
 
 LIMITS = Limits(quick=0.1, cpu=60, wall=600)
 """So long that what is done within them is done beside the job that takes long."""

@@ -17,7 +17,7 @@ from tests.live.conftest import (  # noqa: F401 -- fixtures
 )
 from tests.live.origin import Origin, a_feed
 from tests.live.product import Feedproxy, ask, raw
-from tests.net.test_address import FORMS, answering
+from tests.upstream.test_address_policy import FORMS, answering
 
 type Start = Callable[..., Feedproxy]
 

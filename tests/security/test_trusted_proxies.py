@@ -20,7 +20,7 @@ from tests.live.conftest import needs
 from tests.live.origin import Origin, a_feed, opened, until
 from tests.live.product import ROOT, Feedproxy, Process, Seen, read_answer
 from tests.live.test_clouds import Workstation
-from tests.patience import PATIENCE
+from tests.waiting import PATIENCE
 
 pytestmark = [
     needs("nginx", "haproxy"),

@@ -17,10 +17,10 @@ FILES = {
     "cnws": HERE / "test_cnws.py",
     "websub": HERE / "test_websub.py",
     "hub": HERE.parent / "notify" / "test_websub.py",
-    "followers": HERE.parent / "notify" / "test_followers.py",
-    "callback": HERE.parent / "notify" / "test_callback.py",
+    "followers": HERE.parent / "notify" / "test_subscriber_maintenance.py",
+    "callback": HERE.parent / "notify" / "test_callback_policy.py",
     "clock": HERE.parent / "notify" / "test_clock_steps.py",
-    "sinks": HERE.parent / "notify" / "test_sinks.py",
+    "sinks": HERE.parent / "notify" / "test_ping_sinks.py",
 }
 
 PROMISES = """

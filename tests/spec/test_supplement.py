@@ -46,7 +46,7 @@ NOT_HERE = {
     Detail.RECORDING: "the start of a recording",
     Detail.BUSY: "what others are asked, not what is answered",
     Detail.WEBSUB: "an endpoint of its own",
-    Detail.PARENT_PROXY: "how the network is reached (tests/net/test_parent.py)",
+    Detail.PARENT_PROXY: "how the network is reached (tests/upstream/test_parent_proxy.py)",
     Detail.PAUSED: "a decision of the operator's (tests/scenarios/test_decisions.py)",
     Detail.BAD_STEP: "the operator's listener",
     Detail.BAD_REQUEST: "requests that are no HTTP are refused before the service",

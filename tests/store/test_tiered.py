@@ -18,7 +18,7 @@ from feedproxy.store.memory import MemoryStore
 from feedproxy.store.packing.memory_entry import weight
 from feedproxy.store.resource import Resource
 from feedproxy.store.tiered import TieredStore, open_store
-from tests.patience import PATIENCE
+from tests.waiting import PATIENCE
 
 MakeFeed = Callable[..., Resource]
 FEED = "https://example.com/feed"

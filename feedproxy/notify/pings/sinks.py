@@ -73,7 +73,7 @@ def expanded(template: str, name: str, url: str, feed: str) -> str:
 
 
 def ping_message(sink: Sink, agent: str, *, name: str, url: str, feed: str = "") -> Message:
-    """Return the ping of a site, or of a feed of it; the operator's configuration names the sink (callback_client.py)."""
+    """Return the ping of a site, or of a feed of it; the operator names the sink (callback_client.py)."""
     lines = [("User-Agent", agent)]
     if sink.how is How.GET:
         return Message("GET", expanded(sink.url, name, url, feed), Fields(lines), named=Named.BY_CONFIGURATION)

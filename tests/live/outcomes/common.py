@@ -7,7 +7,7 @@ product has chosen is asserted, and the other is named in the docstring.
 from collections.abc import Awaitable, Callable
 
 from tests.live.hostile import DAY, FLOOR, HOUR, MINUTE, MOST, Play, Sent, plain, unlinked
-from tests.live.stand import Seen
+from tests.live.servers import Seen
 
 type Outcome = Callable[[Play], Awaitable[None]]
 

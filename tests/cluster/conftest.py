@@ -1,0 +1,69 @@
+"""What the tests of a fleet share: a real Redis, an origin, and machines that are closed at the end."""
+
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feedproxy.clock import SystemClock
+from tests.cluster.machines import Machine
+from tests.cluster.redis_server import PROGRAM, RedisServer
+from tests.stages.origin import Origin
+
+type Start = Callable[..., Awaitable[Machine]]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Each waits for conditions with deadlines of its own, generous ones."""
+    here = Path(__file__).parent
+    for each in items:
+        if here in each.path.parents:
+            each.add_marker(pytest.mark.timeout(600))
+
+
+@pytest.fixture(scope="module")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """One server for a module; each test has a prefix of its own."""
+    if PROGRAM is None:
+        pytest.skip("not installed: redis-server or valkey-server")
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
+    """A server of the test's own, to be killed and stopped."""
+    if PROGRAM is None:
+        pytest.skip("not installed: redis-server or valkey-server")
+    server = RedisServer(tmp_path / "redis")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def origin() -> Origin:
+    return Origin(SystemClock())
+
+
+@pytest.fixture
+def prefix() -> str:
+    return f"t{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+async def start(origin: Origin, prefix: str, request: pytest.FixtureRequest) -> AsyncIterator[Start]:
+    """Start a machine: `await start()`, `await start(url=…, folder=…, fleet_lease=1)`."""
+    started: list[Machine] = []
+
+    async def begin(*, url: str = "", folder: Path | None = None, **options: Any) -> Machine:
+        where = url or request.getfixturevalue("redis_server").url
+        machine = Machine(where, origin, prefix, folder, **options)
+        started.append(machine)
+        return await machine.open()
+
+    yield begin
+    for each in started:
+        await each.close()

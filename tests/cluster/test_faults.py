@@ -1,0 +1,290 @@
+"""Redis is killed, stopped, or cut off: readers see nothing of it, and what was missed is made up for."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from feedproxy.cluster.keys import Names
+from feedproxy.cluster.redis_connection import Away, Link, Refused, place_of
+from feedproxy.cluster.redis_store import Shelf
+from feedproxy.errors import UsageError
+from tests.cluster.conftest import Start
+from tests.cluster.machines import until
+from tests.cluster.redis_server import RedisServer
+from tests.cluster.wire import Wire
+from tests.stages.origin import Origin, a_feed
+
+LASTING = "max-age=3600"
+SHORT = 300
+"""Milliseconds: here Redis is to be taken for lost."""
+
+
+async def test_a_killed_redis_is_no_readers_concern_and_is_filled_again(
+    start: Start, origin: Origin, own_redis: RedisServer
+) -> None:
+    one, other = await start(url=own_redis.url), await start(url=own_redis.url)
+    for path in ("/held", "/later"):
+        origin.publish(path, a_feed(path), cache_control=LASTING)
+    await one.get("/held")
+    await one.told()
+
+    own_redis.kill()
+    for machine in (one, other):
+        assert (await machine.get("/later")).status == 200
+    assert "; hit" in (await one.get("/held")).cache
+    assert (await other.get("/held")).status == 200
+    assert origin.requests == 4  # each machine for itself
+    assert not one.fleet.link.up
+    assert "degraded" in one.fleet.words()
+
+    own_redis.start()
+    await until(lambda: one.fleet.link.up and other.fleet.link.up)
+    assert one.fleet.words() == "fleet: ok"
+    third = await start(url=own_redis.url)
+    for path in ("/held", "/later"):
+        await until(lambda path=path: own_redis.ask("EXISTS", third.fleet.names.copy(origin.url(path))))  # type: ignore[misc]
+        assert "; hit" in (await third.get(path)).cache
+    assert origin.requests == 4
+
+
+async def test_a_stopped_redis_delays_the_first_request_by_the_timeout_and_no_other(
+    start: Start, origin: Origin, own_redis: RedisServer
+) -> None:
+    one = await start(url=own_redis.url, fleet_timeout=SHORT)
+    asked = counted(one.fleet.link)
+    for number in range(6):
+        origin.publish(f"/{number}", a_feed("x"), cache_control=LASTING)
+    await one.get("/0")
+    own_redis.stop()
+    try:
+        assert "; hit" in (await one.get("/0")).cache  # it does not notice
+        seen = await asyncio.gather(*(one.get(f"/{number}") for number in range(1, 4)))
+        assert {each.status for each in seen} == {200}
+        assert not one.fleet.link.up
+        before = len(asked)
+        assert (await one.get("/4")).status == 200
+        assert asked[before:] == []  # nobody waits for it any more
+    finally:
+        own_redis.go_on()
+    await until(lambda: one.fleet.link.up)
+    await until(lambda: own_redis.ask("EXISTS", one.fleet.names.copy(origin.url("/4"))))
+
+
+def counted(link: Link) -> list[object]:
+    """Everything that Redis is asked from now on, but whether it is there."""
+    asked: list[object] = []
+    evaluate = link._evaluate
+
+    async def noting(calls: list[object]) -> list[object]:
+        asked.extend(calls)
+        return await evaluate(calls)  # type: ignore[arg-type]
+
+    link._evaluate = noting  # type: ignore[assignment, method-assign]
+    return asked
+
+
+@pytest.mark.parametrize("cut", ["stall", "drop"])
+async def test_a_machine_that_is_cut_off_goes_on_alone_and_catches_up(
+    start: Start, origin: Origin, own_redis: RedisServer, cut: str
+) -> None:
+    with Wire(own_redis.socket) as wire:
+        one, other = await start(url=own_redis.url), await start(url=wire.url, fleet_timeout=1000)
+        for path in ("/purged", "/kept", "/alone"):
+            origin.publish(path, a_feed(path, "old"), cache_control=LASTING)
+        for path in ("/purged", "/kept"):
+            await one.get(path)
+            await one.told()
+            assert "; hit" in (await other.get(path)).cache
+
+        getattr(wire, cut)()
+        assert (await other.get("/alone")).status == 200
+        assert not other.fleet.link.up
+        for path in ("/purged", "/kept"):
+            assert "; hit" in (await other.get(path)).cache
+        origin.publish("/kept", a_feed("/kept", "new"), cache_control=LASTING)
+        await one.get("/kept", Cache_Control="no-cache", Sec_Fetch_Mode="navigate")
+        await one.service.purge(origin.url("/purged"))
+        assert "; hit" in (await other.get("/purged")).cache  # as long as it is cut off
+
+        wire.mend()
+        await until(lambda: other.fleet.link.up)
+        await until(lambda: other.service.store.get(origin.url("/purged")) is None)
+        await until(lambda: other.fleet.store.known(origin.url("/kept")) == one.fleet.store.known(origin.url("/kept")))
+        assert b"new" in (await other.get("/kept")).body
+        await until(lambda: own_redis.ask("EXISTS", one.fleet.names.copy(origin.url("/alone"))))
+        asked = origin.requests
+        assert "; hit" in (await one.get("/alone")).cache
+        assert origin.requests == asked
+
+
+async def test_a_purge_made_while_cut_off_is_done_elsewhere_when_it_is_over(
+    start: Start, origin: Origin, own_redis: RedisServer
+) -> None:
+    with Wire(own_redis.socket) as wire:
+        one, other = await start(url=own_redis.url), await start(url=wire.url, fleet_timeout=1000)
+        for path in ("/purged", "/newer"):
+            origin.publish(path, a_feed(path), cache_control=LASTING)
+            await one.get(path)
+            await one.told()
+            await other.get(path)
+        wire.drop()
+        await until(lambda: not other.fleet.link.up)
+        for path in ("/purged", "/newer"):
+            assert await other.service.purge(origin.url(path)) == [origin.url(path)]
+        await asyncio.sleep(1.2)  # a purge of a second ago is one of then
+        await one.get("/newer", Cache_Control="no-cache", Sec_Fetch_Mode="navigate")
+        await one.told()
+
+        wire.mend()
+
+        await until(lambda: one.service.store.get(origin.url("/purged")) is None)
+        assert "; hit" in (await one.get("/newer")).cache
+        await until(lambda: not other.fleet.store.outbox)
+        assert "; hit" in (await other.get("/newer")).cache
+
+
+async def test_of_two_that_fetched_alone_the_later_counts(start: Start, origin: Origin, own_redis: RedisServer) -> None:
+    one, other = await start(url=own_redis.url), await start(url=own_redis.url)
+    target = origin.url("/feed")
+    own_redis.kill()
+    origin.publish("/feed", a_feed("earlier"), cache_control=LASTING)
+    await one.get("/feed")
+    origin.publish("/feed", a_feed("later"), cache_control=LASTING)
+    await other.get("/feed")
+    own_redis.start()
+
+    await until(lambda: one.fleet.link.up and other.fleet.link.up)
+    await until(lambda: one.fleet.store.known(target) == other.fleet.store.known(target))
+    for machine in (one, other):
+        assert b"later" in (await machine.get("/feed")).body
+
+
+async def test_a_machine_that_starts_without_redis_starts_alone_as_who_it_was(
+    start: Start, origin: Origin, own_redis: RedisServer, tmp_path: Path
+) -> None:
+    origin.publish("/feed", a_feed("one"), cache_control=LASTING)
+    one = await start(url=own_redis.url, folder=tmp_path / "one")
+    name = (await one.get("/feed")).fields.get("via")
+    await one.close()
+    own_redis.kill()
+
+    again = await start(url=own_redis.url, folder=tmp_path / "one")
+    seen = await again.get("/feed")
+
+    assert "; hit" in seen.cache
+    assert seen.fields.get("via") == name
+    own_redis.start()
+    await until(lambda: again.fleet.link.up)
+    await until(lambda: own_redis.ask("EXISTS", again.fleet.names.copy(origin.url("/feed"))))
+
+
+async def test_each_change_of_state_is_told_once(
+    start: Start, origin: Origin, own_redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "feedproxy.cluster")
+    one = await start(url=own_redis.url)
+    own_redis.kill()
+    for number in range(5):
+        origin.publish(f"/{number}", a_feed("x"), cache_control=LASTING)
+        await one.get(f"/{number}")
+    own_redis.start()
+    await until(lambda: one.fleet.link.up)
+
+    told = [each.getMessage() for each in caplog.records]
+    assert [each for each in told if "unreachable" in each] == [
+        f"Redis at {own_redis.socket} is unreachable (Connection refused): continuing with the local store only"
+    ] or len([each for each in told if "unreachable" in each]) == 1
+    assert len([each for each in told if "is reachable again after" in each]) == 1
+
+
+async def test_a_redis_that_is_full_is_told_once_and_harms_nobody(
+    start: Start, origin: Origin, own_redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = await start(url=own_redis.url)
+    own_redis.ask("CONFIG", "SET", "maxmemory", "1")
+    for number in range(3):
+        origin.publish(f"/{number}", a_feed("x"), cache_control=LASTING)
+        assert (await one.get(f"/{number}")).status == 200
+    await until(lambda: one.fleet.link.refusals)
+
+    assert "; hit" in (await one.get("/0")).cache
+    assert one.fleet.link.up
+    assert len([each for each in caplog.records if "refuses" in each.getMessage()]) == 1
+
+
+async def test_read_only_replica_is_away_once_until_it_may_be_written_to(
+    start: Start, origin: Origin, own_redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = await start(url=own_redis.url)
+    own_redis.ask("REPLICAOF", "127.0.0.1", "1")
+    origin.publish("/feed", a_feed("x"), cache_control=LASTING)
+    assert (await one.get("/feed")).status == 200
+    link = one.fleet.link
+    await until(lambda: not link.up)
+
+    for _ in range(5):
+        assert not await link.probe()
+
+    assert link.changes == 1
+    assert "read-only" in link.why
+    assert len([each for each in caplog.records if "unreachable" in each.getMessage()]) == 1
+    own_redis.ask("REPLICAOF", "NO", "ONE")
+    await until(lambda: link.up)
+
+
+async def test_redis_that_comes_and_goes_is_told_once_a_minute(
+    own_redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    link = Link(own_redis.url, timeout=5)
+    for _ in range(4):
+        assert await link.probe()
+        link._gone("a test")
+
+    assert len([each for each in caplog.records if "unreachable" in each.getMessage()]) == 1
+    link._logged -= 60
+    own_redis.kill()
+    assert not await link.probe()
+    assert len([each for each in caplog.records if "unreachable" in each.getMessage()]) == 2
+    await link.close()
+
+
+async def test_wrong_password_is_told_as_such(own_redis: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+    own_redis.ask("CONFIG", "SET", "requirepass", "right")
+    link = Link(f"unix://:wrong@{own_redis.socket}", timeout=5)
+
+    assert not await link.probe()
+    link.absent_from_the_start()
+
+    assert "password" in caplog.text
+    await link.close()
+
+
+async def test_foreign_value_in_the_place_of_a_number_is_a_refusal(start: Start, own_redis: RedisServer) -> None:
+    one = await start(url=own_redis.url)
+    link, names = one.fleet.link, Names("a-test:")
+    shelf = Shelf(link, names, "machine", lease=1, expiry=1)
+    own_redis.ask("SET", names.sequence, "no number")
+
+    with pytest.raises(Refused):
+        await shelf.number()
+    with pytest.raises(Refused):
+        await shelf.since(1)
+
+
+async def test_while_it_is_away_nothing_is_asked() -> None:
+    link = Link("redis://127.0.0.1:1/", timeout=1)
+
+    assert not await link.probe()
+    link.absent_from_the_start()
+    with pytest.raises(Away):
+        await link.run_all([])
+
+
+def test_an_address_is_told_without_its_password() -> None:
+    assert place_of("rediss://me:secret@redis.example:6380/1") == "redis.example:6380"
+    assert place_of("redis://:secret@[::1]/1") == "[::1]:6379"
+    with pytest.raises(UsageError) as error:
+        Link("redis://me:secret@redis.example:port/", timeout=1)
+    assert "secret" not in str(error.value)

@@ -1,0 +1,266 @@
+"""What one machine has fetched, purged or found changed is so on all."""
+
+import asyncio
+from pathlib import Path
+
+from feedproxy.cluster import redis_store
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.proxy.service import Answer
+from feedproxy.request.entrance import Entrance, Visit
+from tests.cluster.conftest import Start
+from tests.cluster.machines import Machine, until
+from tests.cluster.redis_server import RedisServer
+from tests.stages.origin import Origin, a_feed
+
+LASTING = "max-age=3600"
+
+
+async def pair(start: Start, **options: object) -> tuple[Machine, Machine]:
+    return await start(**options), await start(**options)
+
+
+async def test_what_one_machine_has_fetched_another_answers_with(start: Start, origin: Origin) -> None:
+    origin.publish("/feed", a_feed("one"), cache_control=LASTING)
+    one, other = await pair(start)
+
+    first = await one.get("/feed")
+    await one.told()
+    second = await other.get("/feed")
+
+    assert "fwd=uri-miss" in first.cache
+    assert "; hit" in second.cache
+    assert second.body == first.body
+    assert second.fields.get("etag") == first.fields.get("etag")
+    assert origin.requests == 1
+
+
+async def test_all_machines_go_by_one_name(start: Start, origin: Origin) -> None:
+    origin.publish("/feed", a_feed("one"), cache_control=LASTING)
+    one, other = await pair(start)
+
+    assert (await one.get("/feed")).fields.get("via") == (await other.get("/feed")).fields.get("via")
+
+
+async def test_a_copy_whose_time_is_over_is_validated_with_what_another_machine_knows(
+    start: Start, origin: Origin
+) -> None:
+    origin.publish("/feed", a_feed("one"), cache_control="max-age=0")
+    one, other = await pair(start)
+
+    await one.get("/feed")
+    await one.told()
+    seen = await other.get("/feed")
+
+    assert "if-none-match" in origin.heard
+    assert "fwd=stale; fwd-status=304" in seen.cache
+    assert b"one" in seen.body
+
+
+async def test_a_new_version_is_there_at_the_other_machine_without_a_request(start: Start, origin: Origin) -> None:
+    origin.publish("/feed", a_feed("one"), cache_control=LASTING)
+    one, other = await pair(start)
+    await one.get("/feed")
+    await one.told()
+    await other.get("/feed")
+
+    origin.publish("/feed", a_feed("two"), cache_control=LASTING)
+    await one.get("/feed", Cache_Control="no-cache", Sec_Fetch_Mode="navigate")
+    await until(lambda: b"two" in other.service.store.get(origin.url("/feed")).variants[0].content.bodies["identity"])  # type: ignore[union-attr]
+
+    seen = await other.get("/feed")
+    assert "; hit" in seen.cache
+    assert b"two" in seen.body
+    assert origin.requests == 2
+
+
+async def test_a_crowd_at_two_machines_makes_one_request(start: Start, origin: Origin) -> None:
+    origin.publish("/feed", a_feed("one"), cache_control=LASTING)
+    one, other = await pair(start)
+    origin.gate = asyncio.Event()
+
+    crowd = [asyncio.ensure_future(machine.get("/feed")) for _ in range(50) for machine in (one, other)]
+    await until(lambda: one.service.under_way == other.service.under_way == 1)
+    await until(lambda: origin.requests == 1)
+    origin.gate.set()
+    seen = await asyncio.gather(*crowd)
+
+    assert origin.requests == 1
+    assert {each.status for each in seen} == {200}
+    assert len({each.body for each in seen}) == 1
+    assert sum("collapsed" not in each.cache for each in seen) == 1
+
+
+async def test_what_may_not_be_stored_everybody_asks_for_himself(start: Start, origin: Origin) -> None:
+    origin.publish("/feed", a_feed("one"), cache_control="no-store")
+    one, other = await pair(start)
+
+    seen = await asyncio.gather(*(machine.get("/feed") for machine in (one, other, one, other)))
+
+    assert origin.requests == 4
+    assert all(b"one" in each.body for each in seen)
+
+
+async def test_a_failure_at_one_machine_is_that_of_the_other(start: Start, origin: Origin) -> None:
+    origin.publish("/feed", a_feed("one"), cache_control="max-age=0")
+    one, other = await pair(start)
+    await one.get("/feed")
+    await one.told()
+    origin.break_down(500)
+
+    seen = await one.get("/feed")
+    await one.told()
+    again = await other.get("/feed")
+
+    assert b"one" in seen.body
+    assert b"one" in again.body
+    assert origin.requests == 2
+    assert "back-off" in again.cache
+
+
+async def test_a_purge_reaches_every_machine(start: Start, origin: Origin) -> None:
+    origin.publish("/feed", a_feed("one"), cache_control=LASTING)
+    target = origin.url("/feed")
+    one, other = await pair(start)
+    await one.get("/feed")
+    await one.told()
+    await other.get("/feed")
+
+    assert await one.service.purge(target) == [target]
+    await until(lambda: other.service.store.get(target) is None)
+
+    assert "fwd=uri-miss" in (await other.get("/feed")).cache
+    assert origin.requests == 2
+
+
+async def test_a_purge_counts_what_another_machine_alone_has(start: Start, origin: Origin) -> None:
+    origin.publish("/feed", a_feed("one"), cache_control=LASTING)
+    target = origin.url("/feed")
+    one, other = await pair(start)
+    await one.get("/feed")
+    await one.told()
+
+    assert await other.service.purge(target) == [target]
+    await until(lambda: one.service.store.get(target) is None)
+
+
+async def test_a_purge_by_pattern_reaches_what_this_machine_never_had(start: Start, origin: Origin) -> None:
+    for path in ("/a/1", "/a/2", "/b/1"):
+        origin.publish(path, a_feed(path), cache_control=LASTING)
+    one, other = await pair(start)
+    for path in ("/a/1", "/a/2", "/b/1"):
+        await one.get(path)
+    await one.told()
+
+    purged = await other.service.purge(pattern="*/a/*")
+
+    assert sorted(purged) == [origin.url("/a/1"), origin.url("/a/2")]
+    await until(lambda: one.service.store.get(origin.url("/a/2")) is None)
+    assert "; hit" in (await one.get("/b/1")).cache
+    assert "fwd=uri-miss" in (await one.get("/a/1")).cache
+
+
+async def test_what_was_under_way_when_it_was_purged_elsewhere_is_not_kept(start: Start, origin: Origin) -> None:
+    origin.publish("/feed", a_feed("old"), cache_control=LASTING)
+    target = origin.url("/feed")
+    one, other = await pair(start)
+    origin.gate = asyncio.Event()
+    reader = asyncio.ensure_future(one.get("/feed"))
+    await origin.asked(1)
+
+    await other.service.purge(target)
+    origin.gate.set()
+
+    assert b"old" in (await reader).body
+    await one.told()
+    origin.publish("/feed", a_feed("new"), cache_control=LASTING)
+    assert b"new" in (await other.get("/feed")).body
+
+
+async def test_a_message_that_was_lost_is_read_in_the_log(
+    start: Start, origin: Origin, redis_server: RedisServer
+) -> None:
+    origin.publish("/feed", a_feed("one"), cache_control=LASTING)
+    target = origin.url("/feed")
+    one, other = await pair(start)
+    await one.get("/feed")
+    await one.told()
+    await other.get("/feed")
+    deaf = other.fleet.ear._task  # as when its connection hangs
+    assert deaf is not None
+    deaf.cancel()
+
+    await one.service.purge(target)
+
+    await until(lambda: other.service.store.get(target) is None)
+    assert other.fleet.ear.gaps
+
+
+async def test_who_has_missed_more_than_the_log_holds_compares_everything(start: Start, origin: Origin) -> None:
+    shelf_max, redis_store.LOG_MAX = redis_store.LOG_MAX, 3
+    try:
+        one, other = await pair(start)
+        paths = [f"/{number}" for number in range(8)]
+        for path in paths:
+            origin.publish(path, a_feed(path), cache_control=LASTING)
+            await one.get(path)
+        await one.told()
+        for path in paths:
+            await other.get(path)
+        await until(lambda: other.fleet.compared and other.fleet._comparing is not None)
+        before = other.fleet.compared
+        other.fleet.link.up = False  # it is away from here on: its round finds Redis again
+        other.fleet.link._next = float("inf")
+        for path in paths[:6]:
+            await one.service.purge(origin.url(path))
+        other.fleet.link._next = 0.0
+
+        await until(lambda: other.fleet.compared > before)
+        await until(lambda: not any(other.service.store.get(origin.url(path)) for path in paths[:6]))
+        assert ["; hit" in (await other.get(path)).cache for path in paths[6:]] == [True, True]
+    finally:
+        redis_store.LOG_MAX = shelf_max
+
+
+async def test_copies_made_with_a_credential_stand_apart_in_redis_too(
+    start: Start, origin: Origin, tmp_path: Path
+) -> None:
+    wallet = tmp_path / "wallet.yaml"
+    wallet.write_text("- match: http://origin.example/*\n  user: bob\n  bearer: {token: secret}\n")
+    wallet.chmod(0o600)
+    lasting = Fields([("Content-Type", "application/rss+xml"), ("Cache-Control", LASTING)])
+    origin.speak(
+        lambda request: Response(200, lasting, a_feed("private" if "authorization" in request.fields else "public"))
+    )
+    one, other = await pair(start, wallet=str(wallet))
+
+    assert b"private" in await read_by(one, origin.url("/feed"), "bob")
+    await one.told()
+    assert b"public" in await read_by(other, origin.url("/feed"), "")
+    assert b"public" in await read_by(other, origin.url("/feed"), "eve")
+    assert b"private" in await read_by(other, origin.url("/feed"), "bob")
+    assert origin.requests == 2
+
+
+async def read_by(machine: Machine, target: str, user: str) -> bytes:
+    visit = Visit(Entrance.GATEWAY, "http://proxy.example", "198.51.100.1", user=user)
+    answer = await machine.service.answer(Request("GET", target), visit)
+    assert isinstance(answer, Answer)
+    return answer.response.body
+
+
+async def test_a_machine_that_starts_with_what_was_purged_meanwhile_forgets_it(
+    start: Start, origin: Origin, tmp_path: Path
+) -> None:
+    origin.publish("/feed", a_feed("one"), cache_control=LASTING)
+    target = origin.url("/feed")
+    folder = tmp_path / "other"
+    one, other = await start(), await start(folder=folder)
+    await one.get("/feed")
+    await one.told()
+    await other.get("/feed")
+    await other.close()
+    await one.service.purge(target)
+
+    again = await start(folder=folder)
+
+    await until(lambda: again.service.store.get(target) is None)

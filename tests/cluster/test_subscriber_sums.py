@@ -1,0 +1,98 @@
+"""Readers are counted once, whichever machine they reach; and nobody finds out who they are."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.cluster.conftest import Start
+from tests.cluster.machines import Machine, until
+from tests.cluster.redis_server import RedisServer
+from tests.stages.origin import Origin, a_feed
+
+NOW = "max-age=0"
+
+
+def subscribers(origin: Origin) -> str:
+    """What the origin was told last."""
+    return (origin.heard.get("user-agent") or "").partition("; ")[0].partition("(")[2]
+
+
+async def test_readers_of_all_machines_are_counted_once(start: Start, origin: Origin) -> None:
+    origin.publish("/feed", a_feed("one"), cache_control=NOW)
+    one, other = await start(), await start()
+    for number in range(3):
+        await one.get("/feed", reader=f"198.51.100.{number}")
+        await one.told()
+    for number in range(2, 6):
+        await other.get("/feed", reader=f"198.51.100.{number}")
+        await other.told()
+
+    assert subscribers(origin) == "6 subscribers"
+    await one.get("/feed", reader="198.51.100.0")
+    assert subscribers(origin) == "6 subscribers"
+    assert one.service.counts.view(origin.url("/feed"), one.runtime.clock.now()).total == 6
+
+
+async def test_a_fetchers_claim_counts_once_the_largest(start: Start, origin: Origin) -> None:
+    origin.publish("/feed", a_feed("one"), cache_control=NOW)
+    one, other = await start(), await start()
+    await one.get("/feed", agent="Fetcher/1 (40 subscribers; feed-id=7)")
+    await one.told()
+    await other.get("/feed", agent="Fetcher/1 (30 subscribers; feed-id=7)")
+    await other.told()
+    await other.get("/feed", reader="198.51.100.9")
+
+    assert subscribers(origin) == "41 subscribers"
+
+
+@pytest.mark.parametrize("crowd", [300, 3000])
+async def test_a_crowd_is_counted_within_the_error_that_is_told(start: Start, origin: Origin, crowd: int) -> None:
+    origin.publish("/feed", a_feed("one"), cache_control="max-age=3600")
+    one, other = await start(fleet_exact_max=100), await start(fleet_exact_max=100)
+    for machine, numbers in ((one, range(0, crowd * 2 // 3)), (other, range(crowd // 3, crowd))):
+        await note(machine, origin.url("/feed"), numbers)
+    sums = one.fleet.sums
+    assert sums is not None
+
+    await one.service.look(origin.url("/feed"))
+
+    assert abs(sums.sum_of(origin.url("/feed"))[0] - crowd) <= crowd * 0.04  # five times the standard deviation
+
+
+async def note(machine: Machine, target: str, numbers: Sequence[int]) -> None:
+    from feedproxy.request.entrance import Entrance, Visit
+
+    for number in numbers:
+        visit = Visit(Entrance.GATEWAY, "http://proxy.example", f"10.0.{number // 250}.{number % 250}")
+        machine.service.audience.seen(target, visit, "reader/1")
+    await machine.service.look(target)
+    await until(lambda: not machine.fleet.sums.waiting)  # type: ignore[union-attr]
+
+
+async def test_up_to_the_bound_the_count_is_exact(start: Start, origin: Origin) -> None:
+    one, other = await start(fleet_exact_max=500), await start(fleet_exact_max=500)
+    target = origin.url("/feed")
+    await note(one, target, range(0, 300))
+    await note(other, target, range(200, 500))
+    await one.service.look(target)
+
+    assert one.fleet.sums is not None
+    assert one.fleet.sums.sum_of(target) == (500, 0)
+
+
+async def test_no_reader_is_named_in_redis(
+    start: Start, origin: Origin, redis_server: RedisServer, prefix: str
+) -> None:
+    origin.publish("/feed", a_feed("one"), cache_control=NOW)
+    one = await start()
+    await one.get("/feed", reader="203.0.113.77", agent="A-Reader/9.9")
+    await one.told()
+    await until(lambda: not one.fleet.sums.waiting)  # type: ignore[union-attr]
+
+    keys = redis_server.ask("KEYS", f"{{{prefix}}}*")
+    assert isinstance(keys, list)
+    kept = [key for key in keys if b":copy:" not in key]
+    assert any(b":readers:" in key for key in kept)
+    everything = b"".join(key + (redis_server.ask("DUMP", key) or b"") for key in kept)  # type: ignore[operator]
+    assert b"203.0.113" not in everything
+    assert b"A-Reader" not in everything

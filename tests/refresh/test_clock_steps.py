@@ -1,0 +1,118 @@
+"""Instants that were noted by a clock that was ahead, and has been set back, hold nothing up."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from feedproxy.clock import ManualClock
+from feedproxy.notify.refresh_requests import Sources
+from feedproxy.refresh.policy.prefetch import Later, Plan, Refresh
+from feedproxy.refresh.prefetch_scheduler import Agenda
+from feedproxy.store.coordination import Sites, SiteTimes
+from feedproxy.store.resource import Ending, Failures, NewShape, Resource, Sighting, set_right
+from feedproxy.store.shared_memory import Shared
+from feedproxy.subscribers.counts import SubscriberCounts
+from feedproxy.subscribers.pseudonyms import Pseudonym
+from tests.stages.admin import a_resource
+from tests.waiting import PATIENCE
+
+NOW = 1_800_000_000.0
+STEPS = [3_600.0, 30 * 86_400.0, 365 * 86_400.0]
+
+
+@pytest.fixture(params=["own", "shared"])
+def sites(request: pytest.FixtureRequest, tmp_path: Path):
+    if request.param == "own":
+        yield SiteTimes()
+        return
+    shared = Shared(tmp_path)
+    yield shared.sites
+    shared.close()
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_turn_of_a_site_booked_ahead_keeps_nobody_waiting(sites: Sites, step: float) -> None:
+    for _ in range(5):
+        sites.book("example.com", NOW + step, 2)
+    sites.hold("example.com", NOW + step + 60)
+
+    assert sites.free("example.com", 2, NOW) <= NOW
+    assert sites.book("example.com", NOW, 2) == NOW
+    assert sites.book("example.com", NOW, 2) == NOW + 2
+    assert sites.free("example.com", 2, NOW + 1) == NOW + 4
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_limit_of_pings_used_up_ahead_fills_again(step: float) -> None:
+    sources = Sources()
+    while sources.let("192.0.2.1", NOW + step, 10):
+        pass
+    sources.let("192.0.2.1", NOW, 10)
+    assert sources.let("192.0.2.1", NOW + 60, 10)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_reader_counted_ahead_leaves_the_window_in_its_time(step: float) -> None:
+    counts = SubscriberCounts(window=86_400, claim_max=1000, claim_jump=0)
+    counts.seen("feed", Pseudonym(1, 1), "Reader/1", NOW + step)
+    counts.seen("feed", Pseudonym(2, 2), "Bot/1 (30 subscribers)", NOW + step)
+    counts.prune(NOW)
+    assert counts.total("feed", NOW) == 31
+    counts.prune(NOW + 90_000)
+    assert counts.total("feed", NOW + 90_000) == 0
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_instants_of_a_resource_ahead_count_as_now_and_last_as_long(step: float) -> None:
+    ahead = NOW + step
+    resource = Resource(
+        "http://example.com/feed",
+        fetched=ahead,
+        heard=ahead,
+        promised=ahead + 600,
+        known=ahead - 10,
+        failures=Failures(3, ahead - 500, ahead, "timeout", ahead + 240),
+        sighting=Sighting(Ending.MOVED, "http://example.org/", NOW - 5, ahead, 2),
+        new_shape=NewShape("atom", ahead, 1),
+        changes=(NOW - 50, ahead - 20, ahead),
+    )
+
+    right = set_right(resource, NOW)
+
+    assert (right.fetched, right.heard, right.promised, right.known) == (NOW, NOW, NOW + 600, NOW)
+    assert right.failures == Failures(3, NOW, NOW, "timeout", NOW + 240)
+    assert right.sighting == Sighting(Ending.MOVED, "http://example.org/", NOW - 5, NOW, 2)
+    assert right.new_shape == NewShape("atom", NOW, 1)
+    assert tuple(right.changes) == (NOW - 50, NOW)
+    assert set_right(right, NOW) is right
+    assert set_right(resource, ahead) is resource
+
+
+def test_stored_response_ahead_was_received_now_and_took_as_long() -> None:
+    resource = a_resource()
+    variant = resource.variants[0]
+    right = set_right(resource, variant.response_time - 10_000).variants[0]
+    assert right.response_time == variant.response_time - 10_000
+    assert right.response_time - right.request_time == variant.response_time - variant.request_time
+
+
+async def test_schedule_made_ahead_is_made_anew_after_the_clock_is_set_back() -> None:
+    clock, refreshed = ManualClock(NOW + 86_400), asyncio.Event()
+
+    def look(_: str) -> Plan:
+        return Refresh("due") if clock.now() < NOW + 3_600 else Later(clock.now() + 300, "later")
+
+    async def refresh(_: str) -> None:
+        refreshed.set()
+
+    agenda = Agenda(clock, look, refresh)
+    agenda.note("feed")
+    await asyncio.sleep(0)
+    clock.advance(-86_400)
+    agenda.note("other")  # its loop turns at the latest after a nap
+    async with asyncio.timeout(PATIENCE):
+        await refreshed.wait()
+        while "feed" in agenda:  # noqa: ASYNC110 (nobody tells when)
+            await asyncio.sleep(0)
+    await agenda.close()

@@ -1,0 +1,176 @@
+"""What this machine lacks is no failure of an origin."""
+
+import asyncio
+import errno
+import logging
+import os
+import resource
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+
+import pytest
+
+from feedproxy.clock import ManualClock
+from feedproxy.errors import FeedproxyError, Overload, ParentFailed, ParentRefused, Unreachable
+from feedproxy.refresh.ingest.worker_pool import Workshop
+from feedproxy.serve import Master
+from feedproxy.store.resource import Failures
+from feedproxy.upstream import local_failure
+from feedproxy.upstream.local_failure import Complaints, Network, is_exhaustion, is_local
+from tests.stages.origin import a_feed
+from tests.stages.play import OnService, Proxy
+from tests.upstream.raw import a_fetcher, a_get, a_policy
+from tests.waiting import PATIENCE
+
+
+@pytest.fixture
+def network(monkeypatch: pytest.MonkeyPatch) -> Network:
+    """A network that has not worked yet."""
+    made = Network()
+    monkeypatch.setattr(local_failure, "network", made)
+    monkeypatch.setattr(local_failure, "complaints", Complaints())
+    return made
+
+
+async def test_overload_counts_as_no_failure_of_the_feed() -> None:
+    stage = OnService(ManualClock(1_795_176_000.0), {"refresh_ahead": False})
+    await stage.open()
+    proxy, feed, clock = Proxy(stage), stage.origin, stage.clock
+    feed.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=10)
+    feed.break_down(Overload("no descriptor is left"))
+
+    (await proxy.get("/feed.rss")).expect(200, cache="detail=overload")
+    refused = (await proxy.get("/new.rss")).expect(503, cache="detail=overload")
+
+    assert int(refused.fields.get("retry-after") or 0) > 0
+    held = stage.service.store.get(feed.url("/feed.rss"))
+    assert held is not None
+    assert held.failures == Failures()
+    await stage.close()
+
+
+async def test_failure_of_the_parent_proxy_is_never_a_move_or_an_end_of_the_feed() -> None:
+    stage = OnService(ManualClock(1_795_176_000.0), {"refresh_ahead": False})
+    await stage.open()
+    proxy, feed, clock = Proxy(stage), stage.origin, stage.clock
+    feed.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
+    await proxy.get("/feed.rss")
+
+    for error, failed in ((ParentFailed("it is down"), 0), (ParentRefused("it answered 403 to CONNECT"), 1)):
+        clock.advance(minutes=10)
+        feed.break_down(error)
+        (await proxy.get("/feed.rss")).expect(200, cache="detail=parent-proxy")
+        held = stage.service.store.get(feed.url("/feed.rss"))
+        assert held is not None
+        assert held.sighting is None
+        assert not any(each.invalid for each in held.variants)
+        assert held.failures.count == failed
+    await stage.close()
+
+
+@pytest.mark.parametrize("name", ["EMFILE", "ENFILE", "ENOBUFS", "ENOMEM", "EADDRNOTAVAIL"])
+def test_exhaustion_is_never_the_origins(name: str) -> None:
+    assert is_exhaustion(OSError(getattr(errno, name), "x"))
+    assert is_local(OSError(getattr(errno, name), "x"))
+
+
+def test_memory_and_threads_are_never_the_origins() -> None:
+    assert is_local(MemoryError())
+    assert is_local(RuntimeError("can't start new thread"))
+    assert not is_local(RuntimeError("something else"))
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ECONNREFUSED, "x"), socket.gaierror(socket.EAI_NONAME, "x"), None])
+def test_what_the_origin_or_its_names_say_is_its_own(network: Network, error: OSError | None) -> None:
+    assert not is_local(error)
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENETUNREACH, "x"), socket.gaierror(socket.EAI_AGAIN, "x")])
+def test_network_is_to_blame_only_where_nothing_works(network: Network, error: OSError) -> None:
+    assert is_local(error)
+    network.works()
+    assert not is_local(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [(errno.EMFILE, Overload), (errno.ENETUNREACH, Overload), (errno.ENOENT, Unreachable)],
+)
+async def test_lookup_that_fails_here_is_overload(network: Network, error: int, raised: type[FeedproxyError]) -> None:
+    async def fails(host: str, port: int) -> list[str]:
+        raise OSError(error, os.strerror(error))
+
+    with pytest.raises(raised):
+        await a_policy(lookup=fails).resolve("example.org", 80)
+
+
+@contextmanager
+def few_descriptors(spare: int = 2) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + spare, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+async def test_process_that_cannot_be_started_for_want_of_descriptors_is_overload(
+    network: Network, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ThreadPoolExecutor(1) as threads, caplog.at_level(logging.WARNING):
+        workshop = Workshop(threads)
+        workshop.start()
+        async with asyncio.timeout(PATIENCE):
+            worker = await workshop.do(os.getpid)
+        busy = asyncio.ensure_future(workshop.do(partial(time.sleep, 0.1)))
+        await asyncio.sleep(0)
+        with few_descriptors(0):
+            assert await workshop.do(partial(pow, 2, 5)) == 32, "it waits for the worker that there is"
+            await busy
+            os.kill(worker, signal.SIGKILL)
+            async with asyncio.timeout(PATIENCE):
+                while workshop.apart:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            for _ in range(20):
+                with pytest.raises(Overload):
+                    await workshop.do(os.getpid)
+        assert await workshop.do(os.getpid) != worker
+        await workshop.close()
+    assert [each.levelname for each in caplog.records] == ["ERROR"]
+    assert caplog.records[0].exc_info is None
+
+
+async def test_exchange_without_descriptors_is_refused_before_it_begins(
+    network: Network, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        async with a_fetcher() as fetcher:
+            with few_descriptors():
+                for _ in range(50):
+                    with pytest.raises(Overload):
+                        await fetcher.fetch(a_get("http://127.0.0.1:9/"))
+    assert len(caplog.records) == 1
+    assert caplog.records[0].exc_info is None
+
+
+def test_connections_refused_for_want_of_descriptors_are_one_line_without_a_traceback(
+    network: Network, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = Master.__new__(Master)
+    loop = asyncio.new_event_loop()
+    for _ in range(50):
+        error = OSError(errno.EMFILE, "Too many open files")
+        made._asyncio_exception_handler(loop, {"message": "socket.accept() out of system resource", "exception": error})
+    loop.close()
+
+    (record,) = caplog.records
+    assert record.exc_info is None

@@ -1,0 +1,72 @@
+"""What commands ask goes through the parent proxy (`upstream_proxy`) of the configuration or the environment."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from feedproxy.check.probe import inspect
+from feedproxy.commands import admin_client
+from feedproxy.errors import ParentFailed, UsageError
+from feedproxy.refresh.fetch_once import obtain
+from feedproxy.settings import Settings
+from feedproxy.upstream import resolver
+from feedproxy.upstream.resolver import Lookups
+from tests.stages.origin import a_feed
+from tests.upstream.parents import a_parent
+from tests.upstream.raw import origin
+
+FEED = a_feed("one")
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/rss+xml\r\nContent-Length: %d\r\n\r\n%b" % (len(FEED), FEED)
+HOST = "feeds.example.com"
+
+
+@pytest.fixture
+async def _names() -> None:
+    """Every name leads to loopback."""
+    resolver._OF_LOOP[asyncio.get_running_loop()] = Lookups(lambda host: ["127.0.0.1"])
+
+
+@pytest.mark.usefixtures("_names")
+@pytest.mark.parametrize("scheme", ["http", "socks5"])
+async def test_document_is_obtained_through_the_parent(scheme: str) -> None:
+    async with origin(ANSWER) as raw, a_parent(scheme) as played:
+        settings = Settings(allow_private=True, upstream_proxy=f"{scheme}://127.0.0.1:{played.port}")
+        assert (await obtain(raw.url("/feed", HOST), settings)).body == FEED
+        assert len(played.asked) == 1
+
+
+@pytest.mark.usefixtures("_names")
+async def test_document_is_not_obtained_past_a_parent_that_is_down() -> None:
+    async with origin(ANSWER) as raw:
+        async with a_parent() as played:
+            pass
+        settings = Settings(allow_private=True, upstream_proxy=f"http://127.0.0.1:{played.port}")
+        with pytest.raises(ParentFailed, match="upstream_proxy"):
+            await obtain(raw.url("/feed", HOST), settings)
+        assert raw.connections == 0
+
+
+@pytest.mark.usefixtures("_names")
+async def test_feed_is_inspected_through_the_parent() -> None:
+    async with origin(ANSWER) as raw, a_parent() as played:
+        settings = Settings(allow_private=True, upstream_proxy=f"http://127.0.0.1:{played.port}")
+        seen = await inspect(raw.url("/feed", HOST), settings, pause=0)
+        assert seen.last.status == 200
+        assert len(raw.heads) == len([each for each in played.asked if f":{raw.port}/" in each]) > 0
+
+
+def test_commands_take_the_parent_of_the_environment_and_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (file := tmp_path / "feedproxy.yaml").write_text("upstream_proxy: http://of-the-file.example.com:3128\n")
+    assert admin_client.asking(False) == Settings()
+    monkeypatch.setenv("FEEDPROXY_CONFIG", str(file))
+    assert admin_client.asking(True) == Settings(
+        allow_private=True, upstream_proxy="http://of-the-file.example.com:3128"
+    )
+    monkeypatch.setenv("FEEDPROXY_UPSTREAM_PROXY", "socks5://10.0.0.1:1080")
+    assert admin_client.asking(False).upstream_proxy == "socks5://10.0.0.1:1080"
+    monkeypatch.setenv("FEEDPROXY_UPSTREAM_PROXY", "somewhere")
+    with pytest.raises(UsageError, match="FEEDPROXY_UPSTREAM_PROXY: upstream_proxy: not a proxy's address"):
+        admin_client.asking(False)

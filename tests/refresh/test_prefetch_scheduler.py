@@ -1,0 +1,149 @@
+"""The agenda: what is due is done, a few at a time, and never twice."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from itertools import pairwise
+
+import pytest
+
+from feedproxy.aio import BRIEF
+from feedproxy.clock import ManualClock
+from feedproxy.refresh.policy.prefetch import Later, Plan, Refresh, Rest
+from feedproxy.refresh.prefetch_scheduler import AT_ONCE, Agenda
+from tests.waiting import PATIENCE
+
+NOON = 1_800_000_000.0
+
+
+class World:
+    """Feeds that are due at given moments; a refresh lasts until the gate is opened."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(NOON)
+        self.due: dict[str, float] = {}
+        self.refreshed: list[str] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.agenda = Agenda(self.clock, self.look, self.refresh)
+
+    def look(self, target: str) -> Plan:
+        if target not in self.due:
+            return Rest("nobody reads it")
+        at = self.due[target]
+        return Refresh("now") if at <= self.clock.now() else Later(at, "later")
+
+    async def refresh(self, target: str) -> None:
+        self.refreshed.append(target)
+        await self.gate.wait()
+        self.due[target] = self.clock.now() + 3600
+        self.agenda.note(target)
+
+    async def pass_time(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    yield made
+    await made.agenda.close()
+
+
+async def test_each_feed_is_refreshed_at_its_own_moment(world: World) -> None:
+    world.due = {"a": NOON + 100, "b": NOON + 50}
+    for target in world.due:
+        world.agenda.note(target)
+
+    await world.pass_time(60)
+    assert world.refreshed == ["b"]
+    await world.pass_time(60)
+    assert world.refreshed == ["b", "a"]
+
+
+async def test_what_somebody_else_has_refreshed_is_only_looked_at(world: World) -> None:
+    world.due = {"a": NOON + 100}
+    world.agenda.note("a")
+    await world.pass_time(50)
+    world.due["a"] = NOON + 3000
+
+    await world.pass_time(60)
+
+    assert world.refreshed == []
+    assert "a" in world.agenda
+
+
+async def test_what_nobody_reads_any_more_is_forgotten(world: World) -> None:
+    world.due = {"a": NOON + 100}
+    world.agenda.note("a")
+    world.due.clear()
+
+    await world.pass_time(110)
+
+    assert world.refreshed == []
+    assert len(world.agenda) == 0
+
+
+async def test_only_a_few_are_under_way_at_a_time(world: World) -> None:
+    world.gate.clear()
+    world.due = {str(number): NOON + 10 for number in range(3 * AT_ONCE)}
+    for target in world.due:
+        world.agenda.note(target)
+
+    await world.pass_time(20)
+    assert len(world.refreshed) == AT_ONCE
+    world.gate.set()
+    await world.pass_time(0)
+    await world.pass_time(0)
+    assert len(world.refreshed) == len(set(world.refreshed)) == 3 * AT_ONCE
+
+
+async def test_a_start_takes_up_all_that_is_read(world: World) -> None:
+    world.due = {str(number): NOON + 10 + number for number in range(30)}
+    world.agenda.start(list(world.due))
+    await _until(lambda: len(world.agenda) == 30)
+
+    await world.pass_time(60)
+
+    assert sorted(world.refreshed) == sorted(world.due)
+
+
+async def test_what_is_put_off_again_and_again_does_not_fill_the_memory(world: World) -> None:
+    for number in range(1000):
+        world.due["a"] = NOON + 10_000 - number
+        world.agenda.note("a")
+
+    assert len(world.agenda._heap) < 100
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not holds():  # noqa: ASYNC110 -- what is waited for happens inside the code under test
+            await asyncio.sleep(0.001)
+
+
+async def test_taking_up_many_feeds_leaves_most_of_the_time_to_others(world: World) -> None:
+    """However long a look takes: a hit waits for no more than one slice of them, and there is room between two."""
+    names = [str(number) for number in range(40)]
+    world.due = dict.fromkeys(names, NOON + 100)
+    look, loop = world.look, asyncio.get_running_loop()
+    looked: list[float] = []
+
+    def slow(target: str) -> Plan:
+        looked.append(loop.time())
+        while loop.time() - looked[-1] < BRIEF / 2:
+            pass
+        return look(target)
+
+    agenda = Agenda(world.clock, slow, world.refresh)
+    agenda.start(names)
+    turns = 0
+    while len(agenda) < len(names):
+        await asyncio.sleep(0)
+        turns += 1
+    await agenda.close()
+
+    in_one_go = [later - earlier < BRIEF for earlier, later in pairwise(looked)]
+    assert turns > len(names) // 4
+    assert "1111" not in "".join("1" if each else "0" for each in in_one_go)

@@ -1,0 +1,187 @@
+"""What is told of requests that stream past the cache, of those whose way upstream fails, and of CONNECT."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from feedproxy.clock import ManualClock
+from feedproxy.http.message import Fields, Response
+from tests.stages.play import OnProxy, Proxy
+from tests.waiting import PATIENCE
+
+type Opened = Callable[..., Awaitable[tuple[Proxy, OnProxy]]]
+
+
+@pytest.fixture
+async def opened(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Opened]:
+    """Opens whole proxies with these settings, whose log is kept."""
+    caplog.set_level(logging.INFO, logger="feedproxy")
+    made: list[OnProxy] = []
+
+    async def open_with(**settings: Any) -> tuple[Proxy, OnProxy]:
+        stage = OnProxy(ManualClock(1_800_000_000.0), {"log_format": "text", **settings})
+        await stage.open()
+        made.append(stage)
+        return Proxy(stage), stage
+
+    yield open_with
+    for each in made:
+        await each.close()
+
+
+def counted(stage: OnProxy, name: str, **labels: str) -> float:
+    return stage.runtime.metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+async def lines(caplog: pytest.LogCaptureFixture, number: int = 1) -> list[str]:
+    """What the log holds, once so many requests are told."""
+    async with asyncio.timeout(PATIENCE):
+        while len(caplog.messages) < number:  # noqa: ASYNC110 (nobody tells when)
+            await asyncio.sleep(0)
+    return list(caplog.messages)
+
+
+def nobody() -> str:
+    """An address on which nobody listens."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{held.getsockname()[1]}/"
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+async def test_a_pass_through_that_fails_is_told_once_and_as_its_reader_was_answered(
+    opened: Opened, caplog: pytest.LogCaptureFixture, method: str
+) -> None:
+    proxy, stage = await opened()
+
+    seen = await proxy.ask("/" + nobody(), method=method)
+
+    (line,) = await lines(caplog)
+    assert seen.status == 502
+    assert seen.cache == "feedproxy; fwd=method; detail=unreachable"
+    assert f" 502 {len(seen.body)} " in line
+    assert f"[{seen.cache}]" in line
+    told = {"entrance": "gateway", "outcome": "fwd=method", "detail": "unreachable", "status": "502"}
+    assert counted(stage, "feedproxy_requests_total", **told) == 1
+    assert stage.runtime.metrics.totals().saved == 0
+
+
+async def test_a_body_above_the_cap_that_fails_the_second_time_is_told_as_a_failure(
+    opened: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
+    proxy, stage = await opened(buffer_max=1000)
+    stage.origin.publish("/large", b"x" * 5000, content_type="text/plain")
+    await proxy.get("/large")
+    stage.origin.break_down()
+
+    seen = await proxy.get("/large")
+
+    line = (await lines(caplog, 2))[-1]
+    assert seen.status == 502
+    assert seen.cache == "feedproxy; fwd=bypass; detail=unreachable"
+    assert f" 502 {len(seen.body)} " in line
+    assert f"[{seen.cache}]" in line
+
+
+async def test_what_streams_is_counted(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
+    proxy, stage = await opened(buffer_max=1000)
+    stage.origin.publish("/large", b"x" * 50_000, content_type="text/plain")
+    stage.origin.methods["POST"] = lambda _: Response(200, Fields([("Content-Type", "text/plain")]), b"y" * 300)
+
+    await proxy.get("/large")
+    await proxy.send("POST", "/form", body=b"a=1")
+
+    large, form = await lines(caplog, 2)
+    assert " 200 50000 " in large
+    assert " 200 300 " in form
+    assert counted(stage, "feedproxy_response_bytes_total", entrance="gateway", source="stream") == 50_300
+
+
+async def connect(stage: OnProxy, authority: str) -> bytes:
+    """The head of the answer to CONNECT."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(stage.base.rpartition(":")[2]))
+    try:
+        writer.write(f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode())
+        return await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
+    finally:
+        writer.close()
+
+
+async def test_a_tunnel_has_a_line_and_a_count(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
+    _, stage = await opened()
+    authority = stage.origin.base.removeprefix("http://")
+
+    head = await connect(stage, authority)
+
+    (line,) = await lines(caplog)
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert f" connect CONNECT {authority} 200 0 " in line
+    told = {"entrance": "connect", "outcome": "tunnel", "detail": "pass-through", "status": "200"}
+    assert counted(stage, "feedproxy_requests_total", **told) == 1
+    assert stage.runtime.requests == 0
+
+
+async def test_a_connect_whose_requests_are_decrypted_is_told_apart(
+    opened: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, stage = await opened(intercept=["127.0.0.1"])
+
+    await connect(stage, stage.origin.base.removeprefix("http://"))
+
+    await lines(caplog)
+    told = {"entrance": "connect", "outcome": "intercept", "detail": "", "status": "200"}
+    assert counted(stage, "feedproxy_requests_total", **told) == 1
+
+
+async def test_a_connect_that_is_refused_has_a_line_and_a_count(
+    opened: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, stage = await opened(allow_private=False)
+
+    head = await connect(stage, "127.0.0.1:443")
+
+    (line,) = await lines(caplog)
+    assert head.startswith(b"HTTP/1.1 403 ")
+    assert " connect CONNECT 127.0.0.1:443 403 " in line
+    assert "[feedproxy; detail=forbidden-address]" in line
+    told = {"entrance": "connect", "outcome": "refused", "detail": "forbidden-address", "status": "403"}
+    assert counted(stage, "feedproxy_requests_total", **told) == 1
+    assert stage.runtime.requests == 0
+
+
+async def test_what_is_no_feed_and_not_stored_says_why(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
+    proxy, stage = await opened()
+    stage.origin.publish("/private", b"x", content_type="text/plain", cache_control="no-store")
+
+    await proxy.get("/nowhere")
+    await proxy.get("/private")
+
+    nowhere, private = await lines(caplog, 2)
+    assert "not stored: a 404 with no lifetime" in nowhere
+    assert "not stored: no-store" in private
+
+
+async def test_a_forbidden_target_is_no_request_to_an_origin(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
+    proxy, stage = await opened(allow_private=False)
+
+    (await proxy.ask("/http://127.0.0.1/feed")).expect(403, cache="detail=forbidden-address")
+
+    await lines(caplog)
+    totals = stage.runtime.metrics.totals()
+    assert (totals.answered, totals.origin_requests, totals.origin_failures, totals.saved) == (1, 0, 0, 0)
+
+
+@pytest.mark.parametrize("target", ["http://127.0.0.1/feed", "http://example.com:25/feed", "http://2130706433/"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_the_page_of_a_refusal_does_not_say_the_same_twice(opened: Opened, target: str, method: str) -> None:
+    proxy, _ = await opened(allow_private=False)
+
+    seen = (await proxy.ask("/" + target, method=method, accept="text/html")).expect(403)
+
+    text = seen.body.decode()
+    assert "<h1>Blocked by this proxy</h1>" in text
+    assert "may not be reached" not in text

@@ -1,0 +1,158 @@
+"""What a single connection can make the proxy hold, whoever is at its other end."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import h2.config
+import h2.connection
+import h2.events
+import pytest
+
+from feedproxy.clock import ManualClock
+from feedproxy.http import uri
+from feedproxy.server.mitm import backpressure
+from feedproxy.server.mitm.http_layer import CONTENT_MAX
+from tests.stages.play import UPSTREAM, OnProxy
+from tests.waiting import PATIENCE
+
+LARGE = bytes(8_000_000)
+"""More than the system holds on the way to one who does not read."""
+
+
+@pytest.fixture
+async def proxy() -> AsyncIterator[OnProxy]:
+    stage = OnProxy(ManualClock(1_800_000_000.0), {})
+    await stage.open()
+    yield stage
+    await stage.close()
+
+
+async def connect(stage: OnProxy, **tls: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", int(stage.base.rpartition(":")[2]), **tls)
+
+
+def a_request(stage: OnProxy, path: str, *lines: str) -> bytes:
+    target = uri.gateway_path(stage.origin.url(path))
+    return "\r\n".join([f"GET {target} HTTP/1.1", "Host: proxy.example", *lines, "", ""]).encode()
+
+
+async def test_who_does_not_read_one_answer_is_not_given_the_next(proxy: OnProxy) -> None:
+    proxy.origin.publish("/large", LARGE, content_type="application/octet-stream", cache_control="max-age=60")
+    _, writer = await connect(proxy)
+    writer.write(b"".join(a_request(proxy, "/large", f"Range: bytes={each}-") for each in range(100)))
+    await writer.drain()
+
+    others, asking = await connect(proxy)
+    for _ in range(150):
+        asking.write(a_request(proxy, "/robots"))
+        head = await others.readuntil(b"\r\n\r\n")
+        await others.readexactly(int(head.lower().partition(b"content-length: ")[2].split()[0]))
+
+    assert proxy.runtime.metrics.totals().answered <= 150 + 2
+    for each in (writer, asking):
+        each.close()
+
+
+async def test_who_sends_on_and_on_before_his_turn_is_cut_off(proxy: OnProxy) -> None:
+    proxy.origin.gate = asyncio.Event()
+    _, writer = await connect(proxy)
+    writer.write(a_request(proxy, "/slow"))
+    await proxy.origin.asked()
+
+    async def go_on() -> None:
+        for _ in range(100):
+            writer.write(bytes(1_000_000))
+            await writer.drain()
+
+    with pytest.raises(ConnectionError):
+        await go_on()
+    proxy.origin.gate.set()
+
+
+class Client:
+    id = "somebody"
+
+
+async def test_what_waits_to_be_sent_is_given_up_some_time_after_the_connection_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(backpressure, "LINGER", 0)
+    came: asyncio.Future[asyncio.StreamWriter] = asyncio.get_running_loop().create_future()
+    server = await asyncio.start_server(lambda _, writer: came.set_result(writer), "127.0.0.1", 0)
+    reader, writing = await asyncio.open_connection(*server.sockets[0].getsockname())
+    writer, client, held = await came, Client(), backpressure.Pace()
+    handler = SimpleNamespace(transports={client: SimpleNamespace(writer=writer)})
+    held.connected(client, SimpleNamespace(connections={client.id: handler}))
+    writer.write(LARGE)
+    assert not await held.caught_up(client.id, 0.01)
+    writer.close()
+
+    held.gone(client.id)
+
+    with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+        await reader.readexactly(len(LARGE))
+    writing.close()
+    server.close()
+
+
+async def ask_by_http2(
+    stage: OnProxy, *, end_stream: bool
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, h2.connection.H2Connection]:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    reader, writer = await connect(stage, ssl=context, server_hostname="feeds.example")
+    http2 = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
+    http2.initiate_connection()
+    head = [(":method", "GET"), (":path", "/page"), (":scheme", "https"), (":authority", "feeds.example")]
+    http2.send_headers(1, head, end_stream=end_stream)
+    writer.write(http2.data_to_send())
+    return reader, writer, http2
+
+
+@pytest.fixture
+async def publisher(tmp_path: Path) -> AsyncIterator[OnProxy]:
+    stage = OnProxy(ManualClock(1_800_000_000.0), {"upstream": UPSTREAM, "confdir": str(tmp_path)})
+    await stage.open()
+    yield stage
+    await stage.close()
+
+
+async def test_content_of_untold_length_is_not_held(publisher: OnProxy) -> None:
+    """HTTP/2 has no need of Content-Length, and a GET with content looks like one without."""
+    reader, writer, http2 = await ask_by_http2(publisher, end_stream=False)
+    ended, sent, seen = False, 0, list[h2.events.Event]()
+    while not ended:
+        size = min(http2.local_flow_control_window(1), http2.max_outbound_frame_size)
+        if size and sent <= 2 * CONTENT_MAX:
+            http2.send_data(1, bytes(size))
+            writer.write(http2.data_to_send())
+            sent += size
+            continue
+        found = http2.receive_data(await asyncio.wait_for(reader.read(65_536), PATIENCE))
+        seen += found
+        ended = any(isinstance(each, h2.events.StreamReset) for each in found)
+
+    (answer,) = (each for each in seen if isinstance(each, h2.events.ResponseReceived))
+    (reset,) = (each for each in seen if isinstance(each, h2.events.StreamReset))
+    assert (dict(answer.headers)[b":status"], reset.error_code) == (b"413", 0)
+    assert publisher.origin.requests == 0
+    writer.close()
+
+
+async def test_a_publishers_name_is_his_own_in_http2_as_well(publisher: OnProxy) -> None:
+    """Its :authority is what Host is elsewhere, and no address of somebody else's origin."""
+    publisher.origin.publish("/page", b"hello", content_type="text/plain")
+    reader, writer, http2 = await ask_by_http2(publisher, end_stream=True)
+
+    answers: list[h2.events.ResponseReceived] = []
+    while not answers:
+        found = http2.receive_data(await asyncio.wait_for(reader.read(65_536), PATIENCE))
+        answers = [each for each in found if isinstance(each, h2.events.ResponseReceived)]
+
+    assert dict(answers[0].headers)[b":status"] == b"200"
+    writer.close()

@@ -1,0 +1,100 @@
+"""A reader who goes away while it is decided where he may go leaves nothing behind."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from feedproxy.clock import ManualClock
+from feedproxy.server.mitm.flow_handler import desk
+from tests.server.conftest import Opened, until
+from tests.stages.play import OnProxy
+
+
+@pytest.mark.parametrize("method", ["CONNECT", "POST"])
+async def test_who_goes_away_while_a_name_is_looked_up_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    stage = OnProxy(ManualClock(1_800_000_000.0), {})
+    await stage.open()
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def slow(host: str, port: int) -> Sequence[str]:
+        asked.set()
+        await answer.wait()
+        return ["127.0.0.1"]
+
+    at = desk(stage.runtime)
+    policy = stage.runtime.connect_policy if method == "CONNECT" else stage.runtime.policy
+    monkeypatch.setattr(policy, "resolve", slow)
+    _, writer = await asyncio.open_connection("127.0.0.1", int(stage.base.rpartition(":")[2]))
+    target = "slow.example:443" if method == "CONNECT" else "http://slow.example/"
+    writer.write(f"{method} {target} HTTP/1.1\r\nHost: slow.example\r\nContent-Length: 0\r\n\r\n".encode())
+    await asked.wait()
+
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+    while stage.runtime.connections:  # noqa: ASYNC110 (nobody tells when)
+        await asyncio.sleep(0)
+    answer.set()
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+    assert not at.passes.approved
+    assert not at.passes.tunnels
+    assert not at._of_client
+    await stage.close()
+
+
+@pytest.mark.parametrize("ordinary", [False, True], ids=["fast path", "mitmproxy"])
+async def test_who_goes_away_before_a_slow_answer_has_a_line_all_the_same(
+    front: Opened, caplog: pytest.LogCaptureFixture, *, ordinary: bool
+) -> None:
+    caplog.set_level("INFO", "feedproxy.access")
+    proxy = await front(log_format="text")
+    proxy.origin.gate = asyncio.Event()
+    base = proxy.stage.ordinary if ordinary else proxy.stage.base
+    _, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.write(proxy.get())
+    await proxy.origin.asked()
+
+    writer.transport.abort()
+    await until(lambda: proxy.stage.runtime.connections == 0 or ordinary)
+    proxy.origin.gate.set()
+    await until(lambda: any("/feed.rss" in each for each in caplog.messages))
+
+    (line,) = (each for each in caplog.messages if "/feed.rss" in each)
+    assert " 0 0 " in line
+    assert line.endswith("the reader has gone meanwhile")
+    await until(lambda: not proxy.stage.runtime.requests and not desk(proxy.stage.runtime)._cases)
+    assert b'status="0"' in proxy.stage.runtime.metrics.exposition()
+
+
+async def test_who_goes_away_before_his_answer_is_begun_is_not_waited_for(
+    front: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A drain waits for answers under way; a task that is cancelled before its first step runs nothing of its own."""
+    proxy = await front()
+    monkeypatch.setattr("feedproxy.server.fastpath.handler.PATIENCE", -1.0)
+    dropped: list[object] = []
+
+    settle = proxy.listener.settle
+
+    def drop(reader: Any) -> None:
+        if reader.task is None:
+            settle(reader)
+            return
+        dropped.append(reader)
+        reader.task.cancel()
+        proxy.listener.drop(reader)
+
+    monkeypatch.setattr(proxy.listener, "settle", drop)
+    line = await proxy.line()
+    await line.say(proxy.get("/page"))
+    await until(lambda: bool(dropped))
+
+    await until(lambda: not proxy.stage.runtime.fronted)

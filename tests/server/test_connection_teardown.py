@@ -1,0 +1,75 @@
+"""What mitmproxy leaves of a connection holds nothing when the connection has ended, before any look for garbage."""
+
+import asyncio
+import gc
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from mitmproxy.proxy.layer import Layer, NextLayer
+
+from feedproxy.http.message import Fields, Response
+from tests.server.conftest import Front, Opened, until
+
+TIMES = 10
+
+
+@pytest.fixture(autouse=True)
+def collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def there() -> Counter[str]:
+    """How many layers hold anything. Frames of mitmproxy's may hold empty ones, and a NextLayer that is passed."""
+    found = (each for each in gc.get_objects() if isinstance(each, Layer) and not isinstance(each, NextLayer))
+    return Counter(type(each).__name__ for each in found if each.__dict__)
+
+
+async def post(proxy: Front) -> None:
+    line = await proxy.line()
+    assert (await line.ask(proxy.get("/p", "Content-Length: 4", method="POST") + b"data")).status == 200
+    line.writer.close()
+    await line.writer.wait_closed()
+
+
+async def refused(proxy: Front) -> None:
+    line = await proxy.line()
+    await line.say(b"GET / HTTP/9.9\r\nBroken\r\n\r\n")
+    await line.reader.read()
+    line.writer.close()
+    await line.writer.wait_closed()
+
+
+async def tunnel(proxy: Front) -> None:
+    """A CONNECT through which a request goes, ended by the client."""
+    authority = proxy.origin.base.removeprefix("http://")
+    line = await proxy.line()
+    await line.say(f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode())
+    assert b" 200 " in await line.reader.readuntil(b"\r\n\r\n")
+    await line.say(f"GET /feed.rss HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode())
+    assert await line.reader.readuntil(b"\r\n")
+    line.writer.close()
+    await line.writer.wait_closed()
+
+
+@pytest.mark.parametrize("visit", [post, refused, tunnel], ids=lambda each: each.__name__)
+async def test_a_connection_leaves_nothing_behind(front: Opened, visit) -> None:  # type: ignore[no-untyped-def]
+    proxy = await front(allow_private=True, connect_ports=["443", "1025-65535"])
+    proxy.origin.methods["POST"] = lambda _: Response(200, Fields([("Content-Length", "2")]), b"ok")
+    for _ in range(2):
+        await visit(proxy)
+    held = there()
+
+    for _ in range(TIMES):
+        await visit(proxy)
+        proxy.lines.clear()
+    await until(lambda: not proxy.stage.runtime.connections)
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+    # The last connection may still be on its way out.
+    grown = {name: many for name, many in (there() - held).items() if many > TIMES // 2}
+    assert not grown, repr(grown)

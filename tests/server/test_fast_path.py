@@ -1,0 +1,314 @@
+"""What the listener in front answers, it answers as the service would, in order, and to the second."""
+
+import asyncio
+import itertools
+import logging
+
+import pytest
+
+from feedproxy.server.fastpath.listener import LINGER
+from tests.server.conftest import Opened, until
+from tests.stages.origin import a_feed
+from tests.waiting import PATIENCE
+
+
+async def test_what_is_asked_again_and_again_is_answered_by_heart(front: Opened) -> None:
+    proxy = await front()
+    line = await proxy.warm()
+    asked = proxy.asked
+
+    for _ in range(20):
+        assert (await line.ask(proxy.get())).cache == "feedproxy; hit; ttl=3600"
+
+    assert proxy.asked == asked
+    assert proxy.origin.requests == 1
+
+
+async def test_a_request_with_a_number_of_its_own_needs_no_second_thought(front: Opened) -> None:
+    proxy = await front()
+    line = await proxy.warm()
+    asked = proxy.asked
+
+    for number in range(20):
+        assert (await line.ask(proxy.get("/feed.rss", f"X-Request-Id: {number}"))).status == 200
+
+    assert proxy.asked == asked
+
+
+async def test_the_same_fields_in_another_order_need_no_second_thought(front: Opened) -> None:
+    proxy = await front()
+    line = await proxy.line()
+    fields = ("Accept: */*", "Accept-Language: de", "Cache-Control: max-age=600", "Pragma: x")
+    # The first answer is that of this language; from the second on the feed is known, and everybody's.
+    for _ in range(4):
+        await line.ask(proxy.get("/feed.rss", *fields))
+    costs = []
+
+    for _ in range(3):  # another coding of the copy may become ready meanwhile, and answers are made anew
+        asked = proxy.asked
+        for order in itertools.permutations(fields):
+            answer = await line.ask(proxy.get("/feed.rss", *order))
+            assert (answer.status, answer.fields["content-encoding"]) == (200, "gzip")
+        costs.append(proxy.asked - asked)
+
+    assert min(costs) == 0
+
+
+async def test_the_order_of_fields_of_one_name_is_their_content(front: Opened) -> None:
+    proxy = await front()
+    line = await proxy.line()
+    fields = ("Accept: a/a", "Accept: b/b")
+    await line.ask(proxy.get("/feed.rss", *fields))
+    await line.ask(proxy.get("/feed.rss", *fields))
+    asked = proxy.asked
+
+    await line.ask(proxy.get("/feed.rss", *reversed(fields)))
+
+    assert proxy.asked == asked + 1
+
+
+async def test_age_and_ttl_are_right_to_the_second(front: Opened) -> None:
+    proxy = await front()
+    line = await proxy.warm()
+
+    for second in range(1, 4):
+        proxy.clock.advance(1)
+        answer = await line.ask(proxy.get())
+        assert (answer.fields["age"], answer.cache) == (str(second), f"feedproxy; hit; ttl={3600 - second}")
+
+
+async def test_a_copy_whose_time_is_over_is_no_answer_any_more(front: Opened) -> None:
+    proxy = await front(refresh_ahead=False)
+    line = await proxy.warm()
+
+    proxy.clock.advance(hours=2)
+
+    assert "fwd=stale" in (await line.ask(proxy.get())).cache
+
+
+async def test_the_bodies_conditions_and_head_are_right(front: Opened) -> None:
+    proxy = await front()
+    line = await proxy.warm()
+    whole = await line.ask(proxy.get())
+    known = proxy.get("/feed.rss", f'If-None-Match: "other", {whole.fields["etag"]}')
+    head = proxy.get(method="HEAD")
+    await proxy.warm(known, head)
+
+    not_modified = await line.ask(known)
+    await line.say(head)
+    only_head = await line.hear(head_only=True)
+
+    assert (not_modified.status, not_modified.body) == (304, b"")
+    assert "content-length" not in not_modified.fields
+    assert (only_head.status, only_head.fields["content-length"]) == (200, str(len(whole.body)))
+    assert (await line.ask(proxy.get("/feed.rss", "Range: bytes=0-3"))).status == 206
+
+
+async def test_one_after_another_in_one_packet_comes_out_in_order(front: Opened) -> None:
+    proxy = await front(site_interval=0)
+    for name in ("two", "three"):
+        proxy.origin.publish(f"/{name}.rss", a_feed(name, ttl=60))
+    line = await proxy.warm()
+    plain = [proxy.get(f"/{name}.rss").replace(b"gzip", b"identity") for name in ("two", "three")]
+    hit, miss, other_miss = proxy.get().replace(b"gzip", b"identity"), *plain
+
+    await line.say(hit + miss + hit + other_miss + proxy.get("/-/nothing") + hit)
+    answers = [await line.hear() for _ in range(6)]
+
+    titles = [next((t for t in (b"one", b"two", b"three") if b"<title>" + t in each.body), b"") for each in answers]
+    assert titles == [b"one", b"two", b"one", b"three", b"", b"one"]
+    assert [each.status for each in answers] == [200, 200, 200, 200, 404, 200]
+
+
+async def test_a_request_may_come_in_pieces_cut_anywhere(front: Opened) -> None:
+    proxy = await front()
+    line = await proxy.warm()
+    request = proxy.get()
+
+    for cut in range(1, len(request)):
+        await line.say(request[:cut])
+        await asyncio.sleep(0)
+        assert (await line.ask(request[cut:])).status == 200
+
+
+async def test_a_request_may_come_byte_by_byte(front: Opened) -> None:
+    proxy = await front()
+    line = await proxy.warm()
+
+    for byte in proxy.get() * 2:
+        await line.say(bytes([byte]))
+        await asyncio.sleep(0)
+
+    assert [(await line.hear()).status for _ in range(2)] == [200, 200]
+
+
+async def test_who_has_said_all_he_will_say_gets_his_answer(front: Opened) -> None:
+    proxy = await front()
+    proxy.origin.gate = asyncio.Event()
+    line = await proxy.line()
+
+    await line.say(proxy.get())
+    line.writer.write_eof()
+    await proxy.origin.asked(1)
+    proxy.origin.gate.set()
+
+    assert (await line.hear()).status == 200
+    assert await line.ended()
+
+
+async def test_connection_close_is_kept_to_and_said(front: Opened) -> None:
+    proxy = await front()
+    request = proxy.get("/feed.rss", "Connection: close")
+    for _ in range(4):
+        line = await proxy.line()
+        answer = await line.ask(request)
+        assert answer.fields["connection"] == "close"
+        assert await line.ended()
+
+
+async def test_last_answer_arrives_where_more_was_sent_behind_its_request(front: Opened) -> None:
+    """A connection that is closed with something unread is reset, and the answer may be lost."""
+    proxy = await front()
+    await proxy.warm()
+    for request in (proxy.get("/feed.rss", "Connection: close"), proxy.get("/feed.rss", "X-A: b", "Connection: close")):
+        for _ in range(4):  # asked of the service, and known
+            line = await proxy.line()
+            await line.say(request + b"x" * 100_000)
+            answer = await line.hear()
+            assert (answer.status, answer.fields["connection"]) == (200, "close")
+            assert await asyncio.wait_for(line.reader.read(), PATIENCE) == b"", "it ends in order, and is not reset"
+            await line.say(b"x" * 100_000)
+            line.writer.close()
+    await until(lambda: len(proxy.listener._readers) == 1)  # the warm one
+    assert not proxy.listener._due
+
+
+async def test_what_comes_behind_the_last_answer_is_thrown_away_for_some_seconds(front: Opened) -> None:
+    proxy = await front()
+    line = await proxy.line()
+    await line.say(proxy.get("/feed.rss", "Connection: close") + proxy.get())
+    assert (await line.hear()).status == 200
+    assert await line.ended(), "the second is not answered"
+    (reader,) = proxy.listener._readers.values()
+
+    proxy.listener.tend(asyncio.get_running_loop().time() + LINGER)
+
+    assert reader.fd < 0
+    assert not proxy.listener._due
+    assert proxy.stage.runtime.connections == 0
+
+
+async def test_who_goes_away_ends_no_fetch(front: Opened) -> None:
+    proxy = await front()
+    proxy.origin.gate = asyncio.Event()
+    line = await proxy.line()
+    await line.say(proxy.get())
+    await proxy.origin.asked(1)
+
+    line.writer.transport.abort()
+    proxy.origin.gate.set()
+
+    other = await proxy.line()
+    assert (await other.ask(proxy.get())).status == 200
+    assert proxy.origin.requests == 1
+
+
+async def test_a_replaced_copy_is_not_answered_with_once_its_replacement_was_acknowledged(front: Opened) -> None:
+    proxy = await front(feed_min_interval=0, site_interval=0)
+    lines = [await proxy.warm() for _ in range(4)]
+    plain = proxy.get().replace(b"gzip", b"identity")
+    newest, stop, seen = 0, asyncio.Event(), 0
+
+    async def read(line: object) -> None:
+        nonlocal seen
+        while not stop.is_set():
+            known = newest
+            answer = await line.ask(plain)  # type: ignore[attr-defined]
+            number = int(answer.body.partition(b"<title>version ")[2].partition(b"<")[0] or 0)
+            assert number >= known
+            seen += 1
+
+    reading = [asyncio.ensure_future(read(line)) for line in lines]
+    number = 0
+    while number < 30 or seen <= 100:
+        number += 1
+        proxy.origin.publish("/feed.rss", a_feed(f"version {number}", ttl=60))
+        proxy.clock.advance(1)
+        await proxy.stage.service.refresh(proxy.origin.url("/feed.rss"))
+        newest = number
+        await asyncio.sleep(0.01)
+    stop.set()
+    await asyncio.gather(*reading)
+
+
+async def test_what_was_purged_is_asked_for_anew(front: Opened) -> None:
+    proxy = await front(feed_min_interval=0, site_interval=0)
+    line = await proxy.warm()
+
+    await proxy.stage.service.purge(proxy.origin.url("/feed.rss"))
+
+    assert "fwd=" in (await line.ask(proxy.get())).cache
+    assert proxy.origin.requests == 2
+
+
+async def test_an_option_that_changes_counts_for_the_next_request(front: Opened) -> None:
+    proxy = await front()
+    line = await proxy.warm()
+    asked = proxy.asked
+
+    proxy.stage._master.options.update(public_url="https://feeds.example")
+    await line.ask(proxy.get())
+
+    assert proxy.asked == asked + 1
+
+
+async def test_every_answer_is_logged_counted_and_its_reader_is_a_subscriber(
+    front: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
+    proxy = await front(log_format="text")
+    target = proxy.origin.url("/feed.rss")
+    await proxy.warm()
+    caplog.set_level(logging.INFO, "feedproxy.access")
+
+    await until(lambda: not proxy.listener._waiter.teller.lines)
+    caplog.clear()
+    line = await proxy.warm(proxy.get().replace(b"Reader/1.0", b"Other/2.0"))
+    for _ in range(3):
+        await line.ask(proxy.get())
+
+    def logged() -> list[str]:
+        return [each.getMessage() for each in caplog.records if each.name == "feedproxy.access"]
+
+    await until(lambda: len(logged()) >= 7)
+    assert len(lines := logged()) == 7
+    assert all(f"gateway GET {target} 200" in each and "[feedproxy; hit; ttl=3600]" in each for each in lines)
+    assert proxy.stage.service.counts.total(target, proxy.clock.now()) == 2
+    totals = proxy.stage.runtime.metrics.totals()
+    assert (totals.answered, totals.hits) == (11, 10)
+
+
+async def test_settings_of_the_log_say_it_in_json(front: Opened, caplog: pytest.LogCaptureFixture) -> None:
+    proxy = await front(log_format="json")
+    caplog.set_level(logging.INFO, "feedproxy.access")
+
+    await proxy.warm()
+    await until(lambda: len(caplog.records) >= 4)
+
+    assert all(each.getMessage().startswith('{"time": "2026-11-20T12:00:00Z"') for each in caplog.records)
+
+
+async def test_one_number_grows_by_a_digit_while_another_loses_one(front: Opened) -> None:
+    """The head is as long as before, and nothing in it stands where it stood."""
+    proxy = await front()
+    proxy.origin.publish("/other.rss", a_feed("two"), cache_control="max-age=1009")
+    line = await proxy.warm(proxy.get("/other.rss"))
+
+    seen = []
+    for _ in range(14):
+        proxy.clock.advance(1)
+        answer = await line.ask(proxy.get("/other.rss"))
+        seen.append((answer.fields["age"], answer.cache))
+
+    ages = range(int(seen[0][0]), int(seen[0][0]) + 14)
+    assert seen == [(str(age), f"feedproxy; hit; ttl={1009 - age}") for age in ages]
+    assert {9, 10} <= set(ages)

@@ -1,0 +1,147 @@
+"""Content that nobody reads: its sender is told so at once, can read it, and the connection ends."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from feedproxy.server.fastpath import tls_relay
+from feedproxy.server.mitm import http_layer
+from tests.server.conftest import Front, Line, Opened, until
+from tests.server.test_tls_connection import line_to, secured
+from tests.waiting import PATIENCE
+
+LARGE = 5_000_000
+"""More than the system takes in before anybody reads."""
+
+SHAPES = ("content-length", "chunked")
+
+
+def a_post(size: int, *fields: str, path: str = "/-/RPC2", chunked: bool = False) -> tuple[bytes, list[bytes]]:
+    """Head and content, in pieces."""
+    framing = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {size}"
+    head = "\r\n".join([f"POST {path} HTTP/1.1", "Host: proxy.example", framing, *fields, "", ""]).encode()
+    pieces = [bytes(min(50_000, size - at)) for at in range(0, size, 50_000)]
+    if chunked:
+        pieces = [b"%x\r\n%s\r\n" % (len(each), each) for each in pieces] + [b"0\r\n\r\n"]
+    return head, pieces
+
+
+async def line_at(proxy: Front, *, ordinary: bool) -> Line:
+    base = proxy.stage.ordinary if ordinary else proxy.stage.base
+    made = Line(*await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2])))
+    proxy.lines.append(made)
+    return made
+
+
+async def send_all(line: Line, pieces: list[bytes]) -> None:
+    """Who sends first and reads later; he may be cut off once all has been thrown away for long enough."""
+    with contextlib.suppress(ConnectionError):
+        for each in pieces:
+            await line.say(each)
+
+
+@pytest.mark.parametrize("ordinary", [False, True], ids=["fast path", "mitmproxy"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("size", [70_000, LARGE])
+async def test_more_content_than_an_endpoint_reads_is_413_also_to_who_sends_all_of_it_first(
+    front: Opened, size: int, shape: str, *, ordinary: bool
+) -> None:
+    proxy = await front()
+    line = await line_at(proxy, ordinary=ordinary)
+    assert (await line.ask(proxy.get())).status == 200
+    head, pieces = a_post(size, chunked=shape == "chunked")
+
+    await asyncio.wait_for(send_all(line, [head, *pieces]), PATIENCE)
+    answer = await line.hear()
+
+    assert (answer.status, answer.fields["connection"]) == (413, "close")
+    assert b"65536 bytes" in answer.body
+    assert "detail=content-too-large" in answer.cache
+    assert await line.ended()
+
+
+@pytest.mark.parametrize("ordinary", [False, True], ids=["fast path", "mitmproxy"])
+async def test_who_asks_first_is_refused_before_he_sends_anything(front: Opened, *, ordinary: bool) -> None:
+    proxy = await front()
+    line = await line_at(proxy, ordinary=ordinary)
+    head, _ = a_post(70_000, "Expect: 100-continue")
+
+    answer = await line.ask(head)
+
+    assert answer.status == 413
+    assert await line.ended()
+
+
+@pytest.mark.parametrize("ordinary", [False, True], ids=["fast path", "mitmproxy"])
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_what_is_not_read_at_all_is_told_at_once(front: Opened, shape: str, *, ordinary: bool) -> None:
+    proxy = await front()
+    line = await line_at(proxy, ordinary=ordinary)
+    head, pieces = a_post(LARGE, path="/-/nothing-here", chunked=shape == "chunked")
+
+    answer = await line.ask(head)
+
+    assert answer.status == 404
+    await asyncio.wait_for(send_all(line, pieces), PATIENCE)
+    assert await line.ended()
+
+
+async def test_chunked_content_is_read_up_to_the_cap(front: Opened) -> None:
+    proxy = await front()
+    line = await proxy.line()
+    head, pieces = a_post(60_000, chunked=True)
+
+    await send_all(line, [head, *pieces])
+
+    assert (await line.hear()).status == 200
+    assert (await line.ask(proxy.get())).status == 200
+
+
+async def test_it_is_the_same_under_tls(front: Opened, tmp_path: Path) -> None:
+    proxy, context = await secured(front, tmp_path)
+    line = await line_to(proxy, context)
+    head, pieces = a_post(LARGE)
+
+    await asyncio.wait_for(send_all(line, [head, *pieces]), PATIENCE)
+
+    assert (await line.hear()).status == 413
+    assert await line.ended()
+
+
+async def test_it_is_told_to_log_and_metrics(front: Opened, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "feedproxy.access")
+    proxy = await front(log_format="text")
+    line = await proxy.line()
+
+    await line.ask(a_post(70_000, "Expect: 100-continue")[0])
+
+    assert any(" POST /-/RPC2 413 " in each for each in caplog.messages)
+    assert b'status="413"' in proxy.stage.runtime.metrics.exposition()
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "TLS"])
+async def test_who_never_ends_is_cut_off(
+    front: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, secure: bool
+) -> None:
+    monkeypatch.setattr(http_layer, "LINGER", 0.05)
+    for name in ("LINGER", "SILENCE"):
+        monkeypatch.setattr(tls_relay, name, 0.05)
+    if secure:
+        proxy, context = await secured(front, tmp_path)
+        line = await line_to(proxy, context)
+    else:
+        proxy = await front()
+        line = await proxy.line()
+    head, _ = a_post(LARGE)
+    assert (await line.ask(head)).status == 413
+
+    async def go_on() -> None:
+        while True:
+            await line.say(bytes(10_000))
+            await asyncio.sleep(0.01)
+
+    with pytest.raises(ConnectionError):
+        await asyncio.wait_for(go_on(), PATIENCE)
+    await until(lambda: proxy.stage.runtime.connections == 0)

@@ -1,0 +1,256 @@
+"""What a connection may take of us is bounded, in front as behind."""
+
+import asyncio
+import logging
+import socket
+
+import pytest
+
+from feedproxy.server.fastpath import compatibility, sockets
+from feedproxy.server.fastpath.response_cache import Once, Table
+from feedproxy.settings import Settings
+from tests.server.conftest import Opened, until
+
+
+async def test_a_head_that_drips_is_answered_with_408(front: Opened) -> None:
+    proxy = await front(head_timeout=15)
+    line = await proxy.warm()
+    await line.say(proxy.get()[:-10])
+    await until(lambda: bool(proxy.listener._due))
+    now = asyncio.get_running_loop().time()
+
+    proxy.listener.tend(now + 14)
+    assert proxy.listener._readers
+    proxy.listener.tend(now + 16)
+
+    assert (await line.hear()).status == 408
+    assert await line.ended()
+
+
+async def test_a_head_that_came_in_time_is_forgiven(front: Opened) -> None:
+    proxy = await front(head_timeout=15)
+    line = await proxy.warm()
+    await line.say(proxy.get()[:-10])
+    await until(lambda: bool(proxy.listener._due))
+    await line.ask(proxy.get()[-10:])
+
+    proxy.listener.tend(asyncio.get_running_loop().time() + 16)
+
+    assert (await line.ask(proxy.get())).status == 200
+
+
+async def test_a_head_that_began_behind_a_miss_has_to_come_in_time_as_well(front: Opened) -> None:
+    proxy = await front(head_timeout=15)
+    line = await proxy.line()
+    await line.say(proxy.get() + proxy.get()[:-10])
+    assert (await line.hear()).status == 200
+    await until(lambda: bool(proxy.listener._due))
+
+    proxy.listener.tend(asyncio.get_running_loop().time() + 16)
+
+    assert (await line.hear()).status == 408
+    assert await line.ended()
+
+
+async def test_who_is_silent_for_too_long_is_let_go(front: Opened) -> None:
+    proxy = await front(tcp_timeout=60)
+    line = await proxy.warm()
+
+    proxy.listener.tend(asyncio.get_running_loop().time() + 61)
+
+    assert await line.ended()
+    assert not proxy.stage.runtime.connections
+
+
+async def test_a_head_that_never_ends_is_refused(front: Opened) -> None:
+    proxy = await front(header_max=4000)
+    line = await proxy.warm()
+
+    await line.say(proxy.get()[:-2] + b"X-A: " + b"a" * 5000)
+
+    assert (await line.hear()).status == 431
+    assert await line.ended()
+
+
+async def test_more_connections_than_there_may_be_are_refused(front: Opened) -> None:
+    proxy = await front(max_connections=3)
+    for _ in range(3):
+        await proxy.warm()
+
+    line = await proxy.line()
+    await line.say(proxy.get())
+
+    assert await line.ended()
+
+
+async def test_more_connections_from_one_address_than_it_may_hold_are_refused(front: Opened) -> None:
+    proxy = await front(max_connections_per_address=2)
+    lines = [await proxy.warm() for _ in range(2)]
+    line = await proxy.line()
+    await line.say(proxy.get())
+    assert await line.ended()
+
+    lines[0].writer.close()
+    await until(lambda: proxy.stage.runtime.connections == 1)
+
+    assert (await (await proxy.line()).ask(proxy.get())).status == 200
+
+
+async def test_who_asks_and_does_not_read_makes_us_hold_one_answer(front: Opened) -> None:
+    proxy = await front()
+    proxy.origin.publish(
+        "/large.rss", b"<rss version='2.0'><channel><title>" + b"x" * 2_000_000, cache_control="max-age=60"
+    )
+    request = proxy.get("/large.rss").replace(b"gzip", b"identity")
+    line = await proxy.warm(request)
+    line.reader._limit = 1000  # type: ignore[attr-defined]
+    line.writer.transport.pause_reading()  # type: ignore[attr-defined]
+
+    for _ in range(50):
+        line.writer.write(request)
+    (reader,) = proxy.listener._readers.values()
+    await until(lambda: bool(reader.left))
+    held = sum(len(each) for each in reader.left)
+
+    assert held <= 2_100_000
+    proxy.listener.tend(asyncio.get_running_loop().time() + 46)
+    assert not proxy.listener._readers, "who takes nothing for answer_timeout is let go"
+
+
+async def test_a_drain_answers_who_waits_and_lets_go_of_who_is_idle(front: Opened) -> None:
+    proxy = await front()
+    idle = await proxy.warm()
+    proxy.origin.publish("/slow.rss", b"<rss/>")
+    proxy.origin.gate = asyncio.Event()
+    waiting = await proxy.line()
+    await waiting.say(proxy.get("/slow.rss"))
+    await proxy.origin.asked(2)
+
+    proxy.stage.runtime.draining = True
+    proxy.stage._master.options.update(server=False)
+    assert await idle.ended()
+    assert proxy.stage.runtime.fronted == 1
+    proxy.origin.gate.set()
+
+    answer = await waiting.hear()
+    assert (answer.status, answer.fields["connection"]) == (200, "close")
+    assert await waiting.ended()
+    assert proxy.stage.runtime.fronted == 0
+
+
+async def test_without_file_descriptors_left_nobody_is_let_in_for_a_moment(
+    front: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = await front()
+
+    class Short:
+        def _accept(self) -> None:
+            raise OSError(24, "Too many open files")
+
+    proxy.listener._accept(Short(), 1)  # type: ignore[arg-type]
+    assert proxy.listener._doors == {}
+
+    line = await proxy.line()
+    assert (await line.ask(proxy.get())).status == 200
+
+
+async def test_without_file_descriptors_left_who_was_handed_over_stays_there(
+    front: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = await front()
+    line = await proxy.warm()
+    await line.ask(proxy.get("/-/nothing"))
+
+    def short(_: int) -> int:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("feedproxy.server.fastpath.handoff.os.dup", short)
+
+    assert (await line.ask(proxy.get())).status == 200
+    assert not proxy.listener._readers
+    monkeypatch.undo()
+    assert (await line.ask(proxy.get())).status == 200
+    assert len(proxy.listener._readers) == 1
+
+
+def test_all_addresses_are_of_one_port_and_ipv6_is_among_them() -> None:
+    made = sockets.listening("", 0)
+    try:
+        assert len({each.getsockname()[1] for each in made}) == 1
+        if socket.has_ipv6:
+            assert {each.family for each in made} >= {socket.AF_INET}
+    finally:
+        for each in made:
+            each.close()
+
+
+def test_the_memo_holds_no_more_than_it_may() -> None:
+    class Fake:
+        def weight(self) -> int:
+            return 1000
+
+    table = Table(50_000)
+    for number in range(1000):
+        table.keep((b"GET", b"%d" % number), Fake())  # type: ignore[arg-type]
+        table.keep_exact(b"GET %d" % number, Fake(), b"")  # type: ignore[arg-type]
+        assert table.size <= 50_000
+
+    assert 0 < len(table.by_key) < 50
+    for key in list(table.by_key):
+        table.drop(key)
+    for data in list(table.exact):
+        table.drop_exact(data)
+    assert table.size == 0
+
+
+def test_what_cannot_be_used_any_more_is_let_go_within_a_minute() -> None:
+    class Fake:
+        def weight(self) -> int:
+            return 1800  # of a head with 400 bytes
+
+    table, number = Table(Settings().memo_max), 0
+    while table.size < Settings().memo_max - 100_000:
+        number += 1
+        table.keep((b"GET", b"%d" % number), Fake())  # type: ignore[arg-type]
+        table.keep_exact(b"GET %d" % number, Fake(), b"")  # type: ignore[arg-type]
+
+    for _ in range(60):
+        table.sweep(lambda _: False)
+
+    assert (len(table.by_key), len(table.exact), table.size) == (0, 0, 0)
+
+
+def test_what_was_seen_once_costs_a_number_and_is_forgotten_in_time() -> None:
+    once = Once(spared=True)
+    assert not once.again(b"a")
+    assert once.again(b"a")
+    for number in range(400_000):
+        once.again(b"%d" % number)
+    assert len(once._young) + len(once._old) <= 2 * 16_384
+    assert any(once.again(b"b") for _ in range(20)), "who comes again is found out among strangers, too"
+
+
+def test_a_mitmproxy_that_is_another_is_not_leaned_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert compatibility.missing() == []
+    assert compatibility.in_front(["regular@127.0.0.1:0"]) == ["front@127.0.0.1:0"]
+    monkeypatch.delattr("mitmproxy.proxy.layers.http.HttpLayer.make_stream")
+
+    assert compatibility.in_front(["regular"]) == ["regular"]
+
+    assert "the fast path is off" in caplog.text
+
+
+async def test_the_last_lines_of_the_log_are_not_lost_at_the_end(
+    front: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "feedproxy.access")
+    proxy = await front(log_format="text")
+    await proxy.warm()
+
+    proxy.stage.runtime.draining = True
+    proxy.stage._master.options.update(server=False)
+    await until(lambda: not proxy.listener.sockets)
+
+    assert len([each for each in caplog.records if each.name == "feedproxy.access"]) == 4

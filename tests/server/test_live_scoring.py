@@ -1,0 +1,46 @@
+"""Readers are judged while they read, by whichever way they were answered."""
+
+import pytest
+
+from tests.server.conftest import Opened
+
+
+@pytest.mark.parametrize("fast_path", [True, False], ids=["in front", "by mitmproxy"])
+async def test_whoever_fetches_the_whole_feed_again_is_found_out(front: Opened, fast_path: bool) -> None:
+    proxy = await front()
+    line = await proxy.line()
+    # A request whose lines are not plain is mitmproxy's to answer.
+    request = proxy.get() if fast_path else proxy.get("/feed.rss", "Content-Length: 0")
+    for _ in range(5):
+        await line.ask(request)
+        proxy.clock.advance(minutes=10)
+
+    (score,) = proxy.stage.runtime.panel.scores(proxy.clock.now())
+
+    assert score.user_agent == "Reader/1.0"
+    assert score.cost.requests == 5
+    assert {"unconditional-repeat", "polled-within-ttl", "no-contact"} <= {each.note.id() for each in score.findings}
+
+
+async def test_an_answer_by_heart_is_judged_by_the_conditions_it_was_asked_with(front: Opened) -> None:
+    proxy = await front()
+    line = await proxy.line()
+    first = await line.ask(proxy.get())
+    for _ in range(5):
+        proxy.clock.advance(minutes=20)
+        answer = await line.ask(proxy.get("/feed.rss", f"If-None-Match: {first.fields['etag']}"))
+        assert answer.status == 304
+
+    (score,) = proxy.stage.runtime.panel.scores(proxy.clock.now())
+
+    assert "asks-well" in {each.note.id() for each in score.findings}
+    assert score.cost.unchanged == 5
+
+
+async def test_nobody_is_judged_where_the_operator_wants_it_so(front: Opened) -> None:
+    proxy = await front(score_readers=0)
+    line = await proxy.line()
+    await line.ask(proxy.get())
+    await line.ask(proxy.get())
+
+    assert proxy.stage.runtime.panel.scores(proxy.clock.now()) == []

@@ -1,0 +1,138 @@
+"""A hit waits for one step of the event loop, not for all of a turn; garbage is looked for where nobody waits."""
+
+import asyncio
+import gc
+
+import pytest
+
+from feedproxy.server.fastpath import gc_policy, loop_preemption
+from feedproxy.server.fastpath.gc_policy import Garbage
+from feedproxy.server.fastpath.loop_preemption import serve_between
+from tests.server.conftest import Opened
+
+
+async def some_steps() -> None:
+    """Several of them, ready at once."""
+    for _ in range(3):
+        asyncio.get_running_loop().call_soon(int)
+    await asyncio.sleep(0)
+
+
+async def test_readers_are_served_between_the_steps_of_one_turn(front: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_preemption, "PATIENCE", 0.0)
+    proxy = await front()
+    line = await proxy.warm()
+    sent, seen = proxy.get(), list[int]()
+    loop = asyncio.get_running_loop()
+    lines = proxy.listener._waiter._lines
+
+    def step() -> None:
+        if not seen:
+            line.writer.write(sent)
+            assert proxy.listener._epoll.poll(30), "it has not come"
+        seen.append(proxy.listener._waiter.teller.told + len(lines))
+
+    before = proxy.listener._waiter.teller.told + len(lines)
+    for _ in range(3):
+        loop.call_soon(step)
+    assert (await line.hear()).status == 200
+
+    assert seen[0] == before
+    assert seen[-1] == before + 1, "answered before the turn was over"
+
+
+async def test_readers_are_served_before_the_only_step_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_preemption, "PATIENCE", 0.0)
+    order = list[str]()
+    end = serve_between(asyncio.get_running_loop(), lambda: order.append("look"))
+    for _ in range(3):
+        asyncio.get_running_loop().call_soon(order.append, "step")
+        await asyncio.sleep(0)
+    end()
+
+    assert order.count("step") == 3
+    assert all(order[place - 1] == "look" for place, what in enumerate(order) if what == "step")
+
+
+async def test_the_look_itself_needs_no_look_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_preemption, "PATIENCE", 0.0)
+    looks = list[int]()
+
+    def look() -> None:
+        looks.append(1)
+
+    loop = asyncio.get_running_loop()
+    end = serve_between(loop, look)
+    looks.clear()
+    steps = loop._ready  # type: ignore[attr-defined]  # asyncio's own
+    loop.call_soon(look)
+    handle = steps.popleft()
+    end()
+
+    assert handle._callback is look
+    assert not looks
+
+
+async def test_what_goes_wrong_between_two_steps_harms_neither(caplog: pytest.LogCaptureFixture) -> None:
+    def wrong() -> None:
+        raise ValueError("wrong")
+
+    end = serve_between(asyncio.get_running_loop(), wrong)
+    await some_steps()
+    end()
+
+    assert "between two steps" in caplog.text
+
+
+async def test_who_has_gone_is_served_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_preemption, "PATIENCE", 0.0)
+    served = list[int]()
+    end = serve_between(asyncio.get_running_loop(), lambda: served.append(1))
+    await some_steps()
+    assert served
+
+    end()
+    many = len(served)
+    await some_steps()
+
+    assert len(served) == many
+
+
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What Python's collector was told."""
+    told = list[str]()
+    for name in ("collect", "freeze", "unfreeze"):
+        monkeypatch.setattr(gc, name, lambda name=name: told.append(name))
+    return told
+
+
+def test_all_is_looked_through_when_clients_are_silent_and_at_the_latest_after_a_day(looked: list[str]) -> None:
+    held = Garbage(0.0, took=lambda: 0.0)
+
+    for now in range(int(gc_policy.SELDOM), int(gc_policy.SELDOM) + 10):
+        held.look(float(now), now)
+    assert "unfreeze" not in looked, "there is a request each second"
+    held.look(int(gc_policy.SELDOM) + 20.0, int(gc_policy.SELDOM) + 9)
+    assert looked[-2:] == ["unfreeze", "collect"]
+    held.look(2 * gc_policy.DAY, 10**9)
+    assert looked.count("unfreeze") == 2
+
+
+def test_what_was_made_since_is_looked_through_each_minute_under_load(looked: list[str]) -> None:
+    held = Garbage(0.0, took=lambda: 0.0)
+
+    times = [now for now in range(1, 301) if held.look(float(now), now)]
+
+    assert times == [60, 120, 180, 240, 300]
+    assert looked == ["collect"] * 5
+
+
+def test_a_look_that_takes_long_leaves_out_what_has_survived_it(looked: list[str]) -> None:
+    clock = iter([0.0, 0.01, 1.0, 1.05])
+    held = Garbage(0.0, took=lambda: next(clock))
+
+    held.look(gc_policy.MINUTE, 1)
+    held.look(2 * gc_policy.MINUTE, 2)
+
+    assert looked == ["collect", "collect", "freeze"]

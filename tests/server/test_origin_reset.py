@@ -1,0 +1,45 @@
+"""What an origin said before it reset the connection can be read, whatever is written to it meanwhile."""
+
+import asyncio
+import socket
+
+import pytest
+
+from feedproxy.server.mitm.origin_reset import read_to_the_end
+from tests.waiting import PATIENCE
+
+ANSWER = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 100000\r\n\r\n" + bytes(100_000)
+
+
+@pytest.mark.parametrize("ending", ["at once", "sending side first"])
+@pytest.mark.parametrize("waits", [False, True], ids=["first write", "while its writes wait"])
+async def test_what_came_before_a_reset_is_read(ending: str, *, waits: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        reader, writer = await asyncio.open_connection(*door.getsockname())
+        read_to_the_end(writer)
+        origin, _ = door.accept()
+        writer.write(b"PUT / HTTP/1.1\r\n\r\n" + bytes(10_000_000 if waits else 0))
+        draining = asyncio.create_task(writer.drain())
+        await asyncio.sleep(0)
+        origin.sendall(ANSWER)
+        if ending == "sending side first":
+            origin.shutdown(socket.SHUT_WR)
+        origin.close()  # with the request unread
+
+    writer.write(b"more")
+    assert await asyncio.wait_for(reader.read(), PATIENCE) == ANSWER
+    await asyncio.wait_for(draining, PATIENCE)
+    await asyncio.wait_for(writer.drain(), PATIENCE)  # mitmproxy ends a connection of which this fails
+    writer.close()
+
+
+async def test_a_connection_that_ends_in_order_ends_as_before() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        reader, writer = await asyncio.open_connection(*door.getsockname())
+        read_to_the_end(writer)
+        origin, _ = door.accept()
+        with origin:
+            origin.sendall(ANSWER)
+    assert await asyncio.wait_for(reader.read(), PATIENCE) == ANSWER
+    assert not writer.is_closing(), "the other direction may still be of use"
+    writer.close()

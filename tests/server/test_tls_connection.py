@@ -1,0 +1,248 @@
+"""A publisher's readers come under TLS, and notice nothing of who answers them."""
+
+import asyncio
+import contextlib
+import datetime
+import os
+import ssl
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from feedproxy.errors import UsageError
+from feedproxy.http.message import Fields, Response
+from feedproxy.serve import Plan, make_master
+from feedproxy.server.fastpath.tls_connection import PORTION, PORTIONS, Certificate, SecureReader
+from tests.server.conftest import Front, Line, Opened, until
+from tests.waiting import PATIENCE
+
+
+def make_certificate(folder: Path, name: str = "localhost") -> tuple[str, str]:
+    """A certificate that signs itself, and its key, as files."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (folder / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, form, plain))
+    return str(folder / "cert.pem"), str(folder / "key.pem")
+
+
+def trusting(certificate: str) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=certificate)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    return context
+
+
+async def secured(front: Opened, folder: Path) -> tuple[Front, ssl.SSLContext]:
+    certificate, key = make_certificate(folder)
+    return await front(tls_certificate=certificate, tls_key=key), trusting(certificate)
+
+
+async def line_to(proxy: Front, context: ssl.SSLContext) -> Line:
+    port = int(proxy.stage.base.rpartition(":")[2])
+    made = Line(*await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost"))
+    proxy.lines.append(made)
+    return made
+
+
+async def shake(client: ssl.SSLObject, raw: Line, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO) -> None:
+    """Do the handshake on this line, but for the client's last word: that lies in `outgoing`."""
+    while True:
+        try:
+            client.do_handshake()
+            return
+        except ssl.SSLWantReadError:
+            await raw.say(outgoing.read())
+            incoming.write(await asyncio.wait_for(raw.reader.read(65_536), PATIENCE))
+
+
+async def test_hits_and_misses_are_answered_under_tls(front: Opened, tmp_path: Path) -> None:
+    proxy, context = await secured(front, tmp_path)
+    line = await line_to(proxy, context)
+
+    answers = [await line.ask(proxy.get()) for _ in range(6)]
+
+    assert [each.status for each in answers] == [200] * 6
+    assert [("hit" in each.cache) for each in answers] == [False, *[True] * 5]
+    assert proxy.asked == 2
+    assert line.writer.get_extra_info("ssl_object").selected_alpn_protocol() == "http/1.1"
+
+
+async def test_what_is_handed_over_goes_on_under_tls_and_is_https_to_us(front: Opened, tmp_path: Path) -> None:
+    proxy, context = await secured(front, tmp_path)
+    proxy.origin.methods["POST"] = lambda request: Response(
+        200, Fields([("Content-Length", "7"), ("Location", "/there")]), b"thanks!"
+    )
+    line = await line_to(proxy, context)
+    large = b"x" * 300_000
+
+    await line.ask(proxy.get())
+    posted = await line.ask(proxy.get("/p", f"Content-Length: {len(large)}", method="POST") + large)
+    after = await line.ask(proxy.get())
+
+    assert (posted.status, posted.body) == (200, b"thanks!")
+    assert posted.fields["location"].startswith("https://proxy.example/http://")
+    assert after.status == 200
+
+
+async def test_sessions_are_taken_up_again(front: Opened, tmp_path: Path) -> None:
+    proxy, context = await secured(front, tmp_path)
+    first = await line_to(proxy, context)
+    await first.ask(proxy.get())
+    known = first.writer.get_extra_info("ssl_object").session
+
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(incoming, outgoing, server_hostname="localhost", session=known)
+    raw = await proxy.line()
+    await shake(client, raw, incoming, outgoing)
+    assert client.session_reused
+
+
+async def test_the_end_of_a_handshake_is_answered_before_a_request_comes(front: Opened, tmp_path: Path) -> None:
+    """A reader whose system holds back small packets sends none until his last is acknowledged."""
+    certificate, key = make_certificate(tmp_path)
+    proxy = await front(tls_certificate=certificate, tls_key=key)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusting(certificate).wrap_bio(incoming, outgoing, server_hostname="localhost")
+    raw = await proxy.line()
+    await shake(client, raw, incoming, outgoing)
+    assert client.version() == "TLSv1.3"
+
+    await raw.say(outgoing.read())
+
+    incoming.write(await asyncio.wait_for(raw.reader.read(65_536), PATIENCE))
+    with pytest.raises(ssl.SSLWantReadError):
+        client.read()  # and not the end, which a connection without a request comes to in time
+
+
+async def test_a_handshake_that_is_not_gone_on_with_has_its_time_and_one_that_is_done_has_more(
+    front: Opened, tmp_path: Path
+) -> None:
+    certificate, key = make_certificate(tmp_path)
+    proxy = await front(tls_certificate=certificate, tls_key=key, head_timeout=15)
+    outgoing = ssl.MemoryBIO()
+    client = trusting(certificate).wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    begun, done = await proxy.line(), await line_to(proxy, trusting(certificate))
+    await begun.say(outgoing.read())
+    await until(lambda: [each.shaking for each in proxy.listener._readers.values()].count(True) == 1)
+    await until(lambda: len(proxy.listener._readers) == 2 and len(proxy.listener._due) == 1)
+
+    proxy.listener.tend(asyncio.get_running_loop().time() + 16)
+
+    assert [each.shaking for each in proxy.listener._readers.values()] == [False]
+    assert (await done.ask(proxy.get())).status == 200
+
+
+async def test_who_speaks_no_tls_is_let_go(front: Opened, tmp_path: Path) -> None:
+    proxy, context = await secured(front, tmp_path)
+    plain = await proxy.line()
+
+    await plain.say(proxy.get())
+
+    assert await plain.ended()
+    assert (await (await line_to(proxy, context)).ask(proxy.get())).status == 200
+
+
+def test_a_renewed_certificate_is_taken_over(tmp_path: Path) -> None:
+    files = make_certificate(tmp_path)
+    held = Certificate(*files)
+    make_certificate(tmp_path, "other.example")
+    for each in files:
+        os.utime(each, (1, 1))
+
+    held.renew()
+
+    (tmp_path / "key.pem").write_text("broken")
+    with pytest.raises(OSError, match=r"PEM|key"):
+        held.renew()
+
+
+async def test_a_certificate_that_is_none_is_told_at_start(tmp_path: Path) -> None:
+    (tmp_path / "cert.pem").write_text("nothing")
+    given = {"tls_certificate": str(tmp_path / "cert.pem"), "admin": "", "store": "memory:"}
+
+    with pytest.raises(UsageError, match=r"^tls_certificate: .*cert\.pem"):
+        make_master(Plan(options=given))
+
+
+async def test_tls_without_the_fast_path_is_refused(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
+    given = {"tls_certificate": certificate, "tls_key": key, "fast_path": False, "admin": "", "store": "memory:"}
+
+    with pytest.raises(UsageError, match=r"^tls_certificate: only the fast path"):
+        make_master(Plan(options=given))
+
+
+async def test_of_a_large_answer_a_slow_reader_makes_us_hold_a_portion(front: Opened, tmp_path: Path) -> None:
+    """The answer itself is one for all; what is encrypted is for him alone."""
+    proxy, context = await secured(front, tmp_path)
+    content = os.urandom(5_000_000)
+    proxy.origin.publish("/large", content, content_type="application/octet-stream", cache_control="max-age=60")
+    request = proxy.get("/large", "Connection: close")
+    await (await line_to(proxy, context)).ask(request)
+    line = await line_to(proxy, context)
+    line.writer.transport.pause_reading()  # type: ignore[attr-defined]
+
+    await line.say(request)
+    await until(lambda: any(each.left for each in proxy.listener._readers.values()))
+    (reader,) = proxy.listener._readers.values()
+    held = sum(len(each) for each in reader.left)
+    line.writer.transport.resume_reading()  # type: ignore[attr-defined]
+    answer = await line.hear()
+
+    assert held < 2 * PORTION
+    assert answer.body == content
+    assert await line.ended()
+
+
+def test_however_fast_a_large_answer_is_taken_others_have_their_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = make_certificate(tmp_path)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusting(certificate).wrap_bio(incoming, outgoing, server_hostname="localhost")
+
+    def taken(_: int, data: bytes | memoryview) -> int:
+        incoming.write(data)
+        return len(data)
+
+    def given(_: int, most: int) -> bytes:
+        return outgoing.read(most)
+
+    monkeypatch.setattr(os, "write", taken)
+    monkeypatch.setattr(os, "read", given)
+    reader = SecureReader(-1, "192.0.2.1", "192.0.2.1", None, Certificate(certificate, key).context)
+    for _ in range(2):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            client.do_handshake()
+        reader.read()
+    content = os.urandom(3 * PORTIONS * PORTION + 1)
+
+    turns, got = [reader.write(b"head", content)], b""
+    while not turns[-1]:
+        assert reader.left
+        turns.append(reader.write_on())
+    with contextlib.suppress(ssl.SSLWantReadError):
+        while piece := client.read(1 << 20):
+            got += piece
+
+    assert len(turns) == 4
+    assert got == b"head" + content

@@ -1,0 +1,116 @@
+"""The writer thread sees to everything it is woken for."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+
+from feedproxy.errors import StoreError
+from feedproxy.store.write_behind import WriteQueue
+from tests.waiting import PATIENCE
+
+
+async def test_who_wakes_the_writer_while_it_tidies_up_is_not_forgotten(failures: list[StoreError]) -> None:
+    """A read found a corrupt file just after the writer had looked for some: it was never set aside."""
+    tidying, go_on = threading.Event(), threading.Event()
+    tidied = 0
+
+    def tidy() -> bool:
+        nonlocal tidied
+        tidied += 1
+        tidying.set()
+        assert go_on.wait(PATIENCE)
+        return False
+
+    queue = WriteQueue[str, bytes](
+        lambda key, value: None, holds=lambda key: False, idle=tidy, on_failure=failures.append
+    )
+    queue.wake()
+    await asyncio.to_thread(tidying.wait, PATIENCE)
+
+    queue.wake()
+    go_on.set()
+    await queue.flush()
+
+    assert tidied == 2
+    await queue.close(lambda: None)
+
+
+async def test_nothing_is_left_waiting_whoever_puts_while_the_writer_comes_to_its_end(
+    failures: list[StoreError],
+) -> None:
+    written: dict[str, bytes | None] = {}
+    queue = WriteQueue[str, bytes](
+        written.__setitem__, holds=lambda key: False, idle=lambda: False, on_failure=failures.append
+    )
+
+    for number in range(2000):
+        await queue.add(str(number), b"value", 5)
+        if number % 3 == 0:
+            await asyncio.sleep(0)
+    await queue.flush()
+
+    assert len(written) == 2000
+    assert queue.names() == []
+    await queue.close(lambda: None)
+
+
+async def test_what_comes_after_the_end_is_told_and_not_kept(failures: list[StoreError]) -> None:
+    queue = WriteQueue[str, bytes](
+        lambda key, value: None, holds=lambda key: False, idle=lambda: False, on_failure=failures.append
+    )
+    await queue.close(lambda: None)
+
+    await queue.add("late", b"value", 5)
+    await queue.flush()
+
+    assert [str(failure) for failure in failures] == ["the store is closed: a value was not written"]
+
+
+async def test_what_is_put_within_a_moment_is_written_together(failures: list[StoreError]) -> None:
+    written: list[list[str]] = []
+    over = threading.Event()
+
+    def write_all(values: Sequence[tuple[str, bytes | None]]) -> None:
+        written.append([key for key, _ in values])
+        over.set()
+
+    queue = WriteQueue[str, bytes](
+        lambda key, value: written.append([key]),
+        holds=lambda key: False,
+        idle=lambda: False,
+        on_failure=failures.append,
+        write_all=write_all,
+        gather=0.01,
+    )
+
+    for key in ("a", "b", "c"):
+        await queue.add(key, b"value", 5)
+    assert written == []
+    assert await asyncio.to_thread(over.wait, 30)
+
+    assert written == [["a", "b", "c"]]
+    await queue.close(lambda: None)
+
+
+async def test_of_those_written_together_only_the_faulty_one_is_lost(failures: list[StoreError]) -> None:
+    written: list[str] = []
+
+    def write(key: str, value: bytes | None) -> None:
+        if key == "bad":
+            raise StoreError("cannot be written: bad")
+        written.append(key)
+
+    def write_all(values: Sequence[tuple[str, bytes | None]]) -> None:
+        for key, value in values:
+            write(key, value)
+
+    queue = WriteQueue[str, bytes](
+        write, holds=lambda key: False, idle=lambda: False, on_failure=failures.append, write_all=write_all, gather=60
+    )
+    for key in ("a", "bad", "b"):
+        await queue.add(key, b"value", 5)
+    await queue.flush()  # does not wait for the moment to be over
+
+    assert set(written) == {"a", "b"}
+    assert [str(each) for each in failures] == ["cannot be written: bad"]
+    await queue.close(lambda: None)
