@@ -29,7 +29,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"server"}),
     frozenset({"addons"}),
     frozenset({"serve"}),
-    frozenset({"demo", "supervisor"}),
+    frozenset({"client", "demo", "supervisor"}),
     frozenset({"commands", "cli", "__main__"}),
 )
 """From what is used to who uses it. The empty name is feedproxy/__init__.py."""

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any
 
-from feedproxy.commands import admin_client
+from feedproxy.client import admin_client
 from feedproxy.errors import FeedproxyError, Forbidden
 from feedproxy.settings import Settings
 
@@ -52,8 +52,8 @@ async def check(source: str, settings: Settings, **asking: Any) -> Any:
     from feedproxy.check.observations import is_local  # noqa: PLC0415
     from feedproxy.check.probe import inspect  # noqa: PLC0415
     from feedproxy.check.report import Checked  # noqa: PLC0415
+    from feedproxy.client.feed_discovery import as_address, from_file  # noqa: PLC0415
     from feedproxy.clock import SystemClock  # noqa: PLC0415
-    from feedproxy.commands.feed_discovery import as_address, from_file  # noqa: PLC0415
     from feedproxy.http import uri  # noqa: PLC0415
     from feedproxy.refresh.policy.bot_challenge import recognise  # noqa: PLC0415
 

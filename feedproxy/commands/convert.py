@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from feedproxy.commands import admin_client
-from feedproxy.commands.feed_discovery import as_address, from_file
+from feedproxy.client import admin_client
+from feedproxy.client.feed_discovery import as_address, from_file
 from feedproxy.errors import NotAFeed, TooLarge
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.model import Feed

@@ -5,9 +5,9 @@ import asyncio
 import sys
 from typing import Any
 
-from feedproxy.commands import admin_client
-from feedproxy.commands.feed_discovery import discover as find
-from feedproxy.commands.feed_discovery import doubt
+from feedproxy.client import admin_client
+from feedproxy.client.feed_discovery import discover as find
+from feedproxy.client.feed_discovery import doubt
 from feedproxy.feed.discovery import Found
 from feedproxy.settings import Settings
 

@@ -7,8 +7,8 @@ import sys
 from typing import Any
 
 from feedproxy.admin.feed_list_import import CONTENT_MAX, NoList
-from feedproxy.commands import admin_client
-from feedproxy.commands.feed_discovery import as_address, from_file
+from feedproxy.client import admin_client
+from feedproxy.client.feed_discovery import as_address, from_file
 from feedproxy.feed import opml as lists
 from feedproxy.refresh.fetch_once import obtain
 from feedproxy.settings import Settings

@@ -7,7 +7,7 @@ import json
 from typing import Any
 from urllib.parse import urlsplit
 
-from feedproxy.commands import admin_client
+from feedproxy.client import admin_client
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.http.message import Response
 from feedproxy.http.redaction import without_secrets

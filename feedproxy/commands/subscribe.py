@@ -8,8 +8,8 @@ import subprocess
 import sys
 from typing import Any
 
-from feedproxy.commands import desktop_integration
-from feedproxy.commands.feed_discovery import discover
+from feedproxy.client import desktop_integration
+from feedproxy.client.feed_discovery import discover
 from feedproxy.errors import BadTarget, FeedproxyError, UsageError
 from feedproxy.http import uri
 from feedproxy.settings import Settings

@@ -4,7 +4,7 @@ import argparse
 import json
 from typing import Any
 
-from feedproxy.commands import admin_client
+from feedproxy.client import admin_client
 
 
 def register(subparsers: Any) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.commands import desktop_integration
+from feedproxy.client import desktop_integration
 from tests.waiting import PATIENCE
 
 FEED = (

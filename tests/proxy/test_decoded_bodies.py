@@ -19,7 +19,7 @@ def test_the_second_reader_costs_no_decoding(monkeypatch: pytest.MonkeyPatch, bo
         calls += 1
         return decode(*args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(decoded_bodies.coding, "decode", counting)
+    monkeypatch.setattr(decoded_bodies.content_coding, "decode", counting)
     known = Plain()
 
     first = known.of(body, "gzip", limit=10_000)

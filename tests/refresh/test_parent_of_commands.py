@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from feedproxy.check.probe import inspect
-from feedproxy.commands import admin_client
+from feedproxy.client import admin_client
 from feedproxy.errors import ParentFailed, UsageError
 from feedproxy.refresh.fetch_once import obtain
 from feedproxy.settings import Settings

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.commands import admin_client
+from feedproxy.client import admin_client
 from feedproxy.commands.check import check
 from feedproxy.refresh.fetch_once import obtain
 from feedproxy.settings import Settings

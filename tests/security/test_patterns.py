@@ -17,7 +17,7 @@ type Pattern = re.Pattern[str] | re.Pattern[bytes]
 NOT_REACHED = (
     "feedproxy.demo",
     "feedproxy.lab",
-    "feedproxy.commands.desktop_integration",
+    "feedproxy.client.desktop_integration",
     "feedproxy.commands",
     "feedproxy.addons",
 )

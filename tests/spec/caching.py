@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from feedproxy.cache import reuse, validation, variation
+from feedproxy.cache import reuse, validation
+from feedproxy.cache import vary as variation
 from feedproxy.cache.freshness import Freshness, assess
 from feedproxy.cache.reuse import Decision
 from feedproxy.cache.stored_response import Content, StoredResponse

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from feedproxy.errors import StoreError, UsageError
-from feedproxy.store import queue as queue_module
-from feedproxy.store import shared as shared_module
+from feedproxy.store import shared_memory as shared_module
+from feedproxy.store import write_behind as queue_module
 from feedproxy.store.coordination import SiteTimes
 from feedproxy.store.interface import Store
 from feedproxy.store.shard import Shard

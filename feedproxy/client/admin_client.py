@@ -15,8 +15,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from feedproxy.admin.auth import admin_token
+from feedproxy.client.feed_discovery import as_address
 from feedproxy.clock import Seconds
-from feedproxy.commands.feed_discovery import as_address
 from feedproxy.config import FILE_VARIABLE, from_environment, load, own_options
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.settings import Settings, from_options, listen_address
