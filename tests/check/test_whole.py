@@ -15,8 +15,8 @@ from feedproxy.commands.check import check
 from feedproxy.findings import Level, notes_of
 from feedproxy.http.message import Fields, Request
 from feedproxy.settings import Settings
-from tests.check import test_answer_notes as answers
 from tests.check import test_document_notes as documents
+from tests.check import test_response_notes as answers
 from tests.check.publisher import feed, publishing
 from tests.upstream.raw import origin, play
 

@@ -9,7 +9,7 @@ import argon2
 import bcrypt
 import pytest
 
-from feedproxy.access import passwords as users as users_module
+from feedproxy.access import passwords as users_module
 from feedproxy.access.authorization import Admission, Admitted, Challenged, Refused
 from feedproxy.access.basic import Password
 from feedproxy.access.guess_limit import TRIES

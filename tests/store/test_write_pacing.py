@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.store import write_pacing as turns as module
+from feedproxy.store import write_pacing as module
 from feedproxy.store.write_pacing import TURN, Turns
 
 
