@@ -18,6 +18,7 @@ from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.charset import Text, to_utf8
 from feedproxy.feed.convert import dates
 from feedproxy.feed.detect import Nature, nature_of_text
+from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.parser import read
 from feedproxy.http.field_values import parse_parameters
 
@@ -54,6 +55,8 @@ class Entry:
     """Description, summary and content, one after another."""
     about: str = ""
     """rdf:about."""
+    unsaid: tuple[str, ...] = ()
+    """Attributes that an enclosure of RSS must have and does not."""
 
     @property
     def published(self) -> int | None:
@@ -85,6 +88,8 @@ class Document:
     """The channel's."""
     listed: tuple[str, ...] = ()
     """The items that an RSS 1.0 channel names."""
+    titles: tuple[str, ...] = ()
+    """Of the links that name the feed's address."""
     strays: tuple[str, ...] = ()
     """The namespaces of links that name the feed's address, and are in none of Atom's."""
     fault: Fault | None = None
@@ -130,6 +135,7 @@ def parse(body: bytes, content_type: str | None = None) -> Document:
         said,
         written,
         tuple(_listed(top)),
+        tuple(_titles(top)),
         tuple(_strays(top)),
         fault,
         doctype,
@@ -171,6 +177,7 @@ class _Reading:
         written: list[Written] = []
         content: list[str] = []
         is_permalink = False
+        unsaid: list[str] = []
         for namespace, local, child in xml.children(element):
             name = local.lower()
             text = _markup_of(child) if name in ("title", "summary", "content", "description") else xml.text_of(child)
@@ -183,6 +190,8 @@ class _Reading:
             elif name == "link":
                 if child.get("rel", "alternate") == "alternate":
                     links.append((child.get("href") or text).strip())
+            elif name == "enclosure":
+                unsaid += (each for each in ("url", "length", "type") if not (child.get(each) or "").strip())
             elif name in ("description", "summary", "content"):
                 content.append(text[:_LONGEST])
             else:
@@ -199,6 +208,7 @@ class _Reading:
             dates=tuple(written),
             content="\n".join(content),
             about=about,
+            unsaid=tuple(unsaid),
         )
 
 
@@ -227,6 +237,14 @@ def _listed(top: xml.Element) -> Iterator[str]:
     for each in top.iter(f"{{{xml.RDF}}}li"):
         if named := each.get(f"{{{xml.RDF}}}resource") or each.get("resource"):
             yield named.strip()
+
+
+def _titles(top: xml.Element) -> Iterator[str]:
+    for _, link in xml_elements.atom_links(top):
+        if (title := (link.get("title") or "").strip()) and xml_elements.SELF_RELATIONS & set(
+            xml_elements.relations(link)
+        ):
+            yield title[:_LONGEST]
 
 
 def _strays(top: xml.Element) -> Iterator[str]:

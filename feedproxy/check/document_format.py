@@ -29,7 +29,8 @@ def judge(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
     yield from _well_formed(document, channel, subject)
     yield from _encoding(document, channel, subject)
     yield from _version(channel, subject)
-    required = _REQUIRED.get(channel.kind, ())
+    old = channel.kind is Kind.ATOM and channel.version == "0.3"
+    required = ("title", "modified") if old else _REQUIRED.get(channel.kind, ())
     if missing := [name for name in required if not any(each.strip() for each in document.said.get(name, ()))]:
         yield CHANNEL_INCOMPLETE(subject, names=", ".join(missing), format=name_of(channel))
     if document.doctype:
@@ -176,7 +177,7 @@ class CHANNEL_INCOMPLETE(Note):
     category = Category.CONTENT
     summary = "The feed lacks what %(format)s requires of it: %(names)s."
     advice = "Readers show an address where a title should be, or refuse the feed."
-    reference = "RSS 2.0, required channel elements; RFC 4287, section 4.1.1; JSON Feed 1.1, top-level"
+    reference = "RSS 2.0, required channel elements; RFC 4287, section 4.1.1; Atom 0.3; JSON Feed 1.1, top-level"
 
 
 class DOCUMENT_TYPE(Note):

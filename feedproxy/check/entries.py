@@ -37,9 +37,12 @@ def judge(document: Document, channel: Channel, subject: str, now: Instant) -> I
         yield NO_ENTRIES(subject)
         return
     yield from _guids(entries, channel, subject)
-    yield from _dates(document, channel.kind, subject, now)
+    yield from _dates(document, channel, subject, now)
     yield from _texts(entries, channel.kind, subject)
     yield from _links(entries, channel.kind, subject)
+    if incomplete := [each for each in entries if each.unsaid]:
+        names = ", ".join(dict.fromkeys(name for each in incomplete for name in each.unsaid))
+        yield ENCLOSURES_INCOMPLETE(subject, count=len(incomplete), names=names)
     yield from _size(document, subject, now)
 
 
@@ -56,6 +59,13 @@ def _knows_guids(channel: Channel) -> bool:
     if channel.kind is Kind.RSS:
         return channel.version.startswith(("0.94", "2"))
     return channel.kind is not Kind.RDF
+
+
+def _knows_dates(channel: Channel) -> bool:
+    """RSS 0.93 brought the element. What is older has no room for other vocabularies."""
+    if channel.kind in (Kind.RSS, Kind.RDF):
+        return not channel.version.startswith(("0.90", "0.91", "0.92")) and channel.version != "0.9"
+    return True
 
 
 def _guids(entries: tuple[Entry, ...], channel: Channel, subject: str) -> Iterator[Note]:
@@ -131,8 +141,10 @@ entry is, and kept with it."""
     reference = "RSS 2.0, guid; RFC 4287, section 4.2.6"
 
 
-def _dates(document: Document, kind: Kind, subject: str, now: Instant) -> Iterator[Note]:
+def _dates(document: Document, channel: Channel, subject: str, now: Instant) -> Iterator[Note]:
     entries = document.entries
+    if not _knows_dates(channel) and not any(each.dates for each in entries):
+        return
     every = [*document.dates, *(each for entry in entries for each in entry.dates)]
     undated = sum(not each.dates for each in entries)
     if undated:
@@ -140,7 +152,7 @@ def _dates(document: Document, kind: Kind, subject: str, now: Instant) -> Iterat
     unreadable = [each for each in every if each.instant is None]
     if unreadable:
         yield DATE_UNREADABLE(subject, name=unreadable[0].name, text=unreadable[0].text, count=len(unreadable))
-    odd = [each for each in every if each.instant is not None and not _proper(each.name, each.text, kind)]
+    odd = [each for each in every if each.instant is not None and not _proper(each.name, each.text, channel)]
     if odd:
         yield DATE_IN_ANOTHER_FORM(subject, name=odd[0].name, text=odd[0].text, count=len(odd))
     ahead = [each for each in every if each.instant is not None and each.instant > now + _SLACK]
@@ -150,10 +162,11 @@ def _dates(document: Document, kind: Kind, subject: str, now: Instant) -> Iterat
         yield DATES_THERE(subject)
 
 
-def _proper(name: str, text: str, kind: Kind) -> bool:
+def _proper(name: str, text: str, channel: Channel) -> bool:
     if name in _OF_RSS:
         return _RFC_822.fullmatch(text) is not None
-    if kind in (Kind.ATOM, Kind.JSON) and name != "date":
+    # Atom 0.3 has the forms of W3C's note: a day without an hour is one.
+    if channel.kind in (Kind.ATOM, Kind.JSON) and channel.version != "0.3" and name != "date":
         return _RFC_3339.fullmatch(text) is not None
     return _W3C.fullmatch(text) is not None
 
@@ -198,6 +211,16 @@ class DATE_IN_FUTURE(Note):
     summary = "A date lies in the future: `%(text)s` in %(name)s (%(count)s such)."
     advice = "Such entries stand above all others until then, or are hidden. Is a time zone missing?"
     reference = "RSS 2.0, pubDate"
+
+
+class ENCLOSURES_INCOMPLETE(Note):
+    level = Level.WARN
+    category = Category.CONTENT
+    summary = "Enclosures lack attributes that RSS requires: %(names)s (%(count)s such)."
+    advice = """\
+Without `url` there is nothing to load, without `type` players do not know the file for theirs, and without `length`
+nobody sees how large it is. Where the length cannot be known, write `length="0"`."""
+    reference = "RSS 2.0, enclosure"
 
 
 def _texts(entries: tuple[Entry, ...], kind: Kind, subject: str) -> Iterator[Note]:

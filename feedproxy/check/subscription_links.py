@@ -7,13 +7,20 @@ from feedproxy.check.observations import Exchange, Seen
 from feedproxy.errors import BadTarget
 from feedproxy.feed.channel import Channel, Cloud, Kind, SelfLink
 from feedproxy.feed.discovery import FEED_TYPES, feeds_of_page, subscription
-from feedproxy.feed.edit.self_link import NOT_EXTENSIBLE
+from feedproxy.feed.edit.self_link import NOT_EXTENSIBLE, plain_title
 from feedproxy.feed.parse.parser import read
+from feedproxy.feed.parse.xml_elements import SELF_RELATIONS
 from feedproxy.feed.xml import ATOM
 from feedproxy.findings import Category, Level, Note
 from feedproxy.http import uri
 from feedproxy.http.field_values import parse_parameters
 from feedproxy.http.link import parse_links
+
+PROTOCOLS = ("xml-rpc", "soap", "http-post")
+"""Of a cloud, to the letter (RSS 2.0)."""
+
+_RELATIONS = {(Kind.ATOM, False): frozenset({"self"})}
+"""Of self links, by format and whether it is Atom 0.3. In Atom 1.0 `start` is the first page of several."""
 
 
 def judge(document: Document, channel: Channel, seen: Seen | None, subject: str) -> Iterator[Note]:
@@ -29,11 +36,10 @@ def judge(document: Document, channel: Channel, seen: Seen | None, subject: str)
     for each in seen.hubs:
         yield HUB_ANSWERS(each.target) if _answers(each) else HUB_SILENT(each.target, why=_why(each))
     if seen.cloud is not None:
-        yield (
-            CLOUD_ANSWERS(seen.cloud.target)
-            if _answers(seen.cloud)
-            else CLOUD_SILENT(seen.cloud.target, why=_why(seen.cloud))
-        )
+        if not _answers(seen.cloud):
+            yield CLOUD_SILENT(seen.cloud.target, why=_why(seen.cloud))
+        elif channel.cloud is not None and channel.cloud.protocol in PROTOCOLS:
+            yield CLOUD_ANSWERS(seen.cloud.target)
 
 
 def _self_link(document: Document, channel: Channel, seen: Seen | None, subject: str) -> Iterator[Note]:
@@ -44,9 +50,17 @@ def _self_link(document: Document, channel: Channel, seen: Seen | None, subject:
         old = channel.kind in (Kind.RSS, Kind.RDF) and channel.version in NOT_EXTENSIBLE
         yield NO_ROOM_FOR_SELF_LINK(subject) if old or channel.kind is Kind.CDF else SELF_LINK_MISSING(subject)
         return
-    own = next((each for each in channel.self_links if each.rel == "self"), channel.self_links[0])
+    old = channel.kind is Kind.ATOM and channel.version == "0.3"
+    proper = "start" if old else "self"
+    own = next((each for each in channel.self_links if each.rel == proper), channel.self_links[0])
     wrong = [*_form(channel, own, subject)]
+    if old and own.rel != proper:
+        wrong.append(SELF_LINK_RELATION_WRONG(subject))
+    same = [each for each in channel.self_links if each.rel in _RELATIONS.get((channel.kind, old), SELF_RELATIONS)]
+    if len({each.href for each in same}) > 1:
+        wrong.append(SELF_LINKS_SEVERAL(subject, count=len(same)))
     yield from wrong
+    yield from _title(document, channel, subject)
     if not _is_absolute(own.href):
         yield SELF_LINK_RELATIVE(subject, href=own.href[:200])
         return
@@ -72,6 +86,16 @@ def _form(channel: Channel, own: SelfLink, subject: str) -> Iterator[Note]:
     wanted = "application/atom+xml" if channel.kind is Kind.ATOM else "application/rss+xml"
     if essence and essence != wanted and not (channel.kind is Kind.RDF and essence in FEED_TYPES):
         yield SELF_LINK_TYPE_WRONG(subject, type=own.type, wanted=wanted)
+
+
+def _title(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
+    """USM speaks of RSS; in Atom a link's title may say anything."""
+    if channel.kind not in (Kind.RSS, Kind.RDF) or not channel.title:
+        return
+    meant = plain_title(channel.title)
+    wrong = [each for each in document.titles if plain_title(each) != meant]
+    if wrong:
+        yield SELF_LINK_TITLE_WRONG(subject, title=wrong[0][:200], wanted=meant)
 
 
 def _elsewhere(channel: Channel, there: str, answer: Exchange, subject: str) -> Iterator[Note]:
@@ -116,6 +140,30 @@ class SELF_LINK_TYPE_WRONG(Note):
     summary = "The self link says that the feed is %(type)s."
     advice = "It is the type of this very document: `%(wanted)s`."
     reference = "Universal Subscription Mechanism, Atom Link Construct; RFC 4287, section 4.2.7.3"
+
+
+class SELF_LINK_RELATION_WRONG(Note):
+    level = Level.WARN
+    category = Category.SUBSCRIBING
+    summary = "The self link of this Atom 0.3 feed has rel=self, which Atom 1.0 brought."
+    advice = 'In Atom 0.3 write `rel="start"`, or publish Atom 1.0.'
+    reference = "Universal Subscription Mechanism, Atom"
+
+
+class SELF_LINKS_SEVERAL(Note):
+    level = Level.WARN
+    category = Category.SUBSCRIBING
+    summary = "The feed has %(count)s self links, and they name different addresses."
+    advice = "Readers take the first, the last or none. Leave the one that people should subscribe to."
+    reference = "Universal Subscription Mechanism, Atom Link Construct; RFC 4287, section 4.1.1"
+
+
+class SELF_LINK_TITLE_WRONG(Note):
+    level = Level.INFO
+    category = Category.SUBSCRIBING
+    summary = "The self link's title is `%(title)s`, and the channel's `%(wanted)s`."
+    advice = "The title attribute should be the channel's title. Readers may ignore it."
+    reference = "Universal Subscription Mechanism, title Attribute"
 
 
 class SELF_LINK_NAMESPACE_WRONG(Note):
@@ -256,6 +304,8 @@ def _cloud(cloud: Cloud | None, subject: str) -> Iterator[Note]:
         missing.append("registerProcedure")
     if missing:
         yield CLOUD_INCOMPLETE(subject, names=", ".join(missing))
+    if cloud.protocol and cloud.protocol not in PROTOCOLS:
+        yield CLOUD_PROTOCOL_UNKNOWN(subject, protocol=cloud.protocol[:40])
 
 
 class CLOUD_INCOMPLETE(Note):
@@ -263,6 +313,14 @@ class CLOUD_INCOMPLETE(Note):
     category = Category.NOTIFICATION
     summary = "The cloud is described in part only: %(names)s missing."
     advice = "Nobody can register there. All five attributes are needed (registerProcedure is empty for http-post)."
+    reference = "RSS 2.0, cloud; rssCloud"
+
+
+class CLOUD_PROTOCOL_UNKNOWN(Note):
+    level = Level.WARN
+    category = Category.NOTIFICATION
+    summary = "The cloud's protocol is `%(protocol)s`, which no subscriber speaks."
+    advice = "Write `xml-rpc`, `soap` or `http-post`, in lower case."
     reference = "RSS 2.0, cloud; rssCloud"
 
 
@@ -283,8 +341,9 @@ class CLOUD_SILENT(Note):
 
 
 def _answers(exchange: Exchange) -> bool:
-    """A bare GET is no request that hub or cloud has to like: that there is somebody counts."""
-    return 0 < exchange.status < 500
+    """Whether something listens there. A bare GET is no request that hub or cloud has to like: 400 or 405 is an answer,
+    404 and 410 say that there is none."""
+    return 0 < exchange.status < 500 and exchange.status not in (404, 410)
 
 
 def _why(exchange: Exchange) -> str:

@@ -66,6 +66,14 @@ def slow(ttl: str) -> bytes:
     return yearly(6, 10).replace(b"<ttl>60</ttl>", f"<ttl>{ttl}</ttl>".encode())
 
 
+ATOM_03 = (
+    '<feed version="0.3" xmlns="http://purl.org/atom/ns#"><title>T</title><modified>2026-11-20T11:00:00Z</modified>'
+    '<link rel="%s" type="application/atom+xml" href="https://x.example/f"/>'
+    "<entry><title>E</title><id>urn:x:1</id><issued>2026-11-20</issued><modified>2026-11-20T11:00:00Z</modified>"
+    '<link rel="alternate" href="https://x.example/1"/></entry></feed>'
+)
+OWN = '<atom:link rel="self" type="application/rss+xml" href="BASE/feed.xml"/>'
+
 CASES: dict[str, bytes] = {
     "nothing-at-all": b" \n",
     "page-instead-of-feed": b"<!doctype html><html><body>Hello</body></html>",
@@ -119,17 +127,23 @@ CASES: dict[str, bytes] = {
     "no-room-for-self-link": rss(self_link="").replace(b'version="2.0"', b'version="0.91"'),
     "self-link-relative": rss(self_link='<atom:link rel="self" href="/feed.xml"/>'),
     "self-link-type-wrong": rss(self_link='<atom:link rel="self" type="text/xml" href="BASE/feed.xml"/>'),
+    "self-link-relation-wrong": (ATOM_03 % "self").encode(),
+    "self-links-several": rss(self_link=OWN + OWN.replace("feed.xml", "other.xml")),
+    "self-link-title-wrong": rss(self_link=OWN.replace("rel=", 'title="Another" rel=')),
     "self-link-namespace-wrong": rss(
         self_link='<a:link xmlns:a="http://www.w3.org/2005/atom" rel="self" href="BASE/feed.xml"/>'
     ),
     "hub-without-self-link": rss(self_link=HUB),
     "cloud-incomplete": rss(channel=CLOUD % ""),
+    "cloud-protocol-unknown": rss(channel=(CLOUD % "rssCloud.pleaseNotify").replace("xml-rpc", "XML-RPC")),
+    "enclosures-incomplete": item(f'{NAME}{DATE}<enclosure url="https://x.example/a.mp3"/>'),
 }
 
 BESIDE = {
     "encoding-lies": {"hard-to-read"},
     "no-room-for-self-link": {"format-old"},
     "hub-without-self-link": {"self-link-missing"},
+    "self-link-relation-wrong": {"format-old"},
 }
 """What cannot be had without another."""
 
@@ -161,6 +175,41 @@ def test_a_document_without_a_fault_gets_praise_alone(body: bytes) -> None:
     notes = of_document(body, NOW)
     assert findings(notes) == set()
     assert "self-link-there" in {each.id() for each in notes}
+
+
+def test_atom_03_with_its_own_words_is_only_called_old() -> None:
+    notes = of_document((ATOM_03 % "start").encode(), NOW)
+
+    assert findings(notes) == {"format-old"}
+    assert "self-link-there" in {each.id() for each in notes}
+
+
+def test_two_self_links_with_one_address_are_no_finding() -> None:
+    link = OWN + OWN.replace('rel="self"', 'rel="start"')
+
+    assert findings(of_document(rss(self_link=link), NOW)) == set()
+
+
+@pytest.mark.parametrize(
+    ("enclosure", "names"),
+    [
+        ('<enclosure url="https://x.example/a.mp3" type="audio/mpeg" length="0"/>', None),
+        ('<enclosure url="https://x.example/a.mp3" type="audio/mpeg"/>', "length"),
+        ('<enclosure type="audio/mpeg" length=""/>', "url, length"),
+    ],
+)
+def test_enclosures_incomplete_names_what_is_missing(enclosure: str, names: str | None) -> None:
+    found = [each.words for each in of_document(item(NAME + DATE + enclosure), NOW) if each.level.is_finding]
+
+    assert found == ([f"Enclosures lack attributes that RSS requires: {names} (1 such)."] if names else [])
+
+
+@pytest.mark.parametrize(("version", "wanted"), [("0.91", False), ("0.92", False), ("0.93", True), ("2.0", True)])
+def test_dates_are_missed_only_where_the_format_has_them(version: str, wanted: bool) -> None:
+    body = CASES["dates-missing"].replace(DATE.encode(), b"").replace(b"pubDate", b"x:date")
+    body = body.replace(b"<rss", b'<rss xmlns:x="urn:x"').replace(b'version="2.0"', f'version="{version}"'.encode())
+
+    assert ("dates-missing" in findings(of_document(body, NOW))) is wanted
 
 
 @pytest.mark.parametrize(("version", "wanted"), [("0.91", False), ("0.92", False), ("0.94", True), ("2.0", True)])

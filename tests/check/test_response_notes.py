@@ -278,6 +278,20 @@ async def test_a_feed_that_names_or_lacks_this_gets_this_note(name: str) -> None
         assert judged(await looked_at(publisher)) == {name}
 
 
+@pytest.mark.parametrize(("status", "silent"), [(404, True), (410, True), (503, True), (400, False), (405, False)])
+@pytest.mark.parametrize("what", ["hub", "cloud"])
+async def test_hub_or_cloud_that_is_not_there_is_silent(what: str, status: int, silent: bool) -> None:
+    async with publishing() as publisher:
+        port = publisher.base.rpartition(":")[2]
+        publisher.documents["/feed.xml"] = DOCUMENTS[f"{what}-silent"].replace("PORT", port)
+        publisher.wrong = lambda asked, answer: Answer(status) if asked.path == "/hub" else answer
+
+        notes = of_feed(await looked_at(publisher), challenge=None)
+
+        assert (f"{what}-silent" in {each.id() for each in notes}) is silent
+        assert (f"{what}-answers" in {each.id() for each in notes}) is not silent
+
+
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
