@@ -252,3 +252,17 @@ def test_pictures_are_there_small_and_described(page: Path) -> None:
         assert words, place
         assert (page.parent / place).is_file(), place
         assert (page.parent / place).stat().st_size < 150_000, place
+
+
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_every_file_that_contributors_are_sent_to_exists(name: str) -> None:
+    named = [
+        word for word in INLINE.findall((ROOT / name).read_text(encoding="utf-8")) if re.fullmatch(r"[\w./]+\.py", word)
+    ]
+    missing = [
+        word
+        for word in named
+        if "NAME" not in word and not any((ROOT / top / word).is_file() for top in ("", "feedproxy"))
+    ]
+    assert named
+    assert not missing, f"{name} names files that are not there: {', '.join(missing)}"
