@@ -49,8 +49,14 @@ PARTS_MAX = 1024
 type Parts = list[bytes]
 """A pickle, and behind it the long byte strings that it names by their number."""
 
-_MODULES = ("prepare", "pushing", "renderings", "deltas", "leads")
-"""Modules of `origin` whose functions are jobs: imported once, before the first fork."""
+PRELOADED_MODULES = (
+    "feedproxy.refresh.ingest.ingest",
+    "feedproxy.refresh.policy.push",
+    "feedproxy.proxy.autodiscovery",
+    "feedproxy.proxy.representations.conversion_cache",
+    "feedproxy.proxy.representations.deltas",
+)
+"""Modules whose functions are jobs: the template imports them once, before the first fork."""
 
 _FILES_MAX = 64
 """Open files of a worker: a module that is imported late needs one at a time."""
@@ -78,8 +84,8 @@ def main(descriptor: int, parent: int, cpu: Seconds, memory: int) -> None:
     _die_with(parent)
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
-    for each in _MODULES:
-        importlib.import_module(f"feedproxy.refresh.{each}")
+    for module in PRELOADED_MODULES:
+        importlib.import_module(module)
     with contextlib.suppress(OSError):
         os.nice(NICE)  # not before: feeds wait for the first worker
     gc.collect()
