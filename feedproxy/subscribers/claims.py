@@ -1,9 +1,9 @@
 """What is believed of a fetcher's claim to so many subscribers.
 
-Claims are words: anybody can send `1000000 subscribers`. So each is capped, and one that has grown too fast
-counts only when it is made again an hour after it was made first. Meanwhile the last one that was believed
-stands. Growth is reckoned from what stood an hour ago, since a claim could else climb by small jumps within a
-minute.
+Claims are words: anybody can send `1000000 subscribers`. So each is capped, and one that has grown too fast, or is very
+large from the start, counts only when it is made again an hour after it was made first. Meanwhile the last one that
+was believed stands. Growth is reckoned from what stood an hour ago, since a claim could else climb by small jumps
+within a minute.
 
 A fetcher comes from several machines that have not all heard the same number, so what counts is the largest
 claim that is current, that is, believed and made within the window, never the sum.
@@ -15,6 +15,10 @@ from feedproxy.clock import Instant, Seconds
 
 CONFIRMATION: Seconds = 3600
 """How long a sudden claim waits to be believed."""
+
+FIRST_MAX = 10_000
+"""Subscribers that a fetcher's first claim may name to be believed at once. Few feeds have more at one service.
+A larger claim counts when it is made again an hour later, as a sudden jump does."""
 
 PEAKS_MAX = 8
 """Claims remembered of one fetcher: a falling number leaves a trail, of which the middle matters least."""
@@ -61,11 +65,14 @@ def hear(belief: Belief | None, count: int, now: Instant, *, window: Seconds, ju
     """What is believed once this claim has been made. `jump` is the growth that is too fast; 0 believes
     everything."""
     if belief is None or now - belief.last >= window:
-        return Belief(((count, now),), (count, now), None, now, 1 if belief is None else belief.times + 1)
+        times = 1 if belief is None else belief.times + 1
+        if jump and count > FIRST_MAX:
+            return Belief((), (0, now), (count, now), now, times)
+        return Belief(((count, now),), (count, now), None, now, times)
     standing = current(belief, now, window)
     anchor = belief.anchor if now - belief.anchor[1] < CONFIRMATION else (standing, now)
     heard = replace(belief, anchor=anchor, last=now, times=belief.times + 1)
-    if not jump or count <= jump * max(anchor[0], 1):
+    if not jump or count <= (jump * anchor[0] or FIRST_MAX):
         return replace(heard, peaks=_with_peak(belief.peaks, count, now, window))
     # Somebody has asked for this fetcher, so what it is believed to have is current.
     heard = replace(heard, peaks=_with_peak(belief.peaks, standing, now, window))

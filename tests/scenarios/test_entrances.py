@@ -1,6 +1,7 @@
 """Three ways in, one copy: "I do not care how my reader gets here, as long as it gets its feed"."""
 
 import asyncio
+import xmlrpc.client
 
 import pytest
 
@@ -621,6 +622,29 @@ async def test_pasted_address_is_a_path_of_the_upstream_in_reverse_mode(door):
 
     (await proxy.ask("/feeds.example/a.xml")).expect(200)
     (await proxy.ask("/feed:https://feeds.example/a.xml")).expect(200)
+
+
+async def test_calls_of_xml_rpc_are_heard_at_the_root_of_the_gateway(door):
+    proxy, origin, clock = await door(site_interval=0)
+    origin.publish("/feed.rss", a_feed("one"), cache_control="max-age=3600")
+    await proxy.ask(f"/{origin.url('/feed.rss')}")
+    clock.advance(minutes=5)
+
+    call = xmlrpc.client.dumps(("News", origin.url("/feed.rss")), "weblogUpdates.ping").encode()
+    told = (await proxy.ask("/RPC2", method="POST", body=call, content_type="text/xml")).expect(200)
+
+    assert xmlrpc.client.loads(told.body)[0][0]["flerror"] is False
+    await origin.asked(2)
+    (await proxy.ask("/RPC2")).expect(405)
+
+
+async def test_rpc2_at_the_root_is_the_upstreams_in_reverse_mode(door):
+    proxy, origin, _ = await door(upstream=UPSTREAM)
+    origin.methods["POST"] = lambda _: Response(200, Fields(), b"the upstream's")
+
+    told = await proxy.ask("/RPC2", method="POST", body=b"<methodCall/>", content_type="text/xml")
+
+    assert told.expect(200).body == b"the upstream's"
 
 
 async def test_post_to_a_pasted_address_is_refused(door):

@@ -222,6 +222,22 @@ def test_a_sudden_jump_is_held_back(office: Office) -> None:
     assert office.asks(feedly(1_000_000)) == 20
 
 
+def test_first_claim_of_a_million_is_held_back_until_it_is_made_again_an_hour_later(office: Office) -> None:
+    assert office.asks(feedly(1_000_000)) == 0
+    office.now += HOUR - 1
+    assert office.asks(feedly(1_000_000)) == 0
+    office.now += 1
+
+    assert office.asks(feedly(1_000_000)) == 1_000_000
+
+
+def test_first_claim_of_thousands_is_believed_at_once_also_after_one_that_is_held_back(office: Office) -> None:
+    office.asks(feedly(1_000_000))
+
+    assert office.asks(feedly(10_000)) == 10_000
+    assert office.asks(feedly(1_000_000)) == 10_000
+
+
 def test_a_jump_that_is_confirmed_an_hour_later_is_believed(office: Office) -> None:
     office.asks(feedly(20))
     office.asks(feedly(500))

@@ -31,6 +31,9 @@ OWN_AUTHORITY = "feedproxy.own-authority"
 LANDING = ("/", "/robots.txt", "/favicon.ico")
 """Paths of the gateway that are pages of ours."""
 
+RPC = "/RPC2"
+"""Where clients of XML-RPC call that know only a host: the same endpoint as below our prefix."""
+
 _OTHER_SCHEME = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*+:/*(?![0-9])")
 _HOST_WITH_PORT = re.compile(r"[^/?#]+:[0-9]{1,5}(?:[/?#]|$)")
 
@@ -132,6 +135,8 @@ def arrive(
     bare = head.path.partition("?")[0]
     if bare in LANDING or head.path.startswith(settings.endpoint_prefix):
         return Ours(head.path, visit)
+    if bare == RPC:
+        return Ours(settings.endpoint_prefix + head.path.removeprefix("/"), visit)
     try:
         target = uri.gateway_target(head.path)
     except (NotOurs, BadTarget):
