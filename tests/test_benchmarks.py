@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import feed, footprint, latency, load, soak, table
+from benchmarks import feed, footprint, latency, load, polling, soak, table
 from benchmarks.hits import chosen, fault
 from benchmarks.load import Counted, Run
 from benchmarks.origin import answer
@@ -287,3 +287,21 @@ def test_a_short_soak_answers_every_kind_of_request_and_leaves_no_traceback() ->
 
     assert "MB a minute" in done.stdout, done.stdout + done.stderr
     assert "tracebacks" not in done.stdout
+
+
+# -- the polling policy alone
+
+
+def test_polling_policy_is_fresher_than_a_fixed_lifetime_at_fewer_requests() -> None:
+    worlds = polling.world("modern", 7, 12, days=2)
+    policy, cache = polling.play(worlds, 1800), polling.fixed(worlds, 10_800)
+    assert policy.polls == cache.polls
+    assert policy.requests < cache.requests
+    assert policy.stale < 0.45 * cache.stale
+
+
+def test_polling_policy_asks_less_at_a_higher_price() -> None:
+    worlds = polling.world("modern", 7, 12, days=2)
+    requests = [polling.play(worlds, price).requests for price in (300, 1800, 7200)]
+    assert requests == sorted(requests, reverse=True)
+    assert requests[0] > polling.oracle(worlds).requests

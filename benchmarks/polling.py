@@ -1,0 +1,207 @@
+"""The polling policy without HTTP: staleness against requests, on the feeds and readers of the simulated week.
+
+    python -m benchmarks.polling [--profile modern] [--seed 1] [--readers 40] [--price 300 900 1800 3600 7200]
+
+A feed is a list of instants at which its content changed, a reader a list of instants at which it polls. What decides
+is the product's own policy (polling.py, poll_rhythms.py, change_rate.py); what carries it out is the loop below. So
+its figures can be compared with those of the whole product (benchmarks/week), and of other policies on the same feeds.
+
+Staleness of a poll is how long ago the first change was published that the answer lacks; 0 where it lacks none. Feeds
+that HTTP forbids to keep, or that move or end, are left out. Publishers' hints and HTTP's lifetimes are ignored.
+Printed per price: requests to the origin, mean staleness over all polls, the share of polls that waited for the
+origin, and the share that missed a change. Beside it a cache with a fixed lifetime, and the fewest requests with which
+no poll is stale.
+"""
+
+import argparse
+import bisect
+import collections
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.week.history import History
+from benchmarks.week.model import DAY, Feed, make_feeds, make_readers, polls_of
+from feedproxy.feed.change_rate import ChangeRate, from_changes
+from feedproxy.refresh.policy import polling
+from feedproxy.subscribers.poll_rhythms import PollRhythms
+from feedproxy.subscribers.pseudonyms import Pseudonym
+
+PRICES = (300.0, 900.0, 1800.0, 3600.0, 7200.0)
+LIFETIMES = (900.0, 3600.0, 10_800.0, 21_600.0)
+"""Of a cache that answers with the stale copy and refreshes it behind the answer."""
+
+START = 4 * DAY
+"""1970-01-05 was a Monday: the instants of the model are moved there."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What one price comes to."""
+
+    requests: int = 0
+    polls: int = 0
+    stale: float = 0.0
+    missed: int = 0
+    waited: int = 0
+
+    def miss(self, changes: Sequence[float], fetched: float, now: float) -> None:
+        """Count what a poll misses that is answered with a copy of `fetched`."""
+        first = bisect.bisect_right(changes, fetched)
+        if first < len(changes) and changes[first] <= now:
+            self.missed += 1
+            self.stale += now - changes[first]
+
+    def line(self, name: str) -> str:
+        """Return a row of the table."""
+        return (
+            f"  {name:22}  {self.requests:6d} requests  {self.stale / self.polls:7.1f} s stale"
+            f"  {100 * self.waited / self.polls:5.2f} % waited  {100 * self.missed / self.polls:5.2f} % missed a change"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A feed, when it changed before and in the week, and who polled it when."""
+
+    feed: Feed
+    dates: tuple[float, ...]
+    changes: tuple[float, ...]
+    polls: tuple[tuple[float, int], ...]
+
+
+def world(profile: str, seed: int, readers: int, days: float = 7) -> list[Played]:
+    """Return the feeds that are played, with their readers."""
+    polls = collections.defaultdict(list)
+    for reader in make_readers(profile, readers, 200, seed):
+        for poll in polls_of(reader, seed, days):
+            polls[poll.feed].append((START + poll.at, poll.reader))
+    return [
+        Played(
+            feed,
+            tuple(sorted(START + at for _, _, at in History(feed, seed, START)._items[0][:64])) if feed.dated else (),
+            tuple(START + update.at for update in feed.updates if update.kind != "churn"),
+            tuple(sorted(polls[feed.number])),
+        )
+        for feed in make_feeds(profile, 200, seed, days)
+        if not feed.is_withheld and feed.fate == "stays" and polls[feed.number]
+    ]
+
+
+class Play:
+    """One feed under one price."""
+
+    def __init__(self, played: Played, price: float, result: Result, *, lifetime_max: float) -> None:
+        self._played = played
+        self._price = price
+        self._result = result
+        self._lifetime_max = lifetime_max
+        self._rhythms = PollRhythms()
+        self._rate = ChangeRate()
+        self._fetched = 0.0
+        self._due: float | None = None
+
+    def run(self) -> None:
+        """Play the week."""
+        for now, reader in self._played.polls:
+            while self._due is not None and self._due <= now:
+                self._review(self._due)
+            self._poll(now)
+            if self._rhythms.note("", Pseudonym(reader + 1, reader + 1), now):
+                self._review(now)
+
+    def _poll(self, now: float) -> None:
+        self._result.polls += 1
+        if not self._fetched:
+            self._fetch(now)
+            return
+        if now - self._fetched > self._lifetime():
+            self._fetch(now)
+            self._result.waited += 1
+            return
+        self._result.miss(self._played.changes, self._fetched, now)
+
+    def _fetch(self, now: float) -> None:
+        self._result.requests += 1
+        changes = self._played.changes
+        if not self._fetched:
+            self._rate = from_changes(self._played.dates, now)
+        else:
+            seen = bisect.bisect_right(changes, now) - bisect.bisect_right(changes, self._fetched)
+            self._rate = self._rate.observe(min(seen, 3), now)
+        self._fetched = now
+        self._review(now)
+
+    def _lifetime(self) -> float:
+        return polling.lifetime_for(self._rate.per_second, self._price, minimum=60, maximum=self._lifetime_max)
+
+    def _review(self, now: float) -> None:
+        lifetime = self._lifetime()
+        planned = polling.plan(
+            self._rhythms.expected("", now, now + polling.HORIZON),
+            now,
+            polling.Copy(self._fetched, self._fetched + lifetime, lifetime),
+            per_second=self._rate.per_second,
+            price=self._price,
+            permitted=lambda at: max(at, self._fetched + 60),
+        )
+        self._due = planned.at if planned is not None else None
+        if self._due is not None and self._due <= now:
+            self._due = None
+            self._fetch(now)
+
+
+def play(worlds: list[Played], price: float, *, lifetime_max: float = DAY) -> Result:
+    """Return what a price comes to."""
+    result = Result()
+    for played in worlds:
+        Play(played, price, result, lifetime_max=lifetime_max).run()
+    return result
+
+
+def fixed(worlds: list[Played], lifetime: float) -> Result:
+    """Return what a cache comes to that answers with the stale copy and refreshes it behind the answer."""
+    result = Result()
+    for played in worlds:
+        fetched = 0.0
+        for now, _ in played.polls:
+            result.polls += 1
+            if fetched:
+                result.miss(played.changes, fetched, now)
+            if not fetched or now - fetched > lifetime:
+                fetched = now
+                result.requests += 1
+    return result
+
+
+def oracle(worlds: list[Played]) -> Result:
+    """Return the fewest requests with which no poll misses a change: one before each that would."""
+    result = Result()
+    for played in worlds:
+        fetched = 0.0
+        for now, _ in played.polls:
+            result.polls += 1
+            if not fetched or bisect.bisect_right(played.changes, now) > bisect.bisect_right(played.changes, fetched):
+                fetched = now
+                result.requests += 1
+    return result
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--profile", default="modern", choices=("modern", "imc2005"))
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--readers", type=int, default=40)
+    parser.add_argument("--price", type=float, nargs="+", default=PRICES)
+    asked = parser.parse_args()
+    worlds = world(asked.profile, asked.seed, asked.readers)
+    print(f"{asked.profile}, seed {asked.seed}: {len(worlds)} feeds, {sum(len(each.polls) for each in worlds)} polls")
+    for lifetime in LIFETIMES:
+        print(fixed(worlds, lifetime).line(f"fixed lifetime {lifetime:.0f}"))
+    for price in asked.price:
+        print(play(worlds, price).line(f"price {price:.0f}"), flush=True)
+    print(oracle(worlds).line("oracle"))
+
+
+if __name__ == "__main__":
+    main()

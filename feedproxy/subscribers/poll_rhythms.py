@@ -1,0 +1,290 @@
+"""When the readers of a feed poll it: the interval and phase of each, and the polls to be expected from that.
+
+Of each feed at most READERS_MAX readers are sampled, the first that come, in 48 bytes each. A reader is known by the
+rotating pseudonym that the counts use (pseudonyms.py), and forgotten with the same window. What is sampled stands for
+all: a feed with a thousand readers is expected to be polled as its sample is, so many times over.
+
+Polls that follow one another at the reader's usual interval are a session. A longer pause ends it: a reader that runs
+in working hours is expected to begin the next one as long after the last as before.
+"""
+
+import math
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from feedproxy.clock import Instant, Seconds, is_ahead
+from feedproxy.errors import StoreError
+from feedproxy.subscribers.pseudonyms import Pseudonym
+
+READERS_MAX = 64
+"""Readers sampled per feed: enough for the shape of a day."""
+
+FEEDS_MAX = 200_000
+"""Feeds of which readers are sampled, as many as are counted for; those polled longest ago are forgotten."""
+
+REPEAT: Seconds = 20
+"""A poll so soon after the reader's last one is the same poll: a second request, or another process's word of it."""
+
+SESSION_BREAK = 2.5
+"""A pause of so many usual intervals ends a session: one poll may be missed."""
+
+DAY: Seconds = 86_400
+"""The next session is expected a day after the last began, where nothing else was seen."""
+
+OVERDUE = 1.25
+"""A reader that is late by a quarter of its longest interval has missed its poll: it is expected one interval later."""
+
+CONTINUES, RETURNS, MISSED, EXTENDS = 0.95, 0.85, 0.5, 0.2
+"""The probability that a reader polls again: in a session, in the next session, after a missed poll, and in a session
+that has lasted as long as the one before."""
+
+GAPS_MAX = 5
+_RECORD = struct.Struct("<Qdfff5f")
+_KEY = struct.Struct("<Q")
+_HEAD = struct.Struct("<HH")
+MAGIC = b"fprhyth1"
+
+
+class ExpectedPoll(NamedTuple):
+    """Polls expected at an instant. `weight` is their expected number: a probability for one reader."""
+
+    at: Instant
+    weight: float
+
+
+class _Reader(NamedTuple):
+    """One reader's record: last poll, time since its session began, the session before, and the last gaps."""
+
+    key: int
+    last: Instant
+    since_begin: Seconds
+    length: Seconds
+    """Of the session before; 0 where none is known."""
+    cycle: Seconds
+    """Between the beginnings of the last two sessions; 0 where none is known."""
+    gaps: tuple[Seconds, ...]
+    """The last ones, the newest in front."""
+
+
+class PollRhythms:
+    """The rhythms of the readers of all feeds. `window` in seconds; not for several threads at once."""
+
+    def __init__(self, *, window: Seconds = DAY, feeds_max: int = FEEDS_MAX) -> None:
+        self._window = window
+        self._feeds_max = feeds_max
+        self._feeds: dict[str, bytearray] = {}  # polled longest ago first
+
+    def __len__(self) -> int:
+        return len(self._feeds)
+
+    def note(self, target: str, pseudonym: Pseudonym, now: Instant) -> bool:
+        """Record a poll; return whether it was a surprise, so that other polls are expected than before."""
+        records = self._feeds.pop(target, None)
+        if records is None:
+            records = bytearray()
+            if len(self._feeds) >= self._feeds_max:
+                del self._feeds[next(iter(self._feeds))]
+        self._feeds[target] = records
+        at = _find(records, pseudonym.current)
+        if at < 0:
+            at = _find(records, pseudonym.previous)
+        if at < 0:
+            fresh = _RECORD.pack(pseudonym.current, now, 0, 0, 0, *(0,) * GAPS_MAX)
+            if len(records) < READERS_MAX * _RECORD.size:
+                records += fresh
+            elif (at := self._outdated(records, now)) >= 0:
+                records[at : at + _RECORD.size] = fresh
+            else:
+                return False
+            return True
+        return self._poll(records, at, pseudonym.current, now)
+
+    def sampled(self, target: str) -> int:
+        """The readers of a feed that are sampled."""
+        return len(self._feeds.get(target, b"")) // _RECORD.size
+
+    def expected(self, target: str, now: Instant, until: Instant, *, readers: int = 0) -> list[ExpectedPoll]:
+        """Return the polls to be expected from now on, in order.
+
+        `readers` is how many the feed has in all: where they are more than the sample, each sampled one stands for
+        several.
+        """
+        records = self._feeds.get(target)
+        if not records:
+            return []
+        polls: list[ExpectedPoll] = []
+        multiple = max(1.0, readers / (len(records) // _RECORD.size))
+        for reader in _readers(records):
+            if abs(now - reader.last) < self._window:
+                polls += _polls_of(reader, now, until, multiple)
+        polls.sort()
+        return polls
+
+    def forget(self, target: str) -> None:
+        """Forget the readers of a feed."""
+        self._feeds.pop(target, None)
+
+    def prune(self, now: Instant) -> None:
+        """Forget the readers that have left the window."""
+        for target, records in list(self._feeds.items()):
+            current = b"".join(
+                _RECORD.pack(*reader[:5], *_padded(reader.gaps))
+                for reader in _readers(records)
+                if abs(now - reader.last) < self._window
+            )
+            if not current:
+                del self._feeds[target]
+            elif len(current) < len(records):
+                self._feeds[target] = bytearray(current)
+
+    def dump(self) -> bytes:
+        """Return everything as bytes, for `load`: pseudonyms and times, never an address."""
+        parts: list[bytes] = []
+        for target, records in self._feeds.items():
+            name = target.encode("utf-8", "surrogatepass")
+            if len(name) <= 0xFFFF:
+                parts += (_HEAD.pack(len(name), len(records) // _RECORD.size), name, bytes(records))
+        body = b"".join(parts)
+        return MAGIC + zlib.crc32(body).to_bytes(4, "little") + body
+
+    def load(self, data: bytes, now: Instant) -> None:
+        """Replace what is known by what `dump` returned. Raises StoreError, and then nothing has changed.
+
+        Polls noted after `now` (the clock was wrong) are of now.
+        """
+        body = data[len(MAGIC) + 4 :]
+        if not data.startswith(MAGIC):
+            raise StoreError("poll rhythms of an unknown form")
+        if zlib.crc32(body).to_bytes(4, "little") != data[len(MAGIC) : len(MAGIC) + 4]:
+            raise StoreError("damaged poll rhythms")
+        feeds: dict[str, bytearray] = {}
+        at = 0
+        try:
+            while at < len(body):
+                length, count = _HEAD.unpack_from(body, at)
+                at += _HEAD.size
+                name = body[at : at + length].decode("utf-8", "surrogatepass")
+                at += length
+                records = bytearray(body[at : at + count * _RECORD.size])
+                at += count * _RECORD.size
+                if len(records) != count * _RECORD.size or count > READERS_MAX:
+                    raise ValueError("records of a wrong length")
+                feeds[name] = _not_after(records, now)
+        except (ValueError, struct.error) as error:
+            raise StoreError(f"damaged poll rhythms: {error}") from error
+        self._feeds = feeds
+        self.prune(now)
+
+    def _outdated(self, records: bytearray, now: Instant) -> int:
+        """The place of a record that has left the window; -1 where there is none."""
+        for number, reader in enumerate(_readers(records)):
+            if abs(now - reader.last) >= self._window:
+                return number * _RECORD.size
+        return -1
+
+    def _poll(self, records: bytearray, at: int, key: int, now: Instant) -> bool:
+        reader = _reader_at(records, at)
+        gap = now - reader.last
+        if is_ahead(reader.last, now) or gap >= self._window:
+            _RECORD.pack_into(records, at, key, now, 0, 0, 0, *(0,) * GAPS_MAX)
+            return True
+        if gap < REPEAT:
+            if key != reader.key:
+                _KEY.pack_into(records, at, key)
+            return False
+        usual = _usual(reader.gaps)
+        if usual and gap > SESSION_BREAK * usual:
+            begin = reader.last - reader.since_begin
+            _RECORD.pack_into(records, at, key, now, 0, reader.since_begin, now - begin, *_padded(reader.gaps))
+            return True
+        gaps = (gap, *reader.gaps)[:GAPS_MAX]
+        _RECORD.pack_into(records, at, key, now, reader.since_begin + gap, reader.length, reader.cycle, *_padded(gaps))
+        return len(gaps) < 2 or not 0.5 * usual < gap < 1.5 * usual
+
+
+def _find(records: bytearray, key: int) -> int:
+    """The place of a pseudonym's record; -1 where it has none."""
+    wanted, at = _KEY.pack(key), -1
+    while True:
+        at = records.find(wanted, at + 1)
+        if at < 0 or at % _RECORD.size == 0:
+            return at
+
+
+def _reader_at(records: bytearray, at: int) -> _Reader:
+    key, last, since_begin, length, cycle, *gaps = _RECORD.unpack_from(records, at)
+    return _Reader(key, last, since_begin, length, cycle, tuple(gap for gap in gaps if gap > 0))
+
+
+def _readers(records: bytearray) -> Iterator[_Reader]:
+    for at in range(0, len(records), _RECORD.size):
+        yield _reader_at(records, at)
+
+
+def _padded(gaps: tuple[Seconds, ...]) -> tuple[Seconds, ...]:
+    return (*gaps, *(0.0,) * (GAPS_MAX - len(gaps)))
+
+
+def _not_after(records: bytearray, now: Instant) -> bytearray:
+    for at in range(0, len(records), _RECORD.size):
+        key, last, *rest = _RECORD.unpack_from(records, at)
+        if not all(math.isfinite(value) and value >= 0 for value in (last, *rest)):
+            raise ValueError("a number that is no time")
+        if last > now:
+            _RECORD.pack_into(records, at, key, now, *rest)
+    return records
+
+
+def _usual(gaps: tuple[Seconds, ...]) -> Seconds:
+    """The lower median: one night between two polls says nothing of the interval."""
+    return sorted(gaps)[(len(gaps) - 1) // 2] if gaps else 0.0
+
+
+def _polls_of(reader: _Reader, now: Instant, until: Instant, multiple: float) -> Iterator[ExpectedPoll]:
+    """The polls expected of one reader: the next at each of its last intervals, the later ones at the usual one."""
+    usual = _usual(reader.gaps)
+    if not usual:
+        return  # one poll is no rhythm
+    elapsed, begin = now - reader.last, reader.last - reader.since_begin
+    gaps = sorted(gap for gap in reader.gaps if gap < SESSION_BREAK * usual)
+    cycle = reader.cycle if 0.5 * DAY < reader.cycle < 1.5 * DAY else DAY
+    end = begin + reader.length + usual if reader.length else math.inf
+    if elapsed <= SESSION_BREAK * usual:
+        awaited = [gap for gap in gaps if gap > elapsed]
+        likely = CONTINUES if reader.last + usual <= end else EXTENDS
+        if awaited:
+            for gap in awaited:
+                yield ExpectedPoll(reader.last + gap, multiple * likely / len(awaited))
+            nearest = reader.last + usual
+        elif elapsed <= OVERDUE * gaps[-1]:
+            yield ExpectedPoll(now + (OVERDUE * gaps[-1] - elapsed) / 2, multiple * likely / 2)
+            nearest = reader.last + usual
+        else:
+            likely *= MISSED
+            nearest = reader.last + usual * math.floor(elapsed / usual)
+        yield from _repeated(nearest + usual, usual, now, min(until, end), multiple * likely)
+        if reader.length == 0:
+            return  # it never paused: it is not expected to
+    start = begin + cycle
+    while start + usual <= now:
+        start += cycle
+    if start - usual / 2 > until:
+        return
+    spread = usual / 2
+    for offset in (-spread, 0.0, spread):
+        if start + offset > now:
+            yield ExpectedPoll(start + offset, multiple * RETURNS / 3)
+    end = start + reader.length if reader.length else until
+    yield from _repeated(start + usual, usual, now, min(until, end), multiple * RETURNS)
+
+
+def _repeated(first: Instant, interval: Seconds, now: Instant, until: Instant, weight: float) -> Iterator[ExpectedPoll]:
+    """Polls from `first` on at an interval. Those far ahead are put together: their instants are not known so well."""
+    at = first
+    while at <= until:
+        together = max(1, int(0.1 * (at - now) / interval))
+        if at > now:
+            yield ExpectedPoll(at, weight * together)
+        at += interval * together

@@ -1,0 +1,232 @@
+"""What is true of every plan of refreshes: it is the cheapest, it keeps to its bounds, it starves no reader."""
+
+import itertools
+import math
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feedproxy.feed.change_rate import expected_staleness
+from feedproxy.feed.channel import Schedule
+from feedproxy.feed.schedule import is_skipped, unskipped
+from feedproxy.refresh.policy.polling import CLUSTERS_MAX, LEAD, WAIT_PRICE, Copy, Planned, lifetime_for, plan
+from feedproxy.subscribers.poll_rhythms import ExpectedPoll, PollRhythms
+from feedproxy.subscribers.pseudonyms import Pseudonym
+
+NOW = 1_795_176_000.0
+HOUR, DAY = 3600.0, 86_400.0
+RATES = st.floats(min_value=1e-7, max_value=1e-2)
+PRICES = st.floats(min_value=1.0, max_value=DAY)
+POLLS = st.lists(
+    st.tuples(st.floats(min_value=1, max_value=DAY), st.floats(min_value=0.05, max_value=20)), max_size=24
+).map(lambda found: [ExpectedPoll(NOW + ahead, weight) for ahead, weight in sorted(found)])
+COPIES = st.builds(
+    lambda age, left, lifetime: Copy(NOW - age, NOW + left, lifetime),
+    st.floats(min_value=0, max_value=2 * DAY),
+    st.floats(min_value=-DAY, max_value=DAY),
+    st.floats(min_value=60, max_value=DAY),
+)
+
+
+def at_once(at: float) -> float:
+    return at
+
+
+def planned(
+    polls: list[ExpectedPoll],
+    copy: Copy,
+    rate: float,
+    price: float,
+    permitted: Callable[[float], float] = at_once,
+) -> Planned | None:
+    return plan(polls, NOW, copy, per_second=rate, price=price, permitted=permitted)
+
+
+def apart(count: int, dice: random.Random) -> list[ExpectedPoll]:
+    """Polls so far from each other that each is a cluster of its own."""
+    ahead, polls = 0.0, []
+    for _ in range(count):
+        ahead += max(100.0, 0.11 * ahead) * dice.uniform(1, 5)
+        polls.append(ExpectedPoll(NOW + ahead, dice.uniform(0.1, 5)))
+    return polls
+
+
+def cost(polls: list[ExpectedPoll], before: tuple[int, ...], copy: Copy, rate: float, price: float) -> float:
+    """What a plan costs that refreshes before these polls, reckoned step by step."""
+    spent, refreshed, expires = 0.0, copy.refreshed, copy.expires
+    for number, (at, weight) in enumerate(polls):
+        if number in before:
+            refreshed = max(NOW, at - LEAD)
+            expires = refreshed + copy.lifetime
+            spent += price
+        if at <= expires:
+            spent += weight * expected_staleness(rate, at - refreshed)
+        else:
+            spent += min(weight, 1.0) * (1 + WAIT_PRICE) * price
+            refreshed, expires = at, at + copy.lifetime
+    return spent
+
+
+def cheapest(polls: list[ExpectedPoll], copy: Copy, rate: float, price: float) -> tuple[float, tuple[int, ...]]:
+    """The cheapest of all plans, by trying each."""
+    plans = itertools.chain.from_iterable(
+        itertools.combinations(range(len(polls)), count) for count in range(len(polls) + 1)
+    )
+    return min((cost(polls, before, copy, rate, price), before) for before in plans)
+
+
+@given(st.integers(0, 2**32), RATES, PRICES, COPIES)
+def test_plan_is_the_cheapest_of_all(seed: int, rate: float, price: float, copy: Copy) -> None:
+    polls = apart(7, random.Random(seed))
+    least, _ = cheapest(polls, copy, rate, price)
+    found = planned(polls, copy, rate, price)
+    if found is None:
+        assert cost(polls, (), copy, rate, price) == pytest.approx(least)
+        return
+    first = next(number for number, poll in enumerate(polls) if max(NOW, poll.at - LEAD) == found.at)
+    others = range(first + 1, len(polls))
+    rests = itertools.chain.from_iterable(itertools.combinations(others, count) for count in range(len(others) + 1))
+    assert min(cost(polls, (first, *rest), copy, rate, price) for rest in rests) == pytest.approx(least)
+
+
+@given(st.integers(0, 2**32), RATES, PRICES, st.floats(1.01, 50), COPIES)
+def test_higher_price_never_plans_more_requests(
+    seed: int, rate: float, price: float, dearer: float, copy: Copy
+) -> None:
+    def requests(price: float) -> float:
+        """Those that are sent and those that waiting readers cause, in the cheapest plan."""
+        return (cost(polls, cheapest(polls, copy, rate, price)[1], copy, rate, price) - stale(price)) / price
+
+    def stale(price: float) -> float:
+        before = cheapest(polls, copy, rate, price)[1]
+        return cost(polls, before, copy, rate, price) - _priced(polls, before, copy, price)
+
+    polls = apart(6, random.Random(seed))
+    assert requests(price * dearer) <= requests(price) + 1e-6
+
+
+def _priced(polls: list[ExpectedPoll], before: tuple[int, ...], copy: Copy, price: float) -> float:
+    return cost(polls, before, copy, 1e-30, price)
+
+
+@given(POLLS, COPIES, RATES, PRICES)
+def test_refresh_saves_more_staleness_than_its_price_or_spares_a_reader_the_wait(
+    polls: list[ExpectedPoll], copy: Copy, rate: float, price: float
+) -> None:
+    found = planned(polls, copy, rate, price)
+    if found is not None and not found.anticipates:
+        assert found.worth >= price * 0.999
+
+
+@given(POLLS, COPIES, RATES, PRICES)
+def test_refresh_comes_shortly_before_an_expected_poll(
+    polls: list[ExpectedPoll], copy: Copy, rate: float, price: float
+) -> None:
+    found = planned(polls, copy, rate, price)
+    if found is not None:
+        assert any(found.at == max(NOW, poll.at - LEAD) for poll in polls)
+        assert found.at <= found.by
+        assert found.readers > 0
+
+
+@given(POLLS, COPIES, RATES, PRICES, st.floats(0, DAY))
+def test_refresh_never_comes_before_it_is_permitted(
+    polls: list[ExpectedPoll], copy: Copy, rate: float, price: float, pause: float
+) -> None:
+    found = planned(polls, copy, rate, price, lambda at: max(at, NOW + pause))
+    assert found is None or found.at >= NOW + pause
+
+
+@given(
+    POLLS,
+    COPIES,
+    RATES,
+    PRICES,
+    st.frozensets(st.integers(0, 23), max_size=23),
+    st.frozensets(st.integers(0, 6), max_size=6),
+)
+def test_refresh_never_comes_in_a_skipped_hour(
+    polls: list[ExpectedPoll],
+    copy: Copy,
+    rate: float,
+    price: float,
+    hours: frozenset[int],
+    days: frozenset[int],
+) -> None:
+    schedule = Schedule(skip_hours=hours, skip_days=days)
+    found = planned(polls, copy, rate, price, lambda at: unskipped(schedule, at))
+    assert found is None or not is_skipped(schedule, found.at)
+
+
+def test_nothing_is_planned_where_no_poll_is_expected() -> None:
+    assert planned([], Copy(NOW - 30 * DAY, NOW - 29 * DAY, DAY), 1 / HOUR, 1.0) is None
+
+
+def test_poll_that_is_likely_is_anticipated_where_the_copy_may_not_answer_it() -> None:
+    found = planned([ExpectedPoll(NOW + HOUR, 0.9)], Copy(NOW, NOW + 300, 300), 1e-7, 1800)
+    assert found is not None
+    assert (found.at, found.anticipates) == (NOW + HOUR - LEAD, True)
+
+
+def test_poll_that_is_unlikely_is_left_to_the_reader() -> None:
+    assert planned([ExpectedPoll(NOW + HOUR, 0.3)], Copy(NOW, NOW + 300, 300), 1e-7, 1800) is None
+
+
+def test_polls_on_the_hour_share_one_refresh() -> None:
+    polls = [ExpectedPoll(NOW + HOUR + second, 0.9) for second in range(0, 60, 5)]
+    found = planned(polls, Copy(NOW, NOW + DAY, DAY), 1 / HOUR, 1800)
+    assert found is not None
+    assert found.at == NOW + HOUR - LEAD
+    assert found.readers == pytest.approx(0.9 * 12)
+
+
+def test_work_is_bounded_however_many_polls_are_expected() -> None:
+    counted = 0
+
+    def permitted(at: float) -> float:
+        nonlocal counted
+        counted += 1
+        return at
+
+    planned([ExpectedPoll(NOW + 10 * number, 1.0) for number in range(10_000)], Copy(NOW, NOW, 60), 1e-3, 60, permitted)
+    assert counted <= CLUSTERS_MAX
+
+
+@given(RATES, PRICES, st.floats(1, 3600), st.floats(1, 100))
+def test_lifetime_lies_within_its_bounds_and_grows_with_the_price(
+    rate: float, price: float, minimum: float, times: float
+) -> None:
+    lifetime = lifetime_for(rate, price, minimum=minimum, maximum=DAY)
+    assert minimum <= lifetime <= DAY
+    assert lifetime <= lifetime_for(rate, price * times, minimum=minimum, maximum=DAY)
+    assert lifetime >= lifetime_for(rate * times, price, minimum=minimum, maximum=DAY)
+
+
+@pytest.mark.parametrize("price", [10.0, 1800.0, 1e9])
+@pytest.mark.parametrize("gap", [HOUR, 90 * DAY])
+def test_feed_that_is_read_is_refreshed_within_lifetime_max(price: float, gap: float) -> None:
+    lifetime_max, dice = 6 * HOUR, random.Random(3)
+    rhythms, refreshed, due, waited = PollRhythms(), NOW, math.inf, 0
+    for number in range(400):
+        now = NOW + (number + dice.uniform(0, 0.02)) * HOUR
+        while due <= now:
+            refreshed, due = due, math.inf
+        rhythms.note("", Pseudonym(1, 1), now)
+        if now - refreshed > lifetime_for(1 / gap, price, minimum=300, maximum=lifetime_max):
+            refreshed = now
+            waited += 1
+        assert now - refreshed <= lifetime_max
+        lifetime = lifetime_for(1 / gap, price, minimum=300, maximum=lifetime_max)
+        found = plan(
+            rhythms.expected("", now, now + DAY),
+            now,
+            Copy(refreshed, refreshed + lifetime, lifetime),
+            per_second=1 / gap,
+            price=price,
+            permitted=at_once,
+        )
+        due = found.at if found is not None else math.inf
+    assert waited <= 4  # while its rhythm is not known, and where it is exceeded

@@ -1,0 +1,205 @@
+"""When the readers of a feed are expected, by when they have come before."""
+
+import random
+from collections.abc import Iterable
+
+import pytest
+
+from feedproxy.errors import StoreError
+from feedproxy.subscribers.poll_rhythms import READERS_MAX, ExpectedPoll, PollRhythms
+from feedproxy.subscribers.pseudonyms import Pseudonym
+
+FEED = "https://example.com/feed.xml"
+NOW = 1_795_176_000.0
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
+
+
+def reader(number: int) -> Pseudonym:
+    return Pseudonym(number * 0x9E3779B97F4A7C15 % 2**60, 0)
+
+
+def polled(instants: Iterable[float], number: int = 1, rhythms: PollRhythms | None = None) -> PollRhythms:
+    rhythms = PollRhythms() if rhythms is None else rhythms
+    for instant in instants:
+        rhythms.note(FEED, reader(number), instant)
+    return rhythms
+
+
+def expected(rhythms: PollRhythms, now: float = NOW, ahead: float = 6 * HOUR, readers: int = 0) -> list[ExpectedPoll]:
+    return rhythms.expected(FEED, now, now + ahead, readers=readers)
+
+
+def weight_between(polls: list[ExpectedPoll], begin: float, end: float) -> float:
+    return sum(poll.weight for poll in polls if begin <= poll.at <= end)
+
+
+def test_one_poll_is_no_rhythm() -> None:
+    assert expected(polled([NOW])) == []
+
+
+def test_unknown_feed_expects_no_poll() -> None:
+    assert expected(PollRhythms()) == []
+
+
+@pytest.mark.parametrize("interval", [15 * MINUTE, HOUR, 3 * HOUR])
+def test_regular_reader_is_expected_one_interval_after_its_last_poll(interval: float) -> None:
+    rhythms = polled(NOW - number * interval for number in (3, 2, 1, 0))
+    first = expected(rhythms)[0]
+    assert first.at == pytest.approx(NOW + interval, abs=1)
+    assert weight_between(expected(rhythms), NOW, NOW + 1.2 * interval) > 0.8
+
+
+def test_reader_on_the_hour_is_expected_on_the_hour() -> None:
+    rhythms = polled(NOW - number * HOUR + number % 2 for number in (5, 4, 3, 2, 1, 0))
+    assert all(abs((poll.at - NOW + HOUR / 2) % HOUR - HOUR / 2) < 10 for poll in expected(rhythms, ahead=4 * HOUR))
+
+
+def test_irregular_reader_is_expected_at_each_of_its_last_intervals() -> None:
+    at, instants = NOW, [NOW]
+    for gap in (40, 55, 35, 50, 45):
+        at -= gap * MINUTE
+        instants.append(at)
+    polls = expected(polled(reversed(instants)), ahead=HOUR)
+    assert sorted(round((poll.at - NOW) / MINUTE) for poll in polls) == [35, 40, 45, 50, 55]
+    assert sum(poll.weight for poll in polls) <= 1
+
+
+def test_reader_that_is_overdue_is_expected_with_less_weight() -> None:
+    rhythms = polled(NOW - number * HOUR for number in (3, 2, 1, 0))
+    in_time = weight_between(expected(rhythms), NOW, NOW + 1.5 * HOUR)
+    missed = weight_between(expected(rhythms, NOW + 1.4 * HOUR), NOW, NOW + 2.5 * HOUR)
+    assert 0 < missed < in_time
+
+
+def test_reader_of_working_hours_is_expected_again_the_next_morning() -> None:
+    morning = NOW - 9 * HOUR
+    rhythms = polled(morning + hour * HOUR for hour in range(9))
+    night = morning + 20 * HOUR
+    polls = expected(rhythms, night, 12 * HOUR)
+    assert weight_between(polls, night, morning + 23 * HOUR) == 0
+    assert weight_between(polls, morning + DAY - HOUR, morning + DAY + HOUR) > 0.7
+
+
+def test_reader_of_working_hours_is_hardly_expected_in_the_evening() -> None:
+    morning = NOW - DAY
+    rhythms = polled(morning + hour * HOUR for hour in range(9))
+    polled((morning + DAY + hour * HOUR for hour in range(9)), rhythms=rhythms)
+    evening = morning + DAY + 8 * HOUR
+    assert weight_between(expected(rhythms, evening, 3 * HOUR), evening + 2 * HOUR, evening + 4 * HOUR) < 0.5
+    assert weight_between(expected(polled([evening - HOUR, evening]), evening), evening, evening + 4 * HOUR) > 2
+
+
+def test_repeated_request_is_the_same_poll() -> None:
+    rhythms = polled([NOW - HOUR, NOW - HOUR + 2, NOW, NOW + 3])
+    assert expected(rhythms, NOW + 3)[0].at == pytest.approx(NOW + HOUR, abs=5)
+
+
+def test_reader_is_known_under_the_pseudonym_of_the_period_before() -> None:
+    rhythms = polled([NOW - HOUR])
+    rhythms.note(FEED, Pseudonym(77, reader(1).current), NOW)
+    assert rhythms.sampled(FEED) == 1
+    assert expected(rhythms)[0].at == pytest.approx(NOW + HOUR)
+
+
+def test_surprises_are_reported_and_expected_polls_are_not() -> None:
+    rhythms = PollRhythms()
+    surprises = [rhythms.note(FEED, reader(1), NOW + number * HOUR) for number in range(6)]
+    assert surprises == [True, True, False, False, False, False]
+    assert rhythms.note(FEED, reader(1), NOW + 14 * HOUR)  # a new session
+    assert rhythms.note(FEED, reader(2), NOW + 14 * HOUR)  # a new reader
+
+
+def test_sample_is_bounded_and_stands_for_the_readers_beyond_it() -> None:
+    rhythms = PollRhythms()
+    for number in range(3 * READERS_MAX):
+        polled([NOW - HOUR, NOW], number, rhythms)
+    assert rhythms.sampled(FEED) == READERS_MAX
+    alone = weight_between(expected(rhythms), NOW, NOW + 1.2 * HOUR)
+    together = weight_between(expected(rhythms, readers=3 * READERS_MAX), NOW, NOW + 1.2 * HOUR)
+    assert together == pytest.approx(3 * alone)
+
+
+def test_record_of_a_reader_is_48_bytes() -> None:
+    rhythms = PollRhythms()
+    empty = len(polled([NOW], rhythms=rhythms).dump())
+    assert len(polled([NOW], 2, rhythms).dump()) - empty == 48
+
+
+def test_reader_is_forgotten_with_the_window_and_gives_place_to_another() -> None:
+    rhythms = PollRhythms(window=DAY)
+    for number in range(READERS_MAX):
+        polled([NOW - 2 * DAY, NOW - 2 * DAY + HOUR], number, rhythms)
+    assert expected(rhythms) == []
+    polled([NOW - HOUR, NOW], 1000, rhythms)
+    assert expected(rhythms)
+    rhythms.prune(NOW)
+    assert rhythms.sampled(FEED) == 1
+    rhythms.prune(NOW + 2 * DAY)
+    assert len(rhythms) == 0
+
+
+def test_feeds_are_bounded_and_the_one_polled_longest_ago_is_forgotten() -> None:
+    rhythms = PollRhythms(feeds_max=2)
+    for number, name in enumerate(("one", "two", "one", "three")):
+        rhythms.note(name, reader(1), NOW + number * HOUR)
+    assert [rhythms.sampled(name) for name in ("one", "two", "three")] == [1, 0, 1]
+
+
+def test_clock_that_was_set_back_begins_the_rhythm_anew() -> None:
+    rhythms = polled([NOW + 5 * HOUR, NOW + 6 * HOUR])
+    assert rhythms.note(FEED, reader(1), NOW)
+    assert expected(rhythms) == []
+
+
+def test_rhythms_survive_a_restart_and_name_no_address() -> None:
+    rhythms = polled(NOW - number * HOUR for number in (3, 2, 1, 0))
+    polled([NOW - 2 * HOUR, NOW - HOUR], 2, rhythms)
+    after = PollRhythms()
+    after.load(rhythms.dump(), NOW)
+    assert expected(after) == expected(rhythms)
+
+
+def test_polls_of_a_clock_that_was_ahead_are_loaded_as_of_now() -> None:
+    after = PollRhythms()
+    after.load(polled([NOW + 4 * HOUR, NOW + 5 * HOUR]).dump(), NOW)
+    assert expected(after)[0].at == pytest.approx(NOW + HOUR)
+
+
+@pytest.mark.parametrize("damage", ["", "magic", "short", "bit"])
+def test_damaged_rhythms_are_refused_and_change_nothing(damage: str) -> None:
+    data = bytearray(polled([NOW - HOUR, NOW]).dump())
+    match damage:
+        case "":
+            data = bytearray()
+        case "magic":
+            data[7] ^= 1
+        case "short":
+            del data[-1]
+        case _:
+            data[-3] ^= 4
+    rhythms = polled([NOW - HOUR, NOW])
+    before = rhythms.dump()
+    with pytest.raises(StoreError):
+        rhythms.load(bytes(data), NOW)
+    assert rhythms.dump() == before
+
+
+def test_expected_polls_are_few_for_a_reader_that_comes_every_minute() -> None:
+    polls = expected(polled(NOW - number * MINUTE for number in (3, 2, 1, 0)), ahead=30 * HOUR)
+    assert len(polls) < 100
+    assert sum(poll.weight for poll in polls) == pytest.approx(0.95 * 30 * 60, rel=0.2)
+
+
+def test_expected_polls_are_in_order_and_ahead_whatever_was_polled() -> None:
+    dice = random.Random(1)
+    for _ in range(300):
+        rhythms, at = PollRhythms(), NOW - DAY
+        for number in range(dice.randrange(6)):
+            at = NOW - DAY
+            while at < NOW:
+                rhythms.note(FEED, reader(number), at)
+                at += dice.choice((90.0, 900.0, HOUR, HOUR, 9 * HOUR)) * dice.uniform(0.7, 1.3)
+        polls = expected(rhythms, ahead=30 * HOUR)
+        assert polls == sorted(polls)
+        assert all(poll.at > NOW for poll in polls)
+        assert all(poll.weight > 0 for poll in polls)
