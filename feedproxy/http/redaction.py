@@ -66,6 +66,13 @@ _PUBLIC_IDENTIFIER = re.compile(
     rf"https?://(?:{'|'.join(map(re.escape, PUBLIC_IDENTIFIERS))}|mastodon\.[a-z]+/@[^/]*/)"
 )
 
+_SLASH = r"(?:/|%(?:25)*2f)"
+_OWN_SECRET = re.compile(
+    rf"(?i)({_SLASH}(?:push{_SLASH}(?:websub|rsscloud|cnws)|-{_SLASH}with){_SLASH})((?:(?!%(?:25)*2f)[^/?#&\s])++)"
+)
+"""What comes behind the paths of our own secret addresses: callbacks for hubs and clouds, and readers' tokens. Now and
+then a token that was drawn by lot looks like words, and these are known without a look at them."""
+
 _PRIVATE_PLACE = re.compile(
     r"(?i)[/.](?:private|secret|personal|members?-only|subscriber-only)(?:[/.:]|\Z)|/(?:private|secret)[-_:][^/]*\d"
 )
@@ -199,6 +206,7 @@ def _is_secret_value(name: str, value: str) -> bool:
 
 
 def _without_tokens(text: str, mask: Callable[[str], str]) -> str:
+    text = _OWN_SECRET.sub(lambda found: found[1] + mask(found[2]), text)
     text = _JWT.sub(lambda found: mask(found[0]), text)
     if _PUBLIC_IDENTIFIER.match(text):
         return text

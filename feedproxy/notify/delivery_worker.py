@@ -57,6 +57,8 @@ class Calling(Shape):
         self, method: str, url: str, fields: Fields | None = None, body: bytes = b"", *, named: Named = Named.BY_ANYBODY
     ) -> Response: ...
 
+    def check(self, url: str) -> None: ...
+
     async def addresses(self, url: str) -> list[str]: ...
 
 
@@ -121,6 +123,10 @@ class Courier:
             async with self._room:
                 self._room.notify_all()
             self._wake()
+
+    def check(self, url: str) -> None:
+        """Raises Forbidden and BadTarget for a callback that can never be called."""
+        self._caller.check(url)
 
     async def is_at(self, url: str, address: str) -> bool:
         """Whether a call to `url` could go to this address: whoever comes from there speaks for himself.

@@ -96,6 +96,11 @@ class AddressPolicy:
         self._check_listeners(host, ip, port)
         return str(ipaddress.ip_address(ip))
 
+    def check_localhost(self, host: str) -> None:
+        """Raises Forbidden for a name that means this machine, where loopback addresses may not be reached."""
+        if _is_localhost(_plain(host)):
+            self.check_address("127.0.0.1")
+
     def _check_listeners(self, host: str, ip: str, port: int) -> None:
         if self._listeners.include(ip, port):
             raise Forbidden(f"{host}:{port} is a listener of this proxy")

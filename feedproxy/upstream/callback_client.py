@@ -84,8 +84,7 @@ class Caller:
             if not is_field(name, value):  # aiohttp looks for ends of lines only
                 raise BadTarget(f"the field {name!r} cannot be sent")
         if named is Named.BY_ANYBODY:
-            self._policy.check_port(where.port or 0)
-            self._policy.literal(where.raw_host or "", where.port or 0)
+            self.check(url)
         lines, proxy = list(fields or ()), None
         try:
             with asking(CALLS):
@@ -115,6 +114,14 @@ class Caller:
             raise Unreachable(f"{where.authority} cannot be reached") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise BrokenMessage(f"{where.authority}: {error or type(error).__name__}") from error
+
+    def check(self, url: str) -> None:
+        """Raises Forbidden and BadTarget for a callback that can never be called, wherever its name leads."""
+        where = _url(url)
+        host, port = where.raw_host or "", where.port or 0
+        self._policy.check_port(port)
+        if self._policy.literal(host, port) is None:
+            self._policy.check_localhost(host)
 
     async def addresses(self, url: str) -> list[str]:
         """The addresses that a call to this URL could go to. Raises Forbidden, BadTarget, Unreachable."""

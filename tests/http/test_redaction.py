@@ -1,8 +1,10 @@
 """What an address gives away is found in whichever part of it."""
 
+from urllib.parse import quote
+
 import pytest
 
-from feedproxy.http.redaction import has_secret
+from feedproxy.http.redaction import has_secret, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -33,3 +35,16 @@ def test_an_address_that_anybody_could_guess_is_no_secret(target: str) -> None:
 )
 def test_an_address_with_a_name_or_something_like_a_token_is_one(target: str) -> None:
     assert has_secret(target)
+
+
+@pytest.mark.parametrize("path", ["push/websub/12.%s", "push/rsscloud/12-%s", "push/cnws/12-%s", "with/%s"])
+@pytest.mark.parametrize(
+    "token", ["dcl-U3RNUx68-EsPvpdaotSWNIK_rb_n", "Gp-Buzw_bFAB0KY-AU0Lwx_E-Brnfl-L", "words-alone"]
+)
+def test_token_of_our_own_secret_address_is_never_shown(path: str, token: str) -> None:
+    own = f"/-/{path % token}"
+
+    for address in (f"https://feeds.example{own}?hub.mode=subscribe", f"https://x.example/?to={quote(own, safe='')}"):
+        assert token not in without_secrets(address)
+        assert has_secret(address)
+    assert "hub.mode=subscribe" in without_secrets(f"https://feeds.example{own}?hub.mode=subscribe")

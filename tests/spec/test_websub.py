@@ -93,6 +93,26 @@ async def test_an_error_in_the_request_is_4xx_with_a_description_in_plain_text(
     assert stage.calls == []
 
 
+@pytest.mark.parametrize(
+    ("callback", "words"),
+    [
+        ("http://me.example:2525/callback", "port 2525 is not in allow_ports"),
+        ("http://192.168.1.9/callback", "192.168.1.9 is not a public address"),
+        ("http://[::1]/callback", "::1 is not a public address"),
+        ("http://localhost/callback", "127.0.0.1 is not a public address"),
+        ("http://0x7f.1/callback", "odd spelling"),
+    ],
+)
+async def test_callback_that_may_never_be_called_is_refused_at_once(
+    stage: WebSubStand, callback: str, words: str
+) -> None:
+    answer = await stage.subscribe(callback)
+
+    assert answer.status == 403
+    assert words in answer.body.decode()
+    assert stage.calls == []
+
+
 async def test_a_request_has_to_be_a_form(stage: WebSubStand) -> None:
     assert (await stage.subscribe(media_type="application/json")).status == 415
     assert (await stage.subscribe(media_type="application/x-www-form-urlencoded; charset=UTF-8")).status == 202

@@ -18,7 +18,8 @@ from feedproxy.notify.notification_service import Notices
 from feedproxy.notify.protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.subscriptions import Role, State, Subscription
 from feedproxy.subscribers.pseudonyms import Pseudonym
-from feedproxy.upstream.callback_client import Named
+from feedproxy.upstream.address_policy import AddressPolicy
+from feedproxy.upstream.callback_client import Caller, Named
 from tests.stages.origin import Origin, OriginFetcher
 
 NOON = 1_780_056_000.0
@@ -36,6 +37,7 @@ class Others:
     gate: asyncio.Event | None = None
     at: dict[str, list[str]] = field(default_factory=dict)
     """Where a host is; what is not here is an address itself."""
+    policy: AddressPolicy = field(default_factory=AddressPolicy)
     at_once: int = 0
     most_at_once: int = 0
 
@@ -56,6 +58,9 @@ class Others:
         if isinstance(answer, FeedproxyError):
             raise answer
         return answer
+
+    def check(self, url: str) -> None:
+        Caller(self.policy).check(url)
 
     async def addresses(self, url: str) -> list[str]:
         return self.at.get(urlsplit(url).hostname or "", [urlsplit(url).hostname or ""])

@@ -74,6 +74,11 @@ class Hub:
             raise TooOften("too many requests come from your address; please try again in a minute")
         if leads_back(asked.callback, settings, call.visit.base):
             raise Wrong("hub.callback leads back to this hub")
+        if asked.mode is Mode.SUBSCRIBE:
+            try:
+                notices.courier.check(asked.callback)
+            except (Forbidden, BadTarget) as error:
+                raise Wrong(f"hub.callback cannot be called: {error}", 403) from error
         target = self._target(asked, call.visit.base)
         known = await notices.subscriptions.known_by(Role.TELL, NAME, target, asked.callback)
         if asked.mode is Mode.UNSUBSCRIBE and known is None:
