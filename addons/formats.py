@@ -22,12 +22,12 @@ class Formats:
 
     async def _convert(self, call: Call) -> Response:
         here, visit = runtime(ctx.master), call.visit
-        formats = here.service.formats
-        wanted, target = formats.wanted(call)
+        formats = here.service.conversions
+        wanted, target = formats.parse_call(call)
         # Who may not have the feed may not have it in another format either.
         readers = here.settings_for(target).readers
         user, fields = await here.doorkeeper.admit(readers, call.request.fields, visit.address, proxy=False)
-        return await formats.endpoint(call, wanted, target, fields, user=user)
+        return await formats.respond(call, wanted, target, fields, user=user)
 
 
 addons = [Formats()]

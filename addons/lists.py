@@ -6,7 +6,7 @@ from mitmproxy.addonmanager import Loader
 from feedproxy import settings
 from feedproxy.admin.feed_list_import import OfficeDesk
 from feedproxy.app import runtime
-from feedproxy.endpoints.feed_list_documents import OfficePages
+from feedproxy.endpoints.feed_list_documents import FeedListDocuments
 from feedproxy.http.message import Response
 from feedproxy.request.endpoints import Call
 
@@ -15,7 +15,7 @@ class Lists:
     """Offers the endpoints, and the operator's hand on them."""
 
     def __init__(self) -> None:
-        self._pages: OfficePages | None = None
+        self._pages: FeedListDocuments | None = None
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "list_readers_min")
@@ -37,10 +37,10 @@ class Lists:
     async def _pac(self, call: Call) -> Response:
         return await self._made().pac(call)
 
-    def _made(self) -> OfficePages:
+    def _made(self) -> FeedListDocuments:
         here = runtime(ctx.master)
-        if self._pages is None or self._pages.office is not here.office:
-            self._pages = OfficePages(here.office, lambda: here.settings, here.clock)
+        if self._pages is None or self._pages.feed_list is not here.feed_list:
+            self._pages = FeedListDocuments(here.feed_list, lambda: here.settings, here.clock)
         return self._pages
 
 

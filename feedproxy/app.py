@@ -20,7 +20,7 @@ from feedproxy.access.gatekeeper import Doorkeeper
 from feedproxy.admin.server import Deed
 from feedproxy.clock import Clock, Seconds, SystemClock
 from feedproxy.cluster.node import Fleet
-from feedproxy.endpoints.feed_list import Office
+from feedproxy.endpoints.feed_list import FeedList
 from feedproxy.errors import StoreError
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
@@ -241,9 +241,9 @@ class Runtime:
         return await self.notices.rpc.answer(call)
 
     @property
-    def office(self) -> Office:
+    def feed_list(self) -> FeedList:
         """The list of what is read here, and what was imported into it."""
-        return self._open.office
+        return self._open.feed_list
 
     @property
     def decisions(self) -> Decisions:
@@ -378,10 +378,10 @@ class _Opened:
             told = (runtime.metrics, runtime.clock, lambda: runtime.connections, self.diary, lambda: runtime.panel)
             self.crew = runtime.others = Crew(seat, self.service, *told, runtime.journal)
         self.service.resume()
-        self.office = Office(self.service, runtime.clock, runtime.settings_for, lambda: runtime.changed)
-        self.service.interest = self.office.interest
+        self.feed_list = FeedList(self.service, runtime.clock, runtime.settings_for, lambda: runtime.changed)
+        self.service.extra_demand = self.feed_list.count_imports_since
         if seat is None or seat.is_first:
-            self.office.resume()
+            self.feed_list.resume()
         context = upstream_context(runtime.trusted_ca, insecure=runtime.insecure)
         self.caller = Caller(self.policy, ssl_context=context, parent_of=runtime.parent_of)
         self.notices = Notices(
@@ -391,7 +391,7 @@ class _Opened:
             settings_for=runtime.settings_for,
             caller=self.caller,
             clock=runtime.clock,
-            named=self.office.names,
+            named=self.feed_list.public_addresses,
         )
         if self.fleet is not None:
             self.fleet.join(self.service, self.notices, runtime.metrics)
@@ -430,7 +430,7 @@ class _Opened:
         await self.diary.save(self.clock.now())
         with contextlib.suppress(StoreError):
             await self.store.put_state("counts", await self.counts.dump_unhurried())
-            await self.office.remember()
+            await self.feed_list.save_requested()
 
     async def close(self, timeout: Seconds) -> None:
         """Write what is to be remembered and let go; what is under way has `timeout` seconds in all."""
@@ -439,7 +439,7 @@ class _Opened:
         if self._looking is not None:
             self._looking.cancel()
         await asyncio.gather(self._saving, return_exceptions=True)  # it must not write after what is written last
-        await self.office.close()
+        await self.feed_list.close()
         await self.service.close(timeout)
         if self.crew is not None:
             await self.crew.tell_news()  # who saves last, saves what all have counted

@@ -16,7 +16,7 @@ from feedproxy.aio import unhurried
 from feedproxy.feed import subscription_address
 from feedproxy.feed.opml import Listing, Subscription
 from feedproxy.http import uri
-from feedproxy.proxy.service import Refreshed, Service
+from feedproxy.proxy.service import RefreshReport, Service
 from feedproxy.refresh.paused_and_blocked import Decision
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.rules import BLOCKED
@@ -61,7 +61,7 @@ class Deeds:
             self._clerk.forget([target])
             words = f"{done['sentence']} ({done['words']})" if done["words"] else done["sentence"]
             return self._outcome(request, target, done, Notice(done["ok"], words))
-        matches = service.matching(pattern)
+        matches = service.target_matcher(pattern)
         targets = [each async for each in unhurried(service.store.targets()) if matches(each)]
         told = await self._refresh_all(service, targets)
         self._clerk.forget(targets)
@@ -85,7 +85,7 @@ class Deeds:
         """Show what a purge would forget, and ask. Nothing is changed by it; raises as `purge` does."""
         service = self._answers.service()
         target, pattern = await self._asked(request)
-        matches = service.matching(pattern)
+        matches = service.target_matcher(pattern)
         held = [target] if target else [each async for each in unhurried(service.store.targets()) if matches(each)]
         rows = {row["id"]: row for row in (await self._answers.roll()).rows}
         found = [rows[identifier] for each in held if (identifier := feed_id(each)) in rows]
@@ -107,7 +107,7 @@ class Deeds:
         target, pattern = await self._asked(request)
         if pattern:
             raise form.WrongRequest("A move is undone for one feed at a time: url, not pattern.")
-        undone = await self._answers.service().undo(target)
+        undone = await self._answers.service().clear_relocation(target)
         self._clerk.forget([target])
         view = {"ok": undone, **self._named(target), "undone": undone}
         words = "The remembered move or end is forgotten." if undone else "No move or end was remembered."
@@ -118,12 +118,14 @@ class Deeds:
         given = await form.given(request)
         settings = self._runtime.settings
         service = self._answers.service()
-        target = service.meant(subscription_address.read(given.get("url", ""), settings.public_url.rstrip("/")))
+        target = service.to_upstream_url(
+            subscription_address.read(given.get("url", ""), settings.public_url.rstrip("/"))
+        )
         if await is_own(target, settings, self._runtime.policy, self._runtime.listeners):
             target = subscription_address.behind(target, settings.endpoint_prefix)
         if self._runtime.settings_for(target).readers == BLOCKED:
             raise form.WrongRequest("This feed is blocked: unblock it first.")
-        outcome = await self._runtime.office.take(Listing("", (Subscription(target),)))
+        outcome = await self._runtime.feed_list.import_list(Listing("", (Subscription(target),)))
         known = "Added" if outcome.added else "It is on the list already"
         if service.store.get(target) is None:
             done = await service.refresh(target)
@@ -182,7 +184,7 @@ class Deeds:
         if sum(map(bool, (url, identifier, pattern))) != 1:
             raise form.WrongRequest("One of url, pattern and id is needed.")
         if url:
-            return self._answers.service().meant(uri.normalise(url)), ""
+            return self._answers.service().to_upstream_url(uri.normalise(url)), ""
         if identifier:
             return await self._answers.target(identifier), ""
         return "", pattern
@@ -195,7 +197,7 @@ class Deeds:
         elsewhere = "/feeds" if "decision" in view else "/"
         return self._answers.back(f"/feeds/{feed_id(target)}" if held else elsewhere, notice)
 
-    def _refreshed(self, done: Refreshed) -> View:
+    def _refreshed(self, done: RefreshReport) -> View:
         return {
             "ok": done.outcome != "failed",
             **self._named(done.target),

@@ -9,7 +9,7 @@ from aiohttp import BodyPartReader, web
 
 from feedproxy.admin import form
 from feedproxy.admin.feed_pages import OUTCOME, as_json, wants_json
-from feedproxy.endpoints.feed_list import Office
+from feedproxy.endpoints.feed_list import FeedList
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.feed import opml, subscription_address
 from feedproxy.feed.opml import Listing, Subscription
@@ -45,7 +45,7 @@ class Having(Protocol):
     """What is wanted of the runtime."""
 
     @property
-    def office(self) -> Office: ...
+    def feed_list(self) -> FeedList: ...
 
     @property
     def service(self) -> Service: ...
@@ -83,30 +83,30 @@ class OfficeDesk:
         if listing is None:
             raise NoList("That is no subscription list: OPML is expected.")
         listing = await _originals(listing, self._here)
-        outcome = await self._here.office.take(
+        outcome = await self._here.feed_list.import_list(
             listing,
             name=(named or request.query.get("name", "")).strip()[:WORDS_MAX],
             replace=_said(request, "replace"),
             intercept=_said(request, "intercept"),
         )
-        OUTCOME.set(f"{len(outcome.added)} added, {outcome.known} already there, {outcome.passed_over} skipped")
+        OUTCOME.set(f"{len(outcome.added)} added, {outcome.known} already there, {outcome.skipped_count} skipped")
         if is_form and not wants_json(request):
             return web.Response(status=303, headers={"Location": "/feeds"})
         return as_json(
             {
                 "ok": True,
-                "title": self._here.office.imported.title,
-                "feeds": len(self._here.office.imported.feeds),
+                "title": self._here.feed_list.imported.title,
+                "feeds": len(self._here.feed_list.imported.feeds),
                 "added": len(outcome.added),
                 "known": outcome.known,
-                "passed_over": outcome.passed_over,
+                "passed_over": outcome.skipped_count,
                 "intercepted": list(outcome.hosts),
             }
         )
 
     async def show(self, request: web.Request) -> web.Response:
         """The public list, its feeds under their own addresses."""
-        listing = await self._here.office.public()
+        listing = await self._here.feed_list.public()
         document = await asyncio.to_thread(opml.write, listing)
         if wants_json(request):
             return as_json({"title": listing.title, "feeds": len(listing.feeds), "document": document.decode()})
@@ -131,7 +131,7 @@ async def _originals(listing: Listing, here: Having) -> Listing:
                     continue
         wrong += address in feeds
         feeds.setdefault(address, replace(feed, address=address))
-    return Listing(listing.title, tuple(feeds.values()), listing.passed_over + wrong)
+    return Listing(listing.title, tuple(feeds.values()), listing.skipped_count + wrong)
 
 
 def _said(request: web.Request, name: str) -> bool:

@@ -19,7 +19,7 @@ from feedproxy.admin.feed_state import MEANING, State
 from feedproxy.admin.feed_table import Clerk, Roll
 from feedproxy.admin.serializers import detail, look
 from feedproxy.clock import Clock
-from feedproxy.endpoints.feed_list import Office
+from feedproxy.endpoints.feed_list import FeedList
 from feedproxy.errors import FeedproxyError, NotOurs
 from feedproxy.http.negotiation import best_type
 from feedproxy.notify.notification_service import Notices
@@ -96,7 +96,7 @@ class Watched(Protocol):
     def decisions(self) -> Decisions: ...
 
     @property
-    def office(self) -> Office: ...
+    def feed_list(self) -> FeedList: ...
 
     @property
     def policy(self) -> AddressPolicy: ...
@@ -194,7 +194,7 @@ class Answers:
         if resource is None:
             raise NotOurs("That feed is not held any more.")
         now = self._runtime.clock.now()
-        seen = look(resource, service.freshness_of, self._runtime.settings_for(target), now, service.plan_for)
+        seen = look(resource, service.freshness_of, self._runtime.settings_for(target), now, service.prefetch_plan)
         versions = await service.workshop.do(partial(editions.told, resource))
         fetches = recent_activity.fetches_of(
             [*self._runtime.journal.fetches(target), *await self._runtime.others.fetches(target)]
@@ -217,7 +217,7 @@ class Answers:
         read = subscribers_of(await self.roll())
         self._runtime.metrics.observe(
             stored=await self._clerk.count(service),
-            under_way=service.under_way,
+            under_way=service.active_refreshes,
             connections=self._runtime.connections,
             subscribers=sum(read),
             feeds_read=len(read),

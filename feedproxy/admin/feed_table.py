@@ -106,7 +106,7 @@ class Clerk:
     async def _rows(self, service: Service, settings_for: SettingsFor, now: Instant) -> AsyncIterator[View]:
         async for resource in unhurried(list(self._held.values())):
             if resource is not None:
-                seen = look(resource, service.freshness_of, settings_for(resource.target), now, service.plan_for)
+                seen = look(resource, service.freshness_of, settings_for(resource.target), now, service.prefetch_plan)
                 yield row(seen, service.counts.total(resource.target, now))
 
 

@@ -88,7 +88,7 @@ class Fleet:
             claim_max=settings.claim_max,
         )
         service.look = self.look
-        service.everywhere = self.store.everywhere
+        service.peer_targets = self.store.everywhere
 
         def changed(target: str) -> None:
             metrics.touched(target)
@@ -226,7 +226,7 @@ class Fleet:
 
     async def _outdated(self, target: str) -> None:
         if self._service is not None:
-            await self._service.purged_elsewhere(target)
+            await self._service.on_peer_purge(target)
 
     def _is_mine(self, target: str) -> bool:
         return self._service is None or self._service.is_ours(target)

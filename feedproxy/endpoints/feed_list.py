@@ -39,24 +39,24 @@ from feedproxy.subscribers.pseudonyms import LASTING
 
 logger = logging.getLogger(__name__)
 
-KEEP = LASTING
+LISTED_FOR = LASTING
 """Seconds for which a feed stands in the list after readers asked for it (DESIGN, section 4)."""
 
-SMALL = 500
+SMALL_LIST_MAX = 500
 """Feeds up to which the list is made anew at every change: some milliseconds."""
 
-REUSED = 10
+REUSE_COST_FACTOR = 10
 """Times its own cost for which a longer list is used again, so that asking for it takes a tenth of one core at most; a
 minute at most, since a month ends for some feed at any time. A change of rules is never waited for."""
-REUSED_MAX: Seconds = 60
+REUSE_MAX: Seconds = 60
 
-LOOK: Seconds = 1.0
+STATE_CHECK_INTERVAL: Seconds = 1.0
 """What another process has imported is seen after that."""
 
-SITES_AT_ONCE = 4
+CONCURRENT_SITES_MAX = 4
 """Sites asked at a time for feeds that were imported."""
 
-IMPORTED, ASKED = "office-list", "office-asked"
+IMPORTED, RECENTLY_REQUESTED = "office-list", "office-asked"
 """Names of the states."""
 
 
@@ -71,16 +71,16 @@ class Imported:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ImportOutcome:
     """What an import came to: feeds that are new in the list, those it had, those left out, hosts added."""
 
     added: tuple[str, ...]
     known: int
-    passed_over: int
+    skipped_count: int
     hosts: tuple[str, ...]
 
 
-class Office:
+class FeedList:
     """The list of one installation. Used within one event loop."""
 
     def __init__(
@@ -95,41 +95,41 @@ class Office:
         self._store: Store = service.store
         self._clock = clock
         self._settings_for = settings_for
-        self._changed = changed
+        self._settings_generation_of = changed
         self._raw: bytes | None = None
         self._imported = Imported()
-        self._looked = -math.inf
-        self._warming: asyncio.Task[None] | None = None
+        self._checked_at = -math.inf
+        self._prefetching: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
-        self._made: Listing = Listing()
-        self._named: tuple[Listing, frozenset[str]] = self._made, frozenset()
-        self._token: object = None
-        self._decided = -1
-        self._considered = 0
-        self._good_until = self._limit = -math.inf
+        self._listing: Listing = Listing()
+        self._public_names: tuple[Listing, frozenset[str]] = self._listing, frozenset()
+        self._list_state: object = None
+        self._settings_generation = -1
+        self._candidates = 0
+        self._reuse_until = self._expires = -math.inf
 
     # -- what was imported
 
     @property
     def imported(self) -> Imported:
         """What was imported, here or by another process a moment ago."""
-        if time.monotonic() - self._looked >= LOOK:
-            self._look()
+        if time.monotonic() - self._checked_at >= STATE_CHECK_INTERVAL:
+            self._reload()
         return self._imported
 
-    def interest(self, target: str, since: Instant) -> int:
+    def count_imports_since(self, target: str, since: Instant) -> int:
         """1 where this feed was imported since then: the schedule takes that for a reader."""
         imported = self.imported.since.get(target)
         return int(imported is not None and imported >= since)
 
-    async def take(
+    async def import_list(
         self, listing: Listing, *, name: str = "", replace: bool = False, intercept: bool = False
-    ) -> Outcome:
+    ) -> ImportOutcome:
         """Import a list: add it to what is there, or put it in its place; fetch what is not held.
 
         `intercept` adds the hosts of its https feeds to those whose TLS is decrypted. Raises StoreError.
         """
-        self._look()
+        self._reload()
         before, now = self._imported, self._clock.now()
         kept = () if replace else before.feeds
         feeds = opml.merged(kept, listing.feeds)
@@ -137,7 +137,7 @@ class Office:
         hosts = {uri.host_port(each.address)[0] for each in listing.feeds if each.address.startswith("https:")}
         new_hosts = hosts - before.hosts if intercept else set()
         standing = frozenset() if replace else before.hosts
-        await self._keep(
+        await self._save(
             Imported(
                 name or before.title or listing.title,
                 feeds,
@@ -145,41 +145,43 @@ class Office:
                 standing | hosts if intercept else standing,
             )
         )
-        self._warm()
+        self._prefetch_imported()
         known = len({each.address for each in listing.feeds} & before.since.keys())
-        return Outcome(tuple(added), known, listing.passed_over, tuple(sorted(new_hosts)))
+        return ImportOutcome(tuple(added), known, listing.skipped_count, tuple(sorted(new_hosts)))
 
     # -- what was asked for
 
-    async def remember(self) -> None:
+    async def save_requested(self) -> None:
         """Write down what was asked for lately, beside what other processes have written. Raises StoreError."""
-        before = self._store.get_state(ASKED)
-        now = await self._asked()
-        raw = await asyncio.to_thread(_asked_written, now)
+        before = self._store.get_state(RECENTLY_REQUESTED)
+        now = await self._requested_recently()
+        raw = await asyncio.to_thread(_encode_requested, now)
         if raw != before:
-            await self._store.put_state(ASKED, raw)
+            await self._store.put_state(RECENTLY_REQUESTED, raw)
 
     # -- the list
 
     async def public(self) -> Listing:
         """The public list: every feed imported or asked for in the last 30 days that may be named to everybody."""
         async with self._lock:
-            self._look()
+            self._reload()
             token = (self._store.common.generation, self._raw, self._service.counts.distinct.changes)
-            now, decided = time.monotonic(), self._changed()
-            if decided != self._decided or (now >= self._good_until and (token != self._token or now >= self._limit)):
-                self._made = await self._public()
-                self._token, self._decided, cost = token, decided, time.monotonic() - now
-                pause = cost + min(REUSED_MAX, REUSED * cost) if self._considered > SMALL else 0.0
-                self._good_until, self._limit = now + pause, now + REUSED_MAX
-            return self._made
+            now, decided = time.monotonic(), self._settings_generation_of()
+            if decided != self._settings_generation or (
+                now >= self._reuse_until and (token != self._list_state or now >= self._expires)
+            ):
+                self._listing = await self._build_public_list()
+                self._list_state, self._settings_generation, cost = token, decided, time.monotonic() - now
+                pause = cost + min(REUSE_MAX, REUSE_COST_FACTOR * cost) if self._candidates > SMALL_LIST_MAX else 0.0
+                self._reuse_until, self._expires = now + pause, now + REUSE_MAX
+            return self._listing
 
-    async def names(self) -> frozenset[str]:
+    async def public_addresses(self) -> frozenset[str]:
         """The addresses that the public list names."""
         listing = await self.public()
-        if listing is not self._named[0]:
-            self._named = listing, frozenset(each.address for each in listing.feeds)
-        return self._named[1]
+        if listing is not self._public_names[0]:
+            self._public_names = listing, frozenset(each.address for each in listing.feeds)
+        return self._public_names[1]
 
     def public_hosts(self, listing: Listing) -> list[str]:
         """The hosts added by imports that a feed of the public list is at."""
@@ -188,32 +190,32 @@ class Office:
     def resume(self) -> None:
         """Go on fetching what was imported and is not held: the process may have ended meanwhile."""
         if self.imported.feeds:
-            self._warm()
+            self._prefetch_imported()
 
     async def close(self) -> None:
         """Fetch nothing more."""
-        if self._warming is not None:
-            self._warming.cancel()
-            await asyncio.gather(self._warming, return_exceptions=True)
+        if self._prefetching is not None:
+            self._prefetching.cancel()
+            await asyncio.gather(self._prefetching, return_exceptions=True)
 
     # -- inside
 
-    async def _public(self) -> Listing:
-        asked = await self._asked()
+    async def _build_public_list(self) -> Listing:
+        asked = await self._requested_recently()
         imported = self._imported
         by_address = {each.address: each for each in imported.feeds}
         enough = max(1, self._settings_for("").list_readers_min)
         known = (target for target, readers in asked.items() if number(readers) >= enough)
         others = sorted(set(known) - by_address.keys())
-        self._considered = len(by_address) + len(others)
+        self._candidates = len(by_address) + len(others)
         found: dict[str, Subscription] = {}
         async for each in unhurried([*imported.feeds, *(Subscription(target) for target in others)]):
-            shown = self._shown(each, is_imported=each.address in by_address)
+            shown = self._public_entry(each, is_imported=each.address in by_address)
             if shown is not None:
                 found.setdefault(shown.address, shown)
         return Listing(imported.title, tuple(found.values()))
 
-    def _shown(self, entry: Subscription, *, is_imported: bool) -> Subscription | None:
+    def _public_entry(self, entry: Subscription, *, is_imported: bool) -> Subscription | None:
         """An entry as the list has it: with what its feed says of itself, under its address of now. None where it may
         not be listed, or has ended. What was not imported is listed as long as it is held: only the stored copy tells
         that everybody may read it."""
@@ -232,38 +234,38 @@ class Office:
                 case relocation.Redirect(location):
                     entry = replace(entry, address=location)
                 case _:
-                    return _described(entry, resource)
+                    return _with_channel_data(entry, resource)
         return None
 
-    async def _asked(self) -> dict[str, Readers]:
+    async def _requested_recently(self) -> dict[str, Readers]:
         """What was asked for in the last 30 days, and by which readers, a few of each."""
-        since = self._clock.now() - KEEP
+        since = self._clock.now() - LISTED_FOR
         lately = [each async for each in unhurried(self._service.counts.distinct.since(since))]
-        return await asyncio.to_thread(_asked_since, self._store.get_state(ASKED), lately, since)
+        return await asyncio.to_thread(_merge_requested, self._store.get_state(RECENTLY_REQUESTED), lately, since)
 
-    def _look(self) -> None:
-        self._looked = time.monotonic()
+    def _reload(self) -> None:
+        self._checked_at = time.monotonic()
         raw = self._store.get_state(IMPORTED)
         if raw != self._raw:
-            self._raw, self._imported = raw, _read(raw)
+            self._raw, self._imported = raw, _decode_imported(raw)
 
-    async def _keep(self, imported: Imported) -> None:
-        raw = _written(imported)
+    async def _save(self, imported: Imported) -> None:
+        raw = _encode_imported(imported)
         await self._store.put_state(IMPORTED, raw)
-        self._raw, self._imported, self._token = raw, imported, None
-        self._good_until = -math.inf
+        self._raw, self._imported, self._list_state = raw, imported, None
+        self._reuse_until = -math.inf
 
-    def _warm(self) -> None:
-        if self._warming is not None:
-            self._warming.cancel()
-        self._warming = asyncio.ensure_future(self._fetch_all())
+    def _prefetch_imported(self) -> None:
+        if self._prefetching is not None:
+            self._prefetching.cancel()
+        self._prefetching = asyncio.ensure_future(self._fetch_all())
 
     async def _fetch_all(self) -> None:
         sites: dict[str, list[str]] = {}
         async for each in unhurried(self._imported.feeds):
             if self._store.peek(each.address) is None and self._is_reachable(each.address):
                 sites.setdefault(uri.site_of(each.address), []).append(each.address)
-        gate = asyncio.Semaphore(SITES_AT_ONCE)
+        gate = asyncio.Semaphore(CONCURRENT_SITES_MAX)
 
         async def one(targets: Iterable[str]) -> None:
             async with gate:
@@ -275,7 +277,7 @@ class Office:
     async def _fetch(self, target: str) -> None:
         try:
             while self._store.peek(target) is None:
-                turn = self._service.turn(target)
+                turn = self._service.next_allowed_fetch(target)
                 if turn is None:
                     await self._service.refresh(target)
                     return
@@ -289,7 +291,7 @@ class Office:
         return settings.readers != BLOCKED and (not settings.upstream or is_upstream(target, settings))
 
 
-def _described(entry: Subscription, resource: Resource | None) -> Subscription:
+def _with_channel_data(entry: Subscription, resource: Resource | None) -> Subscription:
     channel = resource.channel if resource is not None else None
     if channel is None:
         return entry
@@ -297,7 +299,7 @@ def _described(entry: Subscription, resource: Resource | None) -> Subscription:
     return replace(entry, title=entry.title or channel.title, page="" if has_secret(page) else page)
 
 
-def _asked_since(raw: bytes | None, lately: Iterable[tuple[str, Readers]], since: Instant) -> dict[str, Readers]:
+def _merge_requested(raw: bytes | None, lately: Iterable[tuple[str, Readers]], since: Instant) -> dict[str, Readers]:
     """What was noted as asked for, and what was lately."""
     try:
         told = json.loads(raw) if raw else {}
@@ -309,11 +311,11 @@ def _asked_since(raw: bytes | None, lately: Iterable[tuple[str, Readers]], since
     return merged(noted, lately, since)
 
 
-def _asked_written(asked: Mapping[str, Readers]) -> bytes:
+def _encode_requested(asked: Mapping[str, Readers]) -> bytes:
     return json.dumps({"version": 2, "asked": {target: list(each.items()) for target, each in asked.items()}}).encode()
 
 
-def _written(imported: Imported) -> bytes:
+def _encode_imported(imported: Imported) -> bytes:
     feeds = [
         [each.address, each.title, each.page, list(each.folder), imported.since[each.address]]
         for each in imported.feeds
@@ -322,7 +324,7 @@ def _written(imported: Imported) -> bytes:
     return json.dumps(told).encode()
 
 
-def _read(raw: bytes | None) -> Imported:
+def _decode_imported(raw: bytes | None) -> Imported:
     """What was written; nothing where that makes no sense."""
     try:
         told: Any = json.loads(raw) if raw else {}

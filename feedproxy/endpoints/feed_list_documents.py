@@ -8,7 +8,7 @@ from dataclasses import replace
 from urllib.parse import parse_qs
 
 from feedproxy.clock import Clock, Instant
-from feedproxy.endpoints.feed_list import Office
+from feedproxy.endpoints.feed_list import FeedList
 from feedproxy.errors import BadTarget, NotOurs
 from feedproxy.feed import opml
 from feedproxy.feed.opml import Listing
@@ -22,37 +22,37 @@ from feedproxy.request.entrance import Entrance
 from feedproxy.request.url_mapping import rebased, shown
 from feedproxy.settings import Settings
 
-NAME = "Feeds read here"
+DEFAULT_TITLE = "Feeds read here"
 """The list's title where none was imported."""
 
-WRITTEN_MAX = 8
+DOCUMENTS_MAX = 8
 """Documents remembered: one for each of our names that readers use, in both forms."""
 
 
-class OfficePages:
+class FeedListDocuments:
     """Answers for both. What was written is kept as long as the list is the same."""
 
-    def __init__(self, office: Office, settings: Callable[[], Settings], clock: Clock) -> None:
-        self.office = office
+    def __init__(self, office: FeedList, settings: Callable[[], Settings], clock: Clock) -> None:
+        self.feed_list = office
         self._settings = settings
         self._clock = clock
-        self._written: OrderedDict[str, tuple[Listing, bytes, Instant]] = OrderedDict()
+        self._documents: OrderedDict[str, tuple[Listing, bytes, Instant]] = OrderedDict()
 
     async def opml(self, call: Call) -> Response:
         """`feeds.opml`: addresses through us, or with `?addresses=original` the feeds' own.
 
         Raises BadTarget.
         """
-        said = _parameter(call.query, "addresses")
+        said = _query_parameter(call.query, "addresses")
         if said not in ("", "original", "proxied"):
             raise BadTarget("addresses is original, or proxied")
-        listing, base = await self.office.public(), call.visit.base
+        listing, base = await self.feed_list.public(), call.visit.base
         through = "" if said == "original" else base
 
         def write() -> bytes:
-            return opml.write(self._as_read(listing, call, through))
+            return opml.write(self._for_client(listing, call, through))
 
-        return await self._answer(call, listing, f"opml {through} {call.visit.entrance}", write, opml.MEDIA_TYPE)
+        return await self._respond(call, listing, f"opml {through} {call.visit.entrance}", write, opml.MEDIA_TYPE)
 
     async def pac(self, call: Call) -> Response:
         """`proxy.pac`: the hosts of the list, and those that are decrypted, through us; everything else directly.
@@ -61,16 +61,16 @@ class OfficePages:
         """
         if call.visit.entrance is Entrance.REVERSE:
             raise NotOurs("a proxy in front of one origin is found without a function")
-        listing, base = await self.office.public(), call.visit.base
-        patterns = (*self._settings().intercept, *self.office.public_hosts(listing))
+        listing, base = await self.feed_list.public(), call.visit.base
+        patterns = (*self._settings().intercept, *self.feed_list.public_hosts(listing))
 
         def write() -> bytes:
             hosts = {uri.host_port(each.address)[0] for each in listing.feeds}
             return proxy_autoconfig.document(base, hosts, patterns).encode()
 
-        return await self._answer(call, listing, f"pac {base} {patterns}", write, proxy_autoconfig.MEDIA_TYPE)
+        return await self._respond(call, listing, f"pac {base} {patterns}", write, proxy_autoconfig.MEDIA_TYPE)
 
-    def _as_read(self, listing: Listing, call: Call, through: str) -> Listing:
+    def _for_client(self, listing: Listing, call: Call, through: str) -> Listing:
         """The list with addresses that this reader can ask for."""
         feeds, settings = [], self._settings()
         for each in listing.feeds:
@@ -81,9 +81,9 @@ class OfficePages:
                     feeds.append(replace(each, address=public, page=shown(each.page, settings, call.visit.base)))
             else:
                 feeds.append(replace(each, address=through + uri.gateway_path(each.address)) if through else each)
-        return Listing(listing.title or NAME, tuple(feeds))
+        return Listing(listing.title or DEFAULT_TITLE, tuple(feeds))
 
-    async def _answer(
+    async def _respond(
         self, call: Call, listing: Listing, form: str, write: Callable[[], bytes], media_type: str
     ) -> Response:
         body, modified = await self._document(listing, form, write)
@@ -105,22 +105,22 @@ class OfficePages:
 
     async def _document(self, listing: Listing, form: str, write: Callable[[], bytes]) -> tuple[bytes, Instant]:
         """The document, and since when it has been like this, as far as this process knows."""
-        known = self._written.get(form)
+        known = self._documents.get(form)
         if known is not None and known[0] is listing:
-            self._written.move_to_end(form)
+            self._documents.move_to_end(form)
             return known[1], known[2]
         # Thousands of feeds are some milliseconds that no reader of something else waits for.
         body = await asyncio.to_thread(write)
         same = known is not None and known[1] == body
         modified = known[2] if known is not None and same else self._clock.now()
-        self._written[form] = listing, body, modified
-        self._written.move_to_end(form)
-        while len(self._written) > WRITTEN_MAX:
-            self._written.popitem(last=False)
+        self._documents[form] = listing, body, modified
+        self._documents.move_to_end(form)
+        while len(self._documents) > DOCUMENTS_MAX:
+            self._documents.popitem(last=False)
         return body, modified
 
 
-def _parameter(query: str, name: str) -> str:
+def _query_parameter(query: str, name: str) -> str:
     try:
         return parse_qs(query, keep_blank_values=True, max_num_fields=20).get(name, [""])[0]
     except ValueError:

@@ -29,7 +29,7 @@ class Preview:
     target: str
     title: str = ""
     entries: tuple[tuple[str, str], ...] = ()
-    words: str = ""
+    reason: str = ""
 
 
 def landing_page(path: str, base: str, prefix: str = "/-/") -> Response:
@@ -41,18 +41,18 @@ def landing_page(path: str, base: str, prefix: str = "/-/") -> Response:
     bare, _, query = path.partition("?")
     match bare:
         case "/robots.txt":
-            return _answer(200, "text/plain; charset=utf-8", ROBOTS.encode(), "max-age=86400")
+            return _response(200, "text/plain; charset=utf-8", ROBOTS.encode(), "max-age=86400")
         case "/favicon.ico":
-            return _answer(200, "image/svg+xml", templates.ICON.encode(), "max-age=604800")
+            return _response(200, "image/svg+xml", templates.ICON.encode(), "max-age=604800")
         case "/":
-            return _front(query, base, base + prefix)
+            return _home_page(query, base, base + prefix)
     raise NotOurs("there is no such page")
 
 
-def pasted(path: str, base: str) -> str:
+def pasted_target(path: str, base: str) -> str:
     """The target of the address in `/?url=ADDRESS`; empty for another path and for what is no address."""
     bare, _, query = path.partition("?")
-    value = _given(query) if bare == "/" else None
+    value = _pasted_text(query) if bare == "/" else None
     try:
         return subscription_address.read(value, base) if value else ""
     except BadTarget:
@@ -64,19 +64,19 @@ def preview_page(preview: Preview, base: str, prefix: str = "/-/") -> Response:
     return _page(200, base, base + prefix, preview=preview, value=preview.target)
 
 
-def right_form(target: str, base: str) -> Response:
+def gateway_redirect(target: str, base: str) -> Response:
     """The answer to a gateway address in another form than the gateway's: the redirect to the right one."""
-    answer = _answer(301, "text/plain; charset=utf-8", b"", "max-age=86400", base)
+    answer = _response(301, "text/plain; charset=utf-8", b"", "max-age=86400", base)
     return answer.with_fields(answer.fields.with_added("Location", base + uri.gateway_path(target)))
 
 
-def _given(query: str) -> str | None:
+def _pasted_text(query: str) -> str | None:
     given = parse_qs(query, keep_blank_values=True, max_num_fields=20).get("url") if query.count("&") < 20 else None
     return given[0].strip() if given else None
 
 
-def _front(query: str, base: str, own: str) -> Response:
-    value = _given(query)
+def _home_page(query: str, base: str, own: str) -> Response:
+    value = _pasted_text(query)
     if value is None:
         return _page(200, base, own)
     if not value:
@@ -94,10 +94,10 @@ def _page(
     shown = {"base": base, "own": own, "message": message, "value": value[:2000], "version": __version__}
     address = base + uri.gateway_path(preview.target) if preview is not None else ""
     body = templates.page("landing.html", **shown, preview=preview, address=address)
-    return _answer(status, templates.HTML, body, "no-store" if value or message else "private, max-age=300", base)
+    return _response(status, templates.HTML, body, "no-store" if value or message else "private, max-age=300", base)
 
 
-def _answer(status: int, media_type: str, body: bytes, cache_control: str, base: str = "") -> Response:
+def _response(status: int, media_type: str, body: bytes, cache_control: str, base: str = "") -> Response:
     """An answer that is whole: the policy in it tells the desk that it is not a target's and needs no dressing."""
     lines = [
         ("Content-Type", media_type),

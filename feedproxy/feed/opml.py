@@ -53,7 +53,7 @@ class Listing:
 
     title: str = ""
     feeds: tuple[Subscription, ...] = ()
-    passed_over: int = 0
+    skipped_count: int = 0
 
 
 def read(body: bytes, charset: str | None = None) -> Listing | None:

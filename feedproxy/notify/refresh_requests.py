@@ -17,7 +17,7 @@ from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.notify.change_log import ChangeLog
 from feedproxy.notify.database import Ledger
-from feedproxy.proxy.cache_admin import Refreshed
+from feedproxy.proxy.cache_admin import RefreshReport
 from feedproxy.settings import Settings
 from feedproxy.upstream.special_networks import client_network
 
@@ -56,17 +56,17 @@ class Stranger:
 class Refreshing(Shape):
     """What the bell asks of the service."""
 
-    def turn(self, target: str) -> Instant | None: ...
+    def next_allowed_fetch(self, target: str) -> Instant | None: ...
 
-    async def refresh(self, target: str) -> Refreshed: ...
+    async def refresh(self, target: str) -> RefreshReport: ...
 
-    async def kept(self, target: str) -> None: ...
+    async def flush(self, target: str) -> None: ...
 
-    def meant(self, address: str) -> str: ...
+    def to_upstream_url(self, address: str) -> str: ...
 
     def is_feed(self, target: str) -> bool: ...
 
-    async def named_by(self, target: str) -> list[str]: ...
+    async def feeds_named_by(self, target: str) -> list[str]: ...
 
 
 class Sources:
@@ -121,12 +121,12 @@ class Bell:
         Raises StoreError.
         """
         for address in addresses:
-            if self._service.is_feed(target := self._service.meant(address)):
+            if self._service.is_feed(target := self._service.to_upstream_url(address)):
                 return [target]
         await self._written()  # a feed that was met a moment ago is known, too
         found: dict[str, None] = {}
         for address in addresses:
-            for form in dict.fromkeys((address, self._service.meant(address))):
+            for form in dict.fromkeys((address, self._service.to_upstream_url(address))):
                 found.update(dict.fromkeys(await self._changes.of_site(form)))
         return [each for each in found if self._service.is_feed(each)]
 
@@ -208,7 +208,7 @@ class Bell:
         )
         for row in rows:
             target = row["target"]
-            if (turn := self._service.turn(target)) is not None:
+            if (turn := self._service.next_allowed_fetch(target)) is not None:
                 await self._postpone(target, turn, row["tries"])
             else:
                 errand = self._run(target, row["tries"], row["pings"])
@@ -244,7 +244,7 @@ class Bell:
             if done.outcome == "failed" and tries + 1 < TRIES:
                 await self._postpone(target, self._clock.now() + 60 * 2.0**tries, tries + 1)
             else:
-                await self._service.kept(target)
+                await self._service.flush(target)
                 await self._ledger.run(lambda db: _finish(db, target, pings, began, self._settings().ping_interval))
                 await self._look_further(target)
         except FeedproxyError as error:
@@ -261,7 +261,7 @@ class Bell:
         """
         if self._settings().ping_unknown != "fetch" or self._service.is_feed(target) or target in self._named:
             return
-        for feed in (await self._service.named_by(target))[:1]:
+        for feed in (await self._service.feeds_named_by(target))[:1]:
             self._named[feed] = None
             if len(self._named) > STRANGERS_MAX:
                 self._named.popitem(last=False)

@@ -38,7 +38,7 @@ async def watched(notices: Notices, address: str, whose: str, base: str) -> str:
     ones); with `off` there is none.
     """
     try:
-        target = whereabouts(notices, notices.service.meant(named(notices, address, base)))
+        target = whereabouts(notices, notices.service.to_upstream_url(named(notices, address, base)))
     except BadTarget as error:
         raise NotWatched(f"{address[:200]} is no address of a feed: {error}") from error
     own = is_upstream(target, notices.settings())

@@ -17,8 +17,8 @@ from feedproxy.http import negotiation, uri
 from feedproxy.http.field_values import parse_parameters, quote
 from feedproxy.http.link import Link, parse_links
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.proxy.representations.conversion_cache import Bounded
-from feedproxy.proxy.representations.decoded_bodies import PLAIN
+from feedproxy.proxy.representations.conversion_cache import LRU
+from feedproxy.proxy.representations.decoded_bodies import DECODED_BODIES
 from feedproxy.refresh.ingest.worker_pool import Workshop
 from feedproxy.refresh.singleflight import Flights
 from feedproxy.request.context import Answer, PassThrough
@@ -31,19 +31,19 @@ PAGES_MAX = 256
 PAGES_BYTES = 16 * 1024 * 1024
 """Pages whose feeds are remembered; their content is held meanwhile, mostly beside the store that holds it, too."""
 
-_PAGES = ("text/html", "application/xhtml+xml")
+_PAGE_TYPES = ("text/html", "application/xhtml+xml")
 
-_KEPT = ("cache-control", "expires", "age", "date", "via", "cache-status", "vary", "content-security-policy")
+_COPIED_FIELDS = ("cache-control", "expires", "age", "date", "via", "cache-status", "vary", "content-security-policy")
 """What the redirect has of the page that it was made of: it is as fresh, and tells the same story."""
 
 
-class Leads:
+class Autodiscovery:
     """Knows what pages name."""
 
     def __init__(self, workshop: Workshop) -> None:
         self._workshop = workshop
         self._under_way: Flights[int, tuple[Found, ...]] = Flights()
-        self._known: Bounded[int, tuple[bytes, tuple[Found, ...]]] = Bounded(PAGES_MAX, PAGES_BYTES)
+        self._known: LRU[int, tuple[bytes, tuple[Found, ...]]] = LRU(PAGES_MAX, PAGES_BYTES)
 
     async def instead_of(
         self, answer: Answer | PassThrough, request: Request, visit: Visit, settings: Settings
@@ -58,13 +58,13 @@ class Leads:
         assert answer.stored is not None
         if answer.response.status not in (200, 304) or not prefers_feeds(request.fields.combined("accept")):
             return answer
-        found = await self.of(answer.stored, settings)
+        found = await self.find(answer.stored, settings)
         if not found:
             return answer
         response = _redirect(answer.response.fields, visit, found)
         return replace(answer, response=response, words="the page names a feed, which the reader prefers", stored=None)
 
-    async def of(self, stored: StoredResponse, settings: Settings) -> tuple[Found, ...]:
+    async def find(self, stored: StoredResponse, settings: Settings) -> tuple[Found, ...]:
         """The feeds that a stored page names; none for what is no page."""
         label, body = next(iter(stored.content.bodies.items()), ("identity", b""))
         if not body or stored.status != 200 or stored.content.feed:
@@ -75,7 +75,7 @@ class Leads:
             return known[1]
         links = tuple(parse_links(stored.fields))
         target, declared = uri.without_fragment(stored.target), stored.fields.get("content-type")
-        work = partial(_read, target, declared, links, label, body, settings.decoded_max)
+        work = partial(_find_feeds, target, declared, links, label, body, settings.decoded_max)
         task, _ = self._under_way.join(key, lambda: self._look(key, body, work))
         return await asyncio.shield(task)
 
@@ -90,13 +90,13 @@ class Leads:
 
 
 def _is_labelled_page(stored: StoredResponse) -> bool:
-    return parse_parameters(stored.fields.get("content-type") or "")[0] in _PAGES
+    return parse_parameters(stored.fields.get("content-type") or "")[0] in _PAGE_TYPES
 
 
-def _read(
+def _find_feeds(
     target: str, declared: str | None, links: tuple[Link, ...], label: str, body: bytes, limit: int
 ) -> tuple[Found, ...]:
-    plain = body if label == "identity" else PLAIN.of(body, label, limit=limit)
+    plain = body if label == "identity" else DECODED_BODIES.get(body, label, limit=limit)
     if plain is None or not is_page(plain):
         return ()
     return feeds_of_page(plain, target, content_type=declared, links=links)
@@ -107,7 +107,7 @@ def _redirect(fields: Fields, visit: Visit, found: tuple[Found, ...]) -> Respons
     body = "This page names these feeds:\n" + "".join(f"{each}\n" for each in inside)
     lines = [("Location", inside[0])]
     lines += [("Link", _link(address, each)) for address, each in zip(inside, found, strict=True)]
-    lines += [line for line in fields if line[0].lower() in _KEPT]
+    lines += [line for line in fields if line[0].lower() in _COPIED_FIELDS]
     lines += [
         ("X-Content-Type-Options", "nosniff"),
         ("Content-Type", "text/plain; charset=utf-8"),

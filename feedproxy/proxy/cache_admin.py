@@ -15,7 +15,7 @@ from feedproxy.clock import Clock, Instant
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Request, Response
 from feedproxy.http.url_pattern import anywhere
-from feedproxy.proxy.autodiscovery import Leads
+from feedproxy.proxy.autodiscovery import Autodiscovery
 from feedproxy.refresh.coordinator import Dispatch
 from feedproxy.refresh.policy import prefetch, throttle
 from feedproxy.refresh.policy import push as pushing
@@ -29,12 +29,12 @@ from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, Resource, set_right
 from feedproxy.subscribers.counts import SubscriberCounts
 
-TOLD_AT_ONCE = 64
+INVALIDATION_BATCH = 64
 """Targets of a purge that caches elsewhere are told of at one go: half a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refreshed:
+class RefreshReport:
     """What an operator's or a ping's refresh came to.
 
     `outcome` is `updated`, `unchanged`, `confirmed` (304), `not-stored`, `failed`, or `later` when the target's floor
@@ -48,7 +48,7 @@ class Refreshed:
     at: Instant | None = None
 
 
-class Upkeep:
+class CacheAdmin:
     """Refresh, purge, undo, invalidate; and the look at what is held."""
 
     def __init__(
@@ -69,19 +69,19 @@ class Upkeep:
         self._observer = observer
         self.is_ours: Callable[[str], bool] = prefetch.ours
         """Which feeds this process refreshes ahead; whoever shares them out sets another."""
-        self.interest: Callable[[str, Instant], int] = lambda target, since: 0
+        self.extra_demand: Callable[[str, Instant], int] = lambda target, since: 0
         """Who wants a feed kept fresh since an instant without having asked for it; counted as readers are."""
         self.look: Callable[[str], Awaitable[bool]] = _nowhere_else
         """Where other machines share what they have fetched: takes in what they have of a target, and says whether that
         changed anything here."""
-        self.everywhere: Callable[[], AsyncIterator[str]] = _nothing_more
+        self.peer_targets: Callable[[], AsyncIterator[str]] = _nothing_more
         """The targets that they have."""
-        self.leads = Leads(dispatch.workshop)
-        self._mending: set[asyncio.Task[None]] = set()
-        self.agenda = Agenda(clock, self._mine, self._refresh_ahead)
+        self.autodiscovery = Autodiscovery(dispatch.workshop)
+        self._corrections: set[asyncio.Task[None]] = set()
+        self.agenda = Agenda(clock, self._own_prefetch_plan, self._prefetch)
         dispatch.landings.append(self.agenda.note)
 
-    def held(self, target: str, *, used: bool = True) -> Resource | None:
+    def stored_resource(self, target: str, *, used: bool = True) -> Resource | None:
         """What is stored of a target, its instants set right where the clock was ahead when they were noted."""
         resource = self.store.get(target) if used else self.store.peek(target)
         if resource is None:
@@ -89,26 +89,26 @@ class Upkeep:
         right = set_right(resource, self._clock.now())
         if right is not resource:
             # Begun at once: in memory it is right before anybody looks again.
-            task = asyncio.Task(self._set_right(target), loop=asyncio.get_running_loop(), eager_start=True)
-            self._mending.add(task)
-            task.add_done_callback(self._mending.discard)
+            task = asyncio.Task(self._correct_stored(target), loop=asyncio.get_running_loop(), eager_start=True)
+            self._corrections.add(task)
+            task.add_done_callback(self._corrections.discard)
         return right
 
-    async def _set_right(self, target: str) -> None:
+    async def _correct_stored(self, target: str) -> None:
         resource = self.store.newest(target)
         if resource is not None and (right := set_right(resource, self._clock.now())) is not resource:
             await self.store.put(right)
 
     @property
-    def under_way(self) -> int:
+    def active_refreshes(self) -> int:
         """Updates under way."""
         return len(self._dispatch)
 
-    def meant(self, address: str) -> str:
+    def to_upstream_url(self, address: str) -> str:
         """The target that an operator means by a normalised address, be it the public one."""
         return upstream_form(address, self._settings_for(address))
 
-    def matching(self, pattern: str) -> Callable[[str], bool]:
+    def target_matcher(self, pattern: str) -> Callable[[str], bool]:
         """Whether a target matches an operator's glob, in its public form or its own."""
         glob = anywhere(pattern)
         # Where we stand is the same for all targets, whatever rules there are for each.
@@ -120,59 +120,59 @@ class Upkeep:
         resource = self.store.get(target)
         return resource is not None and resource.channel is not None
 
-    async def named_by(self, target: str) -> list[str]:
+    async def feeds_named_by(self, target: str) -> list[str]:
         """The feeds that the page held of this target names; none where no page is held."""
         resource = self.store.get(target)
         if resource is None or resource.channel is not None or not resource.variants:
             return []
-        found = await self.leads.of(resource.variants[-1], self._settings_for(target))
+        found = await self.autodiscovery.find(resource.variants[-1], self._settings_for(target))
         return [each.address for each in found]
 
-    def turn(self, target: str) -> Instant | None:
+    def next_allowed_fetch(self, target: str) -> Instant | None:
         """When the origin of this target may be asked; None for now."""
-        match self._dispatch.permission(self.held(target), target, self._settings_for(target)):
+        match self._dispatch.permission(self.stored_resource(target), target, self._settings_for(target)):
             case throttle.Wait(until):
                 return until
         return None
 
-    async def refresh(self, target: str) -> Refreshed:
+    async def refresh(self, target: str) -> RefreshReport:
         """Ask the origin of this target now, or as soon as its floor allows (then the outcome is `later`)."""
-        target = self.meant(target)
+        target = self.to_upstream_url(target)
         await self.look(target)
-        resource = self.held(target)
+        resource = self.stored_resource(target)
         match self._dispatch.permission(resource, target, self._settings_for(target)):
             case throttle.Wait(_, Detail.PAUSED, words):
-                return Refreshed(target, "paused", words)
+                return RefreshReport(target, "paused", words)
             case throttle.Wait(until, _, words):
                 self._dispatch.schedule(target, until - self._clock.now())
-                return Refreshed(target, "later", words, at=until)
+                return RefreshReport(target, "later", words, at=until)
         landed = await self._dispatch.in_background(target)
-        return Refreshed(target, landed.outcome, landed.words or str(landed.detail or ""), landed.fwd_status)
+        return RefreshReport(target, landed.outcome, landed.words or str(landed.detail or ""), landed.fwd_status)
 
-    async def kept(self, target: str) -> None:
+    async def flush(self, target: str) -> None:
         """Return when what is held of this target outlives the process."""
-        await self.store.written(self.meant(target))
+        await self.store.written(self.to_upstream_url(target))
 
-    async def heard(self, target: str, promised: Instant) -> None:
+    async def record_push(self, target: str, promised: Instant) -> None:
         """Somebody tells us that the target has changed, and promises to until then: it need not be asked so often."""
         if (resource := self.store.newest(target)) is not None:
             await self.store.put(replace(resource, heard=self._clock.now(), promised=promised))
             self.agenda.note(target)
 
-    async def prolonged(self, target: str, promised: Instant) -> None:
+    async def extend_push_lease(self, target: str, promised: Instant) -> None:
         """Who tells us of the target's changes promises it for longer; what was broken is not mended by that."""
         resource = self.store.newest(target)
         if resource is not None and resource.promised > self._clock.now():
             await self.store.put(replace(resource, promised=promised))
 
-    async def unpromised(self, target: str) -> None:
+    async def end_push_lease(self, target: str) -> None:
         """Nobody tells us of the target's changes any more: it is asked as ever."""
         resource = self.store.newest(target)
         if resource is not None and resource.promised:
             await self.store.put(replace(resource, promised=0.0))
             self.agenda.note(target)
 
-    async def pushed(self, target: str, body: bytes, media_type: str | None) -> str:
+    async def apply_push(self, target: str, body: bytes, media_type: str | None) -> str:
         """Take content that was pushed for a copy, as if it had been fetched; why not, empty where it was done.
 
         Then it is on the disk: who pushed it is told that it came, and does not send it twice.
@@ -208,7 +208,7 @@ class Upkeep:
         """Forget this target, or all that match the glob: those that were held. What is under way is not stored."""
         # Outdated first: what another process is about to write comes before the delete, or not at all.
         if target:
-            target = self.meant(target)
+            target = self.to_upstream_url(target)
             await self.look(target)  # it counts as purged also where another machine alone has it
             self.store.common.outdate(target)
             self._dispatch.forget(partial(eq, target))
@@ -217,26 +217,26 @@ class Upkeep:
             await self.store.flush()
             self._dispatch.outdated([target])
             return [target] if held else []
-        matches = self.matching(pattern)
+        matches = self.target_matcher(pattern)
         self.store.common.outdate(None)
         self._dispatch.forget(matches)
         here = [each async for each in unhurried(self.store.targets()) if matches(each)]
-        there = [each async for each in self.everywhere() if matches(each)]
+        there = [each async for each in self.peer_targets() if matches(each)]
         targets = list(dict.fromkeys([*here, *there]))
         async for each in unhurried(targets):
             await self.store.delete(each)
         await self.store.flush()
-        async for some in unhurried(batched(targets, TOLD_AT_ONCE)):
+        async for some in unhurried(batched(targets, INVALIDATION_BATCH)):
             self._dispatch.outdated(list(some))
         return targets
 
-    async def purged_elsewhere(self, target: str) -> None:
+    async def on_peer_purge(self, target: str) -> None:
         """Another machine has purged a target, or all may have been (""): what is under way here is not stored."""
         self._dispatch.forget(partial(eq, target)) if target else self._dispatch.outdate(lambda _: True)
 
-    async def undo(self, target: str) -> bool:
+    async def clear_relocation(self, target: str) -> bool:
         """Forget a remembered move or end of this target, and the pause it brought; whether there was one."""
-        target = self.meant(target)
+        target = self.to_upstream_url(target)
         resource = self.store.newest(target)
         if resource is None or resource.sighting is None:
             return False
@@ -245,7 +245,7 @@ class Upkeep:
         self._dispatch.outdated([target])
         return True
 
-    async def passed(self, request: Request, response: Response) -> None:
+    async def invalidate_after_write(self, request: Request, response: Response) -> None:
         """A request that streamed through was answered: invalidate what RFC 9111, 4.4, wants invalidated."""
         for target in invalidation.invalidated_by(request, response):
             self.store.common.outdate(target)
@@ -274,26 +274,26 @@ class Upkeep:
         """Take the schedule up again, from what is stored and who read it: those asked for last come first."""
         self.agenda.start(reversed(self._counts.targets()))
 
-    def plan_for(self, resource: Resource) -> prefetch.Plan:
+    def prefetch_plan(self, resource: Resource) -> prefetch.Plan:
         """What the schedule has in mind for a resource, with the reason in words."""
         target, now = resource.target, self._clock.now()
         settings = self._settings_for(target)
         return prefetch.plan(
             resource,
             self.freshness_of(resource),
-            lambda seconds: self._counts.recent(target, now - seconds) + self.interest(target, now - seconds),
+            lambda seconds: self._counts.recent(target, now - seconds) + self.extra_demand(target, now - seconds),
             now,
             settings,
             permission=self._dispatch.permission(resource, target, settings),
             jitter=prefetch.own_jitter(target),
         )
 
-    def _mine(self, target: str) -> prefetch.Plan:
-        resource = self.held(target, used=False) if self.is_ours(target) else None
-        return prefetch.Rest("nothing of it is looked after here") if resource is None else self.plan_for(resource)
+    def _own_prefetch_plan(self, target: str) -> prefetch.Plan:
+        resource = self.stored_resource(target, used=False) if self.is_ours(target) else None
+        return prefetch.Rest("nothing of it is looked after here") if resource is None else self.prefetch_plan(resource)
 
-    async def _refresh_ahead(self, target: str) -> None:
-        if await self.look(target) and not isinstance(self._mine(target), prefetch.Refresh):
+    async def _prefetch(self, target: str) -> None:
+        if await self.look(target) and not isinstance(self._own_prefetch_plan(target), prefetch.Refresh):
             self.agenda.note(target)  # another machine was quicker
             return
         self._observer.scheduled(target)

@@ -23,20 +23,20 @@ from feedproxy.clock import Instant, Seconds, is_ahead
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Request
-from feedproxy.proxy.hit_validity import EDGE, steady_until
-from feedproxy.proxy.response_builder import stated_lifetime
+from feedproxy.proxy.hit_validity import INSTANT_MARGIN, decision_valid_until
+from feedproxy.proxy.response_builder import max_age_directive
 from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.request.context import Answer
 from feedproxy.request.entrance import Entrance, Visit
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
-ALONE = frozenset({"a-im", "authorization", "if-range", "range", "via"})
+UNREPEATABLE_FIELDS = frozenset({"a-im", "authorization", "if-range", "range", "via"})
 """Request fields whose answers are made anew each time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Repeat:
+class ReusableHit:
     """An answer that may be given again: what it was made of, and what it depends on.
 
     `varies` are the request fields that the origin tells apart. `counted`: who asks counts as a subscriber.
@@ -47,21 +47,21 @@ class Repeat:
     settings: Settings
     directives: CacheControl
     detail: str | None
-    varies: frozenset[str]
+    vary_names: frozenset[str]
     counted: bool
-    states: bool
+    states_freshness: bool
 
     @property
-    def terms(self) -> "Terms":
+    def conditions(self) -> "HitConditions":
         """All of it but the copy."""
-        return self.settings, self.directives, self.detail, self.varies, self.counted, self.states
+        return self.settings, self.directives, self.detail, self.vary_names, self.counted, self.states_freshness
 
 
-type Terms = tuple[Settings, CacheControl, str | None, frozenset[str], bool, bool]
+type HitConditions = tuple[Settings, CacheControl, str | None, frozenset[str], bool, bool]
 """Settings, the request's directives, detail, `varies`, `counted`, `states`: most feeds have the same."""
 
 
-class Moment:
+class HitState:
     """What is said of a stored response from `since` until `until`.
 
     `lifetime` is what Cache-Control says where it is we who say it (`speaks`), and CDN-Cache-Control (`states`). Until
@@ -71,15 +71,15 @@ class Moment:
     """
 
     __slots__ = (
+        "computed_at",
+        "decision_valid_until",
         "detail",
-        "exact",
+        "emits_cdn_cache_control",
+        "exact_age",
         "freshness",
-        "initial",
-        "received",
-        "since",
-        "speaks",
-        "states",
-        "steady",
+        "initial_age",
+        "overrides_cache_control",
+        "response_time",
         "until",
     )
 
@@ -95,26 +95,26 @@ class Moment:
         speaks: bool,
         states: bool,
     ) -> None:
-        self.exact = exact
+        self.exact_age = exact
         self.freshness = freshness
         self.detail = detail
-        self.since = since
-        self.until = _until(freshness, exact, since)
-        self.steady = steady
-        self.initial = initial
-        self.received = received
-        self.speaks = speaks
-        self.states = states
+        self.computed_at = since
+        self.until = _unchanged_until(freshness, exact, since)
+        self.decision_valid_until = steady
+        self.initial_age = initial
+        self.response_time = received
+        self.overrides_cache_control = speaks
+        self.emits_cdn_cache_control = states
 
     @property
     def age(self) -> int:
         """As Age says it."""
-        return int(self.exact)
+        return int(self.exact_age)
 
     @property
     def ttl(self) -> int:
         """What remains of the lifetime."""
-        return int(self.freshness.lifetime - self.exact)
+        return int(self.freshness.lifetime - self.exact_age)
 
     @property
     def status(self) -> CacheStatus:
@@ -122,25 +122,25 @@ class Moment:
         return CacheStatus(hit=True, ttl=self.ttl, detail=self.detail)
 
     @property
-    def said(self) -> str:
+    def cache_status_value(self) -> str:
         """The same, as Cache-Status says it."""
         if self.detail is None:
             return f"feedproxy; hit; ttl={self.ttl}"
         return f"feedproxy; hit; ttl={self.ttl}; detail={self.detail}"
 
     @property
-    def lifetime(self) -> str:
-        return stated_lifetime(self.freshness, self.exact)
+    def cache_control_value(self) -> str:
+        return max_age_directive(self.freshness, self.exact_age)
 
     @property
-    def words(self) -> str:
+    def reason(self) -> str:
         """The reason, for the log."""
-        return self.freshness.words_at(self.exact)
+        return self.freshness.words_at(self.exact_age)
 
 
-def repeat(
+def reusable_hit(
     answer: Answer, request: Request, visit: Visit, resource: Resource | None, settings: Settings, now: Instant
-) -> Repeat | None:
+) -> ReusableHit | None:
     """The answer as one that may be given again; None where it is this request's own."""
     stored = answer.stored
     if not answer.status.hit or stored is None or resource is None or answer.interim:
@@ -153,26 +153,26 @@ def repeat(
         return None  # it may have been made of what is stored, in another format
     if resource.sighting is not None or settings.moved_to or settings.gone:
         return None  # moves and ends change with time, and by more than is looked at here
-    if any(name.lower() in ALONE for name, _ in request.fields) or not _is_timeless(request, now):
+    if any(name.lower() in UNREPEATABLE_FIELDS for name, _ in request.fields) or not _is_timeless(request, now):
         return None
     agents_differ = settings.upstream == "" and visit.entrance is Entrance.PROXY and resource.channel is None
     varies = {name for each in resource.variants for name in nominated(each.fields)}
     if not agents_differ and all(each.own_agent for each in resource.variants):
         varies.discard("user-agent")
-    return Repeat(
+    return ReusableHit(
         resource,
         stored,
         settings,
         CacheControl.from_request(request.fields),
         answer.status.detail,
-        _one_of(frozenset(varies)),
+        _interned(frozenset(varies)),
         counted=resource.channel is not None,
-        states=settings.state_freshness and visit.entrance is Entrance.REVERSE,
+        states_freshness=settings.state_freshness and visit.entrance is Entrance.REVERSE,
     )
 
 
 @lru_cache(maxsize=256)
-def _one_of(names: frozenset[str]) -> frozenset[str]:
+def _interned(names: frozenset[str]) -> frozenset[str]:
     """The same object for the same names: most feeds have the same."""
     return names
 
@@ -187,51 +187,53 @@ def _is_timeless(request: Request, now: Instant) -> bool:
     return True
 
 
-def again(given: Repeat, now: Instant) -> Moment | None:
+def recompute_hit(hit: ReusableHit, now: Instant) -> HitState | None:
     """What is said of it now; None where the copy may not be used as before, and the service has to decide."""
-    if is_ahead(given.stored.response_time, now):
+    if is_ahead(hit.stored.response_time, now):
         return None  # the clock was set back, and the copy's instants have to be set right
-    freshness = assess(given.resource, given.stored, given.settings, now)
+    freshness = assess(hit.resource, hit.stored, hit.settings, now)
     decision = reuse.decide(
-        given.stored, given.directives, freshness, now, known_uri=True, stale_limit=given.settings.stale_max
+        hit.stored, hit.directives, freshness, now, known_uri=True, stale_limit=hit.settings.stale_max
     )
-    if not isinstance(decision, Reuse) or decision.detail != given.detail:
+    if not isinstance(decision, Reuse) or decision.detail != hit.detail:
         return None
-    steady = steady_until(given.resource, given.stored, given.settings, given.directives, freshness, now)
-    speaks = freshness.source is Source.HINT or (given.states and freshness.held is not None)
-    states = given.states and "cdn-cache-control" not in given.stored.fields
-    initial, received = initial_age(given.stored), given.stored.response_time
-    return _told(Moment(freshness.age, freshness, decision.detail, now, steady, initial, received, speaks, states))
+    steady = decision_valid_until(hit.resource, hit.stored, hit.settings, hit.directives, freshness, now)
+    speaks = freshness.source is Source.HINT or (hit.states_freshness and freshness.held is not None)
+    states = hit.states_freshness and "cdn-cache-control" not in hit.stored.fields
+    initial, received = initial_age(hit.stored), hit.stored.response_time
+    return _unless_exhausted(
+        HitState(freshness.age, freshness, decision.detail, now, steady, initial, received, speaks, states)
+    )
 
 
-def onward(moment: Moment, now: Instant) -> bool:
+def advance_hit(state: HitState, now: Instant) -> bool:
     """Make it what `again` would say now, by what it said at an earlier moment.
 
     False where that has to be asked; then the moment is of no use any more.
     """
-    if not moment.since <= now <= moment.steady:
+    if not state.computed_at <= now <= state.decision_valid_until:
         return False
-    moment.exact = exact = moment.initial + (now - moment.received)
-    moment.since, moment.until = now, _until(moment.freshness, exact, now)
-    return _told(moment) is not None
+    state.exact_age = exact = state.initial_age + (now - state.response_time)
+    state.computed_at, state.until = now, _unchanged_until(state.freshness, exact, now)
+    return _unless_exhausted(state) is not None
 
 
-def _told(moment: Moment) -> Moment | None:
-    states = moment.states
-    if states and moment.lifetime == f"max-age={moment.age}":
+def _unless_exhausted(state: HitState) -> HitState | None:
+    states = state.emits_cdn_cache_control
+    if states and state.cache_control_value == f"max-age={state.age}":
         return None  # nothing remains of it, and then nothing is said
-    return moment
+    return state
 
 
-def _until(freshness: Freshness, age: Seconds, now: Instant) -> Instant:
+def _unchanged_until(freshness: Freshness, age: Seconds, now: Instant) -> Instant:
     """The last instant at which the same whole seconds, and the same decision, hold."""
     ttl = freshness.lifetime - age
-    until = now + 1 - age % 1.0 - EDGE
-    part = now + ttl % 1.0 if ttl >= 0 else now + 1 - -ttl % 1.0 - EDGE
+    until = now + 1 - age % 1.0 - INSTANT_MARGIN
+    part = now + ttl % 1.0 if ttl >= 0 else now + 1 - -ttl % 1.0 - INSTANT_MARGIN
     until = min(until, part)
-    if now < freshness.expires < until + EDGE:
-        until = freshness.expires - EDGE
+    if now < freshness.expires < until + INSTANT_MARGIN:
+        until = freshness.expires - INSTANT_MARGIN
     if freshness.held is not None:
         remains = freshness.held.until - now
-        until = min(until, freshness.held.until - EDGE, now + remains % 1.0)
+        until = min(until, freshness.held.until - INSTANT_MARGIN, now + remains % 1.0)
     return until if until > now else now

@@ -12,13 +12,13 @@ from feedproxy.http.cache_control import CacheControl
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
-EDGE = 1e-6
+INSTANT_MARGIN = 1e-6
 """Seconds before an instant at which something changes: on this side of it nothing has."""
 
-_GUESSED = frozenset({Source.LEARNED, Source.LAST_MODIFIED, Source.DEFAULT})
+_HEURISTIC_SOURCES = frozenset({Source.LEARNED, Source.LAST_MODIFIED, Source.DEFAULT})
 
 
-def steady_until(
+def decision_valid_until(
     resource: Resource,
     stored: StoredResponse,
     settings: Settings,
@@ -43,8 +43,8 @@ def steady_until(
     if resource.channel is not None and stored.content.feed:
         schedule = resource.channel.schedule
         pushed = bool(settings.push_interval and resource.heard and now < resource.promised)
-        if (schedule.skip_hours or schedule.skip_days) and (pushed or freshness.source in _GUESSED):
+        if (schedule.skip_hours or schedule.skip_days) and (pushed or freshness.source in _HEURISTIC_SOURCES):
             return now  # a skipped stretch may begin, and hold it
         if pushed:
             ends = min(ends, resource.promised)
-    return max(now, ends - EDGE)
+    return max(now, ends - INSTANT_MARGIN)

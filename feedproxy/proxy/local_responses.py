@@ -16,12 +16,12 @@ from feedproxy.request.upstream_request import surrogate_key, with_via
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
-type Extra = tuple[tuple[str, str], ...]
+type ExtraFields = tuple[tuple[str, str], ...]
 
-OVERSIZED_FOR: Seconds = 86_400
+OVERSIZED_RECHECK_INTERVAL: Seconds = 86_400
 """A body that was too large streams for a day before it is looked at again."""
 
-OVERLOAD_PAUSE = 10
+OVERLOAD_RETRY_AFTER = 10
 """Seconds after which what found no place may be asked for again."""
 
 NOT_FORWARDED = CacheStatus()
@@ -31,10 +31,10 @@ _SENTENCES = {str(each): each.sentence for each in Detail}
 
 def is_oversized(resource: Resource, now: Instant) -> bool:
     """Whether the body is known to be above the cap; looked at again once a day."""
-    return resource.oversized and not resource.variants and now - resource.fetched < OVERSIZED_FOR
+    return resource.oversized and not resource.variants and now - resource.fetched < OVERSIZED_RECHECK_INTERVAL
 
 
-class OwnAnswers:
+class LocalResponses:
     """Makes answers that are nobody's but ours."""
 
     def __init__(self, clock: Clock, via: str, settings_for: Callable[[str], Settings]) -> None:
@@ -42,7 +42,7 @@ class OwnAnswers:
         self._via = via
         self._settings_for = settings_for
 
-    def refusal(
+    def error_response(
         self, request: Request, visit: Visit, error: FeedproxyError, status: CacheStatus | None = None
     ) -> Answer:
         """What went wrong, as the error suggests it."""
@@ -51,11 +51,11 @@ class OwnAnswers:
             # Errors name hosts and addresses. What is behind us is nobody's business but the operator's.
             said = _SENTENCES.get(error.detail, "feedproxy refused this request.")
         status = replace(status or CacheStatus(), detail=error.detail)
-        extra = (("Retry-After", str(OVERLOAD_PAUSE)),) if isinstance(error, Overload) else ()
-        answer = self.problem(request, visit, error.status_hint, error.detail, said, status, extra)
+        extra = (("Retry-After", str(OVERLOAD_RETRY_AFTER)),) if isinstance(error, Overload) else ()
+        answer = self.problem_response(request, visit, error.status_hint, error.detail, said, status, extra)
         return replace(answer, words=words)
 
-    def later(
+    def service_unavailable(
         self,
         request: Request,
         visit: Visit,
@@ -67,28 +67,28 @@ class OwnAnswers:
         """503 with Retry-After: the origin may not be asked before `until`, and there is no copy to serve."""
         seconds = max(1, round(until - self._clock.now()))
         extra = (("Retry-After", str(seconds)),)
-        return self.problem(request, visit, 503, detail, words, replace(status, detail=detail), extra)
+        return self.problem_response(request, visit, 503, detail, words, replace(status, detail=detail), extra)
 
-    def moved(self, ask: Ask, location: str, status: CacheStatus) -> Answer:
+    def relocation_response(self, ask: Ask, location: str, status: CacheStatus) -> Answer:
         """301, or the document that says the same."""
         settings = ask.settings
         if settings.moved_to and settings.announce_as == "xml":
             inside = location_inside(location, ask.visit, target=ask.request.target, upstream=settings.upstream)
-            return self._document(ask, xml_redirect.document(inside), status, f"the feed has moved to {location}")
+            return self._xml_redirect(ask, xml_redirect.document(inside), status, f"the feed has moved to {location}")
         shown = told(location, ask.visit, upstream=settings.upstream)
         words, extra, kept = f"The feed has moved to {shown}.", (("Location", location),), settings.relocation_spacing
-        return self.problem(ask.request, ask.visit, 301, Detail.MOVED, words, status, extra, kept)
+        return self.problem_response(ask.request, ask.visit, 301, Detail.MOVED, words, status, extra, kept)
 
-    def gone(self, ask: Ask, status: CacheStatus, *, believed: bool) -> Answer:
+    def gone_response(self, ask: Ask, status: CacheStatus, *, believed: bool) -> Answer:
         """410, or the document that says the same; nobody is to keep an end that is not yet believed."""
         settings = ask.settings
         if settings.gone and settings.announce_as == "xml":
-            return self._document(ask, xml_redirect.document(None), status, "the feed has ended")
+            return self._xml_redirect(ask, xml_redirect.document(None), status, "the feed has ended")
         words = "This feed has ended; please unsubscribe."
         kept = settings.relocation_spacing if believed else 0
-        return self.problem(ask.request, ask.visit, 410, Detail.GONE, words, status, (), kept)
+        return self.problem_response(ask.request, ask.visit, 410, Detail.GONE, words, status, (), kept)
 
-    def problem(
+    def problem_response(
         self,
         request: Request,
         visit: Visit,
@@ -96,7 +96,7 @@ class OwnAnswers:
         detail: str,
         words: str,
         status: CacheStatus,
-        extra: Extra = (),
+        extra: ExtraFields = (),
         lifetime: Seconds = 0,
     ) -> Answer:
         """An error document, with what Cache-Status says of it; `lifetime` seconds it may be kept by others."""
@@ -104,10 +104,10 @@ class OwnAnswers:
         response = problem(code, detail, words, request=replace(request, target=shown), extra=extra)
         fields = response.fields
         if lifetime:
-            fields = self._kept_for(fields, request.target, visit, lifetime)
-        return Answer(response.with_fields(self._told(fields, status)), status, words)
+            fields = self._with_lifetime(fields, request.target, visit, lifetime)
+        return Answer(response.with_fields(self._with_status_fields(fields, status)), status, words)
 
-    def _kept_for(self, fields: Fields, target: str, visit: Visit, lifetime: Seconds) -> Fields:
+    def _with_lifetime(self, fields: Fields, target: str, visit: Visit, lifetime: Seconds) -> Fields:
         """How long others may keep it; caches in front of the publisher's proxy by a name to purge it by."""
         said = f"max-age={int(lifetime)}"
         fields = fields.with_field("Cache-Control", said)
@@ -115,14 +115,14 @@ class OwnAnswers:
             fields = fields.with_field("CDN-Cache-Control", said).with_field("Surrogate-Key", surrogate_key(target))
         return fields
 
-    def _document(self, ask: Ask, body: bytes, status: CacheStatus, words: str) -> Answer:
+    def _xml_redirect(self, ask: Ask, body: bytes, status: CacheStatus, words: str) -> Answer:
         lines = [
             ("Content-Type", "application/xml"),
             ("Content-Length", str(len(body))),
         ]
-        fields = self._kept_for(Fields(lines), ask.request.target, ask.visit, ask.settings.relocation_spacing)
-        return Answer(Response(200, self._told(fields, status), body), status, words)
+        fields = self._with_lifetime(Fields(lines), ask.request.target, ask.visit, ask.settings.relocation_spacing)
+        return Answer(Response(200, self._with_status_fields(fields, status), body), status, words)
 
-    def _told(self, fields: Fields, status: CacheStatus) -> Fields:
+    def _with_status_fields(self, fields: Fields, status: CacheStatus) -> Fields:
         fields = fields.with_field("Date", format_http_date(self._clock.now()))
         return append(with_via(fields, self._via), status)

@@ -13,17 +13,17 @@ from feedproxy.http.conditional import NotModified, PreconditionFailed
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.etag import EntityTag, own_tag, parse_tag
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.proxy.representations.decoded_bodies import PLAIN
+from feedproxy.proxy.representations.decoded_bodies import DECODED_BODIES
 from feedproxy.request.upstream_request import with_via
 
 DIGESTS = ("content-digest", "repr-digest", "digest", "want-content-digest", "content-md5")
 """They speak of the origin's bytes; where these were changed they would lie (RFC 9530, section 3)."""
 
-DECODED_AT_ONCE_MAX = 4 * 1024 * 1024
+SYNC_DECODE_MAX = 4 * 1024 * 1024
 """Bytes of a content that is decoded for a reader that does not take its coding, while all others wait: some ten
 milliseconds. What is larger goes out as it is stored, with its label (RFC 9110, section 12.5.3)."""
 
-IN_A_304 = frozenset(
+FIELDS_IN_304 = frozenset(
     # RFC 9110, section 15.4.5, and what tells the copy's story.
     [
         "cache-control",
@@ -44,7 +44,7 @@ IN_A_304 = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class SelectedRepresentation:
     """A representation, chosen for one reader."""
 
     body: bytes
@@ -52,7 +52,7 @@ class Selected:
     tag: EntityTag | None
 
 
-def reply(
+def build_response(
     stored: StoredResponse,
     request: Request,
     freshness: Freshness,
@@ -70,44 +70,44 @@ def reply(
     `state_freshness` says the remaining lifetime over the origin's own word, `surrogate_key` adds what a CDN in
     front understands; both are reverse mode's.
     """
-    selected = _select(stored, request, decoded_max)
+    selected = _select_representation(stored, request, decoded_max)
     fields = selected.fields
-    fields = _state(fields, stored, freshness, over_origin=state_freshness, surrogate_key=surrogate_key)
+    fields = _with_freshness_fields(fields, stored, freshness, over_origin=state_freshness, surrogate_key=surrogate_key)
     if "date" not in fields:
         # RFC 9110, section 6.6.1: a recipient with a clock that forwards a response without Date adds it.
         fields = fields.with_added("Date", format_http_date(stored.response_time))
     fields = fields.with_field("Age", str(int(freshness.age)))
     fields = append(with_via(fields, via), status)
     if stored.status in (200, 206):
-        match _precondition(stored, request, selected, now, others):
+        match _evaluate_conditions(stored, request, selected, now, others):
             case NotModified():
-                return Response(304, _only_in_304(fields))
+                return Response(304, _fields_in_304(fields))
             case PreconditionFailed():
                 return Response(
                     412, fields.without("content-type", "content-encoding").with_field("Content-Length", "0")
                 )
             case _:
                 pass
-        if stored.status == 200 and (ranged := _range(stored, request, selected, fields)):
+        if stored.status == 200 and (ranged := _range_response(stored, request, selected, fields)):
             return ranged
     if not stored.content.bodies:
         return Response(stored.status, fields)  # a HEAD's: its Content-Length, if it has one, is the origin's word
-    return _whole(stored.status, fields, selected.body)
+    return _full_response(stored.status, fields, selected.body)
 
 
-def _whole(status: int, fields: Fields, body: bytes) -> Response:
+def _full_response(status: int, fields: Fields, body: bytes) -> Response:
     if status in (204, 304) or status < 200:
         return Response(status, fields.without("content-length"))
     return Response(status, fields.with_field("Content-Length", str(len(body))), body)
 
 
-def _select(stored: StoredResponse, request: Request, decoded_max: int) -> Selected:
+def _select_representation(stored: StoredResponse, request: Request, decoded_max: int) -> SelectedRepresentation:
     content, fields = stored.content, stored.fields
     accept_encoding = request.fields.combined("accept-encoding")
     if content.media_type is not None:
         fields = fields.with_field("Content-Type", content.media_type)
     if content.feed:
-        fields = _last_modified(fields, content.last_modified)
+        fields = _with_last_modified(fields, content.last_modified)
     if content.tag is not None:
         available = [name for name in (*content_coding.CODINGS, "identity") if name in content.bodies]
         chosen = negotiation.choose_coding(accept_encoding, available)
@@ -115,40 +115,40 @@ def _select(stored: StoredResponse, request: Request, decoded_max: int) -> Selec
             # Nothing that is at hand was asked for: identity, or as the origin left it. RFC 9110, 12.5.3, prefers a
             # response that the reader may not like to none.
             chosen = "identity" if "identity" in content.bodies else next(iter(content.bodies))
-        fields = _coded(fields.without(*DIGESTS), chosen)
+        fields = _with_content_coding(fields.without(*DIGESTS), chosen)
         ours = own_tag(content.tag, chosen, content.bodies[chosen])
-        return Selected(
+        return SelectedRepresentation(
             content.bodies[chosen], negotiation.vary_on(fields.with_field("ETag", ours.text), "Accept-Encoding"), ours
         )
     label, body = next(iter(content.bodies.items()), ("identity", b""))
-    fields = _coded(fields, label)
+    fields = _with_content_coding(fields, label)
     tag = parse_tag(fields.get("etag") or "") if len(fields.get_all("etag")) == 1 else None
     if label == "identity" or negotiation.choose_coding(accept_encoding, [label.lower()]) is not None:
-        return Selected(body, fields, tag)
+        return SelectedRepresentation(body, fields, tag)
     if CacheControl.from_fields(fields).no_transform:
-        return Selected(body, fields, tag)
-    plain = PLAIN.of(body, label, limit=min(decoded_max, DECODED_AT_ONCE_MAX))
+        return SelectedRepresentation(body, fields, tag)
+    plain = DECODED_BODIES.get(body, label, limit=min(decoded_max, SYNC_DECODE_MAX))
     if plain is None:
-        return Selected(body, fields, tag)  # with its label: the reader may know better than we do
+        return SelectedRepresentation(body, fields, tag)  # with its label: the reader may know better than we do
     # The origin's tag names the coded bytes; of the decoded ones it is true in substance only.
     fields = negotiation.vary_on(fields.without("content-encoding", *DIGESTS), "Accept-Encoding")
     if tag is not None:
         tag = EntityTag(tag.opaque, weak=True)
         fields = fields.with_field("ETag", tag.text)
-    return Selected(plain, fields, tag)
+    return SelectedRepresentation(plain, fields, tag)
 
 
-def _coded(fields: Fields, label: str) -> Fields:
+def _with_content_coding(fields: Fields, label: str) -> Fields:
     return fields.without("content-encoding") if label == "identity" else fields.with_field("Content-Encoding", label)
 
 
-def _last_modified(fields: Fields, instant: Instant | None) -> Fields:
+def _with_last_modified(fields: Fields, instant: Instant | None) -> Fields:
     if instant is None:
         return fields.without("last-modified")
     return fields.with_field("Last-Modified", format_http_date(instant))
 
 
-def _state(
+def _with_freshness_fields(
     fields: Fields,
     stored: StoredResponse,
     freshness: Freshness,
@@ -157,46 +157,50 @@ def _state(
     surrogate_key: str | None,
 ) -> Fields:
     """Say what remains of the hint where the origin said nothing, and in reverse mode where the option asks."""
-    total = stated_lifetime(freshness)
+    total = max_age_directive(freshness)
     # What is withheld from caches, or from reuse, has no lifetime to be told of.
-    withheld = _is_withheld(fields)
+    withheld = _forbids_reuse(fields)
     if not withheld and (freshness.source is Source.HINT or (over_origin and freshness.held is not None)):
-        fields = _with_lifetime(fields, total)
+        fields = _with_max_age(fields, total)
     if surrogate_key is not None and stored.content.feed:
         # RFC 9213: a CDN in front keeps to the feed's own schedule, whatever browsers are told.
-        if "cdn-cache-control" not in fields and _remaining(freshness, freshness.age) > 0 and not withheld:
+        if "cdn-cache-control" not in fields and _remaining_lifetime(freshness, freshness.age) > 0 and not withheld:
             fields = fields.with_added("CDN-Cache-Control", total)
         fields = fields.with_field("Surrogate-Key", " ".join([*fields.get_all("surrogate-key"), surrogate_key]))
     return fields
 
 
-def _with_lifetime(fields: Fields, total: str) -> Fields:
+def _with_max_age(fields: Fields, total: str) -> Fields:
     """This lifetime in the place of the origin's. What else its Cache-Control says stands in a line of its own."""
     rest = without_directives(fields, "max-age", "s-maxage")
     fields = fields.without("expires").with_field("Cache-Control", total)
     return fields.with_added("Cache-Control", rest) if rest else fields
 
 
-def _is_withheld(fields: Fields) -> bool:
+def _forbids_reuse(fields: Fields) -> bool:
     said = CacheControl.from_fields(fields)
     return said.private or said.no_store or said.no_cache
 
 
-def stated_lifetime(freshness: Freshness, age: Seconds | None = None) -> str:
+def max_age_directive(freshness: Freshness, age: Seconds | None = None) -> str:
     """What Cache-Control says of it where it is we who say it; at another age, while only seconds have gone by."""
     exact = freshness.age if age is None else age
     # max-age counts from the origin's answer, so that max-age less Age is what remains.
-    return f"max-age={int(exact) + _remaining(freshness, exact)}"
+    return f"max-age={int(exact) + _remaining_lifetime(freshness, exact)}"
 
 
-def _remaining(freshness: Freshness, age: Seconds) -> int:
+def _remaining_lifetime(freshness: Freshness, age: Seconds) -> int:
     now = freshness.expires - (freshness.lifetime - age)
     until = freshness.expires if freshness.held is None else max(freshness.expires, freshness.held.until)
     return max(0, int(until - now))
 
 
-def _precondition(
-    stored: StoredResponse, request: Request, selected: Selected, now: Instant, others: tuple[Instant, Instant] | None
+def _evaluate_conditions(
+    stored: StoredResponse,
+    request: Request,
+    selected: SelectedRepresentation,
+    now: Instant,
+    others: tuple[Instant, Instant] | None,
 ) -> object:
     content = stored.content
     tags = tuple(_current_tags(stored, selected, everyone="if-match" in request.fields))
@@ -214,7 +218,7 @@ def _precondition(
     )
 
 
-def _current_tags(stored: StoredResponse, selected: Selected, *, everyone: bool) -> Iterator[EntityTag]:
+def _current_tags(stored: StoredResponse, selected: SelectedRepresentation, *, everyone: bool) -> Iterator[EntityTag]:
     """The tags that name this representation: ours, in each coding if `everyone`, and the one that the origin gave.
 
     Who does not compare strongly knows ours by their stem.
@@ -231,11 +235,13 @@ def _current_tags(stored: StoredResponse, selected: Selected, *, everyone: bool)
             yield EntityTag(tag.opaque, weak=True)
 
 
-def _only_in_304(fields: Fields) -> Fields:
-    return Fields(line for line in fields if line[0].lower() in IN_A_304)
+def _fields_in_304(fields: Fields) -> Fields:
+    return Fields(line for line in fields if line[0].lower() in FIELDS_IN_304)
 
 
-def _range(stored: StoredResponse, request: Request, selected: Selected, fields: Fields) -> Response | None:
+def _range_response(
+    stored: StoredResponse, request: Request, selected: SelectedRepresentation, fields: Fields
+) -> Response | None:
     value = request.fields.get("range")
     if value is None or request.method != "GET":
         return None

@@ -21,13 +21,13 @@ from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError, FetchError, FetchTimeout, Forbidden, Loop
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request
-from feedproxy.proxy.cache_admin import Refreshed, Upkeep
-from feedproxy.proxy.local_responses import OwnAnswers, is_oversized
-from feedproxy.proxy.representations.coding_variants import Codings
-from feedproxy.proxy.representations.conversion_cache import Renderings
-from feedproxy.proxy.representations.conversions import Formats
+from feedproxy.proxy.cache_admin import CacheAdmin, RefreshReport
+from feedproxy.proxy.local_responses import LocalResponses, is_oversized
+from feedproxy.proxy.representations.coding_variants import CodingVariants
+from feedproxy.proxy.representations.conversion_cache import ConversionCache
+from feedproxy.proxy.representations.conversions import Conversions
 from feedproxy.proxy.representations.deltas import Deltas
-from feedproxy.proxy.response_builder import reply
+from feedproxy.proxy.response_builder import build_response
 from feedproxy.refresh import personal_responses, range_requests
 from feedproxy.refresh.coordinator import Dispatch
 from feedproxy.refresh.policy import content_guard, relocation, throttle
@@ -46,13 +46,13 @@ from feedproxy.store.resource import Ending, Failures, Resource
 from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.pseudonyms import Identifier
 
-__all__ = ["Answer", "PassThrough", "Refreshed", "Service"]
+__all__ = ["Answer", "PassThrough", "RefreshReport", "Service"]
 
-NOWHERE_MAX = 1024
+DEAD_TARGETS_MAX = 1024
 """Addresses without a feed that are remembered for moves that lead there; the oldest is forgotten first."""
 
 
-class Service(Upkeep):
+class Service(CacheAdmin):
     """The shared cache as one object: it is given its clock, store and client, and owns its tasks."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Service(Upkeep):
             installation=pseudonym,
             version=version,
         )
-        self._own = OwnAnswers(clock, self.via, settings_for)
+        self._local = LocalResponses(clock, self.via, settings_for)
         dispatch = Dispatch(
             settings_for=settings_for,
             store=store,
@@ -95,11 +95,11 @@ class Service(Upkeep):
         self.on_outdated = dispatch.on_outdated
         self.landings = dispatch.landings
         self.workshop = dispatch.workshop
-        self._codings = Codings(store, dispatch.workshop)
-        self._nowhere: OrderedDict[str, Resource] = OrderedDict()
+        self._codings = CodingVariants(store, dispatch.workshop)
+        self._dead_targets: OrderedDict[str, Resource] = OrderedDict()
         self._deltas = Deltas(dispatch.workshop)
-        self._renderings = Renderings(dispatch.workshop)
-        self.formats = Formats(self.as_it_is, self._renderings, settings_for, clock)
+        self._conversions = ConversionCache(dispatch.workshop)
+        self.conversions = Conversions(self.as_it_is, self._conversions, settings_for, clock)
         super().__init__(
             settings_for=settings_for,
             store=store,
@@ -114,10 +114,10 @@ class Service(Upkeep):
     async def answer(self, request: Request, visit: Visit) -> Answer | PassThrough:
         """Answer a reader's GET or HEAD. A failure is an answer, too: FeedproxyError never leaves this call."""
         if "accept" in request.fields and self._settings_for(request.target).negotiate:
-            answer = await self.formats.by_accept(request, visit, self._media_type(request.target))
+            answer = await self.conversions.by_accept(request, visit, self._media_type(request.target))
         else:
             answer = await self.as_it_is(request, visit)
-        return await self.leads.instead_of(answer, request, visit, self._settings_for(request.target))
+        return await self.autodiscovery.instead_of(answer, request, visit, self._settings_for(request.target))
 
     async def as_it_is(self, request: Request, visit: Visit) -> Answer | PassThrough:
         """The same, in the format that the origin gave."""
@@ -126,7 +126,7 @@ class Service(Upkeep):
         try:
             answer = await self._answer(request, visit)
         except FeedproxyError as error:
-            answer = self._own.refusal(replace(request, target=target), visit, error)
+            answer = self._local.error_response(replace(request, target=target), visit, error)
         if isinstance(answer, Answer):
             answer = await self._codings.instead_of(answer, request, self._settings_for(request.target))
             answer = await self._shortened(answer, request)
@@ -165,7 +165,7 @@ class Service(Upkeep):
         if passed_here_before(request.fields, self.pseudonym):
             raise Loop("this request has passed this proxy already")
         now = self._clock.now()
-        resource = self.held(request.target)
+        resource = self.stored_resource(request.target)
         ask = self._ask(request, visit, resource)
         if ending := self._ending(ask, resource, now):
             return ending
@@ -202,7 +202,7 @@ class Service(Upkeep):
                 return self._hit(ask, stored, how_fresh, detail)
             case Unsatisfiable(words):
                 status = CacheStatus(detail=Detail.ONLY_IF_CACHED)
-                return self._own.problem(request, visit, 504, Detail.ONLY_IF_CACHED, words, status)
+                return self._local.problem_response(request, visit, 504, Detail.ONLY_IF_CACHED, words, status)
             case Validate() | Forward() if not looked and await self.look(request.target):
                 return await self._answer(request, visit, looked=True)  # another machine has something newer
             case Validate(stored, fwd):
@@ -293,7 +293,7 @@ class Service(Upkeep):
                     return ending
                 is_worth_a_try = detail is Detail.BACK_OFF and throttle.is_past_floor(resource, now, ask.settings)
                 if detail in (Detail.RETRY_AFTER, Detail.BACK_OFF) and not is_worth_a_try:
-                    return self._own.later(ask.request, ask.visit, until, detail, words)
+                    return self._local.service_unavailable(ask.request, ask.visit, until, detail, words)
                 # With no copy to stand in, a request is worth one try in a floor's time: the origin may be back.
                 # Neither the floor nor the spacing may keep from readers what HTTP wants them to get from the
                 # origin (docs/decisions/what-the-floor-binds.md).
@@ -315,7 +315,7 @@ class Service(Upkeep):
 
     def _landed(self, ask: Ask, landed: Landed, fwd: Fwd, *, collapsed: bool) -> Answer | PassThrough:
         now = self._clock.now()
-        self._note_nowhere(landed)
+        self._record_dead_target(landed)
         fwd = Fwd.PARTIAL if landed.combined else fwd
         status = CacheStatus(fwd=fwd, fwd_status=landed.fwd_status, stored=landed.stored, collapsed=collapsed)
         if isinstance(landed.error, Forbidden):
@@ -330,12 +330,12 @@ class Service(Upkeep):
         if not told and (ending := self._ending(ask, landed.resource, now, status, at_last=True)):
             return ending
         if landed.response is None:
-            return self._own.refusal(ask.request, ask.visit, landed.error or FetchError(landed.words), status)
+            return self._local.error_response(ask.request, ask.visit, landed.error or FetchError(landed.words), status)
         if landed.response.status == 429:
             # DESIGN, 11: a reader never sees the origin's 429, that was for us.
             until = max(landed.resource.failures.next_try, now + ask.settings.feed_min_interval)
             words = "The origin has had too many requests."
-            return self._own.later(ask.request, ask.visit, until, Detail.RATE_LIMITED, words, status)
+            return self._local.service_unavailable(ask.request, ask.visit, until, Detail.RATE_LIMITED, words, status)
         if landed.response.content.feed:
             self._count(ask.request, ask.visit)  # perhaps it was not known for a feed before; nobody counts twice
         freshness = assess(landed.resource, landed.response, ask.settings, now)
@@ -387,7 +387,7 @@ class Service(Upkeep):
         states = settings.state_freshness and ask.visit.entrance is Entrance.REVERSE
         dated = "if-modified-since" in ask.request.fields
         others = reign_of_others(self.store.get(ask.request.target), stored.content) if dated else None
-        response = reply(
+        response = build_response(
             stored,
             ask.request,
             freshness,
@@ -422,9 +422,9 @@ class Service(Upkeep):
             return None
         match relocation.standing(sighting, now, ask.settings, target=ask.request.target):
             case relocation.Redirect(location, recheck) if landed or not recheck:
-                return self._own.moved(ask, location, replace(status, detail=Detail.MOVED))
+                return self._local.relocation_response(ask, location, replace(status, detail=Detail.MOVED))
             case relocation.Gone(recheck) if landed or not recheck:
-                return self._own.gone(ask, replace(status, detail=Detail.GONE), believed=not recheck)
+                return self._local.gone_response(ask, replace(status, detail=Detail.GONE), believed=not recheck)
         return None
 
     def _in_doubt(self, ask: Ask, resource: Resource | None) -> bool:
@@ -432,18 +432,18 @@ class Service(Upkeep):
         sighting = resource.sighting if resource is not None else None
         if sighting is None or sighting.ending is not Ending.MOVED:
             return False
-        there = self.store.get(sighting.location) or self._nowhere.get(sighting.location)
+        there = self.store.get(sighting.location) or self._dead_targets.get(sighting.location)
         return relocation.in_doubt(sighting, there, ask.settings)
 
-    def _note_nowhere(self, landed: Landed) -> None:
+    def _record_dead_target(self, landed: Landed) -> None:
         """Remember that an address of which nothing is stored leads nowhere: a move there is in doubt."""
         resource, answer = landed.resource, landed.response
         if resource.channel is None and answer is not None and answer.status in relocation.NOWHERE:
-            self._nowhere[resource.target] = Resource(resource.target, failures=Failures(1, detail=Detail.REFUSED))
-            if len(self._nowhere) > NOWHERE_MAX:
-                self._nowhere.popitem(last=False)
-        elif len(self._nowhere):
-            self._nowhere.pop(resource.target, None)
+            self._dead_targets[resource.target] = Resource(resource.target, failures=Failures(1, detail=Detail.REFUSED))
+            if len(self._dead_targets) > DEAD_TARGETS_MAX:
+                self._dead_targets.popitem(last=False)
+        elif len(self._dead_targets):
+            self._dead_targets.pop(resource.target, None)
 
     def _allowed(self, ask: Ask, stored: StoredResponse, freshness: Freshness, occasion: Occasion) -> bool:
         # What is no feed is used stale only where HTTP has it so: "A cache MUST NOT generate a stale response unless it
@@ -466,5 +466,5 @@ class Service(Upkeep):
         """Let what is under way land, `timeout` seconds at most, and end."""
         until = asyncio.get_running_loop().time() + timeout
         await self.agenda.close()
-        for part in (self._codings, self._deltas, self._renderings, self._dispatch):
+        for part in (self._codings, self._deltas, self._conversions, self._dispatch):
             await part.close(max(0.0, until - asyncio.get_running_loop().time()))

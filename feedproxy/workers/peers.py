@@ -264,7 +264,7 @@ class Crew:
 
     async def _tell_families(self, _: web.Request) -> web.Response:
         await self.tell_news()
-        self._metrics.observe_process(under_way=self._service.under_way, connections=self._connections())
+        self._metrics.observe_process(under_way=self._service.active_refreshes, connections=self._connections())
         said = {
             "families": aggregation.plain(aggregation.added(self._metrics.families(), [self._before])),
             "history": self._diary.note(self._clock.now()).plain(),

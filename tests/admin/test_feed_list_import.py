@@ -74,7 +74,7 @@ async def test_another_sites_page_imports_nothing(proxy: Proxy) -> None:
     status, _, _ = await proxy.post("/opml", LIST, Origin="https://evil.example")
 
     assert status == 403
-    assert proxy.runtime.office.imported.feeds == ()
+    assert proxy.runtime.feed_list.imported.feeds == ()
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ async def test_own_gateway_addresses_of_a_list_are_read_as_the_feeds_own(proxy: 
     _, told, _ = await proxy.post("/opml", written)
 
     assert (told["added"], told["passed_over"]) == (4, 2)
-    assert [each.address for each in proxy.runtime.office.imported.feeds] == [
+    assert [each.address for each in proxy.runtime.feed_list.imported.feeds] == [
         "https://a.example/1?x=/y",
         "http://a.example/2",
         "https://a.example/3",
@@ -114,4 +114,4 @@ async def test_public_addresses_of_a_list_are_read_as_the_upstreams_in_reverse_m
 
     await proxy.post("/opml", opml.write(opml.Listing("", (opml.Subscription("https://www.example.org/1"),))))
 
-    assert [each.address for each in proxy.runtime.office.imported.feeds] == ["http://origin.example/1"]
+    assert [each.address for each in proxy.runtime.feed_list.imported.feeds] == ["http://origin.example/1"]

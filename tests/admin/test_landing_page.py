@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.endpoints.landing_page import SANDBOX, Preview, landing_page, pasted, preview_page
+from feedproxy.endpoints.landing_page import SANDBOX, Preview, landing_page, pasted_target, preview_page
 from feedproxy.errors import NotOurs
 from feedproxy.http import uri
 
@@ -53,7 +53,7 @@ def test_the_page_runs_nothing_and_loads_nothing_from_elsewhere() -> None:
     ],
 )
 def test_pasted_address_is_read_as_the_target(address: str, path: str) -> None:
-    assert uri.gateway_path(pasted(f"/?url={address}", BASE)) == path
+    assert uri.gateway_path(pasted_target(f"/?url={address}", BASE)) == path
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ async def test_feed_is_added_and_fetched_from_a_pasted_address(proxy: Proxy) -> 
 
     assert (status, told["ok"], told["added"], told["target"]) == (200, True, True, target)
     assert proxy.runtime.service.is_feed(target)
-    assert [each.address for each in proxy.runtime.office.imported.feeds] == [target]
+    assert [each.address for each in proxy.runtime.feed_list.imported.feeds] == [target]
     status, _, location = await proxy.post("/add", {"url": target}, Accept=HTML)
     assert status == 303
     assert "It is on the list already" in (await proxy.get(location))[1]
@@ -50,7 +50,7 @@ async def test_feed_is_added_and_fetched_from_a_pasted_address(proxy: Proxy) -> 
 
 async def test_what_is_no_address_is_not_added(proxy: Proxy) -> None:
     assert (await proxy.post("/add", {"url": "nonsense"}))[0] == 400
-    assert proxy.runtime.office.imported.feeds == ()
+    assert proxy.runtime.feed_list.imported.feeds == ()
 
 
 async def test_list_is_imported_by_a_form_and_the_outcome_is_told(proxy: Proxy) -> None:
@@ -62,7 +62,7 @@ async def test_list_is_imported_by_a_form_and_the_outcome_is_told(proxy: Proxy) 
 
     assert status == 303
     assert "1 added, 0 already there, 0 skipped" in (await proxy.get(location))[1]
-    assert [each.address for each in proxy.runtime.office.imported.feeds] == ["https://a.example/1"]
+    assert [each.address for each in proxy.runtime.feed_list.imported.feeds] == ["https://a.example/1"]
 
 
 async def test_feed_is_paused_and_resumed(proxy: Proxy) -> None:

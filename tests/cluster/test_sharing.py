@@ -79,7 +79,7 @@ async def test_a_crowd_at_two_machines_makes_one_request(start: Start, origin: O
     origin.gate = asyncio.Event()
 
     crowd = [asyncio.ensure_future(machine.get("/feed")) for _ in range(50) for machine in (one, other)]
-    await until(lambda: one.service.under_way == other.service.under_way == 1)
+    await until(lambda: one.service.active_refreshes == other.service.active_refreshes == 1)
     await until(lambda: origin.requests == 1)
     origin.gate.set()
     seen = await asyncio.gather(*crowd)

@@ -58,7 +58,7 @@ def test_what_cannot_be_fetched_is_passed_over_and_counted(outline: str) -> None
     found = read(a_list(outline))
 
     assert found is not None
-    assert (found.feeds, found.passed_over) == ((), 1)
+    assert (found.feeds, found.skipped_count) == ((), 1)
 
 
 def test_links_and_inclusions_are_no_feeds() -> None:

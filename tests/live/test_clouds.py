@@ -226,7 +226,7 @@ class Pair:
     def hub(self, **options: object) -> Feedproxy:
         return self._open("hub", "--upstream", self._upstream, **options)
 
-    def office(self, **options: object) -> Feedproxy:
+    def feed_list(self, **options: object) -> Feedproxy:
         return self._open("office", list_readers_min=1, **options)
 
     def address(self, who: str, path: str = "/") -> str:
@@ -248,7 +248,7 @@ def test_one_feedproxy_tells_another_by_rsscloud_and_restarts_change_nothing(
         assert ask(pair.address("hub", "/-/ping"), "POST", body=urlencode({"url": feed}).encode()).status == 200
 
     hub = pair.hub(announce="cloud")
-    office = pair.office()
+    office = pair.feed_list()
     assert b"<cloud domain=" in office.get(feed).body
     until(lambda: active(hub, "tell", "rsscloud"))
     origin.publish(path, a_feed("two", "one"))
@@ -263,7 +263,7 @@ def test_one_feedproxy_tells_another_by_rsscloud_and_restarts_change_nothing(
     until(lambda: len(lists(office)) == 2)
 
     office.kill()
-    office = pair.office()
+    office = pair.feed_list()
     office.get(feed)  # who reads a feed is saved every few minutes only
     origin.publish(path, a_feed("four", "three"))
     ping()
@@ -276,7 +276,7 @@ def test_one_feedproxy_tells_another_by_cnws(start: Start, origin: Origin, tmp_p
     feed = pair.address("hub", path)
     origin.publish(path, a_feed("one"))
     hub = pair.hub()
-    office = pair.office(cnws_subscribe=pair.address("hub", "/-/cnws"))
+    office = pair.feed_list(cnws_subscribe=pair.address("hub", "/-/cnws"))
     office.get(feed)
     until(lambda: active(hub, "tell", "cnws"))
 
@@ -354,7 +354,7 @@ def test_we_register_with_rsscloud_server_and_it_tells_us(
         f' protocol="{protocol}"/>'
     )
     origin.publish(feed_path, a_feed("one", extra=element))
-    office = pair.office()
+    office = pair.feed_list()
     office.get(feed)
     until(lambda: active(office, "hear", "rsscloud"))
 

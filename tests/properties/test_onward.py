@@ -11,7 +11,7 @@ from feedproxy.feed.channel import Channel, Kind, Period, Schedule
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
-from feedproxy.proxy.cached_hit import Moment, Repeat, again, onward
+from feedproxy.proxy.cached_hit import HitState, ReusableHit, advance_hit, recompute_hit
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
@@ -36,7 +36,7 @@ schedules = st.builds(
 
 
 @st.composite
-def repeats(draw: st.DrawFn) -> Repeat:
+def repeats(draw: st.DrawFn) -> ReusableHit:
     """An answer that may be given again, of any feed or page."""
     received = NOON + draw(st.sampled_from([0.0, 0.25, 0.9999995]) | st.floats(0, 1))
     lines = []
@@ -67,37 +67,50 @@ def repeats(draw: st.DrawFn) -> Repeat:
     directives = CacheControl.from_request(Fields([("Cache-Control", asked)] if asked else []))
     details = [None, "ttl-hint", "sy-hint", "skip-hours", "skip-days", "push"]
     states = draw(st.booleans())
-    return Repeat(resource, stored, settings, directives, draw(st.sampled_from(details)), frozenset(), feed, states)
+    return ReusableHit(
+        resource, stored, settings, directives, draw(st.sampled_from(details)), frozenset(), feed, states
+    )
 
 
-def told(moment: Moment | None) -> object:
+def told(moment: HitState | None) -> object:
     """All that anybody gets to see of it, and for how long."""
     if moment is None:
         return None
-    said = moment.age, moment.status.text(), moment.lifetime, moment.words, moment.speaks, moment.states
+    said = (
+        moment.age,
+        moment.status.text(),
+        moment.cache_control_value,
+        moment.reason,
+        moment.overrides_cache_control,
+        moment.emits_cdn_cache_control,
+    )
     return said, moment.until
 
 
 @given(repeats(), st.lists(instants, min_size=2, max_size=12))
-def test_what_is_reckoned_on_is_what_is_decided_anew_to_the_second(given_: Repeat, offsets: list[float]) -> None:
-    earlier: Moment | None = None
+def test_what_is_reckoned_on_is_what_is_decided_anew_to_the_second(given_: ReusableHit, offsets: list[float]) -> None:
+    earlier: HitState | None = None
     for now in sorted(NOON + 1 + offset for offset in offsets):
-        decided = again(given_, now)
-        reckoned = earlier if earlier is not None and onward(earlier, now) else again(given_, now)
+        decided = recompute_hit(given_, now)
+        reckoned = earlier if earlier is not None and advance_hit(earlier, now) else recompute_hit(given_, now)
         assert told(reckoned) == told(decided)
         earlier = reckoned or earlier
 
 
 @given(repeats(), instants, st.floats(0, 1))
-def test_nothing_is_different_before_the_end_that_was_told(given_: Repeat, offset: float, share: float) -> None:
-    moment = again(given_, NOON + 1 + offset)
+def test_nothing_is_different_before_the_end_that_was_told(given_: ReusableHit, offset: float, share: float) -> None:
+    moment = recompute_hit(given_, NOON + 1 + offset)
     if moment is None:
         return
 
-    later = again(given_, moment.since + share * (moment.until - moment.since))
+    later = recompute_hit(given_, moment.computed_at + share * (moment.until - moment.computed_at))
 
     assert later is not None
-    assert (later.age, later.status, later.lifetime) == (moment.age, moment.status, moment.lifetime)
+    assert (later.age, later.status, later.cache_control_value) == (
+        moment.age,
+        moment.status,
+        moment.cache_control_value,
+    )
 
 
 def test_a_feed_that_is_fresh_is_reckoned_on_until_it_is_not() -> None:
@@ -105,11 +118,13 @@ def test_a_feed_that_is_fresh_is_reckoned_on_until_it_is_not() -> None:
         TARGET, 200, Fields([("Cache-Control", "max-age=600")]), Content({"identity": b"x"}, feed=True), NOON, NOON
     )
     resource = Resource(TARGET, (stored,), Channel(Kind.RSS, "2.0", well_formed=True))
-    repeat = Repeat(resource, stored, Settings(), CacheControl(), None, frozenset(), counted=True, states=False)
+    repeat = ReusableHit(
+        resource, stored, Settings(), CacheControl(), None, frozenset(), counted=True, states_freshness=False
+    )
 
-    first = again(repeat, NOON + 0.5)
+    first = recompute_hit(repeat, NOON + 0.5)
 
     assert first is not None
-    assert NOON + 599.9 < first.steady < NOON + 600
-    assert onward(first, NOON + 599)
-    assert not onward(first, NOON + 600)
+    assert NOON + 599.9 < first.decision_valid_until < NOON + 600
+    assert advance_hit(first, NOON + 599)
+    assert not advance_hit(first, NOON + 600)

@@ -11,7 +11,7 @@ from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.http import content_coding
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.proxy.representations.coding_variants import Codings
+from feedproxy.proxy.representations.coding_variants import CodingVariants
 from feedproxy.refresh.ingest.ingest import NOTHING, Prepared, Wanted, prepare
 from feedproxy.refresh.ingest.worker_pool import Workshop
 from feedproxy.request.context import Answer
@@ -85,7 +85,7 @@ class Desk:
 
     def __init__(self, pool: ThreadPoolExecutor, body: bytes = FEED, label: str = "") -> None:
         self.store = MemoryStore(1_000_000)
-        self.codings = Codings(self.store, Workshop(pool))
+        self.codings = CodingVariants(self.store, Workshop(pool))
         self.stored = StoredResponse(TARGET, 200, TYPE, prepared(body, label).content, NOW, NOW)
 
     async def keep(self) -> "Desk":

@@ -6,7 +6,7 @@ import pytest
 
 from feedproxy.http import content_coding
 from feedproxy.proxy.representations import decoded_bodies
-from feedproxy.proxy.representations.decoded_bodies import Plain
+from feedproxy.proxy.representations.decoded_bodies import DecodedBodies
 
 
 @pytest.mark.parametrize("body", [gzip.compress(b"page" * 100, mtime=0), b"\x1f\x8bbroken"])
@@ -20,20 +20,20 @@ def test_the_second_reader_costs_no_decoding(monkeypatch: pytest.MonkeyPatch, bo
         return decode(*args, **kwargs)  # type: ignore[arg-type]
 
     monkeypatch.setattr(decoded_bodies.content_coding, "decode", counting)
-    known = Plain()
+    known = DecodedBodies()
 
-    first = known.of(body, "gzip", limit=10_000)
+    first = known.get(body, "gzip", limit=10_000)
 
-    assert known.of(body, "gzip", limit=10_000) == first
+    assert known.get(body, "gzip", limit=10_000) == first
     assert calls == 1
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    known = Plain()
+    known = DecodedBodies()
     bodies = [gzip.compress(b"%d" % number) for number in range(3 * decoded_bodies.ENTRIES_MAX)]
 
     for number, body in enumerate(bodies):
-        assert known.of(body, "gzip", limit=100) == b"%d" % number
+        assert known.get(body, "gzip", limit=100) == b"%d" % number
 
-    assert len(known._known) <= decoded_bodies.ENTRIES_MAX
+    assert len(known._decoded) <= decoded_bodies.ENTRIES_MAX
     assert known._bytes <= decoded_bodies.BYTES_MAX

@@ -45,7 +45,7 @@ async def test_all_formats_cost_the_origin_one_request(door):
 
     seen.expect(200, cache="hit")
     assert origin.requests == 1
-    assert proxy.service.formats.parsed == 1
+    assert proxy.service.conversions.documents_parsed == 1
     assert [item["title"] for item in json.loads(seen.plain)["items"]] == ["one", "two"]
 
 

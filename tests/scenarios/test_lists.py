@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from feedproxy.endpoints.feed_list import Office
+from feedproxy.endpoints.feed_list import FeedList
 from feedproxy.feed import opml
 from feedproxy.server.mitm.flow_handler import desk
 from feedproxy.subscribers.distinct_readers import DistinctReaders
@@ -64,7 +64,7 @@ async def test_a_feed_stays_in_the_list_for_thirty_days(door):
     proxy, origin, clock = await door(list_readers_min=1)
     origin.publish(PATH, a_feed())
     await proxy.get(PATH)
-    await proxy.stage.runtime.office.remember()
+    await proxy.stage.runtime.feed_list.save_requested()
     clock.advance(days=29)
     proxy.service.counts.prune(clock.now())
     assert await addresses(proxy) == [origin.url(PATH)]
@@ -82,14 +82,14 @@ async def test_a_feed_is_listed_when_three_different_readers_have_asked_for_it_w
     for agent in (agents[0], agents[0], agents[1]):
         await proxy.get(PATH, user_agent=agent)
         clock.advance(days=3)
-        await proxy.stage.runtime.office.remember()
+        await proxy.stage.runtime.feed_list.save_requested()
     for _ in range(3):
         await proxy.get(PATH, user_agent=agents[1])
     assert await addresses(proxy) == []
 
     await proxy.get(PATH, user_agent=agents[2])
     assert await addresses(proxy) == [origin.url(PATH)]
-    await proxy.stage.runtime.office.remember()
+    await proxy.stage.runtime.feed_list.save_requested()
     proxy.service.counts.distinct = DistinctReaders()  # as after a restart
     assert await addresses(proxy) == [origin.url(PATH)]
     clock.advance(days=31)
@@ -105,7 +105,7 @@ async def test_an_address_with_a_secret_is_never_listed_nor_written_down(door, p
     proxy, origin, _ = await door(list_readers_min=1)
     origin.publish(path, a_feed())
     await proxy.get(path)
-    await proxy.stage.runtime.office.remember()
+    await proxy.stage.runtime.feed_list.save_requested()
 
     assert await addresses(proxy) == []
     assert b"abc" not in (proxy.service.store.get_state("office-asked") or b"")
@@ -214,13 +214,13 @@ async def test_what_is_imported_stands_in_the_list_in_its_folders_and_is_fetched
     proxy, origin, clock = await door(site_interval=5, refresh_ahead=True)
     for path in ("/a", "/b"):
         origin.publish(path, a_feed(path), cache_control="max-age=600")
-    office = proxy.stage.runtime.office
+    office = proxy.stage.runtime.feed_list
     listing = a_file(
         f'<outline text="News"><outline text="A" xmlUrl="{origin.url("/a")}"/></outline>',
         f'<outline text="B" xmlUrl="{origin.url("/b")}"/>',
     )
 
-    outcome = await office.take(listing)
+    outcome = await office.import_list(listing)
 
     assert (len(outcome.added), outcome.known, outcome.hosts) == (2, 0, ())
     found = await a_list(proxy, "?addresses=original")
@@ -235,31 +235,33 @@ async def test_what_is_imported_stands_in_the_list_in_its_folders_and_is_fetched
 async def test_an_import_counts_as_a_reader_that_asked_once(door):
     proxy, origin, clock = await door(refresh_ahead=True)
     origin.publish("/a", a_feed(), cache_control="max-age=1800")
-    office = proxy.stage.runtime.office
-    await office.take(a_file(f'<outline xmlUrl="{origin.url("/a")}"/>'))
+    office = proxy.stage.runtime.feed_list
+    await office.import_list(a_file(f'<outline xmlUrl="{origin.url("/a")}"/>'))
     await origin.asked(1)
 
-    assert office.interest(origin.url("/a"), clock.now() - 60) == 1
-    assert office.interest(origin.url("/a"), clock.now() + 60) == 0
-    assert office.interest(origin.url("/b"), 0) == 0
+    assert office.count_imports_since(origin.url("/a"), clock.now() - 60) == 1
+    assert office.count_imports_since(origin.url("/a"), clock.now() + 60) == 0
+    assert office.count_imports_since(origin.url("/b"), 0) == 0
 
 
 async def test_a_second_import_adds_and_replaces_where_that_is_said(door):
     proxy, _, _ = await door(list_readers_min=1)
-    office = proxy.stage.runtime.office
-    await office.take(a_file('<outline xmlUrl="http://a.example/a"/>'), name="Ours")
+    office = proxy.stage.runtime.feed_list
+    await office.import_list(a_file('<outline xmlUrl="http://a.example/a"/>'), name="Ours")
 
-    outcome = await office.take(a_file('<outline xmlUrl="http://a.example/a"/><outline xmlUrl="http://a.example/b"/>'))
+    outcome = await office.import_list(
+        a_file('<outline xmlUrl="http://a.example/a"/><outline xmlUrl="http://a.example/b"/>')
+    )
 
     assert (outcome.added, outcome.known) == (("http://a.example/b",), 1)
     assert (await a_list(proxy)).title == "Ours"
-    await office.take(a_file('<outline xmlUrl="http://a.example/c"/>'), replace=True)
+    await office.import_list(a_file('<outline xmlUrl="http://a.example/c"/>'), replace=True)
     assert await addresses(proxy) == ["http://a.example/c"]
 
 
 async def test_secrets_in_an_imported_list_are_not_listed(door):
     proxy, _, _ = await door(list_readers_min=1)
-    await proxy.stage.runtime.office.take(
+    await proxy.stage.runtime.feed_list.import_list(
         a_file('<outline xmlUrl="http://a.example/a?token=abc"/><outline xmlUrl="http://a.example/b"/>')
     )
 
@@ -269,12 +271,12 @@ async def test_secrets_in_an_imported_list_are_not_listed(door):
 async def test_what_was_imported_is_kept_by_the_store(door):
     proxy, _, clock = await door(list_readers_min=1)
     here = proxy.stage.runtime
-    await here.office.take(a_file('<outline text="x" xmlUrl="http://a.example/a"/>'), intercept=True)
+    await here.feed_list.import_list(a_file('<outline text="x" xmlUrl="http://a.example/a"/>'), intercept=True)
 
-    other = Office(here.service, clock, here.settings_for, lambda: 0)
+    other = FeedList(here.service, clock, here.settings_for, lambda: 0)
 
     assert [each.address for each in (await other.public()).feeds] == ["http://a.example/a"]
-    assert other.imported.hosts == here.office.imported.hosts == frozenset()
+    assert other.imported.hosts == here.feed_list.imported.hosts == frozenset()
 
 
 async def test_a_list_in_the_store_that_makes_no_sense_is_none(door):
@@ -303,8 +305,8 @@ def went(pac: bytes, *urls: str) -> list[str]:
 
 async def test_the_function_sends_known_and_decrypted_hosts_through_us_and_all_else_directly(door):
     proxy, _, _ = await door(intercept=("*.inter.example", "one.example"))
-    office = proxy.stage.runtime.office
-    await office.take(a_file('<outline xmlUrl="http://known.example/a"/><outline xmlUrl="http://__proto__/a"/>'))
+    office = proxy.stage.runtime.feed_list
+    await office.import_list(a_file('<outline xmlUrl="http://known.example/a"/><outline xmlUrl="http://__proto__/a"/>'))
 
     seen = await proxy.ask("/-/proxy.pac")
 
@@ -331,7 +333,7 @@ async def test_the_function_sends_known_and_decrypted_hosts_through_us_and_all_e
 async def test_the_function_names_no_private_feeds_host(door):
     proxy, _, _ = await door(list_readers_min=1)
     outlines = '<outline xmlUrl="https://secret.example/a?token=x"/><outline xmlUrl="https://open.example/a"/>'
-    await proxy.stage.runtime.office.take(a_file(outlines), intercept=True)
+    await proxy.stage.runtime.feed_list.import_list(a_file(outlines), intercept=True)
 
     seen = await proxy.ask("/-/proxy.pac")
 
@@ -360,10 +362,10 @@ async def test_using_a_feed_never_adds_a_host_but_the_operators_word_does(door):
     await proxy.get(PATH)
     at = desk(proxy.stage.runtime)
     outline = '<outline xmlUrl="https://feeds.example/a"/>'
-    await proxy.stage.runtime.office.take(a_file(outline))
+    await proxy.stage.runtime.feed_list.import_list(a_file(outline))
     assert not at.intercepts("feeds.example")
 
-    outcome = await proxy.stage.runtime.office.take(a_file(outline), intercept=True)
+    outcome = await proxy.stage.runtime.feed_list.import_list(a_file(outline), intercept=True)
 
     assert outcome.hosts == ("feeds.example",)
     assert at.intercepts("Feeds.example")

@@ -238,10 +238,10 @@ async def test_a_move_that_was_believed_wrongly_is_undone(stage):
     (await proxy.get("/feed.rss")).expect(301)
     origin.publish("/feed.rss", a_feed("back"), cache_control="max-age=60")
 
-    assert await proxy.service.undo(origin.url("/feed.rss"))
+    assert await proxy.service.clear_relocation(origin.url("/feed.rss"))
 
     assert b"back" in (await proxy.get("/feed.rss")).expect(200).body
-    assert not await proxy.service.undo(origin.url("/feed.rss"))
+    assert not await proxy.service.clear_relocation(origin.url("/feed.rss"))
 
 
 async def test_an_end_that_was_believed_wrongly_is_undone(stage):
@@ -252,7 +252,7 @@ async def test_an_end_that_was_believed_wrongly_is_undone(stage):
     clock.advance(minutes=2)
     (await proxy.get("/feed.rss")).expect(410)
 
-    assert await proxy.service.undo(origin.url("/feed.rss"))
+    assert await proxy.service.clear_relocation(origin.url("/feed.rss"))
 
     assert b"back" in (await proxy.get("/feed.rss")).expect(200).body
 
@@ -265,7 +265,7 @@ async def test_undoing_an_end_ends_the_pause_that_it_brought(stage):
     origin.publish("/feed.rss", a_feed("back"))
     clock.advance(5)
 
-    assert await proxy.service.undo(origin.url("/feed.rss"))
+    assert await proxy.service.clear_relocation(origin.url("/feed.rss"))
 
     assert b"back" in (await proxy.get("/feed.rss")).expect(200).body
 

@@ -94,7 +94,7 @@ async def test_an_end_is_undone_by_either_address(stage, form):
     origin.publish("/ended.rss", b"<redirect><newLocation/></redirect>", content_type="application/xml")
     (await proxy.get("/ended.rss")).expect(410)
 
-    assert await proxy.service.undo(address(form, origin, "/ended.rss"))
+    assert await proxy.service.clear_relocation(address(form, origin, "/ended.rss"))
 
 
 # -- what readers see
@@ -160,8 +160,8 @@ async def test_a_form_that_cannot_be_passed_on_does_not_show_the_upstream(door):
 
 async def test_folders_on_either_side_are_a_part_of_the_address(stage):
     proxy, _, _ = await stage(upstream="http://127.0.0.1:1/blog", public_url=PUBLIC + "/news/")
-    assert proxy.service.meant(PUBLIC + "/news/feed.rss") == "http://127.0.0.1:1/blog/feed.rss"
-    assert proxy.service.meant(PUBLIC + "/feed.rss") == PUBLIC + "/feed.rss"
+    assert proxy.service.to_upstream_url(PUBLIC + "/news/feed.rss") == "http://127.0.0.1:1/blog/feed.rss"
+    assert proxy.service.to_upstream_url(PUBLIC + "/feed.rss") == PUBLIC + "/feed.rss"
 
 
 # -- what was promised, and what is left of it

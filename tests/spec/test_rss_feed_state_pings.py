@@ -444,7 +444,7 @@ async def test_change_of_an_imported_feed_is_listed(stand_at: Callable[..., Any]
     stand = await stand_at()
     door = Door(stand)
     stand.origin.publish("/feed.xml", a_feed("one"))
-    await stand.runtime.office.take(Listing("", (Subscription(TARGET),)))
+    await stand.runtime.feed_list.import_list(Listing("", (Subscription(TARGET),)))
     await stand.read(readers=0)
     stand.origin.publish("/feed.xml", a_feed("two"))
     await stand.read(readers=0)

@@ -142,6 +142,6 @@ class Publisher:
         """What the copy says; read once for each version, however many are told."""
         stored = next((each for each in resource.variants[::-1] if each.content.feed), None) if resource else None
         try:
-            return await self._notices.service.formats.headlines(stored) if stored is not None else None
+            return await self._notices.service.conversions.headlines(stored) if stored is not None else None
         except FeedproxyError:
             return None

@@ -108,7 +108,7 @@ class Hub:
     def _target(self, asked: Asked, base: str) -> str:
         """The feed of ours that a topic names. Raises Wrong."""
         try:
-            target = self._notices.service.meant(named(self._notices, asked.topic, base))
+            target = self._notices.service.to_upstream_url(named(self._notices, asked.topic, base))
             target = whereabouts(self._notices, target)
         except BadTarget as error:
             raise Wrong(f"hub.topic is no address: {error}") from error

@@ -29,35 +29,35 @@ from feedproxy.store.interface import Store
 
 logger = logging.getLogger(__name__)
 
-VAIN_MAX = 10_000
+INCOMPRESSIBLE_MAX = 10_000
 """Contents remembered that a coding makes no smaller."""
 
 type _Key = tuple[str, str, str]
 
 
-class Codings:
+class CodingVariants:
     """Makes the codings that are asked for, and keeps them with what is stored."""
 
     def __init__(self, store: Store, workshop: Workshop) -> None:
         self._store = store
         self._workshop = workshop
         self._under_way: Flights[_Key, bytes | None] = Flights()
-        self._vain: OrderedDict[_Key, None] = OrderedDict()
+        self._incompressible: OrderedDict[_Key, None] = OrderedDict()
 
     async def instead_of(self, answer: Answer, request: Request, settings: Settings) -> Answer:
         """The answer in a coding that the reader asks for, where it is not in one."""
         stored, response = answer.stored, answer.response
-        if stored is None or response.status != 200 or not _is_ours(stored):
+        if stored is None or response.status != 200 or not _is_codable(stored):
             return answer
         accept_encoding = request.fields.combined("accept-encoding")
         name = best(accept_encoding, settings)
-        if name is None or name in stored.content.bodies or (key := _key(stored, name)) in self._vain:
+        if name is None or name in stored.content.bodies or (key := _key(stored, name)) in self._incompressible:
             return answer
         if "content-encoding" in response.fields:
             if answer.status.hit:
-                self._begin(key, stored.content, settings)  # he asks for what others have asked for before
+                self._start_coding(key, stored.content, settings)  # he asks for what others have asked for before
             return answer
-        body = await asyncio.shield(self._begin(key, stored.content, settings))
+        body = await asyncio.shield(self._start_coding(key, stored.content, settings))
         if body is None:
             return answer
         assert stored.content.tag is not None
@@ -66,12 +66,12 @@ class Codings:
         fields = fields.with_field("Content-Length", str(len(body)))
         return replace(answer, response=replace(response, fields=fields, body=body))
 
-    def _begin(self, key: _Key, content: Content, settings: Settings) -> asyncio.Task[bytes | None]:
+    def _start_coding(self, key: _Key, content: Content, settings: Settings) -> asyncio.Task[bytes | None]:
         name = key[2]
         work = functools.partial(coded, content.bodies["identity"], name, level_of(name, settings))
-        return self._under_way.join(key, lambda: self._make(key, work))[0]
+        return self._under_way.join(key, lambda: self._make_coding(key, work))[0]
 
-    async def _make(self, key: _Key, work: Callable[[], bytes | None]) -> bytes | None:
+    async def _make_coding(self, key: _Key, work: Callable[[], bytes | None]) -> bytes | None:
         try:
             body = await self._workshop.do(work)
         except FeedproxyError as error:
@@ -82,14 +82,14 @@ class Codings:
             logger.exception("%s of %s could not be made", key[2], key[0])
             body = None
         if body is None:
-            self._vain[key] = None
-            if len(self._vain) > VAIN_MAX:
-                self._vain.popitem(last=False)
+            self._incompressible[key] = None
+            if len(self._incompressible) > INCOMPRESSIBLE_MAX:
+                self._incompressible.popitem(last=False)
         else:
-            await self._keep(key, body)
+            await self._store_coding(key, body)
         return body
 
-    async def _keep(self, key: _Key, body: bytes) -> None:
+    async def _store_coding(self, key: _Key, body: bytes) -> None:
         """Keep it with what is stored, as far as that is still the same content."""
         target, tag, name = key
         common = self._store.common
@@ -101,7 +101,7 @@ class Codings:
             if resource is None:
                 return
             variants = tuple(
-                _with(each, name, body) if each.content.tag == tag and _is_ours(each) else each
+                _with_coding(each, name, body) if each.content.tag == tag and _is_codable(each) else each
                 for each in resource.variants
             )
             if variants != resource.variants:
@@ -114,7 +114,7 @@ class Codings:
         await self._under_way.land_all(timeout)
 
 
-def _is_ours(stored: StoredResponse) -> bool:
+def _is_codable(stored: StoredResponse) -> bool:
     """Whether the content is a feed that may be coded."""
     content = stored.content
     return (
@@ -129,7 +129,7 @@ def _key(stored: StoredResponse, name: str) -> _Key:
     return stored.target, stored.content.tag or "", name
 
 
-def _with(stored: StoredResponse, name: str, body: bytes) -> StoredResponse:
+def _with_coding(stored: StoredResponse, name: str, body: bytes) -> StoredResponse:
     if name in stored.content.bodies:
         return stored
     return replace(stored, content=replace(stored.content, bodies={**stored.content.bodies, name: body}))

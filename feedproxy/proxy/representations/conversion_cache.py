@@ -23,7 +23,7 @@ from feedproxy.feed.convert.model import Feed, Item
 from feedproxy.feed.convert.read.from_document import found_at, read, written_at
 from feedproxy.http import content_coding
 from feedproxy.http.date import parse_http_date
-from feedproxy.proxy.representations.decoded_bodies import PLAIN
+from feedproxy.proxy.representations.decoded_bodies import DECODED_BODIES
 from feedproxy.refresh.ingest.coding_policy import level_of
 from feedproxy.refresh.ingest.worker_pool import Workshop
 from feedproxy.refresh.singleflight import Flights
@@ -35,10 +35,10 @@ MODELS_MAX = 16
 MODELS_BYTES = 4 * 1024 * 1024
 """Bytes of the documents that remembered models were read from; a model takes some five times as many."""
 
-RENDERINGS_MAX = 1024
-RENDERINGS_BYTES = 64 * 1024 * 1024
+CONVERSIONS_MAX = 1024
+CONVERSIONS_BYTES = 64 * 1024 * 1024
 
-FEEDS = frozenset({"rss", "rdf", "atom", "json"})
+FEED_FORMATS = frozenset({"rss", "rdf", "atom", "json"})
 """Formats that readers poll: each names its own address."""
 
 HEADLINE_MAX = 64 * 1024
@@ -53,11 +53,11 @@ type _Key = tuple[_Version, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Rendering:
+class Conversion:
     """A feed in one format and one coding. `stem` is that of its tags (http/etag.py)."""
 
     body: bytes
-    stem: str
+    tag_base: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class _Document:
     limit: int
 
 
-class Bounded[K, V]:
+class LRU[K, V]:
     """Values by key, the least lately used let go of above so many, or so many bytes of them."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
@@ -116,32 +116,32 @@ class Bounded[K, V]:
         return len(self._kept)
 
 
-class Renderings:
+class ConversionCache:
     """Makes renderings and remembers them."""
 
     def __init__(self, workshop: Workshop) -> None:
         self._workshop = workshop
-        self._made: Bounded[_Key, Rendering] = Bounded(RENDERINGS_MAX, RENDERINGS_BYTES)
-        self._failed: Bounded[tuple[_Version, str], FeedproxyError] = Bounded(RENDERINGS_MAX, RENDERINGS_MAX)
-        self._headlines: Bounded[_Version, Headlines] = Bounded(RENDERINGS_MAX, RENDERINGS_BYTES)
-        self._writing: Flights[_Key, Rendering] = Flights()
-        self.parsed = 0
+        self._conversions: LRU[_Key, Conversion] = LRU(CONVERSIONS_MAX, CONVERSIONS_BYTES)
+        self._failed: LRU[tuple[_Version, str], FeedproxyError] = LRU(CONVERSIONS_MAX, CONVERSIONS_MAX)
+        self._headlines: LRU[_Version, Headlines] = LRU(CONVERSIONS_MAX, CONVERSIONS_BYTES)
+        self._running: Flights[_Key, Conversion] = Flights()
+        self.documents_parsed = 0
         """Documents read: fewer than renderings made."""
 
-    async def of(
+    async def get(
         self, stored: StoredResponse, wanted: Format, name: str, settings: Settings, *, at: str = ""
-    ) -> Rendering:
+    ) -> Conversion:
         """This stored feed in this format and coding. Raises NotAFeed, and FeedproxyError where it takes too much.
 
         `at` is the address of the rendering, where it is another than the feed's: a feed format names it as its own.
         """
         version = _version(stored)
-        key = version, wanted.name, name, at if wanted.name in FEEDS else ""
-        if (known := self._made.get(key)) is not None:
+        key = version, wanted.name, name, at if wanted.name in FEED_FORMATS else ""
+        if (known := self._conversions.get(key)) is not None:
             return known
         if (failed := self._failed.get((version, wanted.name))) is not None:
             raise failed
-        task, _ = self._writing.join(key, lambda: self._write(key, stored, settings))
+        task, _ = self._running.join(key, lambda: self._convert(key, stored, settings))
         return await asyncio.shield(task)
 
     async def headlines(self, stored: StoredResponse, settings: Settings) -> Headlines:
@@ -149,18 +149,18 @@ class Renderings:
         document = _document(stored, settings)
         known = self._headlines.get(document.version)
         if known is None:
-            known = await self._workshop.do(functools.partial(_headlines_of, document))
+            known = await self._workshop.do(functools.partial(_extract_headlines, document))
             self._headlines.put(document.version, known, len(known.summary) + len(known.newest_text))
         return known
 
-    async def _write(self, key: _Key, stored: StoredResponse, settings: Settings) -> Rendering:
+    async def _convert(self, key: _Key, stored: StoredResponse, settings: Settings) -> Conversion:
         version, wanted, name, at = key
         level = max(1, level_of(name, settings))
-        plain = self._made.get((version, wanted, "identity", at))
+        plain = self._conversions.get((version, wanted, "identity", at))
         if plain is not None:
             body = await self._workshop.do(functools.partial(content_coding.encode, plain.body, name, level))
-            return self._keep(key, Rendering(body, plain.stem))
-        work = functools.partial(_rendered, _document(stored, settings), wanted, name, level, at)
+            return self._remember(key, Conversion(body, plain.tag_base))
+        work = functools.partial(_convert_document, _document(stored, settings), wanted, name, level, at)
         try:
             identity, coded, stem, was_read = await self._workshop.do(work)
         except FeedproxyError as error:
@@ -171,18 +171,18 @@ class Renderings:
             failed = FeedproxyError("feedproxy failed at converting this feed; its log says more")
             self._failed.put((version, wanted), failed, 1)
             raise failed from error
-        self.parsed += was_read
-        plain = Rendering(identity, stem)
-        self._keep((version, wanted, "identity", at), plain)
-        return plain if name == "identity" else self._keep(key, Rendering(coded, plain.stem))
+        self.documents_parsed += was_read
+        plain = Conversion(identity, stem)
+        self._remember((version, wanted, "identity", at), plain)
+        return plain if name == "identity" else self._remember(key, Conversion(coded, plain.tag_base))
 
-    def _keep(self, key: _Key, made: Rendering) -> Rendering:
-        self._made.put(key, made, len(made.body))
+    def _remember(self, key: _Key, made: Conversion) -> Conversion:
+        self._conversions.put(key, made, len(made.body))
         return made
 
     async def close(self, timeout: Seconds) -> None:
         """Let what is under way land, `timeout` seconds at most, and end."""
-        await self._writing.land_all(timeout)
+        await self._running.land_all(timeout)
 
 
 def _version(stored: StoredResponse) -> _Version:
@@ -214,23 +214,25 @@ def _document(stored: StoredResponse, settings: Settings) -> _Document:
 # -- the job
 
 
-_MODELS: Bounded[_Version, Feed] = Bounded(MODELS_MAX, MODELS_BYTES)
+_MODELS: LRU[_Version, Feed] = LRU(MODELS_MAX, MODELS_BYTES)
 """What was read last in this process."""
 
 _LOCK = threading.Lock()
 
 
-def _rendered(document: _Document, wanted: str, name: str, level: int, at: str) -> tuple[bytes, bytes, str, bool]:
+def _convert_document(
+    document: _Document, wanted: str, name: str, level: int, at: str
+) -> tuple[bytes, bytes, str, bool]:
     """The document in this format, the same coded, its stem, and whether it had to be read. Raises NotAFeed."""
-    feed, was_read = _model(document)
+    feed, was_read = _parse_model(document)
     body = FORMATS[wanted].render(written_at(feed, at) if at else feed)
     stem = hashlib.blake2b(body, digest_size=12).hexdigest()
     return body, b"" if name == "identity" else content_coding.encode(body, name, level), stem, was_read
 
 
-def _headlines_of(document: _Document) -> Headlines:
+def _extract_headlines(document: _Document) -> Headlines:
     """The headlines; the newest item is the first where none is dated. Raises NotAFeed."""
-    feed = _model(document)[0]
+    feed = _parse_model(document)[0]
     items = sorted(feed.items, key=lambda item: -(item.published or item.updated or 0))[:ENTRIES_MAX]
     said = Headlines(markup.line(feed.title)[:HEADLINE_MAX], markup.plain(feed.summary)[:HEADLINE_MAX])
     if not items:
@@ -239,23 +241,23 @@ def _headlines_of(document: _Document) -> Headlines:
         said,
         newest_title=markup.line(items[0].title)[:HEADLINE_MAX],
         newest_text=markup.plain(items[0].summary or items[0].content)[:HEADLINE_MAX],
-        entries=tuple((_title(item), item.published or item.updated) for item in items),
+        entries=tuple((_item_title(item), item.published or item.updated) for item in items),
     )
 
 
-def _title(item: Item) -> str:
+def _item_title(item: Item) -> str:
     title = markup.line(item.title) or " ".join(markup.plain(item.summary or item.content).split())
     return title[:TITLE_MAX]
 
 
-def _model(document: _Document) -> tuple[Feed, bool]:
+def _parse_model(document: _Document) -> tuple[Feed, bool]:
     with _LOCK:
         known = _MODELS.get(document.version)
     if known is not None:
         return known, False
     body: bytes | None = document.body
     if body and document.label != "identity":
-        body = PLAIN.of(body, document.label, limit=document.limit)
+        body = DECODED_BODIES.get(body, document.label, limit=document.limit)
     target = document.version[0]
     feed = read(body, document.content_type, address=target) if body else None
     if feed is None or body is None:

@@ -37,10 +37,10 @@ from feedproxy.store.resource import Resource, Version
 
 logger = logging.getLogger(__name__)
 
-REMEMBERED_MAX = 512
+DELTAS_MAX = 512
 """Deltas remembered, those that cannot be among them: of a hundred busy feeds the last versions, in two codings."""
 
-REMEMBERED_BYTES = 16 * 1024 * 1024
+DELTAS_BYTES = 16 * 1024 * 1024
 """Bytes of them together. Most have one entry, some kilobytes."""
 
 type _Key = tuple[str, str, tuple[str, ...], str]
@@ -67,11 +67,11 @@ class Deltas:
         self, whole: Response, stored: StoredResponse, request: Request, resource: Resource | None, settings: Settings
     ) -> Response:
         """The delta that the request asks for, out of this stored response; `whole` where there is none."""
-        wants = whole.status == 200 and settings.deltas and not _knows_not_what_it_asks(request, settings)
+        wants = whole.status == 200 and settings.deltas and not _is_excluded(request, settings)
         bases = wanted_since(request) if wants else None
-        if bases is None or resource is None or not _may_be_cut(stored, resource):
+        if bases is None or resource is None or not _allows_deltas(stored, resource):
             return whole
-        base = _find(bases, resource.versions)
+        base = _find_base(bases, resource.versions)
         if base is None:
             return whole
         name = whole.fields.get("content-encoding") or "identity"
@@ -90,7 +90,7 @@ class Deltas:
             return self._made[key]
         body, declared = stored.content.bodies["identity"], stored.fields.get("content-type")
         level = max(1, level_of(name, settings))
-        work = functools.partial(_make, body, declared, base.versions, name, level, size)
+        work = functools.partial(_make_delta, body, declared, base.versions, name, level, size)
         task, _ = self._under_way.join(key, lambda: self._make(key, work))
         return await asyncio.shield(task)
 
@@ -110,7 +110,7 @@ class Deltas:
     def _remember(self, key: _Key, made: bytes | None) -> None:
         self._made[key] = made
         self._size += len(made or b"")
-        while len(self._made) > REMEMBERED_MAX or self._size > REMEMBERED_BYTES:
+        while len(self._made) > DELTAS_MAX or self._size > DELTAS_BYTES:
             _, oldest = self._made.popitem(last=False)
             self._size -= len(oldest or b"")
 
@@ -119,22 +119,22 @@ class Deltas:
         await self._under_way.land_all(timeout)
 
 
-def _knows_not_what_it_asks(request: Request, settings: Settings) -> bool:
+def _is_excluded(request: Request, settings: Settings) -> bool:
     """feedparser asks for deltas in the name of programs that were never told: rss2email takes a 226 for an error."""
     return (request.fields.get("user-agent") or "").startswith(settings.deltas_not_for)
 
 
-def _may_be_cut(stored: StoredResponse, resource: Resource) -> bool:
+def _allows_deltas(stored: StoredResponse, resource: Resource) -> bool:
     """Whether there may be deltas of it: of a feed as we made it, and stored it for all."""
     if not stored.content.feed or CacheControl.from_fields(stored.fields).no_transform:
         return False
     return stored.content.tag is not None and any(each.content.tag == stored.content.tag for each in resource.variants)
 
 
-def _find(bases: Bases, versions: Sequence[Version]) -> _Base | None:
+def _find_base(bases: Bases, versions: Sequence[Version]) -> _Base | None:
     """The version that the reader has, the newest of several; None where we know none of them."""
     if bases.date is not None:
-        dated = [each for each in versions if _second(each) == bases.date]
+        dated = [each for each in versions if _whole_second(each) == bases.date]
         return _Base(tuple(dated)) if dated else None
     offered = {stem_of(tag): tag for tag in reversed(bases.tags)}
     for version in reversed(versions):
@@ -143,11 +143,11 @@ def _find(bases: Bases, versions: Sequence[Version]) -> _Base | None:
     return None
 
 
-def _second(version: Version) -> float | None:
+def _whole_second(version: Version) -> float | None:
     return None if version.last_modified is None else math.floor(version.last_modified)
 
 
-def _make(
+def _make_delta(
     body: bytes, declared: str | None, versions: Sequence[Version], name: str, level: int, size: int
 ) -> bytes | None:
     """The delta in this coding; None where there can be none, or it would be no smaller than the whole's `size`."""
@@ -158,13 +158,13 @@ def _make(
     known = frozenset.intersection(*(unpack(version.entries) for version in versions))
     charset = parse_parameters(declared)[1].get("charset") if declared else None
     made = delta(body, channel, known, charset=charset)
-    if made is None or made.body is body or (made.entries == 0 and wants_items(channel)):
+    if made is None or made.body is body or (made.entries == 0 and requires_items(channel)):
         return None
     coded = content_coding.encode(made.body, name, level)
     return coded if len(coded) < size else None
 
 
-def wants_items(channel: Channel) -> bool:
+def requires_items(channel: Channel) -> bool:
     """Whether the format has no document without items.
 
     RSS 1.0, section 5.2: "(channel, image?, item+, textinput?)"; of 0.91 Netscape's DTD has "item+". RSS 2.0, Atom and

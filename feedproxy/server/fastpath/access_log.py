@@ -16,7 +16,7 @@ from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.user_agent import LENGTH_MAX
-from feedproxy.proxy.cached_hit import Moment
+from feedproxy.proxy.cached_hit import HitState
 from feedproxy.request.entrance import Visit
 from feedproxy.request.url_mapping import public_form
 from feedproxy.server.fastpath.live_scoring import judge_answer, judge_recipe
@@ -77,7 +77,7 @@ class Teller:
         self._runtime = runtime
         self.lines: list[str] = []
         """What the log has not been given yet."""
-        self.recent: deque[tuple[Instant, Recipe, Moment, bytes]] = deque(maxlen=REQUESTS_MAX)
+        self.recent: deque[tuple[Instant, Recipe, HitState, bytes]] = deque(maxlen=REQUESTS_MAX)
         """The last answers that were given by a recipe, which the journal has not been given yet."""
         self._tallies: dict[tuple[str, str | None, int], Tally] = {}
         self.told = 0
@@ -149,9 +149,9 @@ class Teller:
                 recipe.status,
                 len(recipe.body),
                 "0.0ms",
-                moment.said,
+                moment.cache_status_value,
                 guest.quoted,
-                moment.words,
+                moment.reason,
             )
         line = Line(
             at=now,
@@ -161,10 +161,10 @@ class Teller:
             target=recipe.shown,
             status=recipe.status,
             size=len(recipe.body),
-            cache=moment.said,
+            cache=moment.cache_status_value,
             seconds=0.0,
             agent=guest.agent,
-            words=moment.words,
+            words=moment.reason,
             upstream=recipe.upstream,
         )
         return line.written(form, str)
@@ -236,7 +236,7 @@ class Teller:
             target = public_form(recipe.target, self._runtime.settings)
             visit, size = recipe.visit, len(recipe.body)
             self._runtime.journal.asked(
-                Asked(now, visit.entrance, recipe.method, target, recipe.status, size, moment.said, said)
+                Asked(now, visit.entrance, recipe.method, target, recipe.status, size, moment.cache_status_value, said)
             )
         self.recent.clear()
         for (entrance, detail, status), tally in self._tallies.items():

@@ -17,7 +17,7 @@ from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.http.message import Response
-from feedproxy.proxy.cached_hit import Moment, again, onward, repeat
+from feedproxy.proxy.cached_hit import HitState, advance_hit, recompute_hit, reusable_hit
 from feedproxy.request.context import Answer, PassThrough
 from feedproxy.request.entrance import Entrance
 from feedproxy.request.upstream_request import passed_here_before
@@ -144,17 +144,17 @@ class Waiter:
         """Whether a recipe that may be too old is right; if it has to be, it is made so."""
         if recipe.token != self._token:
             target = recipe.target
-            if recipe.rules is not self.runtime.rules or self.runtime.settings_for(target) is not recipe.terms[0]:
+            if recipe.rules is not self.runtime.rules or self.runtime.settings_for(target) is not recipe.conditions[0]:
                 return False  # by other rules the target that it came from may be for others
             if self._store.stamp(target, used=True) is not recipe.stamp:
                 return False
             recipe.token = self._token
             if self.now <= recipe.until and self.now >= recipe.since:
                 return True
-        moment: Moment | None = recipe.moment
-        if not onward(recipe.moment, self.now):
+        moment: HitState | None = recipe.moment
+        if not advance_hit(recipe.moment, self.now):
             resource = self._store.get(recipe.target)
-            moment = again(recipe.given(resource), self.now) if resource is not None else None
+            moment = recompute_hit(recipe.given(resource), self.now) if resource is not None else None
         if moment is None:
             return False
         recipe.renew(moment, self.now)
@@ -301,8 +301,8 @@ class Waiter:
             return
         request, now = found.request, self._clock()
         settings, resource = self.runtime.settings_for(request.target), self._store.get(request.target)
-        given = repeat(answer, request, found.visit, resource, settings, now)
-        moment, stamp = again(given, now) if given is not None else None, self._store.stamp(request.target)
+        given = reusable_hit(answer, request, found.visit, resource, settings, now)
+        moment, stamp = recompute_hit(given, now) if given is not None else None, self._store.stamp(request.target)
         if given is None or moment is None or stamp is None:
             return
         try:
@@ -310,7 +310,7 @@ class Waiter:
         except ValueError:
             return
         recipe.token, recipe.stamp = self._token, stamp
-        recipe.terms = self._shared.terms(recipe.terms)
+        recipe.conditions = self._shared.conditions(recipe.conditions)
         recipe.rules = self.runtime.rules
         recipe.schedule = self._shared(recipe.schedule)
         recipe.tally = self.teller.tally_of(recipe)
@@ -318,7 +318,7 @@ class Waiter:
         # nobody.
         if self.runtime.settings.score_readers and sum(map(len, head.lines)) <= LENGTH_MAX:
             recipe.asked = self._shared(tuple(map(self._shared, head.lines[1:])))
-        if given.varies <= KEPT:
+        if given.vary_names <= KEPT:
             table.keep(tuple(map(self._shared, head.key)), recipe)
         elif table.worth_keeping_exactly(block):
             table.keep_exact(block, recipe, self._shared(head.agent))

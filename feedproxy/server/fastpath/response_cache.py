@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from feedproxy.proxy.cached_hit import Terms
+from feedproxy.proxy.cached_hit import HitConditions
 from feedproxy.server.fastpath.response_template import Recipe
 
 type Key = tuple[bytes, ...]
@@ -80,11 +80,11 @@ class Shared:
         found: T = self._known.setdefault(value, value)
         return found
 
-    def terms(self, terms: Terms) -> Terms:
+    def conditions(self, terms: HitConditions) -> HitConditions:
         """The same for what answers depend on; settings are the same where they are one object."""
         if len(self._known) >= SHARED_MAX:
             self._known.clear()
-        found: Terms = self._known.setdefault((id(terms[0]), *terms[1:]), terms)
+        found: HitConditions = self._known.setdefault((id(terms[0]), *terms[1:]), terms)
         return found
 
 

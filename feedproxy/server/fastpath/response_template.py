@@ -13,7 +13,7 @@ from mitmproxy.net.http import status_codes
 
 from feedproxy.clock import Instant
 from feedproxy.http.message import Fields, Response
-from feedproxy.proxy.cached_hit import Moment, Repeat
+from feedproxy.proxy.cached_hit import HitState, ReusableHit
 from feedproxy.request.entrance import Visit
 from feedproxy.store.resource import Resource
 
@@ -60,6 +60,7 @@ class Recipe:
         "asked",
         "body",
         "closes",
+        "conditions",
         "head",
         "line",
         "lines",
@@ -74,7 +75,6 @@ class Recipe:
         "status",
         "tally",
         "target",
-        "terms",
         "token",
         "until",
         "upstream",
@@ -84,18 +84,18 @@ class Recipe:
 
     def __init__(
         self,
-        given: Repeat,
+        given: ReusableHit,
         visit: Visit,
         method: str,
         response: Response,
-        moment: Moment,
+        moment: HitState,
         now: Instant,
         *,
         closes: bool,
     ) -> None:
         """Raises ValueError where `response` is not what comes of it at that moment."""
         self.target = given.resource.target
-        self.terms = given.terms
+        self.conditions = given.conditions
         self.schedule = given.resource.channel.schedule if given.resource.channel is not None else None
         """The channel's; None for what is no feed."""
         self.variant = [each is given.stored for each in given.resource.variants].index(True)
@@ -123,7 +123,7 @@ class Recipe:
         if self.head != before:
             raise ValueError("more changes in this answer than is known")
 
-    def renew(self, moment: Moment, now: Instant) -> None:
+    def renew(self, moment: HitState, now: Instant) -> None:
         """Write what tells the time anew."""
         self.moment = moment
         self.since, self.until = now, moment.until
@@ -141,9 +141,9 @@ class Recipe:
         if moves:
             self._places = _packed(_moved(_PLACE.iter_unpack(self._places), moment))
 
-    def given(self, resource: Resource) -> Repeat:
+    def given(self, resource: Resource) -> ReusableHit:
         """What it was made of, from the resource that it was made of."""
-        return Repeat(resource, resource.variants[self.variant], *self.terms)
+        return ReusableHit(resource, resource.variants[self.variant], *self.conditions)
 
     def keep_line(self, asker: tuple[str, bytes], line: str) -> bool:
         """What the log says of this reader, until the next moment; whether he is not the first, but one more."""
@@ -176,14 +176,14 @@ def _framed(response: Response, *, closes: bool) -> Fields:
     return response.fields.with_added("Connection", "close") if closes else response.fields
 
 
-def _value(slot: int, moment: Moment) -> bytes:
+def _value(slot: int, moment: HitState) -> bytes:
     """What stands in this place at that moment."""
     if slot == _AGE:
         return b"%d" % moment.age
-    return (moment.said if slot == _STATUS else moment.lifetime).encode("ascii")
+    return (moment.cache_status_value if slot == _STATUS else moment.cache_control_value).encode("ascii")
 
 
-def _places(head: bytes, response: Response, moment: Moment) -> list[_Place]:
+def _places(head: bytes, response: Response, moment: HitState) -> list[_Place]:
     """What changes in the head, in its order."""
     at, places = head.index(b"\r\n") + 2, list[tuple[int, int, int]]()
     for name, value in response.fields:
@@ -205,7 +205,7 @@ def _packed(places: Iterable[_Place]) -> bytes:
         raise ValueError(f"a place that cannot be kept: {error}") from error
 
 
-def _moved(places: Iterable[_Place], moment: Moment) -> list[_Place]:
+def _moved(places: Iterable[_Place], moment: HitState) -> list[_Place]:
     """The same places, where what stands in them has other lengths."""
     moved, grown = [], 0
     for slot, at, length in places:
@@ -215,13 +215,13 @@ def _moved(places: Iterable[_Place], moment: Moment) -> list[_Place]:
     return moved
 
 
-def _slot_of(name: str, moment: Moment) -> int | None:
+def _slot_of(name: str, moment: HitState) -> int | None:
     if name == "age":
         return _AGE
     if name == "cache-status":
         return _STATUS
-    if name == "cache-control" and moment.speaks:
+    if name == "cache-control" and moment.overrides_cache_control:
         return _LIFETIME
-    if name == "cdn-cache-control" and moment.states:
+    if name == "cdn-cache-control" and moment.emits_cdn_cache_control:
         return _LIFETIME
     return None

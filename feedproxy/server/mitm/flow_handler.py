@@ -16,7 +16,7 @@ from mitmproxy import http
 from feedproxy.app import Runtime
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd, append
 from feedproxy.clock import Instant
-from feedproxy.endpoints.landing_page import landing_page, pasted, preview_page, right_form
+from feedproxy.endpoints.landing_page import gateway_redirect, landing_page, pasted_target, preview_page
 from feedproxy.errors import FeedproxyError, Forbidden, Loop, NotAdmitted, Unreachable
 from feedproxy.http import uri
 from feedproxy.http.date import format_http_date
@@ -142,7 +142,7 @@ class Desk:
 
     def intercepts(self, host: str) -> bool:
         """Whether what CONNECT leads to that host is decrypted here."""
-        if host.lower() in self.runtime.office.imported.hosts:
+        if host.lower() in self.runtime.feed_list.imported.hosts:
             return True
         patterns = self.runtime.settings.intercept
         return any(fnmatch.fnmatchcase(host.lower(), pattern.lower()) for pattern in patterns)
@@ -219,7 +219,7 @@ class Desk:
             return
         response = Response(flow.response.status_code, fields_of(flow.response))
         service = self.runtime.service
-        await service.passed(case.arrival.request, response)
+        await service.invalidate_after_write(case.arrival.request, response)
         settings = self.runtime.settings_for(case.arrival.request.target)
         case.streamed = passthrough.answer(flow, case.arrival, case.status, settings, via=service.via)
 
@@ -316,8 +316,8 @@ class Desk:
         if request.method not in CACHED:
             self._put_own(flow, case, _not_allowed(request, CACHED), Detail.METHOD)
         elif isinstance(ours, Misspelt):
-            self._put_own(flow, case, right_form(ours.target, base))
-        elif target := pasted(ours.path, base):
+            self._put_own(flow, case, gateway_redirect(ours.target, base))
+        elif target := pasted_target(ours.path, base):
             flow.request.stream = False
             flow.metadata[CONTENT_CAP] = CONTENT_MAX
             case.endpoint = Endpoint(partial(self._preview, target))

@@ -34,20 +34,20 @@ async def look(here: Runtime, target: str, visit: Visit) -> Preview:
         async with asyncio.timeout(here.settings.answer_timeout):
             return await _look(here, target, replace(visit, counted=False))
     except TimeoutError:
-        return Preview(target, words="The origin takes too long.")
+        return Preview(target, reason="The origin takes too long.")
 
 
 async def _look(here: Runtime, target: str, visit: Visit) -> Preview:
     for _ in range(HOPS_MAX + 1):
         if readers := here.settings_for(target).readers:
-            return Preview(target, words=REFUSED.get(readers, PROTECTED))
+            return Preview(target, reason=REFUSED.get(readers, PROTECTED))
         answer = await here.service.answer(Request("GET", target, _WANTED), visit)
         if not isinstance(answer, Answer):
-            return Preview(target, words="This is larger than is stored here, so it is not shown.")
+            return Preview(target, reason="This is larger than is stored here, so it is not shown.")
         if (onward := _location(answer, visit.base)) is None:
             return await _seen(here, target, answer)
         target = onward
-    return Preview(target, words="This leads from one address to another, too many times.")
+    return Preview(target, reason="This leads from one address to another, too many times.")
 
 
 def _location(answer: Answer, base: str) -> str | None:
@@ -65,12 +65,12 @@ async def _seen(here: Runtime, target: str, answer: Answer) -> Preview:
     status = answer.response.status
     if status != 200:
         words = plain_text(answer.words).rstrip(".")
-        return Preview(target, words=f"There is no feed to show: status {status}{words and f' ({words})'}.")
+        return Preview(target, reason=f"There is no feed to show: status {status}{words and f' ({words})'}.")
     if answer.stored is None or not answer.feed:
-        return Preview(target, words="This is no feed, and names none.")
+        return Preview(target, reason="This is no feed, and names none.")
     try:
-        said = await here.service.formats.headlines(answer.stored)
+        said = await here.service.conversions.headlines(answer.stored)
     except FeedproxyError:
-        return Preview(target, words="This feed cannot be read.")
+        return Preview(target, reason="This feed cannot be read.")
     entries = tuple((plain_text(title) or "(no title)", iso(at)[:10] if at else "") for title, at in said.entries)
     return Preview(target, plain_text(said.title) or target, entries)

@@ -46,9 +46,9 @@ async def _converted(here: Runtime, call: Call, token: str, rest: str) -> Respon
         request=replace(call.request, target=said),
         visit=_inside(here, call.visit, token),
     )
-    wanted, target = here.service.formats.wanted(call)
+    wanted, target = here.service.conversions.parse_call(call)
     user, fields = await _admitted(here, call, token, target)
-    return await here.service.formats.endpoint(call, wanted, target, fields, user=user)
+    return await here.service.conversions.respond(call, wanted, target, fields, user=user)
 
 
 def _inside(here: Runtime, visit: Visit, token: str) -> Visit:
