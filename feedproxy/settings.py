@@ -332,7 +332,10 @@ class Settings:
 
     # -- access
     readers: tuple[str, ...] = option(
-        (), "Users who may read, or `*` for all who signed in; empty: everyone.", "Mostly in a rule.", per_feed=True
+        (),
+        "Users who may read, or `*` for all who signed in; empty: everyone.",
+        "Mostly in a rule. Feeds with readers stand in no public list (feeds.opml, changes.xml), whoever asks for it.",
+        per_feed=True,
     )
     users_file: str = option(
         "",

@@ -9,6 +9,7 @@ from aiohttp import BodyPartReader, web
 
 from feedproxy.admin import form
 from feedproxy.admin.feed_pages import OUTCOME, as_json, wants_json
+from feedproxy.clock import Clock
 from feedproxy.endpoints.feed_list import FeedList
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.feed import opml, subscription_address
@@ -59,6 +60,9 @@ class Having(Protocol):
     @property
     def listeners(self) -> Listeners: ...
 
+    @property
+    def clock(self) -> Clock: ...
+
 
 class OfficeDesk:
     """The two handlers."""
@@ -107,7 +111,7 @@ class OfficeDesk:
     async def show(self, request: web.Request) -> web.Response:
         """The public list, its feeds under their own addresses."""
         listing = await self._here.feed_list.public()
-        document = await asyncio.to_thread(opml.write, listing)
+        document = await asyncio.to_thread(opml.write, listing, changed=self._here.clock.now())
         if wants_json(request):
             return as_json({"title": listing.title, "feeds": len(listing.feeds), "document": document.decode()})
         return web.Response(body=document, headers={"Content-Type": opml.MEDIA_TYPE})

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from urllib.parse import parse_qs
 
 from feedproxy.clock import Clock, Instant
@@ -29,6 +29,16 @@ DOCUMENTS_MAX = 8
 """Documents remembered: one for each of our names that readers use, in both forms."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """A document, the list it was made of, and since when it says the same. `digest` leaves that date out."""
+
+    listing: Listing
+    digest: str
+    body: bytes
+    modified: Instant
+
+
 class FeedListDocuments:
     """Answers for both. What was written is kept as long as the list is the same."""
 
@@ -36,7 +46,7 @@ class FeedListDocuments:
         self.feed_list = office
         self._settings = settings
         self._clock = clock
-        self._documents: OrderedDict[str, tuple[Listing, bytes, Instant]] = OrderedDict()
+        self._documents: OrderedDict[str, _Document] = OrderedDict()
 
     async def opml(self, call: Call) -> Response:
         """`feeds.opml`: addresses through us, or with `?addresses=original` the feeds' own.
@@ -49,8 +59,8 @@ class FeedListDocuments:
         listing, base = await self.feed_list.public(), call.visit.base
         through = "" if said == "original" else base
 
-        def write() -> bytes:
-            return opml.write(self._for_client(listing, call, through))
+        def write(modified: Instant | None) -> bytes:
+            return opml.write(self._for_client(listing, call, through), changed=modified)
 
         return await self._respond(call, listing, f"opml {through} {call.visit.entrance}", write, opml.MEDIA_TYPE)
 
@@ -64,7 +74,7 @@ class FeedListDocuments:
         listing, base = await self.feed_list.public(), call.visit.base
         patterns = (*self._settings().intercept, *self.feed_list.public_hosts(listing))
 
-        def write() -> bytes:
+        def write(_: Instant | None) -> bytes:
             hosts = {uri.host_port(each.address)[0] for each in listing.feeds}
             return proxy_autoconfig.document(base, hosts, patterns).encode()
 
@@ -84,10 +94,12 @@ class FeedListDocuments:
         return Listing(listing.title or DEFAULT_TITLE, tuple(feeds))
 
     async def _respond(
-        self, call: Call, listing: Listing, form: str, write: Callable[[], bytes], media_type: str
+        self, call: Call, listing: Listing, form: str, write: Callable[[Instant | None], bytes], media_type: str
     ) -> Response:
-        body, modified = await self._document(listing, form, write)
-        tag = parse_tag(f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"')
+        written = await self._document(listing, form, write)
+        body, modified = written.body, written.modified
+        # Weak: another worker may have seen the change a second later, and say so in dateModified.
+        tag = parse_tag(f'W/"{written.digest}"')
         assert tag is not None
         lines = [
             ("ETag", tag.text),
@@ -103,21 +115,25 @@ class FeedListDocuments:
                 return Response(200, Fields(lines), b"" if call.request.method == "HEAD" else body)
         return Response(412, Fields([("Content-Length", "0")]))
 
-    async def _document(self, listing: Listing, form: str, write: Callable[[], bytes]) -> tuple[bytes, Instant]:
-        """The document, and since when it has been like this, as far as this process knows."""
+    async def _document(self, listing: Listing, form: str, write: Callable[[Instant | None], bytes]) -> _Document:
+        """The document; it was modified when this process first saw it say what it says."""
         known = self._documents.get(form)
-        if known is not None and known[0] is listing:
+        if known is not None and known.listing is listing:
             self._documents.move_to_end(form)
-            return known[1], known[2]
+            return known
         # Thousands of feeds are some milliseconds that no reader of something else waits for.
-        body = await asyncio.to_thread(write)
-        same = known is not None and known[1] == body
-        modified = known[2] if known is not None and same else self._clock.now()
-        self._documents[form] = listing, body, modified
+        undated = await asyncio.to_thread(write, None)
+        digest = hashlib.blake2b(undated, digest_size=12).hexdigest()
+        if known is not None and known.digest == digest:
+            made = replace(known, listing=listing)
+        else:
+            now = self._clock.now()
+            made = _Document(listing, digest, await asyncio.to_thread(write, now), now)
+        self._documents[form] = made
         self._documents.move_to_end(form)
         while len(self._documents) > DOCUMENTS_MAX:
             self._documents.popitem(last=False)
-        return body, modified
+        return made
 
 
 def _query_parameter(query: str, name: str) -> str:

@@ -48,6 +48,7 @@ async def test_a_list_is_imported_and_given_out_again(proxy: Proxy) -> None:
     }
     status, text = await proxy.get("/opml")
     assert status == 200
+    assert "<dateModified>" in text
     back = opml.read(text.encode())
     assert back is not None
     assert (back.title, back.feeds) == ("Newsroom", (opml.Subscription("https://a.example/1", "One", folder=("F",)),))

@@ -1,9 +1,11 @@
 """What is read here, as lists.  "I subscribe to one list, and have whatever my colleagues read"."""
 
+import base64
 import json
 import shutil
 import subprocess
 
+import bcrypt
 import pytest
 
 from feedproxy.endpoints.feed_list import FeedList
@@ -171,6 +173,35 @@ async def test_the_list_has_validators_and_answers_304(door):
     again = await proxy.ask("/-/feeds.opml", if_none_match=first.tag)
     again.expect(200)
     assert again.tag != first.tag
+
+
+async def test_list_says_when_it_was_modified_and_not_when_it_was_asked_for(door):
+    proxy, origin, clock = await door(list_readers_min=1)
+    origin.publish(PATH, a_feed())
+    await proxy.get(PATH)
+    first = await proxy.ask("/-/feeds.opml")
+    clock.advance(minutes=10)
+    second = await proxy.ask("/-/feeds.opml")
+    origin.publish("/other", a_feed())
+    await proxy.get("/other")
+    third = await proxy.ask("/-/feeds.opml")
+
+    assert b"<dateModified>Fri, 20 Nov 2026 12:00:00 GMT</dateModified>" in first.plain
+    assert second.plain == first.plain
+    assert b"<dateModified>Fri, 20 Nov 2026 12:10:00 GMT</dateModified>" in third.plain
+    assert third.fields.get("last-modified") == "Fri, 20 Nov 2026 12:10:00 GMT"
+
+
+async def test_list_of_a_proxy_where_every_reader_signs_in_is_empty_for_them_too(door, tmp_path):
+    users = tmp_path / "users"
+    users.write_text("bob:" + bcrypt.hashpw(b"word", bcrypt.gensalt(4)).decode())
+    proxy, origin, _ = await door(list_readers_min=1, readers=("*",), users_file=str(users))
+    origin.publish(PATH, a_feed(), cache_control="max-age=600")
+    bob = "Basic " + base64.b64encode(b"bob:word").decode()
+    (await proxy.get(PATH, authorization=bob)).expect(200)
+
+    assert (await a_list(proxy, authorization=bob)).feeds == ()
+    assert (await a_list(proxy)).feeds == ()
 
 
 async def test_the_list_itself_may_not_be_run_as_a_page(door):
