@@ -31,7 +31,16 @@ from feedproxy.http import uri
 from feedproxy.http.url_pattern import TargetPattern
 from feedproxy.quantities import EXAMPLES, Unit, parse
 from feedproxy.rules import Rule
-from feedproxy.settings import DERIVED, RENAMED, Settings, deprecated_names, option_names, per_feed_names, shown
+from feedproxy.settings import (
+    DERIVED,
+    INSTEAD,
+    RENAMED,
+    Settings,
+    deprecated_names,
+    option_names,
+    per_feed_names,
+    shown,
+)
 from feedproxy.upstream import parent_proxy
 
 logger = logging.getLogger(__name__)
@@ -272,6 +281,8 @@ def _warn(name: str, where: str) -> None:
     elif name in RENAMED:
         new, item = RENAMED[name]
         advice = f"use {new}: [{item}]" if item in ("hub", "cloud") else f"use {new}"
+    elif name in INSTEAD:
+        advice = INSTEAD[name]
     else:
         advice = f"from the next release on it is {shown(name, getattr(Settings(), name))!r} always"
     logger.warning("config: %s: %s is deprecated: %s", where, name, advice)

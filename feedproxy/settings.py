@@ -40,6 +40,12 @@ DERIVED: Mapping[str, str] = {
 """Former options whose value now follows from another one; setting them has no effect."""
 
 
+INSTEAD: Mapping[str, str] = {
+    "changes_when": "ask for changes.xml?when=seconds",
+}
+"""What takes the place of a deprecated option, where that is no other option."""
+
+
 def option(
     default: Any,
     text: str,
@@ -190,12 +196,6 @@ class Settings:
         "Half of it may pass before the first byte.",
         unit="s",
         restart=True,
-    )
-    answer_timeout: int = option(
-        45,
-        "Maximum time a reader waits; then the copy is served, or 504.",
-        "Keep it below what readers wait (a minute is common). The fetch goes on, and the next reader has it.",
-        unit="s",
     )
     buffer_max: int = option(
         10_000_000,
@@ -357,25 +357,12 @@ class Settings:
     feed_usm: bool = option(
         True, "Serve feeds with the media type that lets a click subscribe (application/rss+xml …).", per_feed=True
     )
-    rdf_media_type: str = option(
-        "application/rss+xml",
-        "Media type of RSS 1.0 and 0.90.",
-        "Desktop programs register for application/rss+xml; RDF tools want application/rdf+xml.",
-        choices=("application/rss+xml", "application/rdf+xml"),
-        per_feed=True,
-    )
     self_link: str = option(
         "",
         "The feed's link to itself: add (where missing or relative), correct (also repair a wrong one), off.",
         "Readers that are handed a file find by it where to subscribe. Empty: add; in reverse mode correct, or off"
         " without public_url. All other bytes stay as they came.",
         choices=("", "add", "correct", "off"),
-        per_feed=True,
-    )
-    self_link_text: bool = option(
-        False,
-        "Repeat the channel's link as text of the self link.",
-        "For readers that take the first link they meet for the channel's.",
         per_feed=True,
     )
     deltas: bool = option(
@@ -511,11 +498,6 @@ class Settings:
         "Fields, each NAME: VALUE, that are sent with every purge.",
         "A CDN's key, for example: then keep this file readable by feedproxy's user only.",
     )
-    changes_when: str = option(
-        "minutes",
-        "Unit of `when` in changes.xml: minutes (RSS Feed State) or seconds (weblogs.com).",
-        choices=("minutes", "seconds"),
-    )
 
     # -- operating
     workers: int = option(
@@ -580,6 +562,35 @@ class Settings:
     )
 
     # -- deprecated: limits that no installation has had a reason to change; fixed from the next release on
+
+    rdf_media_type: str = option(
+        "application/rss+xml",
+        "Media type of RSS 1.0 and 0.90.",
+        "Desktop programs register for application/rss+xml; RDF tools want application/rdf+xml.",
+        choices=("application/rss+xml", "application/rdf+xml"),
+        per_feed=True,
+        deprecated=True,
+    )
+    self_link_text: bool = option(
+        False,
+        "Repeat the channel's link as text of the self link.",
+        "For readers that take the first link they meet for the channel's.",
+        per_feed=True,
+        deprecated=True,
+    )
+    changes_when: str = option(
+        "minutes",
+        "Unit of `when` in changes.xml: minutes (RSS Feed State) or seconds (weblogs.com).",
+        choices=("minutes", "seconds"),
+        deprecated=True,
+    )
+    answer_timeout: int = option(
+        45,
+        "Maximum time a reader waits; then the copy is served, or 504.",
+        "Keep it below what readers wait (a minute is common). The fetch goes on, and the next reader has it.",
+        unit="s",
+        deprecated=True,
+    )
 
     fast_path: bool = option(
         True,

@@ -369,6 +369,10 @@ def test_size_in_a_file_may_have_a_unit(tmp_path: Path, text: str) -> None:
         ("ping_source_limit: 7\n", {"source_limit": 7}),
         ("decoded_max: 5\n", {}),
         ("redirects_max: 2\n", {"redirects_max": 2}),
+        ("answer_timeout: 30s\n", {"answer_timeout": 30}),
+        ("changes_when: seconds\n", {"changes_when": "seconds"}),
+        ("rdf_media_type: application/rdf+xml\n", {"rdf_media_type": "application/rdf+xml"}),
+        ("self_link_text: true\n", {"self_link_text": True}),
     ],
 )
 def test_former_option_is_accepted_with_a_hint(

@@ -1,7 +1,9 @@
 """The endpoints that list what changed lately: public feeds only, cacheable, the same for everybody."""
 
+from urllib.parse import parse_qs
+
 from feedproxy.clock import Instant
-from feedproxy.errors import NotOurs
+from feedproxy.errors import BadTarget, NotOurs
 from feedproxy.http.conditional import NotModified, Proceed, evaluate
 from feedproxy.http.date import format_http_date
 from feedproxy.http.etag import parse_tag
@@ -14,6 +16,14 @@ from feedproxy.notify.protocol import Change
 from feedproxy.notify.topics import is_withdrawn
 from feedproxy.request.endpoints import Call
 from feedproxy.request.url_mapping import shown
+
+
+def _unit(query: str) -> str:
+    """What a request wants `when` to be counted in: the value of its parameter of that name."""
+    try:
+        return parse_qs(query, keep_blank_values=True, max_num_fields=20).get("when", [""])[0]
+    except ValueError:
+        return ""
 
 
 class Lists:
@@ -64,7 +74,10 @@ class Lists:
             for each in changes
         ]
         count = await self._notices.changes.last_number()
-        minutes = settings.changes_when == "minutes"
+        said = _unit(call.query)
+        if said not in ("", "minutes", "seconds"):
+            raise BadTarget(f"when={said[:40]}: expected minutes or seconds")
+        minutes = (said or settings.changes_when) == "minutes"
         body = changes_xml.document(entries, updated=updated, count=count, minutes=minutes)
         tag = changes_xml.tag_of(body)
         lines = [

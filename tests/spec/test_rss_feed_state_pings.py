@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
+from feedproxy.errors import BadTarget
 from feedproxy.feed.opml import Listing, Subscription
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.notify.change_lists import Lists
@@ -417,15 +418,18 @@ async def test_the_list_has_the_change_of_the_last_hours_with_name_url_and_when(
     )
 
 
-async def test_when_counts_seconds_where_the_operator_wants_the_original(stand_at: Callable[..., Any]) -> None:
-    stand = await stand_at(changes_when="seconds")
+async def test_when_counts_seconds_where_the_request_wants_the_original(stand_at: Callable[..., Any]) -> None:
+    stand = await stand_at()
     stand.origin.publish("/feed.xml", a_feed("one"))
     await stand.read()
     door = Door(stand)
     await changed(door, "two")
     await stand.pass_time(120)
 
-    assert b'when="120"' in (await door.lists.long(door.call("changes.xml"))).body
+    assert b'when="120"' in (await door.lists.long(door.call("changes.xml", "when=seconds"))).body
+    assert b'when="2"' in (await door.lists.long(door.call("changes.xml", "when=minutes"))).body
+    with pytest.raises(BadTarget, match="expected minutes or seconds"):
+        await door.lists.long(door.call("changes.xml", "when=hours"))
 
 
 async def test_change_of_a_feed_that_too_few_readers_know_is_not_listed(stand_at: Callable[..., Any]) -> None:
