@@ -67,7 +67,7 @@ def hear(belief: Belief | None, count: int, now: Instant, *, window: Seconds, ju
     if belief is None or now - belief.last >= window:
         times = 1 if belief is None else belief.times + 1
         if jump and count > FIRST_MAX:
-            return Belief((), (0, now), (count, now), now, times)
+            return Belief(((1, now),), (0, now), (count, now), now, times)
         return Belief(((count, now),), (count, now), None, now, times)
     standing = current(belief, now, window)
     anchor = belief.anchor if now - belief.anchor[1] < CONFIRMATION else (standing, now)

@@ -108,7 +108,7 @@ class Conversions:
             return answer.response.with_fields(_with_converted_location(answer.response.fields, call.visit, before))
         request = replace(call.request, target=target)
         try:
-            at = f"{call.visit.base}{call.request.target}"
+            at = _public_address(call, self._settings_for(target).endpoint_prefix)
             return await self.instead_of(answer, answer.stored, request, wanted, at=at)
         except FeedproxyError as error:
             told = problem(error.status_hint, error.detail, str(error), request=request)
@@ -242,3 +242,12 @@ def _with_vary_accept(answer: Answer | PassThrough) -> Answer | PassThrough:
 
 def _without_parameters(media_type: str) -> str:
     return parse_parameters(media_type)[0]
+
+
+def _public_address(call: Call, prefix: str) -> str:
+    """Return the address of a conversion without the token of a secret address (`/-/with/TOKEN/…`).
+
+    Documents are passed on; a token in a self link would go with them.
+    """
+    base = call.visit.base.partition(f"{prefix}with/")[0]
+    return f"{base}{prefix}{call.path}" + (f"?{call.query}" if call.query else "")

@@ -43,8 +43,9 @@ CROWDS: tuple[tuple[str, tuple[str, ...], str, int], ...] = (
     ),
     ("a claim ten times the last one is believed", (FEEDLY.format(5),), FEEDLY.format(50), 50),
     ("a claim more than ten times the last one is held back", (FEEDLY.format(5),), FEEDLY.format(51), 5),
-    ("a claim of a million", (), FEEDLY.format(1_000_000), 1_000_000),
-    ("a claim above a million counts as one", (), FEEDLY.format(1_000_001), 1_000_000),
+    ("a first claim of ten thousand is believed", (), FEEDLY.format(10_000), 10_000),
+    ("a first claim above ten thousand counts as one until it is confirmed", (), FEEDLY.format(10_001), 1),
+    ("a claim above a million counts as a million", (FEEDLY.format(10_000),), FEEDLY.format(100_001), 10_000),
 )
 
 
