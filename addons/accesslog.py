@@ -10,7 +10,7 @@ from feedproxy import settings
 from feedproxy.app import runtime
 from feedproxy.http import uri
 from feedproxy.http.user_agent import LENGTH_MAX
-from feedproxy.request.url_mapping import public_form
+from feedproxy.request.url_mapping import to_public
 from feedproxy.server.fastpath.access_log import GONE
 from feedproxy.server.fastpath.live_scoring import judge
 from feedproxy.server.mitm.flow_handler import desk
@@ -64,7 +64,7 @@ class AccessLog:
             judge(here, flow, case, size)
         agent = flow.request.headers.get("user-agent", "")
         asked = case.arrival.request.target if case.arrival is not None else ""
-        target = public_form(asked, here.settings) if asked else flow.request.path
+        target = to_public(asked, here.settings) if asked else flow.request.path
         if connects:
             target = uri.hostport(flow.request.host, flow.request.port)
         entrance, cache = "connect" if connects else str(case.visit.entrance), case.status.text()

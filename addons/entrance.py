@@ -11,7 +11,7 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from feedproxy import settings
 from feedproxy.app import runtime
-from feedproxy.errors import FeedproxyError, Forbidden, NotOurs
+from feedproxy.errors import FeedproxyError, Forbidden, NotFound
 from feedproxy.server.mitm import flow_handler, http1_patches, parent_proxy_connections, passthrough
 from feedproxy.server.mitm.http_layer import FeedStream, install
 
@@ -127,7 +127,7 @@ class Entrance:
             at.refuse(flow, error)
         except Exception:
             logger.exception("a request could not be read")
-            at.refuse(flow, NotOurs("feedproxy could not make sense of this request"))
+            at.refuse(flow, NotFound("feedproxy could not make sense of this request"))
 
 
 addons = [Entrance()]

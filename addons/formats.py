@@ -21,7 +21,7 @@ class Formats:
         runtime(ctx.master).adopt(ctx.options)
 
     async def _convert(self, call: Call) -> Response:
-        here, visit = runtime(ctx.master), call.visit
+        here, visit = runtime(ctx.master), call.client
         formats = here.service.conversions
         wanted, target = formats.parse_call(call)
         # Who may not have the feed may not have it in another format either.

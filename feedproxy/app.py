@@ -35,8 +35,8 @@ from feedproxy.refresh.paused_and_blocked import Decisions
 from feedproxy.refresh.redirects import Fetching
 from feedproxy.request.endpoints import Call, Endpoints
 from feedproxy.request.upstream_request import is_credential
-from feedproxy.request.url_mapping import public_form
-from feedproxy.rules import Rule, Rules, covers
+from feedproxy.request.url_mapping import to_public
+from feedproxy.rules import Rule, Rules, may_serve_under
 from feedproxy.scoring.live_scores import Panel
 from feedproxy.settings import Settings, deprecated_names, from_options, option_names, ports
 from feedproxy.store.interface import Store
@@ -194,8 +194,8 @@ class Runtime:
     def may_lead(self, start: str, end: str | None) -> bool:
         """Whether what came from `end` may be had under the target `start`. None: where it came from is not known."""
         if end is not None:
-            return covers(self.settings_for(start), self.settings_for(end))
-        return not self.rules.protect_anything
+            return may_serve_under(self.settings_for(start), self.settings_for(end))
+        return not self.rules.protects_feeds
 
     def names_in_log(self, target: str, request: Fields | None = None) -> tuple[str, str]:
         """Return how the log names a target: its public address, and the one at the upstream where that is another.
@@ -203,7 +203,7 @@ class Runtime:
         Only the host is named where not everybody may read what is there: a rule, credentials in the `request`, or the
         origin's answers say so (proxy/visibility.py). Other addresses lack their secrets.
         """
-        public = public_form(target, self.settings)
+        public = to_public(target, self.settings)
         is_personal = request is not None and any(is_credential(name) for name, _ in request)
         try:
             resource = self.service.store.peek(target) if self.opened else None

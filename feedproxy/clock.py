@@ -18,14 +18,14 @@ type Seconds = float
 """A length of time."""
 
 
-SET_BACK: Seconds = 10
+CLOCK_TOLERANCE: Seconds = 10
 """An instant that was noted, and is further ahead than this, is of a clock that has been set back since. Less is what
 the clocks of several machines differ by, and what a clock that is kept right jumps."""
 
 
-def is_ahead(noted: Instant, now: Instant) -> bool:
+def is_set_back(noted: Instant, now: Instant) -> bool:
     """Whether an instant that was `now` when it was noted cannot have been: the clock was set back since."""
-    return noted > now + SET_BACK
+    return noted > now + CLOCK_TOLERANCE
 
 
 class Clock(Protocol):
@@ -50,7 +50,7 @@ class SystemClock:
         await asyncio.sleep(max(0.0, seconds))
 
 
-class FastClock:
+class AcceleratedClock:
     """A clock that begins at `start` and runs `speed` times as fast as the machine's."""
 
     def __init__(self, start: Instant, speed: float = 1.0) -> None:

@@ -37,9 +37,9 @@ from feedproxy.settings import (
     RENAMED,
     Settings,
     deprecated_names,
+    format_value,
     option_names,
     per_feed_names,
-    shown,
 )
 from feedproxy.upstream import parent_proxy
 
@@ -154,11 +154,11 @@ class Config:
 
     options: Mapping[str, Any] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
-    places: Mapping[str, str] = field(default_factory=dict)
+    locations: Mapping[str, str] = field(default_factory=dict)
     """Where each option stands, as `FILE:LINE`: for what is found wrong with it later."""
 
 
-def own_options() -> dict[str, OptionSpec]:
+def option_specs() -> dict[str, OptionSpec]:
     """feedproxy's own options. All of their numbers are durations, sizes and counts: none is negative."""
     return {
         each.name: OptionSpec(
@@ -188,30 +188,30 @@ def load(path: str | Path, known: Mapping[str, OptionSpec], *, foreign: bool = F
 
     With `foreign`, names that are not in `known` are skipped: a client command knows none of mitmproxy's options.
     """
-    document = _parse(Path(path))
+    document = _read_document(Path(path))
     if document is None:
         return Config()
     if not isinstance(document, dict):
         raise UsageError(f"{path}:1: a configuration is lines of the form `option: value`")
     options: dict[str, Any] = {}
-    places: dict[str, str] = {}
+    locations: dict[str, str] = {}
     rules: tuple[Rule, ...] = ()
     for name, value in document.items():
         where = f"{path}:{_line(document, name)}"
         if _is_former(name):
             _warn(name, where)
         if _is_translated(name):
-            options |= _translated(name, value, where, options)
+            options |= _translate_former(name, value, where, options)
         elif name == RULES_KEY:
-            rules = tuple(_rules(value, str(path), where))
+            rules = tuple(_parse_rules(value, str(path), where))
         elif name not in known:
             if foreign:
                 continue
-            raise UsageError(f"{where}: unknown option {name!r}{_nearest(name, [*known, RULES_KEY])}")
+            raise UsageError(f"{where}: unknown option {name!r}{_suggest(name, [*known, RULES_KEY])}")
         else:
-            options[name] = _checked(name, value, known[name], where)
-            places[name] = where
-    return Config(options, rules, places)
+            options[name] = _check_value(name, value, known[name], where)
+            locations[name] = where
+    return Config(options, rules, locations)
 
 
 def from_environment(environment: Mapping[str, str], known: Mapping[str, OptionSpec]) -> dict[str, Any]:
@@ -228,9 +228,9 @@ def from_environment(environment: Mapping[str, str], known: Mapping[str, OptionS
         if _is_former(name):
             _warn(name, variable)
         if _is_translated(name):
-            options |= _translated(name, _scalar(environment[variable]), variable, options)
+            options |= _translate_former(name, _parse_scalar(environment[variable]), variable, options)
         elif name in known:
-            options[name] = _from_text(name, environment[variable], known[name], variable)
+            options[name] = _parse_value(name, environment[variable], known[name], variable)
     return options
 
 
@@ -257,11 +257,11 @@ def parse_set(text: str, known: Mapping[str, OptionSpec]) -> tuple[str, Any]:
     name = name.strip()
     where = "--set"
     if name not in known:
-        raise UsageError(f"{where}: unknown option {name!r}{_nearest(name, known)}")
+        raise UsageError(f"{where}: unknown option {name!r}{_suggest(name, known)}")
     spec = known[name]
     if not equals and spec.kind is not bool:
         raise UsageError(f"{where}: {name} needs a value: --set {name}=VALUE")
-    return name, _from_text(name, value if equals else "true", spec, where)
+    return name, _parse_value(name, value if equals else "true", spec, where)
 
 
 def _is_translated(name: str) -> bool:
@@ -284,22 +284,22 @@ def _warn(name: str, where: str) -> None:
     elif name in INSTEAD:
         advice = INSTEAD[name]
     else:
-        advice = f"from the next release on it is {shown(name, getattr(Settings(), name))!r} always"
+        advice = f"from the next release on it is {format_value(name, getattr(Settings(), name))!r} always"
     logger.warning("config: %s: %s is deprecated: %s", where, name, advice)
 
 
-def _scalar(text: str) -> Any:
+def _parse_scalar(text: str) -> Any:
     """Return what the text of a former option's value stands for: true, false, a number, or the text."""
     words = text.strip().lower()
     return {"true": True, "false": False}.get(words, int(words) if words.isdecimal() else text)
 
 
-def _translated(name: str, value: Any, where: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def _translate_former(name: str, value: Any, where: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return a former option as today's. Raises UsageError where the value is neither a number nor true or false."""
     if name in DERIVED:
         return {}
     if not isinstance(value, int):
-        raise UsageError(f"{where}: {name} wants a number, or true or false, not {_named(value)}")
+        raise UsageError(f"{where}: {name} wants a number, or true or false, not {_describe_type(value)}")
     new, item = RENAMED[name]
     if not item:
         return {new: value}
@@ -307,7 +307,7 @@ def _translated(name: str, value: Any, where: str, options: Mapping[str, Any]) -
     return {new: [*(each for each in items if each != item), *([item] if value else [])]}
 
 
-def _from_text(name: str, text: str, spec: OptionSpec, where: str) -> Any:
+def _parse_value(name: str, text: str, spec: OptionSpec, where: str) -> Any:
     """Return the value that a text stands for. A list is a YAML list, or items between commas. Raises UsageError."""
     read: Any = text
     if spec.kind is bool:
@@ -315,14 +315,14 @@ def _from_text(name: str, text: str, spec: OptionSpec, where: str) -> Any:
     elif spec.kind is int and re.fullmatch(r"\s*[+-]?\d{1,18}\s*", text):
         read = int(text)
     elif spec.kind is list:
-        read = _list(text, where) if text.lstrip().startswith("[") else [each.strip() for each in text.split(",")]
+        read = _parse_list(text, where) if text.lstrip().startswith("[") else [each.strip() for each in text.split(",")]
         read = [each for each in read if each != ""] if isinstance(read, list) else read
     elif spec.optional and not text:
         read = None
-    return _checked(name, read, spec, where)
+    return _check_value(name, read, spec, where)
 
 
-def _list(text: str, where: str) -> Any:
+def _parse_list(text: str, where: str) -> Any:
     try:
         return YAML(typ="safe").load(text)
     except (YAMLError, ValueError) as error:
@@ -337,14 +337,14 @@ def parse_sets(texts: Iterable[str], known: Mapping[str, OptionSpec]) -> dict[st
         if _is_former(name):
             _warn(name, "--set")
         if _is_translated(name):
-            options |= _translated(name, _scalar(value or "true"), "--set", options)
+            options |= _translate_former(name, _parse_scalar(value or "true"), "--set", options)
             continue
         name, value = parse_set(text, known)
         options[name] = [*options.get(name, []), *value] if known[name].kind is list else value
     return options
 
 
-def _parse(path: Path) -> Any:
+def _read_document(path: Path) -> Any:
     """The document, with the lines its keys stand on (ruamel.yaml's round-trip loader notes them)."""
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -359,10 +359,10 @@ def _parse(path: Path) -> Any:
         # Its own words would repeat both values.
         key = re.match(r'found duplicate key "(.*?)" with', error.problem or "")
         what = f"the key {key[1]!r} stands here a second time" if key else "a key stands here a second time"
-        raise UsageError(f"{path}:{_mark(error)}: {what}") from error
+        raise UsageError(f"{path}:{_line_of_error(error)}: {what}") from error
     except MarkedYAMLError as error:
         hint = "; a value that holds `: ` needs quotes" if "mapping values" in (error.problem or "") else ""
-        raise UsageError(f"{path}:{_mark(error)}: not YAML: {error.problem or error.context}{hint}") from error
+        raise UsageError(f"{path}:{_line_of_error(error)}: not YAML: {error.problem or error.context}{hint}") from error
     except ReaderError as error:
         line = text.count("\n", 0, int(error.position)) + 1
         raise UsageError(f"{path}:{line}: a character that YAML does not allow") from error
@@ -370,18 +370,18 @@ def _parse(path: Path) -> Any:
         raise UsageError(f"{path}: not YAML that can be read ({type(error).__name__})") from error
 
 
-def _rules(value: Any, path: str, where: str) -> Iterable[Rule]:
+def _parse_rules(value: Any, path: str, where: str) -> Iterable[Rule]:
     if value is None:
         return
     if not isinstance(value, list):
         raise UsageError(f"{where}: {RULES_KEY} is a list of rules, each beginning with `- {MATCH_KEY}: PATTERN`")
-    specs, allowed = own_options(), set(per_feed_names())
+    specs, allowed = option_specs(), set(per_feed_names())
     for index, entry in enumerate(value):
         here = f"{path}:{_item_line(value, index, where)}"
         if not isinstance(entry, dict):
             raise UsageError(f"{here}: a rule begins with `- {MATCH_KEY}: PATTERN`, and its options follow")
         if MATCH_KEY not in entry:
-            raise UsageError(f"{here}: this rule says no `{MATCH_KEY}: PATTERN`{_meant(entry, MATCH_KEY)}")
+            raise UsageError(f"{here}: this rule says no `{MATCH_KEY}: PATTERN`{_suggest_key(entry, MATCH_KEY)}")
         overrides: dict[str, Any] = {}
         for name, said in entry.items():
             here = f"{path}:{_line(entry, name)}"
@@ -390,23 +390,23 @@ def _rules(value: Any, path: str, where: str) -> Iterable[Rule]:
             if _is_former(name):
                 _warn(name, here)
             if _is_translated(name):
-                translated = _translated(name, said, here, overrides)
+                translated = _translate_former(name, said, here, overrides)
                 overrides |= {new: tuple(each) if isinstance(each, list) else each for new, each in translated.items()}
                 continue
             if name in specs and name not in allowed:
                 raise UsageError(f"{here}: {name} holds for all feeds, not for some: it stands outside of {RULES_KEY}")
             if name not in allowed:
-                raise UsageError(f"{here}: unknown option {name!r} in a rule{_nearest(name, [*allowed, MATCH_KEY])}")
-            overrides[name] = _override(name, _checked(name, said, specs[name], here), here)
+                raise UsageError(f"{here}: unknown option {name!r} in a rule{_suggest(name, [*allowed, MATCH_KEY])}")
+            overrides[name] = _normalise_override(name, _check_value(name, said, specs[name], here), here)
         here = f"{path}:{_line(entry, MATCH_KEY)}"
-        pattern = _pattern(entry[MATCH_KEY], here)
+        pattern = _parse_pattern(entry[MATCH_KEY], here)
         if not overrides:
             # What was meant for it holds for all feeds, where it is not indented.
             raise UsageError(f"{here}: this rule has no option: they stand below `{MATCH_KEY}`, as far in as it does")
         yield Rule(pattern, overrides)
 
 
-def _pattern(value: Any, where: str) -> TargetPattern:
+def _parse_pattern(value: Any, where: str) -> TargetPattern:
     if not isinstance(value, str):
         raise UsageError(f"{where}: {MATCH_KEY} wants one pattern, in quotes where it begins with *")
     try:
@@ -415,7 +415,7 @@ def _pattern(value: Any, where: str) -> TargetPattern:
         raise UsageError(f"{where}: {MATCH_KEY} can never match: {error}") from error
 
 
-def _override(name: str, value: Any, where: str) -> Any:
+def _normalise_override(name: str, value: Any, where: str) -> Any:
     """A value as Settings holds it; a new address in its normal form, as all targets are compared."""
     if name == "moved_to" and value:
         try:
@@ -425,7 +425,7 @@ def _override(name: str, value: Any, where: str) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _checked(name: str, value: Any, spec: OptionSpec, where: str) -> Any:
+def _check_value(name: str, value: Any, spec: OptionSpec, where: str) -> Any:
     """The value as a plain Python one, or UsageError."""
     if value is None and spec.optional:
         return None
@@ -444,13 +444,13 @@ def _checked(name: str, value: Any, spec: OptionSpec, where: str) -> Any:
     elif spec.kind is str and isinstance(value, str):
         if spec.choices and value not in spec.choices:
             some = ", ".join(choice or "(empty)" for choice in spec.choices)
-            raise UsageError(f"{where}: {name} cannot be {str(value)!r}, only {some}{_nearest(value, spec.choices)}")
+            raise UsageError(f"{where}: {name} cannot be {str(value)!r}, only {some}{_suggest(value, spec.choices)}")
         if name == parent_proxy.OPTION:
             _check_parent(value, where)
         return str(value)
     hint = " (in quotes, if need be)" if spec.kind is str and value is not None else ""
     wanted = EXAMPLES.get(spec.unit) or _NOUNS.get(spec.kind, spec.kind.__name__)
-    raise UsageError(f"{where}: {name} wants {wanted}, not {_named(value)}{hint}")
+    raise UsageError(f"{where}: {name} wants {wanted}, not {_describe_type(value)}{hint}")
 
 
 def _check_parent(value: str, where: str) -> None:
@@ -460,7 +460,7 @@ def _check_parent(value: str, where: str) -> None:
         raise UsageError(f"{where}: {error}") from error
 
 
-def _named(value: Any) -> str:
+def _describe_type(value: Any) -> str:
     """What a value is, without saying it."""
     for kind, noun in {
         **_NOUNS,
@@ -473,7 +473,7 @@ def _named(value: Any) -> str:
     return "nothing" if value is None else f"a {type(value).__name__}"
 
 
-def _nearest(name: Any, names: Collection[str]) -> str:
+def _suggest(name: Any, names: Collection[str]) -> str:
     """Return `; did you mean 'x'?`, or nothing. feedproxy's own options come before mitmproxy's."""
     word = str(name).strip().lower().replace("-", "_")
     ours = {*option_names(), RULES_KEY, MATCH_KEY}
@@ -489,7 +489,7 @@ def _nearest(name: Any, names: Collection[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def _meant(entry: Mapping[Any, Any], wanted: str) -> str:
+def _suggest_key(entry: Mapping[Any, Any], wanted: str) -> str:
     near = difflib.get_close_matches(wanted, [str(key) for key in entry], n=1)
     return f"; did you mean that by {near[0]!r}?" if near else ""
 
@@ -509,6 +509,6 @@ def _item_line(sequence: Any, index: int, where: str) -> int:
         return int(where.rpartition(":")[2])
 
 
-def _mark(error: MarkedYAMLError) -> int:
+def _line_of_error(error: MarkedYAMLError) -> int:
     mark = error.problem_mark or error.context_mark
     return int(mark.line) + 1 if mark is not None else 1

@@ -31,12 +31,12 @@ class BadRequest(FeedproxyError):
     status_hint = 400
     detail = "bad-request"
 
-    def __init__(self, words: str, *, status: int = 400) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, *, status: int = 400) -> None:
+        super().__init__(message)
         self.status_hint = status
 
 
-class NotOurs(FeedproxyError):
+class NotFound(FeedproxyError):
     """Nothing is found under that path of ours."""
 
     status_hint = 404
@@ -50,19 +50,19 @@ class Forbidden(FeedproxyError):
     detail = "forbidden-address"
 
 
-class NotAdmitted(FeedproxyError):
+class AccessDenied(FeedproxyError):
     """This reader may not have it, or has to say who he is: 401, 403, 407, or 429 for one who guesses."""
 
     detail = "access"
 
-    def __init__(self, words: str, status: int, fields: tuple[tuple[str, str], ...] = ()) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, status: int, fields: tuple[tuple[str, str], ...] = ()) -> None:
+        super().__init__(message)
         self.status_hint = status
         self.fields = fields
         """The challenges, or when to come back."""
 
 
-class Loop(FeedproxyError):
+class LoopDetected(FeedproxyError):
     """The request has passed this proxy already (RFC 9110, section 7.6.3)."""
 
     status_hint = 508
@@ -108,7 +108,7 @@ class FetchTimeout(FetchError):
     detail = "timeout"
 
 
-class BrokenMessage(FetchError):
+class MalformedResponse(FetchError):
     """What came was no complete HTTP message (RFC 9112, section 8)."""
 
     detail = "broken-message"

@@ -74,9 +74,9 @@ class Note:
         self.subject = subject
         """What it is said of: an address, a field, a place in a document."""
         self.values = values
-        self.words = self.summary % values
+        self.message = self.summary % values
         """The summary, filled in."""
-        self.advised = _paragraphs(self.advice % values)
+        self.advice_text = _paragraphs(self.advice % values)
         """The advice, filled in, each paragraph on one line."""
 
     def __init_subclass__(cls) -> None:
@@ -85,7 +85,7 @@ class Note:
             raise TypeError(f"{cls.__name__} has no {', '.join(missing)}")
 
     def __repr__(self) -> str:
-        return f"<{self.id()}: {self.words}>"
+        return f"<{self.id()}: {self.message}>"
 
     @classmethod
     def id(cls) -> str:
@@ -99,17 +99,17 @@ class Note:
             "level": str(self.level),
             "category": str(self.category),
             "subject": self.subject,
-            "summary": self.words,
-            "advice": self.advised,
+            "summary": self.message,
+            "advice": self.advice_text,
             "reference": self.reference,
         }
 
     def as_text(self, width: int = 100, *, advise: bool = True) -> str:
         """For a terminal: the level and the summary; below them, further in, advice and reference."""
         first = f"{self.level:<5} "
-        lines = textwrap.wrap(self.words, width, initial_indent=first, subsequent_indent=" " * len(first))
+        lines = textwrap.wrap(self.message, width, initial_indent=first, subsequent_indent=" " * len(first))
         if advise:
-            for paragraph in (*self.advised.split("\n\n"), f"See {self.reference}."):
+            for paragraph in (*self.advice_text.split("\n\n"), f"See {self.reference}."):
                 lines += textwrap.wrap(paragraph, width, initial_indent=" " * 6, subsequent_indent=" " * 6)
         return "\n".join(lines)
 

@@ -28,16 +28,16 @@ _SIZE = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,6}))?\s*([kmgt]?)(i?)(b?)")
 
 def parse(text: str, unit: Unit) -> int | None:
     """Return the whole number of `unit` that `text` stands for; None where it is no such quantity."""
-    words = text.strip().lower()
-    if re.fullmatch(r"[0-9]{1,18}", words):
-        return int(words)
+    text = text.strip().lower()
+    if re.fullmatch(r"[0-9]{1,18}", text):
+        return int(text)
     if unit == "B":
-        return _size(words)
-    return _duration(words, unit) if unit else None
+        return _size(text)
+    return _duration(text, unit) if unit else None
 
 
-def _size(words: str) -> int | None:
-    match = _SIZE.fullmatch(words)
+def _size(text: str) -> int | None:
+    match = _SIZE.fullmatch(text)
     if match is None or (match[4] and not match[3]):
         return None
     whole, fraction, prefix, binary, byte = match.groups()
@@ -46,10 +46,10 @@ def _size(words: str) -> int | None:
     return None if fraction and not prefix else number
 
 
-def _duration(words: str, unit: Unit) -> int | None:
-    if not _DURATION.fullmatch(words):
+def _duration(text: str, unit: Unit) -> int | None:
+    if not _DURATION.fullmatch(text):
         return None
-    parts = _PART.findall(words)
+    parts = _PART.findall(text)
     if any(name not in _DURATIONS for _, name in parts):
         return None
     sizes = [_DURATIONS[name] for _, name in parts]
@@ -60,12 +60,12 @@ def _duration(words: str, unit: Unit) -> int | None:
     return None if rest else whole
 
 
-def show(number: int, unit: Unit) -> str:
+def format_quantity(number: int, unit: Unit) -> str:
     """Return `number` with the largest units that say it exactly: 5400 s is `1h30m`, 65536 B is `64KiB`."""
     if not unit or not number:
         return str(number)
     if unit == "B":
-        return _shown_size(number)
+        return _format_size(number)
     rest, parts = number * _DURATIONS[unit], []
     for name in ("d", "h", "m", "s", "ms"):
         count, rest = divmod(rest, _DURATIONS[name])
@@ -74,7 +74,7 @@ def show(number: int, unit: Unit) -> str:
     return "".join(parts)
 
 
-def _shown_size(number: int) -> str:
+def _format_size(number: int) -> str:
     best = str(number)
     for power, prefix in enumerate("KMGT", 1):
         for factor, name in ((1024, f"{prefix}iB"), (1000, "kB" if prefix == "K" else f"{prefix}B")):

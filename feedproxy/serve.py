@@ -35,7 +35,7 @@ from feedproxy.config import (
     OptionSpec,
     from_environment,
     load,
-    own_options,
+    option_specs,
     parse_sets,
     spec_of,
     unknown_variables,
@@ -143,7 +143,7 @@ def make_master(plan: Plan, clock: Clock | None = None) -> tuple[master.Master, 
     except (exceptions.OptionsError, UsageError) as error:
         # All of these begin with the option's name.
         option = re.match(r"\w*", str(error))[0]  # type: ignore[index]  # it matches at least the empty string
-        place = config.places.get(option) if option not in given else None
+        place = config.locations.get(option) if option not in given else None
         raise UsageError(f"{place}: {error}" if place else str(error)) from error
     if "tcp_timeout" not in values:
         made.options.update(tcp_timeout=max(75, here.settings.answer_timeout + 30))
@@ -172,7 +172,7 @@ def reload(made: master.Master, here: Runtime, plan: Plan) -> None:
     After a mistake in it nothing is taken over. An empty file is refused where rules protect feeds: an editor may be
     writing it.
     """
-    protecting = here.configured_rules.protecting
+    protecting = here.configured_rules.protecting_count
     try:
         config, given = _read(made, plan)
         if plan.config and not config.options and not config.rules and protecting:
@@ -189,7 +189,7 @@ def reload(made: master.Master, here: Runtime, plan: Plan) -> None:
     logger.info(
         "configuration loaded: %d rules; options changed: %s", len(here.configured_rules), ", ".join(now) or "none"
     )
-    if (left := here.configured_rules.protecting) < protecting:
+    if (left := here.configured_rules.protecting_count) < protecting:
         logger.warning("rules with readers or private: %d, and %d before", left, protecting)
     if later:
         logger.warning("these options take effect after a restart: %s", ", ".join(later))
@@ -215,7 +215,7 @@ def _plain(value: Any) -> Any:
 
 def known_options(made: master.Master) -> dict[str, OptionSpec]:
     """Return what every option of this master may be: feedproxy's own, and mitmproxy's."""
-    own = own_options()
+    own = option_specs()
     return {name: own.get(name) or spec_of(each.typespec, each.choices) for name, each in made.options.items()}
 
 

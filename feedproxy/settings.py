@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 from feedproxy.errors import UsageError
-from feedproxy.quantities import Unit, show
+from feedproxy.quantities import Unit, format_quantity
 
 _ADDRESS = re.compile(r"(?:(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^:\[\]/@\s]*)):)?(?P<port>[0-9]{1,5})")
 
@@ -792,10 +792,10 @@ def declare(loader: Loader, *names: str) -> None:
         raise LookupError(f"no such option: {', '.join(sorted(wanted))}")
 
 
-def shown(name: str, value: Any) -> Any:
+def format_value(name: str, value: Any) -> Any:
     """Return an option's value as a configuration writes it: a number that has a unit as text with that unit."""
     unit: Unit = next((each.metadata["unit"] for each in fields(Settings) if each.name == name), "")
-    return show(value, unit) if unit and value else value
+    return format_quantity(value, unit) if unit and value else value
 
 
 def option_names() -> list[str]:

@@ -12,7 +12,7 @@ from inspect import getsource
 from pathlib import Path
 from typing import Any
 
-from feedproxy.settings import Settings, option_names, shown
+from feedproxy.settings import Settings, format_value, option_names
 
 FOLDER = Path(__file__).resolve().parents[1] / "conf"
 WIDTH = 116
@@ -77,7 +77,7 @@ def _comment(text: str) -> str:
 def _option(line: Line | str, *, explained: bool) -> str:
     line = Line(line) if isinstance(line, str) else line
     described = OPTIONS[line.name]
-    default = shown(line.name, described.default)
+    default = format_value(line.name, described.default)
     advice = described.metadata["why"] if line.advice is None else line.advice
     may = " A rule can override it." if described.metadata["per_feed"] and explained else ""
     text = f"{described.metadata['text']} {advice}".strip() + may

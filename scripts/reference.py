@@ -17,7 +17,7 @@ from feedproxy.findings import Category, Level, Note, as_markdown, notes_of
 from feedproxy.lab.replay.faults import GROUPS
 from feedproxy.scoring import client_hygiene, conditional_requests, polling_interval, redirects
 from feedproxy.scoring.rules import Rule
-from feedproxy.settings import Settings, option_names, shown
+from feedproxy.settings import Settings, format_value, option_names
 from feedproxy.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -113,7 +113,7 @@ def _kind(each: Field[Any]) -> str:
     kind = " or ".join(choices) if choices else NOUNS[type(each.default)]
     marks = [word for word, name in (("*rule*", "per_feed"), ("*restart*", "restart")) if each.metadata[name]]
     kind = {"s": "duration", "ms": "duration", "B": "size"}.get(each.metadata["unit"], kind)
-    return f"{kind}, default {', '.join([_written(shown(each.name, each.default)), *marks])}"
+    return f"{kind}, default {', '.join([_written(format_value(each.name, each.default)), *marks])}"
 
 
 def _written(default: Any) -> str:

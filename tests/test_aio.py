@@ -8,12 +8,12 @@ import pytest
 from feedproxy import aio
 
 
-@pytest.mark.parametrize("pace", [aio.unhurried, aio.at_leisure])
+@pytest.mark.parametrize("pace", [aio.yielding, aio.throttled])
 async def test_others_get_their_turns_between_slices(
     pace: Callable[[Iterable[int]], AsyncIterator[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aio, "SLICE", -1)
-    monkeypatch.setattr(aio, "BRIEF", 0)
+    monkeypatch.setattr(aio, "MAX_BLOCKING_TIME", -1)
+    monkeypatch.setattr(aio, "THROTTLED_BLOCKING_TIME", 0)
     seen: list[int] = []
 
     async def go() -> None:
@@ -38,7 +38,7 @@ async def test_rests_are_so_many_times_as_long_as_the_slice_before(monkeypatch: 
     monkeypatch.setattr(aio.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(aio.asyncio, "sleep", sleep)
 
-    async for _ in aio.at_leisure(range(8)):
-        now[0] += aio.BRIEF * 0.4
+    async for _ in aio.throttled(range(8)):
+        now[0] += aio.THROTTLED_BLOCKING_TIME * 0.4
 
-    assert rests == pytest.approx([aio.REST * aio.BRIEF * 1.2] * 2)
+    assert rests == pytest.approx([aio.IDLE_FACTOR * aio.THROTTLED_BLOCKING_TIME * 1.2] * 2)

@@ -22,7 +22,7 @@ def a_runtime(folder: Path) -> Runtime:
 async def test_who_came_while_the_counts_were_written_is_known_after_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aio, "SLICE", -1)
+    monkeypatch.setattr(aio, "MAX_BLOCKING_TIME", -1)
     first = a_runtime(tmp_path / "store")
     feeds = [f"https://example.com/{number}" for number in range(20)]
     counts, opened = first.service.counts, first._opened

@@ -48,7 +48,7 @@ def _default(name: str) -> Any:
 def _read(name: str, value: str) -> Any:
     """The value of an option that a YAML text stands for, in the option's own unit."""
     loaded = YAML(typ="safe").load(value)
-    unit = config.own_options()[name].unit if name in config.own_options() else ""
+    unit = config.option_specs()[name].unit if name in config.option_specs() else ""
     return quantities.parse(str(loaded), unit) if unit else loaded
 
 

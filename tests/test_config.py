@@ -12,7 +12,7 @@ from feedproxy.config import (
     OptionSpec,
     from_environment,
     load,
-    own_options,
+    option_specs,
     parse_set,
     parse_sets,
     spec_of,
@@ -21,7 +21,7 @@ from feedproxy.config import (
 from feedproxy.errors import UsageError
 from feedproxy.settings import Settings, deprecated_names, from_options, option_names
 
-KNOWN = {**own_options(), "listen_port": OptionSpec(int, optional=True), "mode": OptionSpec(list)}
+KNOWN = {**option_specs(), "listen_port": OptionSpec(int, optional=True), "mode": OptionSpec(list)}
 
 
 def read(tmp_path: Path, text: str) -> Config:
@@ -269,12 +269,12 @@ def test_every_option_of_mitmproxy_is_understood() -> None:
 
 def test_every_default_passes_its_own_check(tmp_path: Path) -> None:
     defaults = Settings()
-    text = [f"{name}={'' if spec.kind is list else getattr(defaults, name)}" for name, spec in own_options().items()]
+    text = [f"{name}={'' if spec.kind is list else getattr(defaults, name)}" for name, spec in option_specs().items()]
 
     read_back = parse_sets([line.replace("=True", "=true").replace("=False", "=false") for line in text], KNOWN)
 
     assert all(
-        read_back[name] == getattr(defaults, name) for name, spec in own_options().items() if spec.kind is not list
+        read_back[name] == getattr(defaults, name) for name, spec in option_specs().items() if spec.kind is not list
     )
 
 

@@ -1,7 +1,7 @@
 """Which options hold for a feed."""
 
 from feedproxy.http.url_pattern import TargetPattern
-from feedproxy.rules import MEMO_SIZE, Rule, Rules
+from feedproxy.rules import MEMO_MAX, Rule, Rules
 from feedproxy.settings import Settings
 
 
@@ -31,7 +31,7 @@ def test_rules_follow_settings_that_change() -> None:
 def test_the_memory_for_targets_is_bounded() -> None:
     rules = Rules([Rule(TargetPattern("*"), {"hint_max": 1})])
 
-    for number in range(MEMO_SIZE + 100):
+    for number in range(MEMO_MAX + 100):
         rules.for_target(f"https://example.com/{number}")
 
-    assert len(rules._memo) == MEMO_SIZE
+    assert len(rules._memo) == MEMO_MAX

@@ -11,7 +11,7 @@ from feedproxy.access.passwords import Users, parse_secrets
 from feedproxy.access.reloading_file import Watched
 from feedproxy.access.secret_tokens import Tokens
 from feedproxy.clock import Clock
-from feedproxy.errors import BadTarget, FetchError, NotAdmitted, UsageError
+from feedproxy.errors import AccessDenied, BadTarget, FetchError, UsageError
 from feedproxy.http.message import Fields, Request
 from feedproxy.rules import AMBIGUOUS, BLOCKED
 from feedproxy.settings import Settings
@@ -55,22 +55,22 @@ class Doorkeeper:
     ) -> tuple[str, Fields]:
         """Who reads, and what of his fields may go on: where a rule of ours asks for credentials, they are for us.
 
-        Raises NotAdmitted, and BadTarget where no reader can be told from the way the address is written.
+        Raises AccessDenied, and BadTarget where no reader can be told from the way the address is written.
         """
         if not readers:
             return user, fields
         if readers == BLOCKED:
-            raise NotAdmitted("the operator of this proxy has blocked this feed", 403)
+            raise AccessDenied("the operator of this proxy has blocked this feed", 403)
         if readers == AMBIGUOUS:
             raise BadTarget("this address can be read in several ways, and not all of them are for the same readers")
         match await self.admission.decide(readers, fields, address, proxy=proxy, user=user):
             case Admitted(proved):
                 return proved, fields.without(*FOR_US)
             case Challenged(words, challenges, status):
-                raise NotAdmitted(words, status, challenges)
+                raise AccessDenied(words, status, challenges)
             case Refused(words, status, retry_after):
                 later = (("Retry-After", str(int(retry_after) + 1)),) if retry_after else ()
-                raise NotAdmitted(words, status, later)
+                raise AccessDenied(words, status, later)
 
     def key_for(self, target: str, user: str) -> str:
         """Under which key this reader's copy of the target is kept: the target, or one with a credential's name."""

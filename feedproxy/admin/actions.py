@@ -12,7 +12,7 @@ from aiohttp import web
 from feedproxy.admin import form
 from feedproxy.admin.feed_pages import OUTCOME, Answers, Notice, Watched, as_json, wants_json
 from feedproxy.admin.feed_table import Clerk
-from feedproxy.aio import unhurried
+from feedproxy.aio import yielding
 from feedproxy.feed import subscription_address
 from feedproxy.feed.opml import Listing, Subscription
 from feedproxy.http import uri
@@ -62,7 +62,7 @@ class Deeds:
             words = f"{done['sentence']} ({done['words']})" if done["words"] else done["sentence"]
             return self._outcome(request, target, done, Notice(done["ok"], words))
         matches = service.target_matcher(pattern)
-        targets = [each async for each in unhurried(service.store.targets()) if matches(each)]
+        targets = [each async for each in yielding(service.store.targets()) if matches(each)]
         told = await self._refresh_all(service, targets)
         self._clerk.forget(targets)
         good = sum(1 for each in told if each["ok"])
@@ -86,7 +86,7 @@ class Deeds:
         service = self._answers.service()
         target, pattern = await self._asked(request)
         matches = service.target_matcher(pattern)
-        held = [target] if target else [each async for each in unhurried(service.store.targets()) if matches(each)]
+        held = [target] if target else [each async for each in yielding(service.store.targets()) if matches(each)]
         rows = {row["id"]: row for row in (await self._answers.roll()).rows}
         found = [rows[identifier] for each in held if (identifier := feed_id(each)) in rows]
         found.sort(key=lambda row: (-row["subscribers"], row["title"].casefold()))
@@ -178,7 +178,7 @@ class Deeds:
         return await asyncio.gather(*(one(target) for target in targets))
 
     async def _asked(self, request: web.Request) -> tuple[str, str]:
-        """Target and pattern, one of them empty. Raises BadTarget, NotOurs, WrongRequest."""
+        """Target and pattern, one of them empty. Raises BadTarget, NotFound, WrongRequest."""
         given = await form.given(request)
         url, identifier, pattern = (given.get(name, "").strip() for name in ("url", "id", "pattern"))
         if sum(map(bool, (url, identifier, pattern))) != 1:

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from feedproxy.admin.feed_pages import Answers, Watched, as_json, wants_json
 from feedproxy.rules import Rule
-from feedproxy.settings import Settings, defaults, shown
+from feedproxy.settings import Settings, defaults, format_value
 from feedproxy.telemetry.redacted import View, masked
 
 SECRET = frozenset({"admin_token", "purge_fields"})
@@ -69,7 +69,7 @@ def _shown(name: str, value: Any) -> str:
         return str(value).lower()
     if isinstance(value, list):
         return "[" + ", ".join(_without_userinfo(str(item)) for item in value) + "]"
-    return _without_userinfo(str(shown(name, value)))
+    return _without_userinfo(str(format_value(name, value)))
 
 
 def _without_userinfo(text: str) -> str:

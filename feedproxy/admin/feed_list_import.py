@@ -16,7 +16,7 @@ from feedproxy.feed import opml, subscription_address
 from feedproxy.feed.opml import Listing, Subscription
 from feedproxy.http import uri
 from feedproxy.proxy.service import Service
-from feedproxy.request.url_mapping import upstream_form
+from feedproxy.request.url_mapping import to_upstream
 from feedproxy.settings import Settings
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.own_authority import is_own
@@ -123,7 +123,7 @@ async def _originals(listing: Listing, here: Having) -> Listing:
     feeds: dict[str, Subscription] = {}
     wrong = 0
     for feed in listing.feeds:
-        address, origin = upstream_form(feed.address, settings), uri.origin_of(feed.address)
+        address, origin = to_upstream(feed.address, settings), uri.origin_of(feed.address)
         if not settings.upstream:
             if origin not in own:
                 own[origin] = await is_own(feed.address, settings, here.policy, here.listeners)

@@ -20,7 +20,7 @@ from feedproxy.admin.feed_table import Clerk, Roll
 from feedproxy.admin.serializers import detail, look
 from feedproxy.clock import Clock
 from feedproxy.endpoints.feed_list import FeedList
-from feedproxy.errors import FeedproxyError, NotOurs
+from feedproxy.errors import FeedproxyError, NotFound
 from feedproxy.http.negotiation import best_type
 from feedproxy.notify.notification_service import Notices
 from feedproxy.proxy.service import Service
@@ -187,12 +187,12 @@ class Answers:
         )
 
     async def feed(self, request: web.Request) -> web.Response:
-        """Everything about one feed. Raises NotOurs for an id of none."""
+        """Everything about one feed. Raises NotFound for an id of none."""
         await self._runtime.others.families()
         service, target = self.service(), await self.target(request.match_info["id"])
         resource = service.store.get(target)
         if resource is None:
-            raise NotOurs("That feed is not held any more.")
+            raise NotFound("That feed is not held any more.")
         now = self._runtime.clock.now()
         seen = look(resource, service.freshness_of, self._runtime.settings_for(target), now, service.prefetch_plan)
         versions = await service.workshop.do(partial(editions.told, resource))
@@ -239,10 +239,10 @@ class Answers:
         return web.Response(text="ready\n")
 
     async def asset(self, request: web.Request) -> web.Response:
-        """The style or the script of our pages. Its name changes with its content. Raises NotOurs."""
+        """The style or the script of our pages. Its name changes with its content. Raises NotFound."""
         found = templates.asset(request.match_info["name"])
         if found is None:
-            raise NotOurs("There is no such page.")
+            raise NotFound("There is no such page.")
         media_type, body = found
         answer = web.Response(body=body, headers={"Content-Type": media_type, "Cache-Control": "max-age=31536000"})
         answer.enable_compression()
@@ -279,7 +279,7 @@ class Answers:
         ]
 
     async def target(self, identifier: str) -> str:
-        """The target with this id. Raises NotOurs."""
+        """The target with this id. Raises NotFound."""
         found = self._clerk.target_of(identifier)
         if found is None:
             await self.roll()
@@ -288,7 +288,7 @@ class Answers:
             decided = (target for target, _ in self._runtime.decisions.all())
             found = next((target for target in decided if feed_id(target) == identifier), None)
         if found is None:
-            raise NotOurs("No feed has that id.")
+            raise NotFound("No feed has that id.")
         return found
 
     def back(self, path: str, notice: Notice) -> web.Response:

@@ -8,7 +8,7 @@ from feedproxy.cache.freshness import Freshness, span
 from feedproxy.clock import Instant
 from feedproxy.refresh.policy import relocation, throttle
 from feedproxy.refresh.policy.prefetch import Later, Plan
-from feedproxy.request.url_mapping import public_form
+from feedproxy.request.url_mapping import to_public
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
@@ -64,7 +64,7 @@ def condition(
     sighting = resource.sighting
     if standing is not None:
         if isinstance(standing, relocation.Redirect):
-            words = f"readers are sent to {public_form(standing.location, settings)}"
+            words = f"readers are sent to {to_public(standing.location, settings)}"
             state = State.MOVED
         elif settings.gone or (sighting is not None and sighting.confirmed):
             words = "readers are told that it has ended"

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
 
 from feedproxy.admin.serializers import is_feed, look, row
-from feedproxy.aio import unhurried
+from feedproxy.aio import yielding
 from feedproxy.clock import Instant
 from feedproxy.proxy.service import Service
 from feedproxy.request.upstream_request import feed_id
@@ -87,14 +87,14 @@ class Clerk:
         """How many targets are held, feeds or not, now or a moment ago."""
         if time.monotonic() >= self._count_until:
             began = time.monotonic()
-            self._count = sum([1 async for _ in unhurried(service.store.targets())])
+            self._count = sum([1 async for _ in yielding(service.store.targets())])
             self._count_until = time.monotonic() + max(1.0, REUSED * (time.monotonic() - began))
         return self._count
 
     async def _catch_up(self, service: Service) -> None:
         touched, self._touched = self._touched, set()
         before, held, ids = self._held, dict[str, Resource | None](), dict[str, str]()
-        async for target in unhurried(service.store.targets()):
+        async for target in yielding(service.store.targets()):
             if len(held) >= TARGETS_MAX or len(ids) >= FEEDS_MAX:
                 break
             known = target in before and target not in touched
@@ -104,7 +104,7 @@ class Clerk:
         self._held, self._ids = held, ids
 
     async def _rows(self, service: Service, settings_for: SettingsFor, now: Instant) -> AsyncIterator[View]:
-        async for resource in unhurried(list(self._held.values())):
+        async for resource in yielding(list(self._held.values())):
             if resource is not None:
                 seen = look(resource, service.freshness_of, settings_for(resource.target), now, service.prefetch_plan)
                 yield row(seen, service.counts.total(resource.target, now))

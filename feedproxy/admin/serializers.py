@@ -20,7 +20,7 @@ from feedproxy.refresh.ingest.ingest import read_to_its_end
 from feedproxy.refresh.policy.prefetch import Plan
 from feedproxy.refresh.policy.throttle import PAUSED
 from feedproxy.request.upstream_request import feed_id
-from feedproxy.request.url_mapping import public_form
+from feedproxy.request.url_mapping import to_public
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Resource, Sighting
 from feedproxy.subscribers.counts import CountView
@@ -222,7 +222,7 @@ def _sighting(sighting: Sighting | None, settings: Settings) -> View | None:
         return None
     return {
         "ending": str(sighting.ending),
-        "location": shown(public_form(sighting.location, settings)) if sighting.location else None,
+        "location": shown(to_public(sighting.location, settings)) if sighting.location else None,
         "first": iso(sighting.first),
         "last": iso(sighting.last),
         "count": sighting.count,
@@ -234,7 +234,7 @@ def _moved_to(seen: Look) -> str | None:
     """Where the feed is said to be now, by a rule or by its origin."""
     sighting = seen.resource.sighting
     location = seen.settings.moved_to or (sighting.location if sighting is not None else "")
-    return shown(public_form(location, seen.settings)) if location else None
+    return shown(to_public(location, seen.settings)) if location else None
 
 
 def _schedule(schedule: Schedule) -> View:

@@ -23,7 +23,7 @@ from feedproxy.http.message import Fields, Request
 from feedproxy.refresh.fetch_once import ACCEPT, user_agent
 from feedproxy.refresh.policy import relocation
 from feedproxy.refresh.redirects import REDIRECTS
-from feedproxy.request.url_mapping import led_to
+from feedproxy.request.url_mapping import redirect_target
 from feedproxy.settings import Settings, ports
 from feedproxy.upstream import tls_probe
 from feedproxy.upstream.address_policy import AddressPolicy
@@ -161,7 +161,7 @@ class _Inspection:
         while hops[-1].status in REDIRECTS and (location := hops[-1].fields.get("location")):
             if self._is_enough():
                 return hops, "it takes too many requests, or too long"
-            meant = functools.partial(led_to, start=target, settings=self._settings)
+            meant = functools.partial(redirect_target, start=target, settings=self._settings)
             match relocation.chain(visited, location, limit=self._settings.redirects_max, meant=meant):
                 case relocation.Stop(words=words):
                     return hops, words

@@ -84,14 +84,14 @@ def as_text(checked: Checked, *, coloured: bool = False) -> str:
     lines = [f"{plain_text(discreet(checked.source))}", f"  {summary(checked)}"]
     for note in sorted_by_level(checked.notes):
         mark = paint(_MARKS[note.level], note.level, bold=True)
-        words = plain_text(discreet(note.words), 600)
+        words = plain_text(discreet(note.message), 600)
         if note.level is Level.GOOD:
             lines.append(f"  {mark} {words}")
             continue
         lines += ["", f"  {mark} {paint(words, note.level, bold=note.level.is_finding)}"]
         if note.subject and discreet(note.subject) != discreet(checked.source):
             lines.append(f"    {plain_text(discreet(note.subject))}")
-        advised = plain_text(discreet(note.advised), 2000)
+        advised = plain_text(discreet(note.advice_text), 2000)
         lines += textwrap.wrap(advised, WIDTH, initial_indent="    ", subsequent_indent="    ")
         lines.append(f"    {note.id()}. See {note.reference}.")
     praise = next(

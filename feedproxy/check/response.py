@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from feedproxy.check.document import Document
 from feedproxy.check.observations import Exchange, Seen
-from feedproxy.errors import BrokenMessage, TooLarge
+from feedproxy.errors import MalformedResponse, TooLarge
 from feedproxy.feed import xml_redirect
 from feedproxy.feed.channel import Kind
 from feedproxy.feed.charset import declared, marked
@@ -54,7 +54,7 @@ def judge(seen: Seen, document: Document | None, challenge: str | None) -> Itera
 
 
 def _no_answer(last: Exchange) -> Note:
-    if last.detail == BrokenMessage.detail:
+    if last.detail == MalformedResponse.detail:
         return ANSWER_BREAKS_OFF(last.target, why=last.error)
     return (CERTIFICATE_REFUSED if "certificate" in last.error else NO_ANSWER)(last.target, why=last.error)
 

@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 from feedproxy.admin.auth import admin_token
 from feedproxy.client.feed_discovery import as_address
 from feedproxy.clock import Seconds
-from feedproxy.config import FILE_VARIABLE, from_environment, load, own_options
+from feedproxy.config import FILE_VARIABLE, from_environment, load, option_specs
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.settings import Settings, from_options, listen_address
 
@@ -45,7 +45,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def settings_of(args: argparse.Namespace) -> Settings:
     """Return the running proxy's settings, as far as `--config` and the environment say them. Raises UsageError."""
-    known = own_options()
+    known = option_specs()
     file = args.config if args.config is not None else os.environ.get(FILE_VARIABLE, "")
     options = dict(load(file, known, foreign=True).options) if file else {}
     return from_options({**options, **from_environment(os.environ, known)})

@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import fields
 from typing import Any
 
-from feedproxy.settings import Settings, shown
+from feedproxy.settings import Settings, format_value
 
 
 def register(subparsers: Any) -> None:
@@ -33,7 +33,7 @@ def as_yaml() -> str:
         if each.metadata["per_feed"]:
             text += " A rule can override it."
         comment = textwrap.fill(text, 96, initial_indent="# ", subsequent_indent="# ")
-        default = shown(each.name, list(each.default) if isinstance(each.default, tuple) else each.default)
+        default = format_value(each.name, list(each.default) if isinstance(each.default, tuple) else each.default)
         # JSON is YAML; its texts need no thought about quotes.
         entries.append(f"{comment}\n{each.name}: {json.dumps(default)}\n")
     return "\n".join(entries)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from feedproxy.clock import Clock, FastClock, Instant, ManualClock
+from feedproxy.clock import AcceleratedClock, Clock, Instant, ManualClock
 from feedproxy.errors import UsageError
 from feedproxy.settings import listen_address
 
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     _check(args)
     world = open_world(Path(args.source), read_recording)
     start = parse_instant(args.at, world.first) if args.at else world.first
-    clock: Clock = ManualClock(start) if args.step else FastClock(start, args.speed)
+    clock: Clock = ManualClock(start) if args.step else AcceleratedClock(start, args.speed)
     wishes = Wishes(tuple(args.strip), tuple(args.add), tuple(args.fault), args.seed)
     replay = make_replay(world, wishes, start, plain=args.proxy)
     for name, each in table(world):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from feedproxy.access import secret_tokens
-from feedproxy.config import FILE_VARIABLE, from_environment, load, own_options
+from feedproxy.config import FILE_VARIABLE, from_environment, load, option_specs
 from feedproxy.errors import UsageError
 from feedproxy.http import uri
 from feedproxy.settings import Settings, listen_address
@@ -84,8 +84,8 @@ def _local_address(options: dict[str, Any]) -> str:
 
 def _file(args: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
     file = args.config or os.environ.get(FILE_VARIABLE, "")
-    options = dict(load(file, own_options(), foreign=True).options) if file else {}
-    options |= from_environment(os.environ, own_options())
+    options = dict(load(file, option_specs(), foreign=True).options) if file else {}
+    options |= from_environment(os.environ, option_specs())
     name = args.file or options.get("tokens_file", "")
     if not name:
         raise UsageError("no file of tokens: give --file FILE, or --config FILE that sets tokens_file")

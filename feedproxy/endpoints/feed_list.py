@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from feedproxy.aio import unhurried
+from feedproxy.aio import yielding
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.feed import opml
 from feedproxy.feed.discovery import page_of
@@ -29,7 +29,7 @@ from feedproxy.http.redaction import has_secret
 from feedproxy.proxy.service import Service
 from feedproxy.proxy.visibility import may_be_listed
 from feedproxy.refresh.policy import relocation
-from feedproxy.request.url_mapping import is_upstream
+from feedproxy.request.url_mapping import is_upstream_target
 from feedproxy.rules import BLOCKED
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
@@ -209,7 +209,7 @@ class FeedList:
         others = sorted(set(known) - by_address.keys())
         self._candidates = len(by_address) + len(others)
         found: dict[str, Subscription] = {}
-        async for each in unhurried([*imported.feeds, *(Subscription(target) for target in others)]):
+        async for each in yielding([*imported.feeds, *(Subscription(target) for target in others)]):
             shown = self._public_entry(each, is_imported=each.address in by_address)
             if shown is not None:
                 found.setdefault(shown.address, shown)
@@ -240,7 +240,7 @@ class FeedList:
     async def _requested_recently(self) -> dict[str, Readers]:
         """What was asked for in the last 30 days, and by which readers, a few of each."""
         since = self._clock.now() - LISTED_FOR
-        lately = [each async for each in unhurried(self._service.counts.distinct.since(since))]
+        lately = [each async for each in yielding(self._service.counts.distinct.since(since))]
         return await asyncio.to_thread(_merge_requested, self._store.get_state(RECENTLY_REQUESTED), lately, since)
 
     def _reload(self) -> None:
@@ -262,7 +262,7 @@ class FeedList:
 
     async def _fetch_all(self) -> None:
         sites: dict[str, list[str]] = {}
-        async for each in unhurried(self._imported.feeds):
+        async for each in yielding(self._imported.feeds):
             if self._store.peek(each.address) is None and self._is_reachable(each.address):
                 sites.setdefault(uri.site_of(each.address), []).append(each.address)
         gate = asyncio.Semaphore(CONCURRENT_SITES_MAX)
@@ -288,7 +288,7 @@ class FeedList:
     def _is_reachable(self, target: str) -> bool:
         """In reverse mode only what we stand in front of is ever fetched, and nothing that is blocked."""
         settings = self._settings_for(target)
-        return settings.readers != BLOCKED and (not settings.upstream or is_upstream(target, settings))
+        return settings.readers != BLOCKED and (not settings.upstream or is_upstream_target(target, settings))
 
 
 def _with_channel_data(entry: Subscription, resource: Resource | None) -> Subscription:

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 
 from feedproxy.clock import Clock, Instant
 from feedproxy.endpoints.feed_list import FeedList
-from feedproxy.errors import BadTarget, NotOurs
+from feedproxy.errors import BadTarget, NotFound
 from feedproxy.feed import opml
 from feedproxy.feed.opml import Listing
 from feedproxy.http import proxy_autoconfig, uri
@@ -19,7 +19,7 @@ from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Fields, Response
 from feedproxy.request.endpoints import Call
 from feedproxy.request.entrance import Entrance
-from feedproxy.request.url_mapping import rebased, shown
+from feedproxy.request.url_mapping import displayed_url, rebase
 from feedproxy.settings import Settings
 
 DEFAULT_TITLE = "Feeds read here"
@@ -56,22 +56,22 @@ class FeedListDocuments:
         said = _query_parameter(call.query, "addresses")
         if said not in ("", "original", "proxied"):
             raise BadTarget("addresses is original, or proxied")
-        listing, base = await self.feed_list.public(), call.visit.base
+        listing, base = await self.feed_list.public(), call.client.base
         through = "" if said == "original" else base
 
         def write(modified: Instant | None) -> bytes:
             return opml.write(self._for_client(listing, call, through), changed=modified)
 
-        return await self._respond(call, listing, f"opml {through} {call.visit.entrance}", write, opml.MEDIA_TYPE)
+        return await self._respond(call, listing, f"opml {through} {call.client.entrance}", write, opml.MEDIA_TYPE)
 
     async def pac(self, call: Call) -> Response:
         """`proxy.pac`: the hosts of the list, and those that are decrypted, through us; everything else directly.
 
-        Raises NotOurs in reverse mode, where there is no proxy to be found.
+        Raises NotFound in reverse mode, where there is no proxy to be found.
         """
-        if call.visit.entrance is Entrance.REVERSE:
-            raise NotOurs("a proxy in front of one origin is found without a function")
-        listing, base = await self.feed_list.public(), call.visit.base
+        if call.client.entrance is Entrance.REVERSE:
+            raise NotFound("a proxy in front of one origin is found without a function")
+        listing, base = await self.feed_list.public(), call.client.base
         patterns = (*self._settings().intercept, *self.feed_list.public_hosts(listing))
 
         def write(_: Instant | None) -> bytes:
@@ -84,11 +84,13 @@ class FeedListDocuments:
         """The list with addresses that this reader can ask for."""
         feeds, settings = [], self._settings()
         for each in listing.feeds:
-            if call.visit.entrance is Entrance.REVERSE:
+            if call.client.entrance is Entrance.REVERSE:
                 # What is behind us is known by its public name, in every form of the list; nothing else is served.
-                public = rebased(each.address, settings.upstream, call.visit.base)
+                public = rebase(each.address, settings.upstream, call.client.base)
                 if public is not None:
-                    feeds.append(replace(each, address=public, page=shown(each.page, settings, call.visit.base)))
+                    feeds.append(
+                        replace(each, address=public, page=displayed_url(each.page, settings, call.client.base))
+                    )
             else:
                 feeds.append(replace(each, address=through + uri.gateway_path(each.address)) if through else each)
         return Listing(listing.title or DEFAULT_TITLE, tuple(feeds))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qs
 
 from feedproxy import __version__
-from feedproxy.errors import BadTarget, NotOurs
+from feedproxy.errors import BadTarget, NotFound
 from feedproxy.feed import subscription_address
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
@@ -33,7 +33,7 @@ class Preview:
 
 
 def landing_page(path: str, base: str, prefix: str = "/-/") -> Response:
-    """The answer to `/`, `/robots.txt` and `/favicon.ico`; raises NotOurs for other paths.
+    """The answer to `/`, `/robots.txt` and `/favicon.ico`; raises NotFound for other paths.
 
     `path` stands as in the request line, query included; `base` is our own address without a trailing slash, `prefix`
     what our endpoints stand under.
@@ -46,7 +46,7 @@ def landing_page(path: str, base: str, prefix: str = "/-/") -> Response:
             return _response(200, "image/svg+xml", templates.ICON.encode(), "max-age=604800")
         case "/":
             return _home_page(query, base, base + prefix)
-    raise NotOurs("there is no such page")
+    raise NotFound("there is no such page")
 
 
 def pasted_target(path: str, base: str) -> str:

@@ -2,14 +2,14 @@
 
 Every head is judged by these functions, on whichever path it came: RFC 9110, sections 5 and 9.1; RFC 9112, sections 2
 to 6; RFC 9113, sections 8.2 and 8.3. A request that breaks the grammar is refused with BadRequest. Of a response,
-`upstream/head_parser.py` and `field_lines` mend what is harmless and refuse the rest with BrokenMessage.
+`upstream/head_parser.py` and `field_lines` mend what is harmless and refuse the rest with MalformedResponse.
 """
 
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from feedproxy.errors import BadRequest, BrokenMessage, FeedproxyError
+from feedproxy.errors import BadRequest, FeedproxyError, MalformedResponse
 
 type Line = tuple[bytes, bytes]
 """Name and value of a field, as bytes."""
@@ -136,12 +136,13 @@ def check_framing(fields: Iterable[Line], *, minor: int) -> None:
 
 
 def field_lines(lines: Iterable[bytes], error: Callable[[str], FeedproxyError]) -> list[Line]:
-    """Read field lines. What is no field line raises `error`: BadRequest for a request, BrokenMessage for a response.
+    """Read field lines. What is no field line raises `error`: BadRequest for a request, MalformedResponse for a
+    response.
 
     In a response white space before the colon is removed and control characters become spaces, except NUL and bare CR.
     In a request both are refused.
     """
-    of_response = error is BrokenMessage
+    of_response = error is MalformedResponse
     found: list[Line] = []
     for line in lines:
         if line[:1] in {b" ", b"\t"}:
@@ -170,11 +171,11 @@ def _value(value: bytes, of_response: bool, error: Callable[[str], FeedproxyErro
 
 
 def clean(value: bytes) -> bytes:
-    """A value or reason phrase of a response, without control characters. Raises BrokenMessage for NUL and CR."""
+    """A value or reason phrase of a response, without control characters. Raises MalformedResponse for NUL and CR."""
     # "CR, LF, or NUL ... either reject the message or replace" -- RFC 9110, section 5.5. A NUL or a bare
     # CR comes from no honest program: rejected. Other controls are replaced.
     if b"\0" in value or b"\r" in value or b"\n" in value:
-        raise BrokenMessage("NUL or bare CR in a field value")
+        raise MalformedResponse("NUL or bare CR in a field value")
     return value.translate(_CONTROLS).strip(b" \t")
 
 

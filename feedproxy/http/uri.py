@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import idna
 
-from feedproxy.errors import BadTarget, NotOurs
+from feedproxy.errors import BadTarget, NotFound
 from feedproxy.http.memoize import memoised
 
 if TYPE_CHECKING:
@@ -71,12 +71,12 @@ def normalise(uri: str) -> str:
 def gateway_target(path: str) -> str:
     """The normalised target behind the gateway's first slash, with the query; clients may have folded `//`.
 
-    `path` stands as in the request line. Raises NotOurs where no http or https begins it, and BadTarget where
+    `path` stands as in the request line. Raises NotFound where no http or https begins it, and BadTarget where
     what follows cannot be a target.
     """
     match = _GATEWAY.fullmatch(path)
     if match is None:
-        raise NotOurs("after the first slash comes the whole address of a feed, https:// included")
+        raise NotFound("after the first slash comes the whole address of a feed, https:// included")
     return normalise(f"{match[1]}://{match[2] or ''}")
 
 

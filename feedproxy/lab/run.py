@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 from urllib.parse import urlsplit
 
-from feedproxy.clock import Clock, FastClock, Instant, ManualClock, Seconds
+from feedproxy.clock import AcceleratedClock, Clock, Instant, ManualClock, Seconds
 from feedproxy.errors import UsageError
 from feedproxy.lab.plan import Plan
 from feedproxy.lab.record.exchange import Exchange, Recording
@@ -74,7 +74,7 @@ async def run(
     # A redirect of the recording leads on to what else is in it.
     known, names = World(world.targets, {path: feed}), {path: known_as} if "://" in known_as else {}
     replay = make_replay(known, Wishes(plan.strip, plan.add, plan.fault, plan.seed), start, names=names)
-    clock: Clock = FastClock(start, plan.speed) if plan.speed else ManualClock(start)
+    clock: Clock = AcceleratedClock(start, plan.speed) if plan.speed else ManualClock(start)
     notebook = _Notebook()
     listener = Listener(replay, clock, observe=notebook.note)
     await listener.start("127.0.0.1", 0)

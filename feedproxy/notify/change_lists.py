@@ -3,7 +3,7 @@
 from urllib.parse import parse_qs
 
 from feedproxy.clock import Instant
-from feedproxy.errors import BadTarget, NotOurs
+from feedproxy.errors import BadTarget, NotFound
 from feedproxy.http.conditional import NotModified, Proceed, evaluate
 from feedproxy.http.date import format_http_date
 from feedproxy.http.etag import parse_tag
@@ -15,7 +15,7 @@ from feedproxy.notify.notification_service import Notices
 from feedproxy.notify.protocol import Change
 from feedproxy.notify.topics import is_withdrawn
 from feedproxy.request.endpoints import Call
-from feedproxy.request.url_mapping import shown
+from feedproxy.request.url_mapping import displayed_url
 
 
 def _unit(query: str) -> str:
@@ -41,10 +41,10 @@ class Lists:
         return await self._recent(call, SHORT)
 
     async def archive(self, call: Call) -> Response:
-        """`changes/YYYY/MM/DD/HH.xml`, UTC. Raises NotOurs for an hour that is none, to come, or too long ago."""
+        """`changes/YYYY/MM/DD/HH.xml`, UTC. Raises NotFound for an hour that is none, to come, or too long ago."""
         begin, now = changes_xml.hour_of(call.path.removeprefix("changes/")), self._notices.clock.now()
         if begin is None or begin > now or begin + HOUR <= now - KEEP:
-            raise NotOurs("there is no archive of that hour")
+            raise NotFound("there is no archive of that hour")
         changes = await self._changes(begin, begin + HOUR)
         modified = max((each.at for each in changes), default=begin)
         over = begin + HOUR <= now
@@ -68,9 +68,11 @@ class Lists:
         self, call: Call, changes: list[Change], *, updated: Instant, modified: Instant, caching: str
     ) -> Response:
         settings = self._notices.settings()
-        base = call.visit.base
+        base = call.client.base
         entries = [
-            Entry(each.name, shown(each.url, settings, base), shown(each.target, settings, base), each.at)
+            Entry(
+                each.name, displayed_url(each.url, settings, base), displayed_url(each.target, settings, base), each.at
+            )
             for each in changes
         ]
         count = await self._notices.changes.last_number()

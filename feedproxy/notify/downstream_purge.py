@@ -23,7 +23,7 @@ from feedproxy.notify.pings.sinks import own_agent
 from feedproxy.notify.protocol import DAY, Change, Delivered, Delivery, Message, Order, Retry, Verdict
 from feedproxy.notify.subscriptions import Subscription
 from feedproxy.request.upstream_request import surrogate_key
-from feedproxy.request.url_mapping import is_upstream, public_form
+from feedproxy.request.url_mapping import is_upstream_target, to_public
 from feedproxy.settings import Settings
 from feedproxy.upstream.callback_client import Named
 
@@ -87,7 +87,7 @@ class Purges:
     def orders(self, target: str, *, number: int = 0) -> Iterable[Order]:
         """The orders to purge this target everywhere; none for what is not the publisher's own."""
         settings = self._settings()
-        if is_upstream(target, settings):
+        if is_upstream_target(target, settings):
             for each in settings.purge_sinks:
                 yield Order(self.name, "purge", target, read_purge_sink(each).url, change=number, data=each)
 
@@ -104,7 +104,7 @@ class Purges:
             case How.TEMPLATE:
                 return Message("POST", sink.url.replace("{key}", key), fields, named=Named.AS_OWN)
             case How.URL:
-                split = urlsplit(public_form(order.topic, settings))
+                split = urlsplit(to_public(order.topic, settings))
                 path = (split.path or "/") + (f"?{split.query}" if split.query else "")
                 return Message(
                     "PURGE", sink.url.rstrip("/") + path, fields.with_field("Host", split.netloc), named=Named.AS_OWN

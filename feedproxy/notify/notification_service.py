@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from feedproxy.aio import at_leisure
+from feedproxy.aio import throttled
 from feedproxy.clock import Clock, Seconds
 from feedproxy.errors import FeedproxyError, StoreError
 from feedproxy.feed.content_digest import stem_of
@@ -25,7 +25,7 @@ from feedproxy.notify.subscriptions import Subscriptions
 from feedproxy.notify.xmlrpc import Rpc
 from feedproxy.proxy.service import Service
 from feedproxy.proxy.visibility import may_be_listed
-from feedproxy.request.url_mapping import is_upstream
+from feedproxy.request.url_mapping import is_upstream_target
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
@@ -148,7 +148,7 @@ class Notices:
 
     async def may_be_named(self, target: str) -> bool:
         """Whether strangers may be told this address: it is the upstream's, or in the public list."""
-        return is_upstream(target, self.settings()) or target in await self._named()
+        return is_upstream_target(target, self.settings()) or target in await self._named()
 
     def begin(self) -> None:
         """Catch up with what changed before, and go on until `close`."""
@@ -310,7 +310,7 @@ class Notices:
         """What the store holds and the ledger has not told: a crash may have come between the two."""
         try:
             sights = list[Sight]()
-            async for target in at_leisure(self.service.store.targets()):
+            async for target in throttled(self.service.store.targets()):
                 resource = self.service.store.peek(target)
                 seen = self._sight(resource, first=False) if resource is not None else None
                 if resource is not None:
@@ -331,7 +331,7 @@ class Notices:
         last = ""
         while page := await self.changes.all_known(last, 1000):
             last = page[-1]
-            gone = [each async for each in at_leisure(page) if not self.service.store.holds(each)]
+            gone = [each async for each in throttled(page) if not self.service.store.holds(each)]
             if gone:
                 await self.changes.forget(gone)
 

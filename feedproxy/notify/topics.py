@@ -7,12 +7,12 @@ feeds, which are asked of the upstream that the operator named.
 import contextlib
 from collections.abc import Callable
 
-from feedproxy.errors import BadTarget, FeedproxyError, NotOurs
+from feedproxy.errors import BadTarget, FeedproxyError, NotFound
 from feedproxy.http import uri
 from feedproxy.notify.notification_service import Notices
 from feedproxy.proxy.visibility import may_be_listed
 from feedproxy.refresh.policy import relocation
-from feedproxy.request.url_mapping import is_upstream
+from feedproxy.request.url_mapping import is_upstream_target
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
@@ -41,7 +41,7 @@ async def watched(notices: Notices, address: str, whose: str, base: str) -> str:
         target = whereabouts(notices, notices.service.to_upstream_url(named(notices, address, base)))
     except BadTarget as error:
         raise NotWatched(f"{address[:200]} is no address of a feed: {error}") from error
-    own = is_upstream(target, notices.settings())
+    own = is_upstream_target(target, notices.settings())
     if own and whose != "off" and not notices.service.is_feed(target):
         await notices.service.refresh(target)
     if not (whose == "known" or (own and whose == "own")) or not may_be_told(notices, target):
@@ -76,7 +76,7 @@ def named(notices: Notices, address: str, base: str) -> str:
     for own in (settings.public_url, base):
         below = own.rstrip("/") + "/"
         if own and not settings.upstream and named.startswith(below):
-            with contextlib.suppress(NotOurs):
+            with contextlib.suppress(NotFound):
                 return uri.gateway_target("/" + named.removeprefix(below))
     return named
 

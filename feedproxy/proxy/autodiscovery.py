@@ -21,8 +21,8 @@ from feedproxy.proxy.representations.conversion_cache import LRU
 from feedproxy.proxy.representations.decoded_bodies import DECODED_BODIES
 from feedproxy.refresh.ingest.worker_pool import Workshop
 from feedproxy.refresh.singleflight import Flights
-from feedproxy.request.context import Answer, PassThrough
-from feedproxy.request.entrance import Entrance, Visit
+from feedproxy.request.context import PassThrough, ProxyResponse
+from feedproxy.request.entrance import ClientContext, Entrance
 from feedproxy.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -46,8 +46,8 @@ class Autodiscovery:
         self._known: LRU[int, tuple[bytes, tuple[Found, ...]]] = LRU(PAGES_MAX, PAGES_BYTES)
 
     async def instead_of(
-        self, answer: Answer | PassThrough, request: Request, visit: Visit, settings: Settings
-    ) -> Answer | PassThrough:
+        self, answer: ProxyResponse | PassThrough, request: Request, visit: ClientContext, settings: Settings
+    ) -> ProxyResponse | PassThrough:
         """The redirect to the page's feed, where this reader wants one and there is one; else the answer."""
         if isinstance(answer, PassThrough) or answer.feed or answer.stored is None:
             return answer
@@ -62,7 +62,7 @@ class Autodiscovery:
         if not found:
             return answer
         response = _redirect(answer.response.fields, visit, found)
-        return replace(answer, response=response, words="the page names a feed, which the reader prefers", stored=None)
+        return replace(answer, response=response, reason="the page names a feed, which the reader prefers", stored=None)
 
     async def find(self, stored: StoredResponse, settings: Settings) -> tuple[Found, ...]:
         """The feeds that a stored page names; none for what is no page."""
@@ -102,7 +102,7 @@ def _find_feeds(
     return feeds_of_page(plain, target, content_type=declared, links=links)
 
 
-def _redirect(fields: Fields, visit: Visit, found: tuple[Found, ...]) -> Response:
+def _redirect(fields: Fields, visit: ClientContext, found: tuple[Found, ...]) -> Response:
     inside = [visit.base + uri.gateway_path(each.address) for each in found]
     body = "This page names these feeds:\n" + "".join(f"{each}\n" for each in inside)
     lines = [("Location", inside[0])]

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import batched
 from operator import eq
 
-from feedproxy.aio import unhurried
+from feedproxy.aio import yielding
 from feedproxy.cache import invalidation
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.freshness import Freshness
@@ -23,7 +23,7 @@ from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.refresh.prefetch_scheduler import Agenda
 from feedproxy.refresh.resource_update import leaving
 from feedproxy.refresh.result import Observer
-from feedproxy.request.url_mapping import forms, public_form, upstream_form
+from feedproxy.request.url_mapping import equivalent_urls, to_public, to_upstream
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, Resource, set_right
@@ -106,14 +106,14 @@ class CacheAdmin:
 
     def to_upstream_url(self, address: str) -> str:
         """The target that an operator means by a normalised address, be it the public one."""
-        return upstream_form(address, self._settings_for(address))
+        return to_upstream(address, self._settings_for(address))
 
     def target_matcher(self, pattern: str) -> Callable[[str], bool]:
         """Whether a target matches an operator's glob, in its public form or its own."""
         glob = anywhere(pattern)
         # Where we stand is the same for all targets, whatever rules there are for each.
         settings = self._settings_for("")
-        return lambda target: any(glob.fullmatch(form) is not None for form in forms(target, settings))
+        return lambda target: any(glob.fullmatch(form) is not None for form in equivalent_urls(target, settings))
 
     def is_feed(self, target: str) -> bool:
         """Whether this target is held, and is a feed."""
@@ -191,7 +191,7 @@ class CacheAdmin:
             resource,
             now,
             settings,
-            self_href=public_form(target, settings),
+            self_href=to_public(target, settings),
             leaving=leaving(resource),
         )
         try:
@@ -220,13 +220,13 @@ class CacheAdmin:
         matches = self.target_matcher(pattern)
         self.store.common.outdate(None)
         self._dispatch.forget(matches)
-        here = [each async for each in unhurried(self.store.targets()) if matches(each)]
+        here = [each async for each in yielding(self.store.targets()) if matches(each)]
         there = [each async for each in self.peer_targets() if matches(each)]
         targets = list(dict.fromkeys([*here, *there]))
-        async for each in unhurried(targets):
+        async for each in yielding(targets):
             await self.store.delete(each)
         await self.store.flush()
-        async for some in unhurried(batched(targets, INVALIDATION_BATCH)):
+        async for some in yielding(batched(targets, INVALIDATION_BATCH)):
             self._dispatch.outdated(list(some))
         return targets
 

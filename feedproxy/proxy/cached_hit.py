@@ -19,15 +19,15 @@ from feedproxy.cache.freshness import Freshness, Source, initial_age
 from feedproxy.cache.reuse import Reuse
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.cache.vary import nominated
-from feedproxy.clock import Instant, Seconds, is_ahead
+from feedproxy.clock import Instant, Seconds, is_set_back
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Request
 from feedproxy.proxy.hit_validity import INSTANT_MARGIN, decision_valid_until
 from feedproxy.proxy.response_builder import max_age_directive
 from feedproxy.refresh.policy.feed_freshness import assess
-from feedproxy.request.context import Answer
-from feedproxy.request.entrance import Entrance, Visit
+from feedproxy.request.context import ProxyResponse
+from feedproxy.request.entrance import ClientContext, Entrance
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
@@ -139,7 +139,12 @@ class HitState:
 
 
 def reusable_hit(
-    answer: Answer, request: Request, visit: Visit, resource: Resource | None, settings: Settings, now: Instant
+    answer: ProxyResponse,
+    request: Request,
+    visit: ClientContext,
+    resource: Resource | None,
+    settings: Settings,
+    now: Instant,
 ) -> ReusableHit | None:
     """The answer as one that may be given again; None where it is this request's own."""
     stored = answer.stored
@@ -189,7 +194,7 @@ def _is_timeless(request: Request, now: Instant) -> bool:
 
 def recompute_hit(hit: ReusableHit, now: Instant) -> HitState | None:
     """What is said of it now; None where the copy may not be used as before, and the service has to decide."""
-    if is_ahead(hit.stored.response_time, now):
+    if is_set_back(hit.stored.response_time, now):
         return None  # the clock was set back, and the copy's instants have to be set right
     freshness = assess(hit.resource, hit.stored, hit.settings, now)
     decision = reuse.decide(

@@ -9,9 +9,9 @@ from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.feed import xml_redirect
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.request.context import Answer, Ask
-from feedproxy.request.entrance import Entrance, Visit, location_inside, told
-from feedproxy.request.problem import problem
+from feedproxy.request.context import ProxyResponse, RequestContext
+from feedproxy.request.entrance import ClientContext, Entrance, public_url_for, rewrite_location
+from feedproxy.request.problem import problem_response
 from feedproxy.request.upstream_request import surrogate_key, with_via
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
@@ -43,8 +43,8 @@ class LocalResponses:
         self._settings_for = settings_for
 
     def error_response(
-        self, request: Request, visit: Visit, error: FeedproxyError, status: CacheStatus | None = None
-    ) -> Answer:
+        self, request: Request, visit: ClientContext, error: FeedproxyError, status: CacheStatus | None = None
+    ) -> ProxyResponse:
         """What went wrong, as the error suggests it."""
         words = said = str(error) or "feedproxy refused this request."
         if visit.entrance is Entrance.REVERSE:
@@ -53,61 +53,61 @@ class LocalResponses:
         status = replace(status or CacheStatus(), detail=error.detail)
         extra = (("Retry-After", str(OVERLOAD_RETRY_AFTER)),) if isinstance(error, Overload) else ()
         answer = self.problem_response(request, visit, error.status_hint, error.detail, said, status, extra)
-        return replace(answer, words=words)
+        return replace(answer, reason=words)
 
     def service_unavailable(
         self,
         request: Request,
-        visit: Visit,
+        visit: ClientContext,
         until: Instant,
         detail: Detail,
         words: str,
         status: CacheStatus = NOT_FORWARDED,
-    ) -> Answer:
+    ) -> ProxyResponse:
         """503 with Retry-After: the origin may not be asked before `until`, and there is no copy to serve."""
         seconds = max(1, round(until - self._clock.now()))
         extra = (("Retry-After", str(seconds)),)
         return self.problem_response(request, visit, 503, detail, words, replace(status, detail=detail), extra)
 
-    def relocation_response(self, ask: Ask, location: str, status: CacheStatus) -> Answer:
+    def relocation_response(self, ask: RequestContext, location: str, status: CacheStatus) -> ProxyResponse:
         """301, or the document that says the same."""
         settings = ask.settings
         if settings.moved_to and settings.announce_as == "xml":
-            inside = location_inside(location, ask.visit, target=ask.request.target, upstream=settings.upstream)
+            inside = rewrite_location(location, ask.client, target=ask.request.target, upstream=settings.upstream)
             return self._xml_redirect(ask, xml_redirect.document(inside), status, f"the feed has moved to {location}")
-        shown = told(location, ask.visit, upstream=settings.upstream)
+        shown = public_url_for(location, ask.client, upstream=settings.upstream)
         words, extra, kept = f"The feed has moved to {shown}.", (("Location", location),), settings.relocation_spacing
-        return self.problem_response(ask.request, ask.visit, 301, Detail.MOVED, words, status, extra, kept)
+        return self.problem_response(ask.request, ask.client, 301, Detail.MOVED, words, status, extra, kept)
 
-    def gone_response(self, ask: Ask, status: CacheStatus, *, believed: bool) -> Answer:
+    def gone_response(self, ask: RequestContext, status: CacheStatus, *, believed: bool) -> ProxyResponse:
         """410, or the document that says the same; nobody is to keep an end that is not yet believed."""
         settings = ask.settings
         if settings.gone and settings.announce_as == "xml":
             return self._xml_redirect(ask, xml_redirect.document(None), status, "the feed has ended")
         words = "This feed has ended; please unsubscribe."
         kept = settings.relocation_spacing if believed else 0
-        return self.problem_response(ask.request, ask.visit, 410, Detail.GONE, words, status, (), kept)
+        return self.problem_response(ask.request, ask.client, 410, Detail.GONE, words, status, (), kept)
 
     def problem_response(
         self,
         request: Request,
-        visit: Visit,
+        visit: ClientContext,
         code: int,
         detail: str,
         words: str,
         status: CacheStatus,
         extra: ExtraFields = (),
         lifetime: Seconds = 0,
-    ) -> Answer:
+    ) -> ProxyResponse:
         """An error document, with what Cache-Status says of it; `lifetime` seconds it may be kept by others."""
-        shown = told(request.target, visit, upstream=self._settings_for(request.target).upstream)
-        response = problem(code, detail, words, request=replace(request, target=shown), extra=extra)
+        shown = public_url_for(request.target, visit, upstream=self._settings_for(request.target).upstream)
+        response = problem_response(code, detail, words, request=replace(request, target=shown), extra=extra)
         fields = response.fields
         if lifetime:
             fields = self._with_lifetime(fields, request.target, visit, lifetime)
-        return Answer(response.with_fields(self._with_status_fields(fields, status)), status, words)
+        return ProxyResponse(response.with_fields(self._with_status_fields(fields, status)), status, words)
 
-    def _with_lifetime(self, fields: Fields, target: str, visit: Visit, lifetime: Seconds) -> Fields:
+    def _with_lifetime(self, fields: Fields, target: str, visit: ClientContext, lifetime: Seconds) -> Fields:
         """How long others may keep it; caches in front of the publisher's proxy by a name to purge it by."""
         said = f"max-age={int(lifetime)}"
         fields = fields.with_field("Cache-Control", said)
@@ -115,13 +115,13 @@ class LocalResponses:
             fields = fields.with_field("CDN-Cache-Control", said).with_field("Surrogate-Key", surrogate_key(target))
         return fields
 
-    def _xml_redirect(self, ask: Ask, body: bytes, status: CacheStatus, words: str) -> Answer:
+    def _xml_redirect(self, ask: RequestContext, body: bytes, status: CacheStatus, words: str) -> ProxyResponse:
         lines = [
             ("Content-Type", "application/xml"),
             ("Content-Length", str(len(body))),
         ]
-        fields = self._with_lifetime(Fields(lines), ask.request.target, ask.visit, ask.settings.relocation_spacing)
-        return Answer(Response(200, self._with_status_fields(fields, status), body), status, words)
+        fields = self._with_lifetime(Fields(lines), ask.request.target, ask.client, ask.settings.relocation_spacing)
+        return ProxyResponse(Response(200, self._with_status_fields(fields, status), body), status, words)
 
     def _with_status_fields(self, fields: Fields, status: CacheStatus) -> Fields:
         fields = fields.with_field("Date", format_http_date(self._clock.now()))

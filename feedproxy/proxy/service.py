@@ -18,7 +18,7 @@ from feedproxy.cache.serving_stale import Occasion
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.cache.vary import nominated
 from feedproxy.clock import Clock, Instant, Seconds
-from feedproxy.errors import FeedproxyError, FetchError, FetchTimeout, Forbidden, Loop
+from feedproxy.errors import FeedproxyError, FetchError, FetchTimeout, Forbidden, LoopDetected
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request
 from feedproxy.proxy.cache_admin import CacheAdmin, RefreshReport
@@ -36,17 +36,17 @@ from feedproxy.refresh.reader_tracking import Audience
 from feedproxy.refresh.redirects import Fetching
 from feedproxy.refresh.resource_update import reign_of_others
 from feedproxy.refresh.result import Landed, Observer
-from feedproxy.request.context import Answer, Ask, PassThrough
-from feedproxy.request.entrance import Entrance, Visit, dress, for_one_reader
-from feedproxy.request.reload_policy import heeded
-from feedproxy.request.upstream_request import outgoing, passed_here_before, shared_names, surrogate_key
+from feedproxy.request.context import PassThrough, ProxyResponse, RequestContext
+from feedproxy.request.entrance import ClientContext, Entrance, apply_entrance_rules, make_private
+from feedproxy.request.reload_policy import apply_reload_policy
+from feedproxy.request.upstream_request import build_upstream_request, is_loop, shared_names, surrogate_key
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Ending, Failures, Resource
 from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.pseudonyms import Identifier
 
-__all__ = ["Answer", "PassThrough", "RefreshReport", "Service"]
+__all__ = ["PassThrough", "ProxyResponse", "RefreshReport", "Service"]
 
 DEAD_TARGETS_MAX = 1024
 """Addresses without a feed that are remembered for moves that lead there; the oldest is forgotten first."""
@@ -111,7 +111,7 @@ class Service(CacheAdmin):
 
     # -- readers
 
-    async def answer(self, request: Request, visit: Visit) -> Answer | PassThrough:
+    async def answer(self, request: Request, visit: ClientContext) -> ProxyResponse | PassThrough:
         """Answer a reader's GET or HEAD. A failure is an answer, too: FeedproxyError never leaves this call."""
         if "accept" in request.fields and self._settings_for(request.target).negotiate:
             answer = await self.conversions.by_accept(request, visit, self._media_type(request.target))
@@ -119,7 +119,7 @@ class Service(CacheAdmin):
             answer = await self.as_it_is(request, visit)
         return await self.autodiscovery.instead_of(answer, request, visit, self._settings_for(request.target))
 
-    async def as_it_is(self, request: Request, visit: Visit) -> Answer | PassThrough:
+    async def as_it_is(self, request: Request, visit: ClientContext) -> ProxyResponse | PassThrough:
         """The same, in the format that the origin gave."""
         target = request.target
         request = self._with_key(request, visit)
@@ -127,13 +127,13 @@ class Service(CacheAdmin):
             answer = await self._answer(request, visit)
         except FeedproxyError as error:
             answer = self._local.error_response(replace(request, target=target), visit, error)
-        if isinstance(answer, Answer):
+        if isinstance(answer, ProxyResponse):
             answer = await self._codings.instead_of(answer, request, self._settings_for(request.target))
             answer = await self._shortened(answer, request)
             settings = self._settings_for(target)
-            fields = dress(answer.response.fields, visit, target=target, upstream=settings.upstream)
+            fields = apply_entrance_rules(answer.response.fields, visit, target=target, upstream=settings.upstream)
             if settings.readers or visit.user:
-                fields = for_one_reader(fields)
+                fields = make_private(fields)
             if fields is not answer.response.fields:
                 answer = replace(answer, response=answer.response.with_fields(fields))
         return answer
@@ -144,14 +144,14 @@ class Service(CacheAdmin):
         feeds = (each for each in resource.variants if each.content.feed) if resource is not None else ()
         return next((each.content.media_type or each.fields.get("content-type") for each in feeds), None)
 
-    def _with_key(self, request: Request, visit: Visit) -> Request:
+    def _with_key(self, request: Request, visit: ClientContext) -> Request:
         """The request for this reader's copy: what a credential of the wallet brings is a resource apart."""
         key = self._key_for(request.target, visit.user)
         if key == request.target:
             return request
         return replace(request, target=key, fields=request.fields.without("authorization", "cookie"))
 
-    async def _shortened(self, answer: Answer, request: Request) -> Answer:
+    async def _shortened(self, answer: ProxyResponse, request: Request) -> ProxyResponse:
         """The answer, or instead of it what is new to a reader that asked for no more."""
         if answer.stored is None or "a-im" not in request.fields:
             return answer
@@ -160,10 +160,10 @@ class Service(CacheAdmin):
         return replace(answer, response=response)
 
     async def _answer(
-        self, request: Request, visit: Visit, *, looked: bool = False, again: bool = False
-    ) -> Answer | PassThrough:
-        if passed_here_before(request.fields, self.pseudonym):
-            raise Loop("this request has passed this proxy already")
+        self, request: Request, visit: ClientContext, *, looked: bool = False, again: bool = False
+    ) -> ProxyResponse | PassThrough:
+        if is_loop(request.fields, self.pseudonym):
+            raise LoopDetected("this request has passed this proxy already")
         now = self._clock.now()
         resource = self.stored_resource(request.target)
         ask = self._ask(request, visit, resource)
@@ -172,7 +172,7 @@ class Service(CacheAdmin):
         in_doubt = self._in_doubt(ask, resource)
         if resource is not None and is_oversized(resource, now):
             return PassThrough(CacheStatus(fwd=Fwd.BYPASS, detail=Detail.OVERSIZED))
-        ask = replace(ask, directives=heeded(ask.directives, request.fields, resource, ask.settings, now))
+        ask = replace(ask, directives=apply_reload_policy(ask.directives, request.fields, resource, ask.settings, now))
         if in_doubt:
             ask = replace(ask, directives=replace(ask.directives, no_cache=True))
         variant, freshness = self._select(ask, resource, now)
@@ -180,8 +180,8 @@ class Service(CacheAdmin):
             return self._hit(ask, *piece, None)
         if variant is None or variant.content.feed:
             # HEAD says what GET would, own tags and all, and only what is fetched can be read (and renewed).
-            upstream = ask.upstream
-            ask = ask if upstream.method == "GET" else replace(ask, upstream=replace(upstream, method="GET"))
+            upstream = ask.upstream_request
+            ask = ask if upstream.method == "GET" else replace(ask, upstream_request=replace(upstream, method="GET"))
         decision = reuse.decide(
             variant,
             ask.directives,
@@ -212,13 +212,13 @@ class Service(CacheAdmin):
             case _:
                 assert_never(decision)
 
-    def _meanwhile(self, ask: Ask, variant: StoredResponse | None, freshness: Freshness | None) -> Seconds:
+    def _meanwhile(self, ask: RequestContext, variant: StoredResponse | None, freshness: Freshness | None) -> Seconds:
         """For how long a stale copy answers while it is refreshed: a feed's, and not where the copy itself is bad."""
         if variant is None or not variant.content.feed or (freshness is not None and freshness.limit is not None):
             return 0
         return ask.settings.stale_while_refreshing
 
-    def _ask(self, request: Request, visit: Visit, resource: Resource | None) -> Ask:
+    def _ask(self, request: Request, visit: ClientContext, resource: Resource | None) -> RequestContext:
         settings = self._settings_for(request.target)
         known = resource is not None and resource.channel is not None
         is_new = resource is None or not resource.variants
@@ -226,21 +226,21 @@ class Service(CacheAdmin):
         newcomer = None
         if known or (own_agent and is_new and self.counts.knows(request.target)):
             self._count(request, visit)
-        elif own_agent and is_new and visit.counted:
+        elif own_agent and is_new and visit.is_counted:
             # He is told of, but counted only once it has turned out to be a feed (`_landed`): made-up addresses
             # take no place from feeds. What is known for no feed has no subscribers.
             newcomer = request.fields.get("user-agent") or ""
         keep_range = request.method == "GET" and "range" in request.fields and is_new and not known
-        out = outgoing(
+        out = build_upstream_request(
             request,
             visit,
             resource,
             via=self.via,
             own_agent=(lambda: self.audience.agent(request.target, newcomer)) if own_agent else None,
             keep_range=keep_range,
-            shared=shared_names(settings.shared_fields),
+            shared_fields=shared_names(settings.shared_fields),
         )
-        return Ask(
+        return RequestContext(
             request,
             visit,
             settings,
@@ -248,23 +248,23 @@ class Service(CacheAdmin):
             out.request,
             own_agent,
             key=out.key,
-            apart=out.apart,
-            withheld=out.withheld,
-            credentials=out.credentials,
-            ranged=keep_range,
+            varying_fields=out.varying_fields,
+            withheld_names=out.withheld_names,
+            has_credentials=out.has_credentials,
+            sends_range=keep_range,
         )
 
-    def _count(self, request: Request, visit: Visit) -> None:
-        if visit.counted:
+    def _count(self, request: Request, visit: ClientContext) -> None:
+        if visit.is_counted:
             self.audience.seen(request.target, visit, request.fields.get("user-agent") or "")
 
     def _select(
-        self, ask: Ask, resource: Resource | None, now: Instant
+        self, ask: RequestContext, resource: Resource | None, now: Instant
     ) -> tuple[StoredResponse | None, Freshness | None]:
         if resource is None:
             return None, None
         variant = personal_responses.choose(
-            resource, ask.upstream.fields, ask.key, own_agent=ask.own_agent, credentials=ask.credentials
+            resource, ask.upstream_request.fields, ask.key, own_agent=ask.own_agent, credentials=ask.has_credentials
         )
         if variant is None:
             return None, None
@@ -272,14 +272,14 @@ class Service(CacheAdmin):
 
     async def _forward(
         self,
-        ask: Ask,
+        ask: RequestContext,
         resource: Resource | None,
         variant: StoredResponse | None,
         freshness: Freshness | None,
         fwd: Fwd,
         *,
         again: bool,
-    ) -> Answer | PassThrough:
+    ) -> ProxyResponse | PassThrough:
         now = self._clock.now()
         match self._dispatch.permission_for(ask, resource):
             case throttle.Wait() if self._dispatch.is_under_way(ask):
@@ -293,7 +293,7 @@ class Service(CacheAdmin):
                     return ending
                 is_worth_a_try = detail is Detail.BACK_OFF and throttle.is_past_floor(resource, now, ask.settings)
                 if detail in (Detail.RETRY_AFTER, Detail.BACK_OFF) and not is_worth_a_try:
-                    return self._local.service_unavailable(ask.request, ask.visit, until, detail, words)
+                    return self._local.service_unavailable(ask.request, ask.client, until, detail, words)
                 # With no copy to stand in, a request is worth one try in a floor's time: the origin may be back.
                 # Neither the floor nor the spacing may keep from readers what HTTP wants them to get from the
                 # origin (docs/decisions/what-the-floor-binds.md).
@@ -306,14 +306,14 @@ class Service(CacheAdmin):
             raise FetchTimeout("the origin takes too long")
         self._dispatch.refresh_for_all(ask, landed)
         told_apart = nominated(landed.response.fields) if landed.response is not None and landed.stored else ()
-        if not again and not ask.withheld.isdisjoint(told_apart):
+        if not again and not ask.withheld_names.isdisjoint(told_apart):
             # The origin tells apart what the request for all lacked: this client is to have what it asked for.
-            return await self._answer(ask.request, ask.visit, looked=True, again=True)
+            return await self._answer(ask.request, ask.client, looked=True, again=True)
         return self._landed(ask, landed, fwd, collapsed=collapsed)
 
     # -- what is made of what the origin said
 
-    def _landed(self, ask: Ask, landed: Landed, fwd: Fwd, *, collapsed: bool) -> Answer | PassThrough:
+    def _landed(self, ask: RequestContext, landed: Landed, fwd: Fwd, *, collapsed: bool) -> ProxyResponse | PassThrough:
         now = self._clock.now()
         self._record_dead_target(landed)
         fwd = Fwd.PARTIAL if landed.combined else fwd
@@ -330,14 +330,14 @@ class Service(CacheAdmin):
         if not told and (ending := self._ending(ask, landed.resource, now, status, at_last=True)):
             return ending
         if landed.response is None:
-            return self._local.error_response(ask.request, ask.visit, landed.error or FetchError(landed.words), status)
+            return self._local.error_response(ask.request, ask.client, landed.error or FetchError(landed.words), status)
         if landed.response.status == 429:
             # DESIGN, 11: a reader never sees the origin's 429, that was for us.
             until = max(landed.resource.failures.next_try, now + ask.settings.feed_min_interval)
             words = "The origin has had too many requests."
-            return self._local.service_unavailable(ask.request, ask.visit, until, Detail.RATE_LIMITED, words, status)
+            return self._local.service_unavailable(ask.request, ask.client, until, Detail.RATE_LIMITED, words, status)
         if landed.response.content.feed:
-            self._count(ask.request, ask.visit)  # perhaps it was not known for a feed before; nobody counts twice
+            self._count(ask.request, ask.client)  # perhaps it was not known for a feed before; nobody counts twice
         freshness = assess(landed.resource, landed.response, ask.settings, now)
         ttl = int(freshness.ttl) if landed.stored else None
         detail: str | None = landed.detail
@@ -356,7 +356,9 @@ class Service(CacheAdmin):
         fields = Fields((*shared, *(line for line in landed.personal if line[0] not in shared)))
         return replace(answer, response=answer.response.with_fields(fields), interim=landed.interim)
 
-    def _standing_in(self, ask: Ask, landed: Landed, status: CacheStatus, now: Instant) -> Answer | None:
+    def _standing_in(
+        self, ask: RequestContext, landed: Landed, status: CacheStatus, now: Instant
+    ) -> ProxyResponse | None:
         """The copy, where it may stand in for what came; None where what came is the answer."""
         failed = landed.error is not None or (landed.response is not None and landed.response.status >= 500)
         if landed.stored or (landed.kept is None and not failed):
@@ -377,14 +379,16 @@ class Service(CacheAdmin):
         return self._made(ask, variant, freshness, status, landed.words)
 
     def _hit(
-        self, ask: Ask, stored: StoredResponse, freshness: Freshness, detail: str | None, words: str = ""
-    ) -> Answer:
+        self, ask: RequestContext, stored: StoredResponse, freshness: Freshness, detail: str | None, words: str = ""
+    ) -> ProxyResponse:
         status = CacheStatus(hit=True, ttl=int(freshness.ttl), detail=detail)
         return self._made(ask, stored, freshness, status, words or freshness.words)
 
-    def _made(self, ask: Ask, stored: StoredResponse, freshness: Freshness, status: CacheStatus, words: str) -> Answer:
+    def _made(
+        self, ask: RequestContext, stored: StoredResponse, freshness: Freshness, status: CacheStatus, words: str
+    ) -> ProxyResponse:
         settings = ask.settings
-        states = settings.state_freshness and ask.visit.entrance is Entrance.REVERSE
+        states = settings.state_freshness and ask.client.entrance is Entrance.REVERSE
         dated = "if-modified-since" in ask.request.fields
         others = reign_of_others(self.store.get(ask.request.target), stored.content) if dated else None
         response = build_response(
@@ -399,17 +403,17 @@ class Service(CacheAdmin):
             surrogate_key=surrogate_key(stored.target) if states else None,
             others=others,
         )
-        return Answer(response, status, words, feed=stored.content.feed, stored=stored)
+        return ProxyResponse(response, status, words, feed=stored.content.feed, stored=stored)
 
     def _ending(
         self,
-        ask: Ask,
+        ask: RequestContext,
         resource: Resource | None,
         now: Instant,
         landed: CacheStatus | None = None,
         *,
         at_last: bool = False,
-    ) -> Answer | None:
+    ) -> ProxyResponse | None:
         """301 or 410 where the address has moved or ended; None where the feed itself is to be served.
 
         Before the origin was asked (`landed` is None) a remembered one that is due for another look is no answer yet.
@@ -427,7 +431,7 @@ class Service(CacheAdmin):
                 return self._local.gone_response(ask, replace(status, detail=Detail.GONE), believed=not recheck)
         return None
 
-    def _in_doubt(self, ask: Ask, resource: Resource | None) -> bool:
+    def _in_doubt(self, ask: RequestContext, resource: Resource | None) -> bool:
         """Whether the feed's believed move leads to an address that has been seen to lead nowhere."""
         sighting = resource.sighting if resource is not None else None
         if sighting is None or sighting.ending is not Ending.MOVED:
@@ -445,7 +449,7 @@ class Service(CacheAdmin):
         elif len(self._dead_targets):
             self._dead_targets.pop(resource.target, None)
 
-    def _allowed(self, ask: Ask, stored: StoredResponse, freshness: Freshness, occasion: Occasion) -> bool:
+    def _allowed(self, ask: RequestContext, stored: StoredResponse, freshness: Freshness, occasion: Occasion) -> bool:
         # What is no feed is used stale only where HTTP has it so: "A cache MUST NOT generate a stale response unless it
         # is disconnected or doing so is explicitly permitted" (RFC 9111, 4.2.4).
         patient = stored.content.feed or occasion is Occasion.DISCONNECTED
@@ -454,7 +458,9 @@ class Service(CacheAdmin):
             stored, freshness, self._clock.now(), occasion=occasion, request=ask.directives, limit=limit
         )
 
-    def _may_stand_in(self, ask: Ask, resource: Resource, stored: StoredResponse, freshness: Freshness) -> bool:
+    def _may_stand_in(
+        self, ask: RequestContext, resource: Resource, stored: StoredResponse, freshness: Freshness
+    ) -> bool:
         """May the copy answer while the origin is left in peace? As for an origin that fails."""
         if self._clock.now() >= content_guard.last_good(resource) + content_guard.patience_after(
             resource.failures, ask.settings

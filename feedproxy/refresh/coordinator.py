@@ -27,10 +27,10 @@ from feedproxy.refresh.redirects import Fetching
 from feedproxy.refresh.resource_update import Errand
 from feedproxy.refresh.result import Landed, Observer
 from feedproxy.refresh.singleflight import Flights
-from feedproxy.request.context import Ask
+from feedproxy.request.context import RequestContext
 from feedproxy.request.upstream_request import background_request
-from feedproxy.request.url_mapping import is_upstream, public_form
-from feedproxy.rules import covers
+from feedproxy.request.url_mapping import is_upstream_target, to_public
+from feedproxy.rules import may_serve_under
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, Resource, Sighting
@@ -85,7 +85,7 @@ class Dispatch:
             clock,
             observer,
             self.workshop,
-            may_lead=lambda start, end: covers(settings_for(start), settings_for(end)),
+            may_lead=lambda start, end: may_serve_under(settings_for(start), settings_for(end)),
         )
         self._flights: Flights[object, Landed] = Flights()
         self._alone = itertools.count()
@@ -109,17 +109,17 @@ class Dispatch:
         """May the target be asked for now?"""
         # A publisher's own origin is no stranger's site: nothing is spaced there.
         free, now = 0.0, self._clock.now()
-        if not is_upstream(target, settings):
+        if not is_upstream_target(target, settings):
             free = self._common.sites.free(uri.site_of(target), settings.site_interval, now)
         return throttle.may_fetch(resource, now, settings, site_free=free)
 
-    def permission_for(self, ask: Ask, resource: Resource | None) -> throttle.Permission:
+    def permission_for(self, ask: RequestContext, resource: Resource | None) -> throttle.Permission:
         """May the target be asked for this request now?
 
         Credentials are a question of their own: neither the floor of the copy that others share binds them, nor what
         the origin refused to others; but an origin that answers nobody is left in peace.
         """
-        if not ask.credentials or resource is None:
+        if not ask.has_credentials or resource is None:
             return self.permission(resource, ask.request.target, ask.settings)
         failures = resource.failures
         failures = failures if failures.detail in _OF_THE_ORIGIN else Failures()
@@ -127,33 +127,33 @@ class Dispatch:
             Resource(resource.target, failures=failures), self._clock.now(), ask.settings, site_free=0.0
         )
 
-    def refresh_for_all(self, ask: Ask, landed: Landed) -> None:
+    def refresh_for_all(self, ask: RequestContext, landed: Landed) -> None:
         """After a request of one client's own: renew the copy of all, where it is due, or where there is none yet."""
         is_shared = landed.response is None or not len(landed.response.key)
-        if is_shared and not len(ask.key) and not len(ask.apart):
+        if is_shared and not len(ask.key) and not len(ask.varying_fields):
             return
         resource, now = self._store.get(ask.request.target), self._clock.now()
         if resource is None or resource.channel is None:
-            if ask.credentials or landed.response is None or not landed.response.content.feed:
+            if ask.has_credentials or landed.response is None or not landed.response.content.feed:
                 return
         else:
             newest = resource.variants[-1] if resource.variants else None
-            if newest is None or (landed.stored and len(ask.apart)):
+            if newest is None or (landed.stored and len(ask.varying_fields)):
                 return
             if assess(resource, newest, ask.settings, now).fresh(now):
                 return
         if isinstance(self.permission(resource, ask.request.target, ask.settings), throttle.Go):
             self.begin(ask.request.target)
 
-    def is_under_way(self, ask: Ask) -> bool:
+    def is_under_way(self, ask: RequestContext) -> bool:
         """Whether this request would join an update that others wait for already."""
         return (key := _flight_of(ask)) is not None and key in self._flights
 
     async def for_reader(
-        self, ask: Ask, resource: Resource | None, variant: StoredResponse | None
+        self, ask: RequestContext, resource: Resource | None, variant: StoredResponse | None
     ) -> tuple[Landed | None, bool]:
         """What the update brought, and whether it was shared with others; None after `answer_timeout`."""
-        target, client = ask.request.target, client_of(ask.visit.address)
+        target, client = ask.request.target, client_of(ask.client.address)
         key: object = _flight_of(ask) or next(self._alone)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + ask.settings.answer_timeout
@@ -190,7 +190,7 @@ class Dispatch:
         errand = Errand(
             replace(request, fields=_as_stored(request.fields, held)),
             settings,
-            self_href=public_form(target, settings),
+            self_href=to_public(target, settings),
             validate=held,
             own_agent=held.own_agent,
             push=push,
@@ -293,38 +293,42 @@ class Dispatch:
             if mine:
                 common.release(target)
 
-    async def _shared_flight(self, ask: Ask, resource: Resource | None, variant: StoredResponse | None) -> Landed:
+    async def _shared_flight(
+        self, ask: RequestContext, resource: Resource | None, variant: StoredResponse | None
+    ) -> Landed:
         """A flight for a reader, that others may join."""
         return await self._one_of_all(
             ask.request.target,
             ask.settings,
             lambda: self._for_reader(ask, resource, variant),
             lambda before, held: peer_result.landed(
-                before, held, ask.upstream.fields, self._clock.now(), ask.settings, own_agent=ask.own_agent
+                before, held, ask.upstream_request.fields, self._clock.now(), ask.settings, own_agent=ask.own_agent
             ),
         )
 
-    async def _for_reader(self, ask: Ask, resource: Resource | None, variant: StoredResponse | None) -> Landed:
+    async def _for_reader(
+        self, ask: RequestContext, resource: Resource | None, variant: StoredResponse | None
+    ) -> Landed:
         target, settings = ask.request.target, ask.settings
         known = _is_known(resource)
         if known and not (resource is not None and resource.failures.detail == Detail.REFUSED):
             await self._turn(target, settings)
         # A HEAD goes out for what is known to be no feed: it asks what stands there, not where that leads.
-        follow = ask.upstream.method == "GET" and (known or self._may_lead_to_a_feed(ask))
+        follow = ask.upstream_request.method == "GET" and (known or self._may_lead_to_a_feed(ask))
         landed = await self._run(
             Errand(
-                ask.upstream,
+                ask.upstream_request,
                 settings,
-                self_href=public_form(target, settings),
+                self_href=to_public(target, settings),
                 validate=variant,
                 own_agent=ask.own_agent,
                 occasion="reader",
                 follow=follow,
-                exempt=is_upstream(target, settings),
+                exempt=is_upstream_target(target, settings),
                 rest=range_requests.rest_of(ask, resource, self._clock.now()) if variant is None else None,
                 accept_encoding=ask.request.fields.combined("accept-encoding"),
                 key=ask.key,
-                apart=ask.apart,
+                apart=ask.varying_fields,
             )
         )
         if follow and _is_redirect_for_all(landed):
@@ -357,10 +361,10 @@ class Dispatch:
             Errand(
                 request,
                 settings,
-                self_href=public_form(target, settings),
+                self_href=to_public(target, settings),
                 validate=variant,
                 own_agent=own_agent,
-                exempt=is_upstream(target, settings),
+                exempt=is_upstream_target(target, settings),
                 apart=apart,
             )
         )
@@ -410,19 +414,19 @@ class Dispatch:
 
     async def _turn(self, target: str, settings: Settings) -> None:
         """Wait for the site's next turn, `answer_timeout` at most."""
-        if is_upstream(target, settings):
+        if is_upstream_target(target, settings):
             return
         now = self._clock.now()
         turn: Instant = self._common.sites.book(uri.site_of(target), now, settings.site_interval)
         if turn > now:
             await self._clock.sleep(min(turn - now, settings.answer_timeout))
 
-    def _may_lead_to_a_feed(self, ask: Ask) -> bool:
+    def _may_lead_to_a_feed(self, ask: RequestContext) -> bool:
         """Are the redirects of an unknown target worth following? Not for one who browses; not twice in vain."""
         accept = ask.request.fields.combined("accept")
         browsing = accept is not None and _is_a_browsers(accept)
         in_vain = self._plain.get(ask.request.target) == self._common.epoch(ask.request.target)
-        return not browsing and not in_vain and "range" not in ask.upstream.fields
+        return not browsing and not in_vain and "range" not in ask.upstream_request.fields
 
 
 @memoised()
@@ -454,20 +458,20 @@ def _is_redirect_for_all(landed: Landed) -> bool:
     return response is not None and 300 <= response.status < 400 and not len(response.key)
 
 
-def _flight_of(ask: Ask) -> object:
+def _flight_of(ask: RequestContext) -> object:
     """The key of the flight that this request may share with others; None where it goes alone."""
-    if ask.ranged or ask.credentials or ask.upstream.method != "GET":
+    if ask.sends_range or ask.has_credentials or ask.upstream_request.method != "GET":
         return None
     target = ask.request.target
-    own = (*ask.key, *ask.apart)
+    own = (*ask.key, *ask.varying_fields)
     return (target, own) if own else target
 
 
-def _may_be_shared(ask: Ask, landed: Landed) -> bool:
+def _may_be_shared(ask: RequestContext, landed: Landed) -> bool:
     """May one who waited have what another's request brought?"""
     if landed.response is None or landed.kept is not None:
         return True  # a failure, a move or an end is the same for all
-    stored, fields, own = landed.response, ask.upstream.fields, ask.own_agent
+    stored, fields, own = landed.response, ask.upstream_request.fields, ask.own_agent
     if len(stored.key):
         return landed.stored and personal_responses.selects(stored, fields, ask.key, own_agent=own)
     return landed.stored and vary.selects(stored, fields, own_agent=own)

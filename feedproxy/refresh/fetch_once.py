@@ -11,7 +11,7 @@ from feedproxy.http import content_coding, uri
 from feedproxy.http.message import Fields, Request
 from feedproxy.refresh.policy import relocation as moves
 from feedproxy.refresh.redirects import walk
-from feedproxy.request.url_mapping import led_to
+from feedproxy.request.url_mapping import redirect_target
 from feedproxy.settings import Settings, ports
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.client import Fetcher, FetchLimits, Oversized
@@ -66,7 +66,7 @@ async def moved(body: bytes, source: str, settings: Settings) -> Obtained | None
 async def _led_on(got: Obtained, settings: Settings) -> Obtained:
     """Follow XML redirects: "These should be treated the same as HTTP 301 response" (RSS Feed State)."""
     visited = [got.at]
-    meant = functools.partial(led_to, start=got.address, settings=settings)
+    meant = functools.partial(redirect_target, start=got.address, settings=settings)
     while (said := xml_redirect.read(got.body)) is not None:
         if isinstance(said, xml_redirect.Gone):
             raise FetchError(f"{got.at} says that the feed has ended")
@@ -97,7 +97,7 @@ async def _fetched(target: str, settings: Settings) -> Obtained:
             Request("GET", target, Fields(lines)),
             limit=settings.redirects_max,
             exempt=False,
-            meant=functools.partial(led_to, start=target, settings=settings),
+            meant=functools.partial(redirect_target, start=target, settings=settings),
         )
     if trail.broken is not None:
         raise FetchError(f"{target}: its redirects cannot be followed to the end: {trail.broken.sentence}")

@@ -10,7 +10,7 @@ from feedproxy.cache import freshness, set_cookie, storing, validation, vary
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Clock, Instant
-from feedproxy.errors import BrokenMessage, FeedproxyError, Overload, TooLarge
+from feedproxy.errors import FeedproxyError, MalformedResponse, Overload, TooLarge
 from feedproxy.feed.xml_redirect import Gone, Moved
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
@@ -39,7 +39,7 @@ from feedproxy.refresh.resource_update import (
     worth_keeping,
 )
 from feedproxy.refresh.result import Landed, Observer, Update
-from feedproxy.request.url_mapping import upstream_form
+from feedproxy.request.url_mapping import to_upstream
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Ending, Failures, Resource, set_right
 from feedproxy.upstream import local_failure
@@ -211,13 +211,13 @@ class Updates:
             limit=limit,
             exempt=errand.exempt,
             may_lead=self._may_lead,
-            meant=lambda address: upstream_form(address, errand.settings),
+            meant=lambda address: to_upstream(address, errand.settings),
         )
 
     def _not_modified(self, errand: Errand, before: Resource, came: _Came, fetched: Fetched) -> Landed | None:
         if errand.validate is None or not _is_conditional(errand):
             # RFC 9110, 15.4.5: a 304 answers a conditional request; unasked it says nothing.
-            error = BrokenMessage("the origin answered 304 to a request without conditions")
+            error = MalformedResponse("the origin answered 304 to a request without conditions")
             return self._judged(errand, before, Outcome(error=error))
         targeted = errand.settings.is_targeted
         freshened = validation.freshen(
@@ -342,7 +342,7 @@ class Updates:
             case Moved(reference):
                 ending = Ending.MOVED
                 try:
-                    location = upstream_form(uri.resolve(errand.request.target, reference), settings)
+                    location = to_upstream(uri.resolve(errand.request.target, reference), settings)
                 except FeedproxyError:
                     return None
             case _:

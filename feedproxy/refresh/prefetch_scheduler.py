@@ -12,8 +12,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import assert_never
 
-from feedproxy.aio import at_leisure
-from feedproxy.clock import Clock, Instant, Seconds, is_ahead
+from feedproxy.aio import throttled
+from feedproxy.clock import Clock, Instant, Seconds, is_set_back
 from feedproxy.refresh.policy.prefetch import Later, Plan, Refresh, Rest
 
 logger = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class Agenda:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _start(self, targets: Iterable[str]) -> None:
-        async for target in at_leisure(targets):
+        async for target in throttled(targets):
             if target not in self._due:
                 self.note(target)
 
@@ -99,9 +99,9 @@ class Agenda:
         while True:
             wakes.clear()
             now = self._clock.now()
-            if is_ahead(self._latest, now):
+            if is_set_back(self._latest, now):
                 # The clock was set back: what is due was reckoned with another.
-                async for target in at_leisure(list(self._due)):
+                async for target in throttled(list(self._due)):
                     self.note(target)
             self._latest = now
             while self._heap and self._heap[0][0] <= self._clock.now():

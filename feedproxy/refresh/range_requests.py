@@ -14,14 +14,14 @@ from feedproxy.refresh import personal_responses, redirects
 from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.refresh.resource_update import Errand
 from feedproxy.refresh.result import Landed
-from feedproxy.request.context import Ask
+from feedproxy.request.context import RequestContext
 from feedproxy.store.resource import Resource
 from feedproxy.upstream.client import Oversized
 
 UNSATISFIABLE = 416
 
 
-def from_part(ask: Ask, resource: Resource | None, now: Instant) -> tuple[StoredResponse, Freshness] | None:
+def from_part(ask: RequestContext, resource: Resource | None, now: Instant) -> tuple[StoredResponse, Freshness] | None:
     """What a range is answered with out of a fresh part, and how fresh it is."""
     if resource is None or ask.request.method != "GET" or "range" not in ask.request.fields:
         return None
@@ -32,7 +32,7 @@ def from_part(ask: Ask, resource: Resource | None, now: Instant) -> tuple[Stored
     return None
 
 
-def rest_of(ask: Ask, resource: Resource | None, now: Instant) -> Missing | None:
+def rest_of(ask: RequestContext, resource: Resource | None, now: Instant) -> Missing | None:
     """What to ask the origin for, where a part makes it unnecessary to ask for all."""
     if resource is None or resource.channel is not None:
         return None
@@ -72,7 +72,7 @@ def _suffices(response: Response, part: StoredResponse, errand: Errand) -> bool:
     return response.status == 200 or partial_content.cut(together, errand.request.fields) is not None
 
 
-def cut_out(ask: Ask, landed: Landed) -> Landed:
+def cut_out(ask: RequestContext, landed: Landed) -> Landed:
     """What came, cut to the range that this reader asked for: more of it is kept now."""
     if not landed.combined or landed.response is None or landed.response.status != 206:
         return landed
@@ -92,9 +92,9 @@ def kept(resource: Resource, response: StoredResponse, errand: Errand) -> Resour
     return replace(resource, parts=(*others, *partial_content.with_part(same, response))[-partial_content.PARTS_MAX :])
 
 
-def _selected(ask: Ask, resource: Resource) -> list[StoredResponse]:
+def _selected(ask: RequestContext, resource: Resource) -> list[StoredResponse]:
     """The parts that this request selects (RFC 9111, section 4.1), newest first."""
-    fields, own = ask.upstream.fields, ask.own_agent
+    fields, own = ask.upstream_request.fields, ask.own_agent
     keyed = [each for each in reversed(resource.keyed) if each.status == 206]
     return [
         *(each for each in keyed if personal_responses.selects(each, fields, ask.key, own_agent=own)),
@@ -102,5 +102,5 @@ def _selected(ask: Ask, resource: Resource) -> list[StoredResponse]:
     ]
 
 
-def _may_be_used(ask: Ask, part: StoredResponse, freshness: Freshness, now: Instant) -> bool:
+def _may_be_used(ask: RequestContext, part: StoredResponse, freshness: Freshness, now: Instant) -> bool:
     return isinstance(reuse.decide(part, ask.directives, freshness, now, stale_limit=0), Reuse)

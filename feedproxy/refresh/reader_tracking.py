@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from feedproxy.clock import Clock, Instant
 from feedproxy.http import user_agent
-from feedproxy.request.entrance import Visit
+from feedproxy.request.entrance import ClientContext
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.settings import Settings
 from feedproxy.subscribers.counts import SubscriberCounts
@@ -31,7 +31,7 @@ class Audience:
         self._installation = installation
         self._version = version
 
-    def seen(self, target: str, visit: Visit, agent: str) -> None:
+    def seen(self, target: str, visit: ClientContext, agent: str) -> None:
         """A reader asks for this target."""
         now = self._clock.now()
         pseudonym = self._identifier.pseudonym(visit.address, agent, visit.user, now)
@@ -52,6 +52,6 @@ class Audience:
         """Until when a pseudonym may be remembered."""
         return self._identifier.same_until(now)
 
-    def pseudonym_of(self, visit: Visit, agent: str) -> str:
+    def pseudonym_of(self, visit: ClientContext, agent: str) -> str:
         """What the log calls a reader."""
         return f"{self._identifier.pseudonym(visit.address, agent, visit.user, self._clock.now()).current:015x}"

@@ -6,17 +6,17 @@ from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.request.entrance import Visit
+from feedproxy.request.entrance import ClientContext
 from feedproxy.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProxyResponse:
     """A complete answer for one reader, and what became of the request."""
 
     response: Response
     status: CacheStatus
-    words: str = ""
+    reason: str = ""
     feed: bool = False
     stored: StoredResponse | None = None
     """What it was made of, where it was."""
@@ -32,7 +32,7 @@ class PassThrough:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class RequestContext:
     """One reader's request, with everything that is looked up for it once.
 
     `upstream` is the request as it would go to the origin, `own_agent` whether as feedproxy; `key`, `apart`, `withheld`
@@ -40,13 +40,13 @@ class Ask:
     """
 
     request: Request
-    visit: Visit
+    client: ClientContext
     settings: Settings
     directives: CacheControl
-    upstream: Request
+    upstream_request: Request
     own_agent: bool
     key: Fields
-    apart: Fields
-    withheld: frozenset[str]
-    credentials: bool
-    ranged: bool
+    varying_fields: Fields
+    withheld_names: frozenset[str]
+    has_credentials: bool
+    sends_range: bool

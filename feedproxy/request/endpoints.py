@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from feedproxy.errors import UsageError
 from feedproxy.http.message import Request, Response
-from feedproxy.request.entrance import Visit
+from feedproxy.request.entrance import ClientContext
 
 CONTENT_MAX = 65_536
 """Bytes of content that a call may have where its endpoint does not say otherwise."""
@@ -25,7 +25,7 @@ class Call:
     """
 
     request: Request
-    visit: Visit
+    client: ClientContext
     path: str
     query: str = ""
     content: bytes = b""
@@ -33,7 +33,7 @@ class Call:
 
 type Handler = Callable[[Call], Awaitable[Response]]
 
-type Cap = Callable[[str], int]
+type ContentLimit = Callable[[str], int]
 """The bytes of content that a call may have, by its path: who knows a secret may say more than a stranger."""
 
 
@@ -43,9 +43,9 @@ class Endpoint:
 
     handler: Handler
     methods: tuple[str, ...] = ("GET", "HEAD")
-    content_max: int | Cap = CONTENT_MAX
+    content_max: int | ContentLimit = CONTENT_MAX
 
-    def cap(self, path: str) -> int:
+    def content_limit(self, path: str) -> int:
         """The bytes of content that a call of this path may have."""
         return self.content_max if isinstance(self.content_max, int) else self.content_max(path)
 
@@ -63,7 +63,7 @@ class Endpoints:
         handler: Handler,
         *,
         methods: tuple[str, ...] = ("GET", "HEAD"),
-        content_max: int | Cap = CONTENT_MAX,
+        content_max: int | ContentLimit = CONTENT_MAX,
     ) -> None:
         """Offer `path` (`RPC2`, `as/`). Raises UsageError where somebody else's handler is there already."""
         table = self._below if path.endswith("/") else self._exact

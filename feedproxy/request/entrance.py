@@ -7,7 +7,7 @@ from feedproxy.errors import BadTarget
 from feedproxy.http import auth_realm, uri
 from feedproxy.http.cache_control import without_directives
 from feedproxy.http.message import Fields
-from feedproxy.request.url_mapping import rebased
+from feedproxy.request.url_mapping import rebase
 
 
 class Entrance(StrEnum):
@@ -19,7 +19,7 @@ class Entrance(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class ClientContext:
     """A reader's way in: entrance, our own address as the reader wrote it, and who the reader is.
 
     `base` has no trailing slash, such as `http://proxy.example:8080`; `address` is the reader's own, believed
@@ -31,10 +31,10 @@ class Visit:
     base: str
     address: str
     user: str = ""
-    counted: bool = True
+    is_counted: bool = True
 
 
-PASSED = frozenset(
+GATEWAY_FIELDS = frozenset(
     {
         # The message, and how long it is good.
         "age",
@@ -105,35 +105,35 @@ log-in states, sessions bound to a device, trials. Browsers get new ones each ye
 """
 
 
-FOR_SERVERS_IN_FRONT = ("x-accel-", "x-envoy-", "x-lighttpd-", "x-litespeed-", "x-reproxy-", "x-sendfile")
+SERVER_COMMAND_PREFIXES = ("x-accel-", "x-envoy-", "x-lighttpd-", "x-litespeed-", "x-reproxy-", "x-sendfile")
 """Beginnings of names by which a web server or load balancer in front takes orders from what it stands before: nginx
 and others send a file of their own, or a page of another location, in the place of the answer."""
 
 
-def passes_the_gateway(name: str) -> bool:
+def passes_gateway(name: str) -> bool:
     """Whether a field of an origin's answer, by its name, passes the gateway."""
     lowered = name.lower()
-    return lowered in PASSED or (lowered.startswith("x-") and not lowered.startswith(FOR_SERVERS_IN_FRONT))
+    return lowered in GATEWAY_FIELDS or (lowered.startswith("x-") and not lowered.startswith(SERVER_COMMAND_PREFIXES))
 
 
-def dress(fields: Fields, visit: Visit, *, target: str, upstream: str) -> Fields:
+def apply_entrance_rules(fields: Fields, client: ClientContext, *, target: str, upstream: str) -> Fields:
     """What every answer carries when it leaves through this entrance.
 
     The gateway is one web origin for the whole web: without the sandbox a page of one site could read what another
     site answered through us, and a cookie of one site would be sent to all.
     """
-    fields = _inside(fields, visit, target=target, upstream=upstream)
+    fields = _rewrite_location(fields, client, target=target, upstream=upstream)
     fields = fields.without("alt-svc")  # another way to the origin is none to us (RFC 7838)
-    if visit.entrance is Entrance.GATEWAY:
+    if client.entrance is Entrance.GATEWAY:
         if target:  # else it is an answer of our own
-            fields = Fields(line for line in fields if passes_the_gateway(line[0]))
+            fields = Fields(line for line in fields if passes_gateway(line[0]))
             fields = _with_own_realms(fields, uri.origin_of(target))
         fields = fields.with_field("Content-Security-Policy", "sandbox")
         fields = fields.with_field("X-Content-Type-Options", "nosniff")
     return fields
 
 
-def for_one_reader(fields: Fields) -> Fields:
+def make_private(fields: Fields) -> Fields:
     """What one had to prove himself for is his alone (RFC 9111, 5.2.2.7): no cache behind us may keep it for others.
 
     Whatever the origin says to all; a secret address has no Authorization by which a cache would know it.
@@ -160,14 +160,14 @@ def _with_own_realms(fields: Fields, origin: str) -> Fields:
     return Fields(lines)
 
 
-def _inside(fields: Fields, visit: Visit, *, target: str, upstream: str) -> Fields:
+def _rewrite_location(fields: Fields, client: ClientContext, *, target: str, upstream: str) -> Fields:
     location = fields.get("location")
-    if location is None or visit.entrance is Entrance.PROXY:
+    if location is None or client.entrance is Entrance.PROXY:
         return fields
-    return fields.with_field("Location", location_inside(location, visit, target=target, upstream=upstream))
+    return fields.with_field("Location", rewrite_location(location, client, target=target, upstream=upstream))
 
 
-def location_inside(location: str, visit: Visit, *, target: str, upstream: str) -> str:
+def rewrite_location(location: str, client: ClientContext, *, target: str, upstream: str) -> str:
     """A redirect's address in the form that keeps the reader inside its entrance.
 
     An address that no reader could fetch through us (another scheme) is left as it stands. So is a relative one that
@@ -175,21 +175,21 @@ def location_inside(location: str, visit: Visit, *, target: str, upstream: str) 
     """
     try:
         absolute = uri.resolve(target, location)
-        if visit.entrance is Entrance.GATEWAY:
-            return visit.base + uri.gateway_path(absolute)
-        public = _public(absolute, visit, upstream)
-        as_read = uri.resolve(told(target, visit, upstream=upstream), location)
+        if client.entrance is Entrance.GATEWAY:
+            return client.base + uri.gateway_path(absolute)
+        public = _public_url(absolute, client, upstream)
+        as_read = uri.resolve(public_url_for(target, client, upstream=upstream), location)
         return location if public is None or as_read == uri.normalise(public) else public
     except BadTarget:
         return location
 
 
-def told(target: str, visit: Visit, *, upstream: str) -> str:
+def public_url_for(target: str, client: ClientContext, *, upstream: str) -> str:
     """A target as we name it to this reader: what is behind us in reverse mode has its public name."""
-    return _public(target, visit, upstream) or target
+    return _public_url(target, client, upstream) or target
 
 
-def _public(target: str, visit: Visit, upstream: str) -> str | None:
-    if visit.entrance is not Entrance.REVERSE or not upstream:
+def _public_url(target: str, client: ClientContext, upstream: str) -> str | None:
+    if client.entrance is not Entrance.REVERSE or not upstream:
         return None
-    return rebased(target, upstream, visit.base)
+    return rebase(target, upstream, client.base)

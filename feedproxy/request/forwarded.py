@@ -43,23 +43,23 @@ class Hop:
     host: str = ""
 
 
-def origin_of(fields: Fields, named: str, peer: str, trusts: Callable[[str], bool]) -> Hop:
+def client_hop(fields: Fields, field_name: str, peer: str, is_trusted: Callable[[str], bool]) -> Hop:
     """Who asks, as the trusted `peer` and the trusted proxies before it say in the field `named`.
 
     Scheme and host are those of the peer's own entry. Without a usable entry the address is the peer's.
     """
     nearest, address = Hop(""), canonical(peer)
-    passed = {_machine(address)}
-    for position, hop in enumerate(_hops(fields, named)):
+    passed = {_host_key(address)}
+    for position, hop in enumerate(_iter_hops(fields, field_name)):
         if not position:
             nearest = hop
         if not hop.address:
             break
         address = hop.address
         # A proxy stands in a chain once. A client on the machine of a trusted proxy is no further proxy.
-        if _machine(address) in passed or not trusts(address):
+        if _host_key(address) in passed or not is_trusted(address):
             break
-        passed.add(_machine(address))
+        passed.add(_host_key(address))
     return Hop(address, nearest.scheme, nearest.host)
 
 
@@ -74,27 +74,31 @@ def canonical(address: str) -> str:
     return str(found)
 
 
-def _machine(address: str) -> str:
+def _host_key(address: str) -> str:
     """All loopback addresses are one machine's."""
     return "loopback" if address and ipaddress.ip_address(address).is_loopback else address
 
 
-def _hops(fields: Fields, named: str) -> Iterator[Hop]:
+def _iter_hops(fields: Fields, field_name: str) -> Iterator[Hop]:
     """The entries of the field, from the right."""
-    if named == FORWARDED:
-        for entry in _entries(fields.combined(FORWARDED) or ""):
-            said = {name.lower(): _unquoted(value) for name, value in reversed(_PAIRS.findall(entry))}
-            scheme = said.get("proto", "").lower()
-            yield Hop(_node(said.get("for", "")), scheme if scheme in _SCHEMES else "", said.get("host", ""))
+    if field_name == FORWARDED:
+        for entry in _iter_entries(fields.combined(FORWARDED) or ""):
+            parameters = {name.lower(): _unquote(value) for name, value in reversed(_PAIRS.findall(entry))}
+            scheme = parameters.get("proto", "").lower()
+            yield Hop(
+                _node_address(parameters.get("for", "")),
+                scheme if scheme in _SCHEMES else "",
+                parameters.get("host", ""),
+            )
         return
     scheme = (fields.combined("x-forwarded-proto") or "").rpartition(",")[2].strip().lower()
     nodes = (fields.combined(X_FORWARDED_FOR) or "").rsplit(",", HOPS_MAX)[-HOPS_MAX:]
     known = [node.strip() for node in reversed(nodes) if node.strip()]
     for position, node in enumerate(known or [""]):
-        yield Hop(_node(node), scheme if not position and scheme in _SCHEMES else "")
+        yield Hop(_node_address(node), scheme if not position and scheme in _SCHEMES else "")
 
 
-def _entries(value: str) -> Iterator[str]:
+def _iter_entries(value: str) -> Iterator[str]:
     """The entries of Forwarded from the right, as far as they are well formed.
 
     Read from the right, an entry is the shortest end of the value that is well formed: a quote which a client has left
@@ -118,12 +122,12 @@ def _entries(value: str) -> Iterator[str]:
         end = comma
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     return re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
 
 
-def _node(node: str) -> str:
+def _node_address(node: str) -> str:
     """The address of a node, without port; "" for `unknown` and obfuscated names (RFC 7239, section 6)."""
-    node = _unquoted(node)
+    node = _unquote(node)
     found = _NODE.fullmatch(node)
     return canonical(found[1] or found[2] if found else node)

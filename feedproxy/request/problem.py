@@ -23,10 +23,10 @@ TITLES = {
     508: "Proxy loop detected",
 }
 
-UNREADABLE = "This request cannot be read"
+UNREADABLE_TITLE = "This request cannot be read"
 """Of what is no HTTP message."""
 
-UNASKED = "There is no copy"
+NO_COPY_TITLE = "There is no copy"
 """Of a 504 that no origin is to blame for."""
 
 PAGE = """<!DOCTYPE html>
@@ -39,10 +39,10 @@ p,code{{overflow-wrap:anywhere}}small{{color:light-dark(#5c6570,#9aa3ad)}}</styl
 """
 
 
-def problem(
+def problem_response(
     status: int,
     detail: str,
-    words: str,
+    reason: str,
     *,
     request: Request | None = None,
     extra: tuple[tuple[str, str], ...] = (),
@@ -51,7 +51,7 @@ def problem(
 
     It is never stored by others: what failed once may work the next time.
     """
-    titles: dict[str, str] = {Detail.ONLY_IF_CACHED: UNASKED, Detail.BAD_REQUEST: UNREADABLE}
+    titles: dict[str, str] = {Detail.ONLY_IF_CACHED: NO_COPY_TITLE, Detail.BAD_REQUEST: UNREADABLE_TITLE}
     title = titles.get(detail) or TITLES.get(status, "Something went wrong")
     target = request.target if request is not None else ""
     offers = ["application/problem+json", "application/json", "text/html"]
@@ -61,14 +61,14 @@ def problem(
         shown = f"<p><code>{html.escape(target)}</code></p>" if target else ""
         body = PAGE.format(
             title=html.escape(title),
-            words=html.escape(_sentence(words)),
+            words=html.escape(_as_sentence(reason)),
             target=shown,
             status=status,
             detail=html.escape(detail),
         ).encode()
         media_type = "text/html; charset=utf-8"
     else:
-        document = {"type": "about:blank", "title": title, "status": status, "detail": words, "code": detail}
+        document = {"type": "about:blank", "title": title, "status": status, "detail": reason, "code": detail}
         if target:
             document["instance"] = target
         body = json.dumps(document, ensure_ascii=False).encode() + b"\n"
@@ -83,7 +83,7 @@ def problem(
     return Response(status, Fields(lines), body)
 
 
-def _sentence(words: str) -> str:
+def _as_sentence(words: str) -> str:
     """The words as a page has them; what begins with a host's name stays as it is."""
     first = words.partition(" ")[0]
     return (words[:1].upper() + words[1:] if first.isalpha() else words).rstrip(".") + "."

@@ -16,13 +16,13 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 
-def heeded(
+def apply_reload_policy(
     directives: CacheControl, request: Fields, resource: Resource | None, settings: Settings, now: Instant
 ) -> CacheControl:
     """The request's directives, without those by which a program asks for a fresh copy sooner than it may."""
     if not directives.no_cache and directives.max_age != 0:
         return directives
-    if resource is None or resource.channel is None or settings.reload_interval <= 0 or is_by_a_person(request):
+    if resource is None or resource.channel is None or settings.reload_interval <= 0 or is_browser_navigation(request):
         return directives
     skipped = settings.feed_hints != "off" and is_skipped(resource.channel.schedule, now)
     # "They are advisory; caches MAY implement them, but are not required to." -- RFC 9111, section 5.2.1
@@ -32,7 +32,7 @@ def heeded(
     return directives
 
 
-def is_by_a_person(request: Fields) -> bool:
+def is_browser_navigation(request: Fields) -> bool:
     """Whether a person has a browser load the page: it says so, or asks for a page in HTML."""
     mode = request.get("sec-fetch-mode")
     if mode is not None:

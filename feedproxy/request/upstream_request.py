@@ -10,7 +10,7 @@ from feedproxy.http import negotiation
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.memoize import memoised
 from feedproxy.http.message import Fields, Request
-from feedproxy.request.entrance import Entrance, Visit
+from feedproxy.request.entrance import ClientContext, Entrance
 from feedproxy.store.resource import Resource
 
 ACCEPT_ENCODING = "gzip, br, zstd"
@@ -22,7 +22,7 @@ ACCEPT = (
 )
 """What a feed is asked for as, when it is asked for everybody."""
 
-NOT_PASSED_ON = frozenset(
+NOT_FORWARDED = frozenset(
     # Conditions and ranges are the cache's own business; forwarded they would shape the stored copy.
     {"if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "range"}
     # Deltas are made here, from stored versions (RFC 3229).
@@ -46,10 +46,19 @@ NOT_PASSED_ON = frozenset(
 )
 """In lower case, with hyphens: origins that read fields as variables take an underscore for a hyphen."""
 
-_NOT_PASSED_ON = ("x-forwarded", "sec-fetch-", "sec-purpose", "cf-", "x-b3-", "x-datadog-", "fastly-", "x-amz-cf-")
+_NOT_FORWARDED_PREFIXES = (
+    "x-forwarded",
+    "sec-fetch-",
+    "sec-purpose",
+    "cf-",
+    "x-b3-",
+    "x-datadog-",
+    "fastly-",
+    "x-amz-cf-",
+)
 """How the names of further such fields begin."""
 
-_WRITTEN_HERE = frozenset({"accept-encoding", "cache-control", "pragma", "via"})
+_PROXY_FIELDS = frozenset({"accept-encoding", "cache-control", "pragma", "via"})
 """Fields that make no request one client's own: what is sent of them is written here."""
 
 _FEED_TYPES = ("application/rss+xml", "application/atom+xml", "application/feed+json", "application/rdf+xml")
@@ -65,8 +74,8 @@ _DIRECTIVES = re.compile(
     r"(?:(?:no-cache|no-store|no-transform|only-if-cached|max-stale|(?:max-age|max-stale|min-fresh|stale-if-error)"
     r"=\d{1,10})(?:, ?|\Z)){1,8}"
 )
-_MEMBER = re.compile(r"(?:HTTP/)?\d(?:\.\d)? feedproxy-[0-9a-f]{8}", re.IGNORECASE)
-MEMBERS_MAX = 16
+_VIA_MEMBER = re.compile(r"(?:HTTP/)?\d(?:\.\d)? feedproxy-[0-9a-f]{8}", re.IGNORECASE)
+VIA_MEMBERS_MAX = 16
 """Proxies of this kind that a request may have passed."""
 
 _SIMPLE_RANGE = re.compile(r"bytes=(?:\d{1,18}-\d{0,18}|-\d{1,18})")
@@ -74,7 +83,7 @@ _CODINGS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "identity", "*"
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class UpstreamRequest:
     """A request as it goes upstream.
 
     `key`: the fields in it that are one client's own; its answer is kept for requests with the same fields only.
@@ -84,16 +93,16 @@ class Outgoing:
 
     request: Request
     key: Fields
-    apart: Fields
-    withheld: frozenset[str]
-    credentials: bool
+    varying_fields: Fields
+    withheld_names: frozenset[str]
+    has_credentials: bool
 
 
 @memoised()
-def is_passed_on(name: str) -> bool:
+def is_forwarded(name: str) -> bool:
     """Whether a field of a client may go upstream with a request whose answer may be kept."""
     plain = name.lower().replace("_", "-")
-    return plain not in NOT_PASSED_ON and not plain.startswith(_NOT_PASSED_ON)
+    return plain not in NOT_FORWARDED and not plain.startswith(_NOT_FORWARDED_PREFIXES)
 
 
 def shared_names(shared_fields: tuple[str, ...]) -> frozenset[str]:
@@ -107,16 +116,16 @@ def is_credential(name: str) -> bool:
     return _CREDENTIAL.fullmatch(name.lower().replace("_", "-")) is not None
 
 
-def outgoing(
+def build_upstream_request(
     request: Request,
-    visit: Visit,
+    client: ClientContext,
     resource: Resource | None = None,
     *,
     via: str,
     own_agent: Callable[[], str] | None,
     keep_range: bool = False,
-    shared: frozenset[str] = frozenset(),
-) -> Outgoing:
+    shared_fields: frozenset[str] = frozenset(),
+) -> UpstreamRequest:
     """The request to send for a client's GET or HEAD.
 
     What is fetched for all is asked for with fields that every client could have sent: a field that the origin does not
@@ -127,68 +136,72 @@ def outgoing(
     the range and the coding go with it: the answer is then no whole. `shared` are further fields that make no request
     one client's own (option shared_fields), in lower case; credentials among them do all the same.
     """
-    came = request.fields.end_to_end()
-    passed = came.without("user-agent", *[name for name, _ in came if not is_passed_on(name)])
-    if visit.entrance is Entrance.GATEWAY:
-        passed = passed.without("cookie", "cookie2", "referer", "origin")
+    client_fields = request.fields.end_to_end()
+    forwarded = client_fields.without("user-agent", *[name for name, _ in client_fields if not is_forwarded(name)])
+    if client.entrance is Entrance.GATEWAY:
+        forwarded = forwarded.without("cookie", "cookie2", "referer", "origin")
     known = resource is not None and resource.channel is not None
-    secrets = Fields(line for line in passed if is_credential(line[0]))
+    secrets = Fields(line for line in forwarded if is_credential(line[0]))
     stored = resource.variants if resource is not None else ()
     if resource is not None and len(secrets):
         stored = (*stored, *resource.keyed)
-    told_apart = {name for each in stored for name in nominated(each.fields)}
-    apart = Fields(
+    varying_names = {name for each in stored for name in nominated(each.fields)}
+    varying = Fields(
         line
-        for line in passed
-        if line[0].lower() in told_apart - _WRITTEN_HERE and line[0] not in secrets and _ORDINARY.fullmatch(line[1])
+        for line in forwarded
+        if line[0].lower() in varying_names - _PROXY_FIELDS and line[0] not in secrets and _ORDINARY.fullmatch(line[1])
     )
-    shared -= {name.lower() for name, _ in secrets}
-    own = Fields(line for line in passed if line[0] not in apart and line[0].lower() not in shared and _is_own(*line))
-    accept = passed.combined("accept")
-    is_for_feeds = _is_for_feeds(accept or "") or (visit.entrance is Entrance.GATEWAY and _is_anything(accept))
-    if known or all(name in secrets for name, _ in own) or (is_for_feeds and not len(secrets)):
-        lines = [*apart, *secrets]
-        if "accept" not in apart and (known or is_for_feeds):
+    shared_fields -= {name.lower() for name, _ in secrets}
+    client_specific = Fields(
+        line
+        for line in forwarded
+        if line[0] not in varying and line[0].lower() not in shared_fields and _is_client_specific(*line)
+    )
+    accept = forwarded.combined("accept")
+    is_for_feeds = _is_for_feeds(accept or "") or (client.entrance is Entrance.GATEWAY and _is_anything(accept))
+    if known or all(name in secrets for name, _ in client_specific) or (is_for_feeds and not len(secrets)):
+        lines = [*varying, *secrets]
+        if "accept" not in varying and (known or is_for_feeds):
             lines.append(("Accept", ACCEPT))
-        elif "accept" not in apart and accept is not None:
+        elif "accept" not in varying and accept is not None:
             lines.append(("Accept", "*/*"))
-        lines += [line for line in passed if line[0].lower() in shared and line[0] not in apart]
+        lines += [line for line in forwarded if line[0].lower() in shared_fields and line[0] not in varying]
         # Some feeds are written in several languages, and say so (Vary): the answer tells whether it was one of these.
-        language = [] if known else [line for line in own if _is_language(*line)]
-        fields, key = Fields((*lines, *language, *_control(came))), Fields((*secrets, *language))
-        withheld = {name.lower() for name, _ in own if name not in key}
-        members = _members(came)
+        language = [] if known else [line for line in client_specific if _is_language(*line)]
+        fields, key = Fields((*lines, *language, *_cache_control_lines(client_fields))), Fields((*secrets, *language))
+        withheld = {name.lower() for name, _ in client_specific if name not in key}
+        members = _via_members(client_fields)
     else:
-        fields, key, withheld = passed.without("via"), own, set[str]()
-        key = Fields((*key, *(line for line in passed if _is_odd_control(*line))))
-        members = came.combined("via") or ""
-    agent = own_agent() if own_agent is not None else came.combined("user-agent")
+        fields, key, withheld = forwarded.without("via"), client_specific, set[str]()
+        key = Fields((*key, *(line for line in forwarded if _is_unusual_control(*line))))
+        members = client_fields.combined("via") or ""
+    agent = own_agent() if own_agent is not None else client_fields.combined("user-agent")
     if agent is not None:
         fields = fields.with_added("User-Agent", agent)
     if keep_range:
         for name in ("range", "if-range", "accept-encoding"):
-            if (value := came.combined(name)) is not None:
+            if (value := client_fields.combined(name)) is not None:
                 fields = fields.with_added(name.title(), value)
                 if not _is_ordinary_range(name, value):
                     key = key.with_added(name, value)
     else:
         fields = fields.with_added("Accept-Encoding", ACCEPT_ENCODING)
     fields = fields.with_added("Via", f"{members}, {via}" if members else via)
-    return Outgoing(
+    return UpstreamRequest(
         Request(request.method, request.target, fields),
         Fields((name.lower(), value) for name, value in key),
-        apart,
+        varying,
         frozenset(withheld),
         len(secrets) > 0,
     )
 
 
-def _is_own(name: str, value: str) -> bool:
+def _is_client_specific(name: str, value: str) -> bool:
     """Whether a field makes a request one client's own."""
     name = name.lower()
     if name in ("accept", "accept-language"):
         return not _is_anything(value)
-    return name not in _WRITTEN_HERE
+    return name not in _PROXY_FIELDS
 
 
 def _is_language(name: str, value: str) -> bool:
@@ -207,23 +220,25 @@ def _is_for_feeds(accept: str) -> bool:
     return negotiation.best_type(accept, (*_FEED_TYPES, "text/html")) != "text/html"
 
 
-def _control(came: Fields) -> list[tuple[str, str]]:
+def _cache_control_lines(client_fields: Fields) -> list[tuple[str, str]]:
     """Cache-Control and Pragma of a request, as far as their directives are known."""
     lines = []
-    value = came.combined("cache-control")
+    value = client_fields.combined("cache-control")
     if value is not None and not _DIRECTIVES.fullmatch(value):
-        said = CacheControl.from_request(came)
+        directives = CacheControl.from_request(client_fields)
         value = ", ".join(
-            word for word, is_said in (("no-store", said.no_store), ("no-cache", said.no_cache)) if is_said
+            directive
+            for directive, is_set in (("no-store", directives.no_store), ("no-cache", directives.no_cache))
+            if is_set
         )
     if value:
         lines.append(("Cache-Control", value))
-    if "no-cache" in (came.combined("pragma") or "").lower():
+    if "no-cache" in (client_fields.combined("pragma") or "").lower():
         lines.append(("Pragma", "no-cache"))
     return lines
 
 
-def _is_odd_control(name: str, value: str) -> bool:
+def _is_unusual_control(name: str, value: str) -> bool:
     match name.lower():
         case "cache-control":
             return not _DIRECTIVES.fullmatch(value)
@@ -232,10 +247,10 @@ def _is_odd_control(name: str, value: str) -> bool:
     return False
 
 
-def _members(came: Fields) -> str:
+def _via_members(client_fields: Fields) -> str:
     """The members of Via by which loops among proxies of this kind are found."""
-    members = (member.strip() for member in (came.combined("via") or "").split(","))
-    return ", ".join([member for member in members if _MEMBER.fullmatch(member)][-MEMBERS_MAX:])
+    members = (member.strip() for member in (client_fields.combined("via") or "").split(","))
+    return ", ".join([member for member in members if _VIA_MEMBER.fullmatch(member)][-VIA_MEMBERS_MAX:])
 
 
 def _is_ordinary_range(name: str, value: str) -> bool:
@@ -261,7 +276,7 @@ def with_via(fields: Fields, via: str) -> Fields:
     return fields.with_field("Via", f"{before}, {via}" if before else via)
 
 
-def passed_here_before(fields: Fields, pseudonym: str) -> bool:
+def is_loop(fields: Fields, pseudonym: str) -> bool:
     """Whether this very installation stands in Via already: a loop."""
     via = fields.combined("via")
     return via is not None and any(

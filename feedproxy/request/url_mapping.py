@@ -10,12 +10,12 @@ from feedproxy.http import uri
 from feedproxy.settings import Settings
 
 
-def is_upstream(target: str, settings: Settings) -> bool:
+def is_upstream_target(target: str, settings: Settings) -> bool:
     """Whether a normalised target is at the configured upstream's origin: the operator's own word."""
     return bool(settings.upstream) and uri.origin_of(target) == uri.origin_of(uri.normalise(settings.upstream))
 
 
-def rebased(target: str, old: str, new: str) -> str | None:
+def rebase(target: str, old: str, new: str) -> str | None:
     """A normalised target below `old`, at the same place below `new`; None for what is not below it.
 
     Raises BadTarget where `old` is no address.
@@ -24,34 +24,34 @@ def rebased(target: str, old: str, new: str) -> str | None:
     return new.rstrip("/") + target.removeprefix(behind) if target.startswith(behind + "/") else None
 
 
-def public_form(target: str, settings: Settings) -> str:
+def to_public(target: str, settings: Settings) -> str:
     """The normalised address under which readers know this target: itself, unless `public_url` says another."""
     target = uri.without_fragment(target)
-    if settings.upstream and settings.public_url and (found := rebased(target, settings.upstream, settings.public_url)):
+    if settings.upstream and settings.public_url and (found := rebase(target, settings.upstream, settings.public_url)):
         return uri.normalise(found)
     return target
 
 
-def upstream_form(address: str, settings: Settings) -> str:
+def to_upstream(address: str, settings: Settings) -> str:
     """The target that a normalised address means: the upstream's for a public one, else itself.
 
     What is below both, as it happens where the one is a folder of the other, is taken for the upstream's.
     """
-    if not settings.upstream or not settings.public_url or rebased(address, settings.upstream, "") is not None:
+    if not settings.upstream or not settings.public_url or rebase(address, settings.upstream, "") is not None:
         return address
-    found = rebased(address, settings.public_url, settings.upstream)
+    found = rebase(address, settings.public_url, settings.upstream)
     return uri.normalise(found) if found is not None else address
 
 
-def led_to(address: str, start: str, settings: Settings) -> str:
+def redirect_target(address: str, start: str, settings: Settings) -> str:
     """The target that a redirect to `address` means, where the request for `start` came upon it.
 
     The upstream knows itself by its public address. From the public side that address is what it says.
     """
-    return upstream_form(address, settings) if is_upstream(start, settings) else address
+    return to_upstream(address, settings) if is_upstream_target(start, settings) else address
 
 
-def shown(address: str, settings: Settings, base: str = "") -> str:
+def displayed_url(address: str, settings: Settings, base: str = "") -> str:
     """An address as others are told it: nothing of the upstream's origin is named.
 
     Its beginning is `public_url`, or without one `base`, our own address as it was asked for. What is at the
@@ -61,14 +61,14 @@ def shown(address: str, settings: Settings, base: str = "") -> str:
     if not settings.upstream or not public:
         return address
     try:
-        if not is_upstream(normal := uri.normalise(address), settings):
+        if not is_upstream_target(normal := uri.normalise(address), settings):
             return address
     except BadTarget:
         return address
-    return rebased(normal, settings.upstream, public) or public.rstrip("/") + "/"
+    return rebase(normal, settings.upstream, public) or public.rstrip("/") + "/"
 
 
-def forms(target: str, settings: Settings) -> tuple[str, ...]:
+def equivalent_urls(target: str, settings: Settings) -> tuple[str, ...]:
     """All addresses that mean this target: its own, and the public one where that is another."""
-    public = public_form(target, settings)
+    public = to_public(target, settings)
     return (target,) if public == target else (target, public)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import urljoin
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.errors import BadTarget, NotOurs
+from feedproxy.errors import BadTarget, NotFound
 from feedproxy.feed.channel import Schedule
 from feedproxy.feed.xml_redirect import Gone, Moved
 from feedproxy.http import uri
@@ -288,7 +288,7 @@ def _understood(poll: Poll, reference: str) -> tuple[str, bool]:
         return (ours + absolute.removeprefix(theirs), True) if inside else (absolute, False)
     try:
         return uri.gateway_target(absolute.removeprefix(uri.origin_of(absolute))), True
-    except (BadTarget, NotOurs):
+    except (BadTarget, NotFound):
         return absolute, False
 
 

@@ -138,13 +138,13 @@ def _every(feed: FeedScore) -> str:
 def _told_finding(found: Finding) -> list[str]:
     mark, note = _MARKS[found.note.level], found.note
     if note.level is Level.GOOD:
-        return [f"  {mark} {note.words}"]
-    lines = ["", f"  {mark} {note.id()}: {note.words}"]
+        return [f"  {mark} {note.message}"]
+    lines = ["", f"  {mark} {note.id()}: {note.message}"]
     for each in found.requests[:EXAMPLES]:
         lines.append(f"      #{each.number} {iso(each.at)} {each.status}: {plain_text(each.words, 160)}")
     if found.count > EXAMPLES and found.requests:
         lines.append(f"      and {found.count - min(EXAMPLES, len(found.requests)):,} more")
-    lines += textwrap.wrap(note.advised, WIDTH, initial_indent="    ", subsequent_indent="    ")
+    lines += textwrap.wrap(note.advice_text, WIDTH, initial_indent="    ", subsequent_indent="    ")
     return [*lines, f"    See {note.reference}."]
 
 

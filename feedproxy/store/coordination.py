@@ -7,7 +7,7 @@ With one process there is nobody else, and `Own` is all of it. Several processes
 from collections import OrderedDict
 from typing import Protocol
 
-from feedproxy.clock import Instant, Seconds, is_ahead
+from feedproxy.clock import Instant, Seconds, is_set_back
 
 SITES_MAX = 4096
 """Sites whose last fetch is remembered: those asked longest ago are past any spacing, and go first."""
@@ -84,7 +84,7 @@ class SiteTimes:
     def free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
         """When the site may be asked again; 0.0 for one that never was, or was by a clock that is ahead of `now`."""
         last, held, noted = self._times.get(site, (0.0, 0.0, 0.0))
-        if now is not None and is_ahead(noted, now):
+        if now is not None and is_set_back(noted, now):
             return 0.0
         return max(last + interval if last else 0.0, held)
 
@@ -92,7 +92,7 @@ class SiteTimes:
         """Take the site's next turn; the result is when it comes. Nobody else gets the same."""
         turn = max(now, self.free(site, interval, now))
         _, held, noted = self._times.get(site, (0.0, 0.0, 0.0))
-        self._note(site, (turn, 0.0 if is_ahead(noted, now) else held, now))
+        self._note(site, (turn, 0.0 if is_set_back(noted, now) else held, now))
         return turn
 
     def hold(self, site: str, until: Instant) -> None:

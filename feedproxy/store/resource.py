@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from feedproxy.cache.stored_response import StoredResponse
-from feedproxy.clock import Instant, is_ahead
+from feedproxy.clock import Instant, is_set_back
 from feedproxy.feed.channel import Channel
 from feedproxy.store.packing.packed_sequences import Compact, Instants
 
@@ -203,7 +203,7 @@ def set_right(resource: Resource, now: Instant) -> Resource:
         noted.append(resource.sighting.last)
     if resource.new_shape is not None:
         noted.append(resource.new_shape.first)
-    if not is_ahead(max(noted), now):
+    if not is_set_back(max(noted), now):
         return resource
     failures, sighting, shape = resource.failures, resource.sighting, resource.new_shape
     pause = failures.next_try - max(0.0, failures.last - now) if failures.next_try else 0.0

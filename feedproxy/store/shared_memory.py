@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from feedproxy.clock import Instant, Seconds, is_ahead
+from feedproxy.clock import Instant, Seconds, is_set_back
 from feedproxy.errors import StoreError
 from feedproxy.store.quarantine import clear_file
 from feedproxy.store.shared_overflow import TABLE_SIZE, Overflow
@@ -224,7 +224,7 @@ class SharedSites:
         """When the site may be asked again; 0.0 for one that never was, or was by a clock that is ahead of `now`."""
         with self._mutex():
             _, last, held, noted = self._find(_byte(site))
-        if now is not None and is_ahead(noted, now):
+        if now is not None and is_set_back(noted, now):
             return 0.0
         return max(last + interval if last else 0.0, held)
 
@@ -233,7 +233,7 @@ class SharedSites:
         key = _byte(site)
         with self._mutex():
             place, last, held, noted = self._find(key)
-            if is_ahead(noted, now):
+            if is_set_back(noted, now):
                 last = held = 0.0
             free = max(last + interval if last else 0.0, held)
             turn = max(now, free) if free < now + FAR else now

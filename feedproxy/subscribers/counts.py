@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import Protocol
 
-from feedproxy.aio import unhurried
-from feedproxy.clock import Instant, Seconds, is_ahead
+from feedproxy.aio import yielding
+from feedproxy.clock import Instant, Seconds, is_set_back
 from feedproxy.http.user_agent import Claim, parse_claim, product
 from feedproxy.subscribers import counts_codec
 from feedproxy.subscribers.claims import current, hear, held_back, not_after
@@ -143,7 +143,7 @@ class SubscriberCounts:
                 # The same as before, which most are: only when he was seen is new, and that he is the last.
                 del readers[pseudonym.current]
                 before = (value >> 8) / 1000
-                latest = int(now * 1000) if is_ahead(before, now) else max(int(now * 1000), value >> 8)
+                latest = int(now * 1000) if is_set_back(before, now) else max(int(now * 1000), value >> 8)
                 readers[pseudonym.current] = latest << 8 | value & 0xFF
                 return is_due(before, max(now, before), READER_TOLD)
             is_news = self._read(feed, pseudonym, name, now)
@@ -220,7 +220,7 @@ class SubscriberCounts:
         until it is pruned, which begins within the hour.
         """
         claimed = Counter[str]()
-        async for feed in unhurried(list(self._feeds.values())):
+        async for feed in yielding(list(self._feeds.values())):
             for (fetcher, _), belief in feed.claims.items():
                 claimed[fetcher] += current(belief, now, self._window)
         direct = Counter(dict(self._names.uses()))
@@ -252,7 +252,7 @@ class SubscriberCounts:
         """The same, in slices. Between two of them others may be counted: who comes to a feed that is written already,
         or to a new one, is in the next dump."""
         writing = counts_codec.Writing()
-        async for _ in unhurried(self._write(writing)):
+        async for _ in yielding(self._write(writing)):
             pass
         return await asyncio.to_thread(writing.whole)
 
@@ -358,10 +358,10 @@ class SubscriberCounts:
     def _set_right(self, feed: Feed, now: Instant) -> None:
         """Readers seen by a clock that was ahead, and has been set back, were seen now."""
         for name, belief in list(feed.claims.items()):
-            if is_ahead(belief.last, now):
+            if is_set_back(belief.last, now):
                 feed.claims[name] = not_after(belief, now)
         latest = next(feed.latest_first(), None)
-        if latest is None or not is_ahead((latest >> 8) / 1000, now):
+        if latest is None or not is_set_back((latest >> 8) / 1000, now):
             return
         milliseconds = int(now * 1000)
         for key, value in feed.readers.items():

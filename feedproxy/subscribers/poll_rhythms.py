@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from feedproxy.clock import Instant, Seconds, is_ahead
+from feedproxy.clock import Instant, Seconds, is_set_back
 from feedproxy.errors import StoreError
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
@@ -187,7 +187,7 @@ class PollRhythms:
     def _poll(self, records: bytearray, at: int, key: int, now: Instant) -> bool:
         reader = _reader_at(records, at)
         gap = now - reader.last
-        if is_ahead(reader.last, now) or gap >= self._window:
+        if is_set_back(reader.last, now) or gap >= self._window:
             _RECORD.pack_into(records, at, key, now, 0, 0, 0, *(0,) * GAPS_MAX)
             return True
         if gap < REPEAT:

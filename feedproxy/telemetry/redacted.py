@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from feedproxy.http.redaction import without_secrets
-from feedproxy.request.url_mapping import public_form
+from feedproxy.request.url_mapping import to_public
 from feedproxy.settings import Settings
 from feedproxy.web.templates import plain_text
 
@@ -16,7 +16,7 @@ _URL = re.compile(r"https?://\S*[^\s.,:;]")
 
 def named(target: str, settings: Settings) -> View:
     """A target by the address that readers know; `upstream` is the one we ask, where it is another."""
-    known = public_form(target, settings)
+    known = to_public(target, settings)
     return {"target": shown(known)} | ({"upstream": shown(target)} if known != target else {})
 
 

@@ -12,7 +12,7 @@ import logging
 import re
 from collections.abc import Sequence
 
-from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, Loop, Overload, Unreachable, UsageError
+from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, LoopDetected, Overload, Unreachable, UsageError
 from feedproxy.http import uri
 from feedproxy.upstream import local_failure
 from feedproxy.upstream.own_listeners import Listeners
@@ -187,7 +187,7 @@ class AddressPolicy:
         """The addresses of the parent proxy itself: the operator's word, unless it is this proxy. Raises Loop, too."""
         found = await self.addresses(host, port)
         if any(self._listeners.include(each, port) for each in found):
-            raise Loop(f"upstream_proxy: {host}:{port} is a listener of this proxy")
+            raise LoopDetected(f"upstream_proxy: {host}:{port} is a listener of this proxy")
         return found
 
     async def addresses(self, host: str, port: int) -> list[str]:

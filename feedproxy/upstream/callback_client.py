@@ -14,7 +14,7 @@ import aiohttp
 from yarl import URL
 
 from feedproxy.clock import Seconds
-from feedproxy.errors import BadTarget, BrokenMessage, FeedproxyError, FetchTimeout, Overload, Unreachable
+from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, MalformedResponse, Overload, Unreachable
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.http.message_syntax import is_field
@@ -76,7 +76,7 @@ class Caller:
     ) -> Response:
         """Send this; the answer, its body cut off at ANSWER_MAX.
 
-        Raises Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, BrokenMessage, ParentFailed.
+        Raises Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, MalformedResponse, ParentFailed.
         """
         where = _url(url)
         parent = self._parent_of(_normal(str(where)))
@@ -113,7 +113,7 @@ class Caller:
                 raise Overload(f"{where.authority} cannot be called now") from error
             raise Unreachable(f"{where.authority} cannot be reached") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise BrokenMessage(f"{where.authority}: {error or type(error).__name__}") from error
+            raise MalformedResponse(f"{where.authority}: {error or type(error).__name__}") from error
 
     def check(self, url: str) -> None:
         """Raises Forbidden and BadTarget for a callback that can never be called, wherever its name leads."""

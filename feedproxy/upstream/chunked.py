@@ -2,7 +2,7 @@
 
 import re
 
-from feedproxy.errors import BrokenMessage
+from feedproxy.errors import MalformedResponse
 from feedproxy.http.message_syntax import is_field_line
 
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t -~\x80-\xff]*)?\r?\n")
@@ -13,7 +13,7 @@ _LINE_MAX = 8192
 
 
 class Chunks:
-    """Takes what comes on the connection, piece by piece. Raises BrokenMessage for what is no chunk."""
+    """Takes what comes on the connection, piece by piece. Raises MalformedResponse for what is no chunk."""
 
     def __init__(self, trailers_max: int, *, of_request: bool = False) -> None:
         """`of_request`: no line may end in a bare line feed, and trailers have to be field lines."""
@@ -55,16 +55,16 @@ class Chunks:
             if at == len(data):
                 return 0
             if not data.startswith(b"\n", at):
-                raise BrokenMessage("a chunk is longer than its size")
+                raise MalformedResponse("a chunk is longer than its size")
             at += 1
         end = data.find(b"\n", at, at + _LINE_MAX) + 1
         if not end:
             if len(data) - at >= _LINE_MAX or not _may_be_size(data[at : at + 16]):
-                raise BrokenMessage("no chunk size")
+                raise MalformedResponse("no chunk size")
             return 0
         match = _SIZE.fullmatch(data, at, end)
         if match is None or (self._strict and not data.endswith(b"\r\n", at, end)):
-            raise BrokenMessage(f"no chunk size: {data[at : at + 20]!r}")
+            raise MalformedResponse(f"no chunk size: {data[at : at + 20]!r}")
         self._begun, self._left = True, int(match[1], 16)
         self._in_trailers = not self._left
         return end - start
@@ -74,13 +74,13 @@ class Chunks:
         end = data.find(b"\n", at) + 1
         length = (end or len(data)) - at
         if length > self._trailers_left:
-            raise BrokenMessage("too much behind the last chunk")
+            raise MalformedResponse("too much behind the last chunk")
         if not end:
             return 0
         self._trailers_left -= length
         line = data[at:end].removesuffix(b"\n").removesuffix(b"\r")
         if self._strict and (not data.endswith(b"\r\n", at, end) or (line and not is_field_line(line))):
-            raise BrokenMessage("a trailer that is no field line")
+            raise MalformedResponse("a trailer that is no field line")
         self.done = not line
         return length
 

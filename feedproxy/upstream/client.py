@@ -18,7 +18,7 @@ from aiohttp.connector import Connection
 from yarl import URL
 
 from feedproxy.clock import Clock, Instant, Seconds
-from feedproxy.errors import BadTarget, BrokenMessage, FeedproxyError, FetchTimeout, Overload, Unreachable
+from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, MalformedResponse, Overload, Unreachable
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.settings import Settings
@@ -198,7 +198,7 @@ class Fetcher:
         """Ask the origin of the request's target. GET and HEAD only.
 
         `exempt` is for what the operator himself configured: neither port nor address is checked.
-        Raises Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, BrokenMessage, ParentFailed.
+        Raises Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, MalformedResponse, ParentFailed.
         """
         if request.method not in {"GET", "HEAD"}:
             raise BadTarget(f"{request.method} is not fetched")
@@ -237,7 +237,7 @@ class Fetcher:
             raise Unreachable(f"{host.authority} cannot be reached: {_cause(error)}") from error
         except (aiohttp.ClientError, OSError) as error:
             _raise_if_local(error, host.authority)
-            raise BrokenMessage(f"{host.authority}: {error}") from error
+            raise MalformedResponse(f"{host.authority}: {error}") from error
         finally:
             self._exchanges -= 1
 

@@ -28,7 +28,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_proto import ResponseHandler
 
 from feedproxy.clock import Seconds
-from feedproxy.errors import BrokenMessage, FetchError, Overload
+from feedproxy.errors import FetchError, MalformedResponse, Overload
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import Resolve, open_tunnel, reach
 from feedproxy.upstream.response_parser import Reading
@@ -82,8 +82,8 @@ class ExactProtocol(ResponseHandler):
         """Send a request, and return when its answer is read: nothing may be asked meanwhile.
 
         `patience` is how long it may be silent, `deadline` when it has to be over (the loop's time). What `is_wanted`
-        no more ends after UNWANTED_MAX bytes. Raises Silence, TimeoutError, BrokenMessage, StaleConnection, Overload;
-        the connection is then closed.
+        no more ends after UNWANTED_MAX bytes. Raises Silence, TimeoutError, MalformedResponse, StaleConnection,
+        Overload; the connection is then closed.
         """
         assert self._reading is None
         self._exchanges += 1
@@ -110,7 +110,7 @@ class ExactProtocol(ResponseHandler):
         self._received += len(data)
         try:
             complete = reading.feed(data)
-        except BrokenMessage as broken:
+        except MalformedResponse as broken:
             self._fail(broken)
         else:
             if complete:
@@ -129,7 +129,7 @@ class ExactProtocol(ResponseHandler):
             else:
                 try:
                     reading.end(reset=exc is not None)
-                except BrokenMessage as broken:
+                except MalformedResponse as broken:
                     self._fail(broken)
                 else:
                     self._finish(reading)

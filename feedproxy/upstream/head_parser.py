@@ -6,7 +6,7 @@ What passes has one reading: no line is folded, there is one framing.
 import re
 from dataclasses import dataclass
 
-from feedproxy.errors import BrokenMessage
+from feedproxy.errors import MalformedResponse
 from feedproxy.http.message_syntax import Line, clean, field_lines
 
 # "A recipient MAY recognize a single LF as a line terminator" -- RFC 9112, section 2.2; old scripts send it.
@@ -66,11 +66,11 @@ def could_be_http(data: bytes | bytearray) -> bool:
 
 
 def parse_head(data: bytes) -> Head:
-    """Read one head. Raises BrokenMessage for what RFC 9112 does not let a proxy guess at."""
+    """Read one head. Raises MalformedResponse for what RFC 9112 does not let a proxy guess at."""
     end = data.find(b"\n") + 1
     match = _STATUS.fullmatch(data[:end].removesuffix(b"\n").removesuffix(b"\r").rstrip(b" \t"))
     if match is None:
-        raise BrokenMessage(f"no HTTP/1 status line: {data[:60]!r}")
+        raise MalformedResponse(f"no HTTP/1 status line: {data[:60]!r}")
     # A higher minor version is understood as the highest we know (RFC 9110, section 2.5).
     minor, status = min(1, int(match[1])), int(match[2])
     if _PLAIN.fullmatch(data, end, len(data) - 2):
@@ -78,7 +78,7 @@ def parse_head(data: bytes) -> Head:
         lines = tuple([(name, value.strip(b" \t")) for name, _, value in split])
     else:
         rest = data[end:].rstrip(b"\r\n")
-        lines = tuple(field_lines(_LINE_END.split(rest) if rest else [], BrokenMessage))
+        lines = tuple(field_lines(_LINE_END.split(rest) if rest else [], MalformedResponse))
     names = {name.lower() for name, _ in lines}
     doubt, reusable, chunked, length = "", True, False, None
     if b"transfer-encoding" in names or b"content-length" in names:
@@ -108,7 +108,7 @@ def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool,
             if not all(_TOKEN.fullmatch(coding) for coding in codings) or any(
                 name in coding for coding in codings for name in _TRANSFER_CODINGS
             ):
-                raise BrokenMessage(f"transfer codings that were not asked for: {b', '.join(codings)[:60]!r}")
+                raise MalformedResponse(f"transfer codings that were not asked for: {b', '.join(codings)[:60]!r}")
             # "If a Transfer-Encoding header field is present in a response and the chunked transfer coding is not
             # the final encoding, the message body length is determined by reading the connection until it is
             # closed" -- section 6.3. A name that means nothing has coded nothing.
@@ -120,7 +120,7 @@ def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool,
     if not lengths:
         return lines, True, False, None
     if len(set(lengths)) > 1 or not _DIGITS.fullmatch(lengths[0]):
-        raise BrokenMessage(f"no one Content-Length: {b', '.join(lengths)[:60]!r}")
+        raise MalformedResponse(f"no one Content-Length: {b', '.join(lengths)[:60]!r}")
     if len(lengths) > 1:
         position = next(at for at, (name, _) in enumerate(lines) if name.lower() == b"content-length")
         one = (lines[position][0], lengths[0])

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from feedproxy.clock import Seconds
-from feedproxy.errors import BrokenMessage, Overload, ParentFailed, ParentRefused, Unreachable
+from feedproxy.errors import MalformedResponse, Overload, ParentFailed, ParentRefused, Unreachable
 from feedproxy.http import uri
 from feedproxy.upstream import local_failure
 from feedproxy.upstream.address_policy import AddressPolicy
@@ -145,7 +145,7 @@ async def _connect(sock: socket.socket, parent: Parent, authority: str) -> None:
         head = parse_head(await _head(sock))
         while head.is_interim:
             head = parse_head(await _head(sock))
-    except (OSError, BrokenMessage) as error:
+    except (OSError, MalformedResponse) as error:
         words = f"{authority} cannot be reached: {named(parent)} sends no answer to CONNECT: {error}"
         raise ParentFailed(words) from error
     if head.status == 407:
@@ -155,15 +155,15 @@ async def _connect(sock: socket.socket, parent: Parent, authority: str) -> None:
 
 
 async def _head(sock: socket.socket) -> bytes:
-    """One head and not a byte more: what follows is the origin's. Raises OSError, BrokenMessage."""
+    """One head and not a byte more: what follows is the origin's. Raises OSError, MalformedResponse."""
     loop, head = asyncio.get_running_loop(), bytearray()
     while not find_end(head):
         piece = await loop.sock_recv(sock, 1)
         if not piece:
-            raise BrokenMessage("it closed the connection")
+            raise MalformedResponse("it closed the connection")
         head += piece
         if len(head) > HEAD_MAX:
-            raise BrokenMessage(f"its head is larger than {HEAD_MAX} bytes")
+            raise MalformedResponse(f"its head is larger than {HEAD_MAX} bytes")
     return bytes(head)
 
 

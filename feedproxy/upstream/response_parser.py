@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from feedproxy.clock import Instant
-from feedproxy.errors import BrokenMessage
+from feedproxy.errors import MalformedResponse
 from feedproxy.http.message import Fields, Response
 from feedproxy.upstream.chunked import Chunks
 from feedproxy.upstream.head_parser import Head, could_be_http, find_end, parse_head
@@ -22,7 +22,7 @@ class ReadLimits:
 
 
 class Reading:
-    """What has come of one answer. `feed` raises BrokenMessage for what is none, and nothing more can be read then."""
+    """What has come of one answer. `feed` raises MalformedResponse for what is none; nothing more can be read then."""
 
     def __init__(self, *, has_content: bool, limits: ReadLimits, now: Callable[[], Instant]) -> None:
         """`has_content`: the request is none whose answer has no content. `now` tells when its head was there."""
@@ -65,22 +65,22 @@ class Reading:
         return False
 
     def end(self, *, reset: bool) -> None:
-        """The connection has ended. Raises BrokenMessage where that is not the end of the answer."""
+        """The connection has ended. Raises MalformedResponse where that is not the end of the answer."""
         if self.head is None:
             got = "in the head of the answer" if self._held or self._heads else "without an answer"
-            raise BrokenMessage(f"the origin closed the connection {got}")
+            raise MalformedResponse(f"the origin closed the connection {got}")
         if self._left is not None or self._chunks is not None or reset:
             # A reset is no end: a body without a length is then as incomplete as any other.
-            raise BrokenMessage("the connection broke within the body")
+            raise MalformedResponse("the connection broke within the body")
 
     def _read_head(self, data: bytes) -> tuple[Head | None, bytes | None]:
         """Take one head off the beginning: the answer's own, and what follows; None where it has not come."""
         data = data.lstrip(b"\r\n") if data[:1] in b"\r\n" else data
         if not could_be_http(data):
-            raise BrokenMessage(f"no HTTP/1 status line: {data[:60]!r}")
+            raise MalformedResponse(f"no HTTP/1 status line: {data[:60]!r}")
         end = find_end(data)
         if self._head_bytes + (end or len(data)) > self._limits.head or self._heads == HEADS_MAX:
-            raise BrokenMessage(f"the head of the answer is above {self._limits.head} bytes")
+            raise MalformedResponse(f"the head of the answer is above {self._limits.head} bytes")
         if not end:
             self._held = data
             return None, None
@@ -88,7 +88,7 @@ class Reading:
         self._heads += 1
         self._head_bytes += end
         if head.status == 101:
-            raise BrokenMessage("101 Switching Protocols, which nobody asked for")
+            raise MalformedResponse("101 Switching Protocols, which nobody asked for")
         if not head.is_interim:
             return head, rest
         if head.status != 100:

@@ -26,7 +26,7 @@ import aiohttp
 from aiohttp import web
 from prometheus_client.core import Metric
 
-from feedproxy.aio import unhurried
+from feedproxy.aio import yielding
 from feedproxy.clock import Clock, Seconds
 from feedproxy.cluster.leases import FleetCommon
 from feedproxy.errors import StoreError
@@ -244,7 +244,7 @@ class Crew:
             self._note(target)
 
     async def _note_all(self) -> None:
-        async for target in unhurried(self._service.store.targets()):
+        async for target in yielding(self._service.store.targets()):
             self._note(target)
 
     def _note(self, target: str) -> None:

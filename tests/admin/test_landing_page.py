@@ -3,7 +3,7 @@
 import pytest
 
 from feedproxy.endpoints.landing_page import SANDBOX, Preview, landing_page, pasted_target, preview_page
-from feedproxy.errors import NotOurs
+from feedproxy.errors import NotFound
 from feedproxy.http import uri
 
 BASE = "http://proxy.example:8080"
@@ -99,7 +99,7 @@ def test_browsers_get_an_icon() -> None:
 
 
 def test_other_paths_are_not_ours() -> None:
-    with pytest.raises(NotOurs):
+    with pytest.raises(NotFound):
         landing_page("/feeds", BASE)
 
 

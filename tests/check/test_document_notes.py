@@ -199,7 +199,7 @@ def test_two_self_links_with_one_address_are_no_finding() -> None:
     ],
 )
 def test_enclosures_incomplete_names_what_is_missing(enclosure: str, names: str | None) -> None:
-    found = [each.words for each in of_document(item(NAME + DATE + enclosure), NOW) if each.level.is_finding]
+    found = [each.message for each in of_document(item(NAME + DATE + enclosure), NOW) if each.level.is_finding]
 
     assert found == ([f"Enclosures lack attributes that RSS requires: {names} (1 such)."] if names else [])
 
@@ -226,7 +226,7 @@ def test_the_place_of_a_fault_is_told() -> None:
         for each in of_document(b"<rss version='2.0'>\n<channel>\n<title>a & b</title>", NOW)
         if each.id() == "ill-formed"
     ]
-    assert "line 3, column 11" in note.words
+    assert "line 3, column 11" in note.message
 
 
 def test_entities_are_not_expanded() -> None:

@@ -11,8 +11,9 @@ from feedproxy.clock import SystemClock
 from feedproxy.cluster.node import Fleet
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
-from feedproxy.proxy.service import Answer, Service
-from feedproxy.request.entrance import Entrance, Visit
+from feedproxy.proxy.service import Service
+from feedproxy.request.context import ProxyResponse
+from feedproxy.request.entrance import ClientContext, Entrance
 from tests.stages.origin import Origin, OriginFetcher
 from tests.stages.play import Seen
 
@@ -56,8 +57,8 @@ class Machine:
         """A reader's GET through the gateway."""
         named = {"User-Agent": agent} | {name.replace("_", "-"): value for name, value in fields.items()}
         request = Request("GET", uri.normalise(self._origin.url(path)), Fields(named.items()))
-        answer = await self.service.answer(request, Visit(Entrance.GATEWAY, "http://proxy.example", reader))
-        assert isinstance(answer, Answer)
+        answer = await self.service.answer(request, ClientContext(Entrance.GATEWAY, "http://proxy.example", reader))
+        assert isinstance(answer, ProxyResponse)
         return Seen(answer.response.status, answer.response.fields, answer.response.body)
 
     async def told(self) -> None:

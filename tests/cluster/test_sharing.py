@@ -5,8 +5,8 @@ from pathlib import Path
 
 from feedproxy.cluster import redis_store
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.proxy.service import Answer
-from feedproxy.request.entrance import Entrance, Visit
+from feedproxy.request.context import ProxyResponse
+from feedproxy.request.entrance import ClientContext, Entrance
 from tests.cluster.conftest import Start
 from tests.cluster.machines import Machine, until
 from tests.cluster.redis_server import RedisServer
@@ -242,9 +242,9 @@ async def test_copies_made_with_a_credential_stand_apart_in_redis_too(
 
 
 async def read_by(machine: Machine, target: str, user: str) -> bytes:
-    visit = Visit(Entrance.GATEWAY, "http://proxy.example", "198.51.100.1", user=user)
+    visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", "198.51.100.1", user=user)
     answer = await machine.service.answer(Request("GET", target), visit)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, ProxyResponse)
     return answer.response.body
 
 

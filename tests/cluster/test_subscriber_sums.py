@@ -60,10 +60,10 @@ async def test_a_crowd_is_counted_within_the_error_that_is_told(start: Start, or
 
 
 async def note(machine: Machine, target: str, numbers: Sequence[int]) -> None:
-    from feedproxy.request.entrance import Entrance, Visit
+    from feedproxy.request.entrance import ClientContext, Entrance
 
     for number in numbers:
-        visit = Visit(Entrance.GATEWAY, "http://proxy.example", f"10.0.{number // 250}.{number % 250}")
+        visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", f"10.0.{number // 250}.{number % 250}")
         machine.service.audience.seen(target, visit, "reader/1")
     await machine.service.look(target)
     await until(lambda: not machine.fleet.sums.waiting)  # type: ignore[union-attr]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.errors import BadTarget, NotOurs
+from feedproxy.errors import BadTarget, NotFound
 from feedproxy.http.uri import gateway_path, gateway_target, host_port, normalise, origin_of, resolve, site_of
 
 
@@ -145,7 +145,7 @@ def test_the_gateway_finds_the_target_behind_its_first_slash(path: str, target: 
     ],
 )
 def test_a_path_without_http_or_https_is_not_found(path: str) -> None:
-    with pytest.raises(NotOurs):
+    with pytest.raises(NotFound):
         gateway_target(path)
 
 

@@ -12,8 +12,9 @@ from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.message import Fields, Request
 from feedproxy.lab.replay.faults import CATALOGUE
 from feedproxy.lab.replay.faults.base import Fault
-from feedproxy.proxy.service import Answer, Service
-from feedproxy.request.entrance import Entrance, Visit
+from feedproxy.proxy.service import Service
+from feedproxy.request.context import ProxyResponse
+from feedproxy.request.entrance import ClientContext, Entrance
 from feedproxy.server.replay_backend import ReplayClient
 from feedproxy.settings import Settings
 from feedproxy.store.memory import MemoryStore
@@ -297,10 +298,10 @@ async def test_readers_behind_feedproxy_see_a_whole_feed_or_what_the_publisher_m
     fault = QUICK.get(name, name)
     seen = []
     async with on_stage(f"{fault}@30m..", plain=True) as stage, _feedproxy(stage) as service:
-        visit = Visit(Entrance.GATEWAY, "http://proxy.example", "192.0.2.1")
+        visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", "192.0.2.1")
         for _ in range(9):
             answer = await service.answer(Request("GET", URL, Fields([("User-Agent", "reader")])), visit)
-            assert isinstance(answer, Answer)
+            assert isinstance(answer, ProxyResponse)
             seen.append(answer.response)
             stage.clock.advance(hours=1.5)
 

@@ -237,7 +237,7 @@ async def test_a_feed_that_changes_while_what_changed_before_is_looked_for_is_to
             origin.publish("/feed.xml", a_feed("two", "one"))
             await held[0].service._dispatch.in_background(each)
 
-    monkeypatch.setattr(notification_service, "at_leisure", with_a_change)
+    monkeypatch.setattr(notification_service, "throttled", with_a_change)
     second = await stand_at(folder="store", origin=origin, clock=clock, join=held.append)
     await second.pass_time(60)
 

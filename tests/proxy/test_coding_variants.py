@@ -14,7 +14,7 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.proxy.representations.coding_variants import CodingVariants
 from feedproxy.refresh.ingest.ingest import NOTHING, Prepared, Wanted, prepare
 from feedproxy.refresh.ingest.worker_pool import Workshop
-from feedproxy.request.context import Answer
+from feedproxy.request.context import ProxyResponse
 from feedproxy.settings import Settings
 from feedproxy.store.memory import MemoryStore
 from feedproxy.store.resource import Resource
@@ -99,7 +99,7 @@ class Desk:
     async def ask(self, accept_encoding: str, name: str = "") -> Response:
         fields = TYPE.with_field("Content-Encoding", name) if name else TYPE
         whole = Response(200, fields, self.stored.content.bodies[name or "identity"])
-        answer = Answer(whole, CacheStatus(hit=True), feed=True, stored=self.stored)
+        answer = ProxyResponse(whole, CacheStatus(hit=True), feed=True, stored=self.stored)
         request = Request("GET", TARGET, Fields([("Accept-Encoding", accept_encoding)]))
         return (await self.codings.instead_of(answer, request, Settings())).response
 

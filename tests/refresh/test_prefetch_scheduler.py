@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from feedproxy.aio import BRIEF
+from feedproxy.aio import THROTTLED_BLOCKING_TIME
 from feedproxy.clock import ManualClock
 from feedproxy.refresh.policy.prefetch import Later, Plan, Refresh, Rest
 from feedproxy.refresh.prefetch_scheduler import AT_ONCE, Agenda
@@ -132,7 +132,7 @@ async def test_taking_up_many_feeds_leaves_most_of_the_time_to_others(world: Wor
 
     def slow(target: str) -> Plan:
         looked.append(loop.time())
-        while loop.time() - looked[-1] < BRIEF / 2:
+        while loop.time() - looked[-1] < THROTTLED_BLOCKING_TIME / 2:
             pass
         return look(target)
 
@@ -144,6 +144,6 @@ async def test_taking_up_many_feeds_leaves_most_of_the_time_to_others(world: Wor
         turns += 1
     await agenda.close()
 
-    in_one_go = [later - earlier < BRIEF for earlier, later in pairwise(looked)]
+    in_one_go = [later - earlier < THROTTLED_BLOCKING_TIME for earlier, later in pairwise(looked)]
     assert turns > len(names) // 4
     assert "1111" not in "".join("1" if each else "0" for each in in_one_go)

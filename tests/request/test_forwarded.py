@@ -3,7 +3,7 @@
 import pytest
 
 from feedproxy.http.message import Fields
-from feedproxy.request.forwarded import FORWARDED, HOPS_MAX, X_FORWARDED_FOR, Hop, canonical, origin_of
+from feedproxy.request.forwarded import FORWARDED, HOPS_MAX, X_FORWARDED_FOR, Hop, canonical, client_hop
 
 PEER, INNER = "127.0.0.1", "192.0.2.1"
 CLIENT, FORGED = "198.51.100.7", "203.0.113.66"
@@ -16,7 +16,7 @@ def trusts(address: str) -> bool:
 def said(named: str, *lines: str, **more: str) -> Hop:
     name = "Forwarded" if named == FORWARDED else "X-Forwarded-For"
     fields = [(name, line) for line in lines] + [(key.replace("_", "-"), value) for key, value in more.items()]
-    return origin_of(Fields(fields), named, PEER, trusts)
+    return client_hop(Fields(fields), named, PEER, trusts)
 
 
 @pytest.mark.parametrize(
@@ -105,14 +105,14 @@ def test_x_forwarded_host_and_port_are_never_read_and_the_last_scheme_counts() -
 def test_underscore_spellings_are_other_fields() -> None:
     fields = Fields([("X_Forwarded_For", FORGED), ("X-Forwarded-For", CLIENT), ("x_forwarded_proto", "https")])
 
-    assert origin_of(fields, X_FORWARDED_FOR, PEER, trusts) == Hop(CLIENT)
+    assert client_hop(fields, X_FORWARDED_FOR, PEER, trusts) == Hop(CLIENT)
 
 
 def test_a_chain_is_read_no_further_than_its_bound() -> None:
     everyone = [f"10.0.0.{number}" for number in range(HOPS_MAX + 4)]
     fields = Fields([("X-Forwarded-For", ", ".join(everyone))])
 
-    assert origin_of(fields, X_FORWARDED_FOR, PEER, lambda _: True).address == everyone[4]
+    assert client_hop(fields, X_FORWARDED_FOR, PEER, lambda _: True).address == everyone[4]
 
 
 @pytest.mark.parametrize("piece", [",", "a,", 'for="', 'for="x",', "for=1.2.3.4,", '\\",', "=;", '"'])

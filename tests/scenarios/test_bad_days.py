@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.errors import BrokenMessage, FetchTimeout, Forbidden, Unreachable
+from feedproxy.errors import FetchTimeout, Forbidden, MalformedResponse, Unreachable
 from feedproxy.http.message import Fields, Response
 from tests.stages.admin import NOW, a_resource
 from tests.stages.origin import a_feed
@@ -140,7 +140,7 @@ async def test_a_new_shape_is_believed_when_it_was_seen_three_times_over_six_hou
     assert (await proxy.get("/feed.rss")).expect(200).body == broken
 
 
-@pytest.mark.parametrize("error", [Unreachable("x"), FetchTimeout("x"), BrokenMessage("x")])
+@pytest.mark.parametrize("error", [Unreachable("x"), FetchTimeout("x"), MalformedResponse("x")])
 async def test_a_cold_failure_is_an_error_document_of_ours(stage, error):
     proxy, origin, _ = await stage()
     origin.break_down(error)
@@ -156,7 +156,7 @@ async def test_a_cold_failure_is_an_error_document_of_ours(stage, error):
 PAGE = {"content_type": "text/html", "cache_control": "max-age=60"}
 
 
-@pytest.mark.parametrize("error", [Unreachable("x"), FetchTimeout("x"), BrokenMessage("x")])
+@pytest.mark.parametrize("error", [Unreachable("x"), FetchTimeout("x"), MalformedResponse("x")])
 async def test_a_stale_page_answers_for_an_origin_that_nobody_can_reach(stage, error):
     proxy, origin, clock = await stage()
     origin.publish("/page", b"<html>hello</html>", **PAGE)

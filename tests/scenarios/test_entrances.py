@@ -6,7 +6,7 @@ import xmlrpc.client
 import pytest
 
 from feedproxy.http.message import Fields, Response
-from feedproxy.request.entrance import Entrance, Visit, location_inside
+from feedproxy.request.entrance import ClientContext, Entrance, rewrite_location
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM, Seen
 
@@ -326,11 +326,11 @@ async def test_in_reverse_a_relative_location_that_means_the_same_stays_as_it_is
 
 
 async def test_in_reverse_a_relative_location_into_another_folder_is_put_right():
-    visit = Visit(Entrance.REVERSE, "https://feeds.example/news", "192.0.2.1")
+    visit = ClientContext(Entrance.REVERSE, "https://feeds.example/news", "192.0.2.1")
     upstream = "http://127.0.0.1:8000/blog"
 
     def seen(location):
-        return location_inside(location, visit, target=upstream + "/2026/page", upstream=upstream)
+        return rewrite_location(location, visit, target=upstream + "/2026/page", upstream=upstream)
 
     assert seen("other") == "other"
     assert seen("/blog/other") == "https://feeds.example/news/other"

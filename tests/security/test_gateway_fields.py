@@ -3,7 +3,7 @@
 import pytest
 
 from feedproxy.http.message import Fields
-from feedproxy.request.entrance import Entrance, Visit, dress
+from feedproxy.request.entrance import ClientContext, Entrance, apply_entrance_rules
 
 OF_THE_WHOLE_ORIGIN = [
     "Set-Cookie",
@@ -59,7 +59,9 @@ TARGET = "http://origin.example/feed"
 
 def dressed(entrance: Entrance, *names: str) -> Fields:
     fields = Fields((name, "x") for name in names)
-    return dress(fields, Visit(entrance, "http://proxy.example", "192.0.2.1"), target=TARGET, upstream="")
+    return apply_entrance_rules(
+        fields, ClientContext(entrance, "http://proxy.example", "192.0.2.1"), target=TARGET, upstream=""
+    )
 
 
 @pytest.mark.parametrize("name", OF_THE_WHOLE_ORIGIN)

@@ -17,7 +17,7 @@ from feedproxy.errors import BadTarget
 from feedproxy.http import uri
 from feedproxy.http.uri_interpretations import READINGS_MAX, readings
 from feedproxy.http.url_pattern import TargetPattern
-from feedproxy.rules import AMBIGUOUS, Rule, Rules, covers
+from feedproxy.rules import AMBIGUOUS, Rule, Rules, may_serve_under
 from feedproxy.settings import Settings
 from tests.live.conftest import authority, made, start  # noqa: F401 -- fixtures
 from tests.live.origin import a_feed
@@ -230,16 +230,16 @@ def test_one_feed_covers_another_where_all_its_readers_may_have_both() -> None:
     def given(*readers: str, private: bool = False) -> Settings:
         return Settings(readers=readers, private=private)
 
-    assert covers(given(), given())
-    assert covers(given("bob"), given())
-    assert covers(given("bob"), given("bob", "carol"))
-    assert covers(given("bob"), given("*"))
-    assert not covers(given(), given("*"))
-    assert not covers(given("*"), given("bob"))
-    assert not covers(given("bob", "carol"), given("bob"))
-    assert not covers(given(), given(private=True))
-    assert covers(given(private=True), given(private=True))
-    assert not covers(given("bob"), given(*AMBIGUOUS))
+    assert may_serve_under(given(), given())
+    assert may_serve_under(given("bob"), given())
+    assert may_serve_under(given("bob"), given("bob", "carol"))
+    assert may_serve_under(given("bob"), given("*"))
+    assert not may_serve_under(given(), given("*"))
+    assert not may_serve_under(given("*"), given("bob"))
+    assert not may_serve_under(given("bob", "carol"), given("bob"))
+    assert not may_serve_under(given(), given(private=True))
+    assert may_serve_under(given(private=True), given(private=True))
+    assert not may_serve_under(given("bob"), given(*AMBIGUOUS))
 
 
 TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -381,4 +381,4 @@ def test_a_tunnel_leads_past_no_rule_for_its_host(
 ) -> None:
     rules = Rules([Rule(TargetPattern(pattern), overrides)])
 
-    assert rules.protect_host(host, Settings()) == refused
+    assert rules.protects_host(host, Settings()) == refused

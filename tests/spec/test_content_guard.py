@@ -7,10 +7,10 @@ import pytest
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.errors import (
-    BrokenMessage,
     FeedproxyError,
     FetchTimeout,
     Forbidden,
+    MalformedResponse,
     TooLarge,
     Undecodable,
     Unreachable,
@@ -34,7 +34,7 @@ BAD = {
     "503": Outcome(503),
     "unreachable": Outcome(error=Unreachable("no such name")),
     "timeout": Outcome(error=FetchTimeout("30 s")),
-    "broken message": Outcome(error=BrokenMessage("bad chunk")),
+    "broken message": Outcome(error=MalformedResponse("bad chunk")),
     "too large": Outcome(200, error=TooLarge("a bomb")),
     "undecodable": Outcome(200, error=Undecodable("bad CRC")),
     "empty": Outcome(200, empty=True),
@@ -247,7 +247,7 @@ def test_the_detail_names_what_is_wrong(outcome: Outcome, detail: Detail) -> Non
     [
         (Unreachable("no such name"), Detail.UNREACHABLE),
         (FetchTimeout("30 s"), Detail.TIMEOUT),
-        (BrokenMessage("bad chunk"), Detail.BROKEN_MESSAGE),
+        (MalformedResponse("bad chunk"), Detail.BROKEN_MESSAGE),
         (TooLarge("50 MB"), Detail.TOO_LARGE),
         (Undecodable("bad CRC"), Detail.UNDECODABLE),
         (Forbidden("169.254.169.254"), Detail.FORBIDDEN_ADDRESS),

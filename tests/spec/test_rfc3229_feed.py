@@ -11,8 +11,8 @@ from feedproxy.http.date import format_http_date
 from feedproxy.http.delta_encoding import IM_USED, Bases, accepts_feed, im_used, wanted_since
 from feedproxy.http.etag import EntityTag
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.request.entrance import Entrance, Visit
-from feedproxy.request.upstream_request import outgoing
+from feedproxy.request.entrance import ClientContext, Entrance
+from feedproxy.request.upstream_request import build_upstream_request
 
 TAG = ("If-None-Match", '"v1"')
 A_IM = ("A-IM", "feed")
@@ -195,9 +195,9 @@ def test_a_226_of_an_origins_own_is_never_stored(control: str) -> None:
 
 
 def test_a_im_goes_no_further_than_here() -> None:
-    visit = Visit(Entrance.GATEWAY, "http://proxy.example", "192.0.2.1")
+    visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", "192.0.2.1")
 
-    upstream = outgoing(request(A_IM, TAG), visit, via="1.1 feedproxy-0", own_agent=None).request
+    upstream = build_upstream_request(request(A_IM, TAG), visit, via="1.1 feedproxy-0", own_agent=None).request
 
     assert not {"a-im", "if-none-match"} & {name.lower() for name, _ in upstream.fields}
 

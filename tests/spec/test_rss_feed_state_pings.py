@@ -17,7 +17,7 @@ from feedproxy.notify.change_lists import Lists
 from feedproxy.notify.change_log import KEEP
 from feedproxy.notify.pings.receiver import Ear
 from feedproxy.request.endpoints import Call
-from feedproxy.request.entrance import Entrance, Visit
+from feedproxy.request.entrance import ClientContext, Entrance
 from tests.stages.notify import NOON, TARGET, Stand
 from tests.stages.origin import a_feed
 
@@ -37,7 +37,7 @@ class Door:
 
     def call(self, path: str, query: str = "", content: bytes = b"", address: str = "192.0.2.1", **fields: str) -> Call:
         named = Fields((name.replace("_", "-"), value) for name, value in fields.items())
-        visit = Visit(Entrance.GATEWAY, "http://proxy.example", address)
+        visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", address)
         return Call(Request("GET", f"/-/{path}", named), visit, path, query, content)
 
     async def get_ping(self, query: str, **more: Any) -> Response:
@@ -521,9 +521,9 @@ async def test_the_first_hour_of_a_day_is_01_and_the_last_24(door: Door) -> None
     ["2026/05/29/00.xml", "2026/05/29/25.xml", "2026/02/30/01.xml", "2027/01/01/01.xml", "2026/5/29/1.xml", "x", ""],
 )
 async def test_an_hour_that_is_none_or_is_to_come_is_not_found(door: Door, path: str) -> None:
-    from feedproxy.errors import NotOurs
+    from feedproxy.errors import NotFound
 
-    with pytest.raises(NotOurs):
+    with pytest.raises(NotFound):
         await door.lists.archive(door.call(f"changes/{path}"))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from feedproxy.errors import BrokenMessage, FetchTimeout, Forbidden, Unreachable
+from feedproxy.errors import FetchTimeout, Forbidden, MalformedResponse, Unreachable
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.protocol import DAY
 from feedproxy.notify.subscriptions import Role, State
@@ -394,7 +394,7 @@ async def test_410_ends_the_subscription(stage: WebSubStand) -> None:
         Response(404),
         Unreachable("away"),
         FetchTimeout("slow"),
-        BrokenMessage("closed"),
+        MalformedResponse("closed"),
     ],
 )
 async def test_all_other_answers_are_failures_that_are_retried_with_the_newest_content(

@@ -13,7 +13,7 @@ from feedproxy.notify.rsscloud.aggregator import Workstation
 from feedproxy.notify.rsscloud.cloud import CloudHub
 from feedproxy.notify.rsscloud.messages import NAME
 from feedproxy.request.endpoints import Call
-from feedproxy.request.entrance import Entrance, Visit
+from feedproxy.request.entrance import ClientContext, Entrance
 from tests.stages.notify import Stand
 
 WORKSTATION = "192.0.2.7"
@@ -41,7 +41,7 @@ def call(
 ) -> Call:
     """A request for an endpoint, as the desk hands it on."""
     named = Fields((name.replace("_", "-"), value) for name, value in fields.items())
-    visit = Visit(Entrance.GATEWAY, "http://proxy.example", address)
+    visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", address)
     return Call(Request(method, f"/-/{path}", named), visit, path, query, content)
 
 

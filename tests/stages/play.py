@@ -12,8 +12,9 @@ from feedproxy.http import uri
 from feedproxy.http.content_coding import decode
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.url_pattern import TargetPattern
-from feedproxy.proxy.service import Answer, PassThrough, Service
-from feedproxy.request.entrance import Entrance, Visit
+from feedproxy.proxy.service import Service
+from feedproxy.request.context import PassThrough, ProxyResponse
+from feedproxy.request.entrance import ClientContext, Entrance
 from feedproxy.rules import Rule, Rules
 from feedproxy.settings import Settings
 from feedproxy.store.memory import MemoryStore
@@ -169,12 +170,12 @@ class OnService:
     async def send(
         self, method: str, path: str, fields: Fields, *, entrance: Entrance, address: str, body: bytes = b""
     ) -> Seen:
-        visit = Visit(entrance, self.settings.get("public_url", self.name).rstrip("/"), address)
+        visit = ClientContext(entrance, self.settings.get("public_url", self.name).rstrip("/"), address)
         request = Request(method, uri.normalise(self.origin.url(path)), fields)
         answer = await self.service.answer(request, visit)
         if isinstance(answer, PassThrough):
             return Seen(299, Fields([("Cache-Status", answer.status.text())]), b"")
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, ProxyResponse)
         response: Response = answer.response
         return Seen(response.status, response.fields, b"" if method == "HEAD" else response.body)
 

@@ -11,7 +11,7 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.notify.subscriptions import Role, Subscription
 from feedproxy.notify.websub.protocol import WebSub
 from feedproxy.request.endpoints import Call
-from feedproxy.request.entrance import Entrance, Visit
+from feedproxy.request.entrance import ClientContext, Entrance
 from tests.stages.notify import TARGET, Stand
 from tests.stages.origin import a_feed
 
@@ -55,7 +55,7 @@ class WebSubStand:
         """A request to our hub; `hub` are its parameters, with their prefix left out."""
         content = hub.pop("content", None)
         pairs = [(f"hub.{name}", each) for name, value in hub.items() for each in _listed(value)]
-        visit = Visit(Entrance.GATEWAY, "http://proxy.example", address)
+        visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", address)
         request = Request("POST", "/-/hub", Fields([("Content-Type", media_type)]))
         body = urlencode(pairs).encode() if content is None else content
         answer = await self.websub.hub.answer(Call(request, visit, "hub", "", body))
@@ -94,7 +94,7 @@ class WebSubStand:
 
     async def read_by_somebody(self) -> None:
         """A reader asks for the feed, as readers do."""
-        visit = Visit(Entrance.GATEWAY, "http://proxy.example", "192.0.2.9")
+        visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", "192.0.2.9")
         await self.stand.runtime.service.answer(Request("GET", TARGET), visit)
         await self.stand.pass_time(5)
 
@@ -104,7 +104,7 @@ class WebSubStand:
         """A call of the callback that we gave the hub last."""
         path = urlsplit(callback or self.asked[-1]["hub.callback"]).path.removeprefix("/-/")
         named = Fields((name.replace("_", "-"), value) for name, value in fields.items())
-        visit = Visit(Entrance.GATEWAY, "http://proxy.example", "192.0.2.2")
+        visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", "192.0.2.2")
         call = Call(Request(method, f"/-/{path}", named), visit, path, query, content)
         answer = await self.websub.pushes.answer(call)
         await self.stand.settled()

@@ -320,7 +320,7 @@ def test_damaged_and_foreign_counts_are_refused() -> None:
 
 def step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others get a turn after every feed."""
-    monkeypatch.setattr(aio, "SLICE", -1)
+    monkeypatch.setattr(aio, "MAX_BLOCKING_TIME", -1)
 
 
 async def test_others_get_their_turns_while_the_counts_are_written(monkeypatch: pytest.MonkeyPatch) -> None:

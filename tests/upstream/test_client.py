@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from feedproxy.errors import BadTarget, BrokenMessage, FeedproxyError, FetchTimeout, Forbidden, Unreachable
+from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, Forbidden, MalformedResponse, Unreachable
 from feedproxy.settings import Settings
 from feedproxy.upstream.client import Fetched, FetchLimits, FetchStats, Oversized
 from feedproxy.upstream.fair_limits import Share
@@ -170,12 +170,12 @@ async def test_interim_responses_are_passed_over_whole_or_in_pieces() -> None:
 
 
 async def test_endless_interim_responses_are_a_broken_message() -> None:
-    with pytest.raises(BrokenMessage):
+    with pytest.raises(MalformedResponse):
         await fetch_once(b"HTTP/1.1 100 Continue\r\n\r\n" * 5000)
 
 
 async def test_a_protocol_that_nobody_asked_for_is_a_broken_message() -> None:
-    with pytest.raises(BrokenMessage, match="101"):
+    with pytest.raises(MalformedResponse, match="101"):
         await fetch_once(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n\0\0")
 
 
@@ -210,7 +210,7 @@ async def test_a_body_without_length_that_ends_in_a_reset_is_incomplete() -> Non
         protocol: Any = next(iter(fetcher._open))
         await until(lambda: protocol._reading is not None and protocol._reading.head is not None)
         protocol.connection_lost(ConnectionResetError("reset"))
-        with pytest.raises(BrokenMessage):
+        with pytest.raises(MalformedResponse):
             await task
 
 
@@ -257,7 +257,7 @@ async def test_status_of_an_unknown_code_passes_and_one_beyond_599_is_broken() -
     assert (got.response.status, got.response.reason) == (599, "Request denied")
 
     # RFC 9110, section 15: "values outside the range 100..599 are invalid".
-    with pytest.raises(BrokenMessage):
+    with pytest.raises(MalformedResponse):
         await fetch_once(response(b"x", status=b"999 Request denied"))
 
 
@@ -355,7 +355,7 @@ BROKEN = {
 @pytest.mark.parametrize("answer", BROKEN.values(), ids=BROKEN)
 async def test_what_is_no_complete_message_is_an_error_and_asked_for_once(answer: bytes) -> None:
     async with origin(play(answer, then="close")) as raw, a_fetcher() as fetcher:
-        with pytest.raises(BrokenMessage):
+        with pytest.raises(MalformedResponse):
             await fetcher.fetch(a_get(raw.url()))
         assert len(raw.heads) == 1
 
@@ -367,11 +367,11 @@ async def test_a_head_up_to_the_cap_is_read_and_one_above_it_is_broken() -> None
     limits = FetchLimits(header_max=20_000)
 
     assert len(fetched(await fetch_once(sized(19_900), limits=limits)).response.fields.get("x") or "") == 19_900
-    with pytest.raises(BrokenMessage, match="20000 bytes"):
+    with pytest.raises(MalformedResponse, match="20000 bytes"):
         await fetch_once(sized(20_001), limits=limits)
-    with pytest.raises(BrokenMessage, match="20000 bytes"):
+    with pytest.raises(MalformedResponse, match="20000 bytes"):
         await fetch_once(play(b"HTTP/1.1 200 OK\r\n", *[b"X: 1\r\n"] * 10_000, then="hold"), limits=limits)
-    with pytest.raises(BrokenMessage):
+    with pytest.raises(MalformedResponse):
         await fetch_once(play(b"HTTP/1.1 200 OK\r\nX: ", b"x" * 50_000, then="hold"), limits=limits)
 
 
@@ -467,7 +467,7 @@ async def test_a_pooled_connection_that_closes_before_any_byte_is_asked_again_on
 
 async def test_a_fresh_connection_that_closes_before_any_byte_is_not_asked_again() -> None:
     async with origin(play(then="close")) as raw, a_fetcher() as fetcher:
-        with pytest.raises(BrokenMessage):
+        with pytest.raises(MalformedResponse):
             await fetcher.fetch(a_get(raw.url()))
         assert len(raw.heads) == 1
 
@@ -475,14 +475,14 @@ async def test_a_fresh_connection_that_closes_before_any_byte_is_not_asked_again
 async def test_a_pooled_connection_that_closes_after_a_byte_is_not_asked_again() -> None:
     async with origin(OK, play(b"HTTP/1.1", then="close")) as raw, a_fetcher() as fetcher:
         await fetcher.fetch(a_get(raw.url()))
-        with pytest.raises(BrokenMessage):
+        with pytest.raises(MalformedResponse):
             await fetcher.fetch(a_get(raw.url()))
         assert len(raw.heads) == 2
 
 
 async def test_a_reset_is_an_error_like_any_other() -> None:
     for answer in (play(then="reset"), play(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na", then="reset")):
-        with pytest.raises(BrokenMessage):
+        with pytest.raises(MalformedResponse):
             await fetch_once(answer)
 
 
@@ -605,7 +605,7 @@ async def test_the_operators_upstream_is_exempt_from_the_check_and_from_nothing_
         for host in ("127.0.0.1", "upstream.example"):
             assert fetched(await fetcher.fetch(a_get(raw.url(host=host)), exempt=True)).response.body == b"ok"
         assert isinstance(await fetcher.fetch(a_get(raw.url()), exempt=True), Oversized)
-        with pytest.raises(BrokenMessage):
+        with pytest.raises(MalformedResponse):
             await fetcher.fetch(a_get(raw.url()), exempt=True)
 
 
@@ -654,7 +654,7 @@ async def test_every_hostile_answer_of_the_corpus_ends_in_an_answer_or_an_error(
         ):
             try:
                 got = await fetcher.fetch(a_get(raw.url()))
-            except BrokenMessage:
+            except MalformedResponse:
                 broken.add(name)
             else:
                 assert isinstance(got, Fetched | Oversized)

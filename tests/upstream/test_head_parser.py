@@ -1,4 +1,4 @@
-"""The head of a response, read strictly: whatever the bytes, a Head or a BrokenMessage."""
+"""The head of a response, read strictly: whatever the bytes, a Head or a MalformedResponse."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedproxy.errors import BrokenMessage
+from feedproxy.errors import MalformedResponse
 from feedproxy.upstream.head_parser import could_be_http, find_end, parse_head
 
 NOISE = st.sampled_from(
@@ -19,7 +19,7 @@ NOISE = st.sampled_from(
 def test_any_bytes_are_a_head_or_a_broken_message(data: bytes) -> None:
     try:
         head = parse_head(b"HTTP/1.1 200 OK\r\n" + data + b"\r\n\r\n")
-    except BrokenMessage:
+    except MalformedResponse:
         return
     names = [name.lower() for name, _ in head.lines]
     assert names.count(b"content-length") + names.count(b"transfer-encoding") <= 1 + (b"transfer-encoding" in names)
@@ -31,7 +31,7 @@ def test_any_bytes_are_a_head_or_a_broken_message(data: bytes) -> None:
 def test_what_was_read_and_written_is_read_as_the_same(data: bytes) -> None:
     try:
         head = parse_head(b"HTTP/1.1 200 OK\r\n" + data + b"\r\n\r\n")
-    except BrokenMessage:
+    except MalformedResponse:
         return
     written = b"HTTP/1.%d %d %b\r\n" % (head.minor, head.status, head.reason)
     written += b"".join(b"%b: %b\r\n" % line for line in head.lines) + b"\r\n"
@@ -49,7 +49,7 @@ def test_line_ends_do_not_change_what_is_read(data: bytes) -> None:
         end = b"\r\n" if b"\r" in text or b"\n" not in data else b"\n"
         try:
             seen.append(parse_head(b"HTTP/1.1 200 OK" + end + text + 2 * end))
-        except BrokenMessage:
+        except MalformedResponse:
             seen.append(None)
     assert seen[0] == seen[1]
 
@@ -97,7 +97,7 @@ def test_control_characters_become_spaces_or_break_the_message(place: str, contr
     line = "HTTP/{version} {status} {reason}\r\n{name}: {value}\r\n\r\n".format_map(parts)
     try:
         head = parse_head(line.encode("latin-1"))
-    except BrokenMessage:
+    except MalformedResponse:
         assert place in ("name", "status", "version") or chr(control) in "\0\r"
         return
     assert (head.reason if place == "reason" else head.lines[0][1]) in (b"O K", b"b c")
@@ -105,7 +105,7 @@ def test_control_characters_become_spaces_or_break_the_message(place: str, contr
 
 @pytest.mark.parametrize("status", ["099", "600", "999", "20", "2000", "+20", "1e2"])
 def test_a_status_is_three_digits_from_100_to_599(status: str) -> None:
-    with pytest.raises(BrokenMessage):
+    with pytest.raises(MalformedResponse):
         parse_head(f"HTTP/1.1 {status} OK\r\n\r\n".encode())
 
 

@@ -10,7 +10,7 @@ from feedproxy.errors import (
     FeedproxyError,
     FetchTimeout,
     Forbidden,
-    Loop,
+    LoopDetected,
     Overload,
     ParentFailed,
     ParentRefused,
@@ -215,7 +215,7 @@ async def test_listener_of_this_proxy_as_a_parent_is_refused_as_a_loop() -> None
         listeners.add(played.port, for_readers=True)
         async with through(played.parent(), policy={"listeners": listeners}) as fetcher:
             for target in ("http://feeds.example.com:81/", "https://feeds.example.com:81/"):
-                with pytest.raises(Loop, match="upstream_proxy"):
+                with pytest.raises(LoopDetected, match="upstream_proxy"):
                     await fetcher.fetch(a_get(target))
         assert played.connections == 0
 

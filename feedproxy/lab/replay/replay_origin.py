@@ -12,7 +12,7 @@ from functools import lru_cache
 from urllib.parse import urlsplit
 
 from feedproxy.clock import Instant
-from feedproxy.errors import BadTarget, NotOurs
+from feedproxy.errors import BadTarget, NotFound
 from feedproxy.http import uri
 from feedproxy.http.conditional import NotModified, PreconditionFailed, evaluate
 from feedproxy.http.content_coding import encode
@@ -63,7 +63,7 @@ class Replay:
         self._counts: Counter[str] = Counter()
 
     def asked(self, incoming: Incoming, at: Instant) -> Asked:
-        """What a request asks for. Counts it. Raises BadTarget and NotOurs for what is no address."""
+        """What a request asks for. Counts it. Raises BadTarget and NotFound for what is no address."""
         form, target, base = _target(incoming)
         request = Request(incoming.method, target, incoming.fields)
         known, hops = unmoved(target) if self._moves else (target, 0)
@@ -198,7 +198,7 @@ def _target(incoming: Incoming) -> tuple[Form, str, str]:
     host = incoming.fields.get("host") or ""
     try:
         return Form.GATEWAY, uri.gateway_target(incoming.target), f"http://{host}/"
-    except NotOurs:
+    except NotFound:
         if not host:
             raise BadTarget("without Host nobody knows which address is meant") from None
         return Form.ORIGIN, uri.normalise(f"http://{host}{incoming.target}"), ""

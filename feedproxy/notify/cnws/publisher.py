@@ -26,7 +26,7 @@ from feedproxy.notify.subscriptions import Role, State, Subscription
 from feedproxy.notify.topics import may_be_told, watched_of
 from feedproxy.proxy.representations.conversion_cache import Headlines
 from feedproxy.request.endpoints import Call
-from feedproxy.request.entrance import Visit
+from feedproxy.request.entrance import ClientContext
 from feedproxy.store.resource import Resource
 
 LASTS: Seconds = 40 * DAY
@@ -56,7 +56,7 @@ class Publisher:
         if not isinstance(asked, Subscribe):
             return reply(200, XML, messages.write_result(False))  # we asked nobody to tell us here
         try:
-            topic = await self.subscribe(asked, call.visit)
+            topic = await self.subscribe(asked, call.client)
         except FeedproxyError:
             return reply(200, XML, messages.write_result(False))
         said = await self._headlines(self._notices.service.store.get(topic))
@@ -64,7 +64,7 @@ class Publisher:
             return reply(200, XML, messages.write_result(True))
         return reply(200, XML, messages.write_result(True, said.title, said.summary))
 
-    async def subscribe(self, asked: Subscribe, visit: Visit) -> str:
+    async def subscribe(self, asked: Subscribe, visit: ClientContext) -> str:
         """Add a subscriber who comes by this visit; the (first) target that it is about.
 
         Raises what FeedproxyErrors there are where it is not added.

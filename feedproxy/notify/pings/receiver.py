@@ -16,7 +16,7 @@ from feedproxy.notify.pings.messages import BadCall, BadPing, Ping
 from feedproxy.notify.refresh_requests import TooOften
 from feedproxy.notify.topics import named
 from feedproxy.request.endpoints import Call
-from feedproxy.request.entrance import Visit
+from feedproxy.request.entrance import ClientContext
 
 THANKS = "Thanks for the ping."
 
@@ -51,7 +51,7 @@ class Ear:
             given = {}
         try:
             heard = messages.in_words(given.get("name", [""])[0], given.get("url", [""])[0])
-            await self.hear(heard, call.visit)
+            await self.hear(heard, call.client)
         except TooOften as error:
             return _page(429, "Not so often, please", str(error), ("Retry-After", "60"))
         except BadPing as error:
@@ -62,7 +62,7 @@ class Ear:
             200, THANKS, f"It says that {heard.name or heard.url} has changed. If it is read here, we look soon"
         )
 
-    async def hear(self, heard: Ping, visit: Visit) -> None:
+    async def hear(self, heard: Ping, visit: ClientContext) -> None:
         """Act on a ping that came by this visit. Raises TooOften, StoreError."""
         bell, settings, source = self._notices.bell, self._notices.settings(), visit.address
         heard = replace(heard, url=self._meant(heard.url, visit), feed=self._meant(heard.feed, visit))
@@ -76,7 +76,7 @@ class Ear:
         if settings.ping_unknown == "fetch":
             await bell.look_for(heard.feed or heard.url)
 
-    def _meant(self, address: str, visit: Visit) -> str:
+    def _meant(self, address: str, visit: ClientContext) -> str:
         """The feed that a gateway address of ours means, else the address; empty stays so."""
         try:
             return named(self._notices, address, visit.base) if address else ""
@@ -86,7 +86,7 @@ class Ear:
     async def _told(self, read: Any, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
         """The struct of two: "flerror is a boolean … the message describes the success or failure"."""
         try:
-            await self.hear(read(parameters), call.visit)
+            await self.hear(read(parameters), call.client)
         except BadCall:
             raise
         except (BadPing, TooOften) as error:

@@ -22,7 +22,7 @@ from feedproxy.notify.pings.messages import BadCall, Ping
 from feedproxy.notify.protocol import DAY, Change, Delivered, Delivery, Message, Order, Refused, Retry, Verdict
 from feedproxy.notify.subscriptions import Subscription
 from feedproxy.notify.xmlrpc import read_answer, write_call
-from feedproxy.request.url_mapping import is_upstream, shown
+from feedproxy.request.url_mapping import displayed_url, is_upstream_target
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 from feedproxy.upstream.callback_client import Named
@@ -131,7 +131,7 @@ class Sinks:
     def standing(self, change: Change) -> Iterable[Order]:
         """A ping to every sink, where the feed is the publisher's own."""
         settings = self._settings()
-        if change.listed and settings.public_url and is_upstream(change.target, settings):
+        if change.listed and settings.public_url and is_upstream_target(change.target, settings):
             for each in settings.ping_sinks:
                 yield Order(self.name, "ping", change.target, each, change=change.number)
 
@@ -143,13 +143,13 @@ class Sinks:
         sink, agent = read_sink(order.callback), own_agent(settings)
         if order.data:
             return ping_message(sink, agent, **json.loads(order.data))
-        feed = shown(order.topic, settings)
+        feed = displayed_url(order.topic, settings)
         resource = self._resource(order.topic)
         channel = resource.channel if resource is not None else None
         link = channel.link if channel is not None and channel.link.startswith(("http://", "https://")) else ""
         split = urlsplit(feed)
         name = " ".join(channel.title.split()) if channel is not None else ""
-        home = shown(link, settings) if link else f"{split.scheme}://{split.netloc}/"
+        home = displayed_url(link, settings) if link else f"{split.scheme}://{split.netloc}/"
         return ping_message(sink, agent, name=name or split.netloc, url=home, feed=feed)
 
     async def judge(

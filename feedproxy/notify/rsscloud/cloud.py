@@ -27,7 +27,7 @@ from feedproxy.notify.subscriber_maintenance import Followers
 from feedproxy.notify.subscriptions import Role, State, Subscription
 from feedproxy.notify.topics import may_be_told, watched
 from feedproxy.request.endpoints import Call
-from feedproxy.request.entrance import Visit
+from feedproxy.request.entrance import ClientContext
 
 WELCOME = (
     "Thanks for the registration. You will be told when the feed changes. It expires after 25 hours: register anew "
@@ -56,7 +56,7 @@ class CloudHub:
         """`/-/pleaseNotify`."""
         accept = call.request.fields.combined("accept") or ""
         try:
-            await self.register(messages.from_form(call.content), call.visit)
+            await self.register(messages.from_form(call.content), call.client)
         except FeedproxyError as error:
             return messages.result("notifyResult", False, _words(error), accept)
         return messages.result("notifyResult", True, WELCOME, accept)
@@ -73,7 +73,7 @@ class CloudHub:
         except BadCall as error:
             return soap.fault(str(error))
 
-    async def register(self, said: Registration, visit: Visit) -> None:
+    async def register(self, said: Registration, visit: ClientContext) -> None:
         """Register who comes by this visit. Raises Refusal and what else FeedproxyErrors there are."""
         notices, now = self._notices, self._notices.clock.now()
         settings = notices.settings()
@@ -95,7 +95,7 @@ class CloudHub:
 
     async def _registered[T](self, read: Callable[[T], Registration], given: T, call: Call) -> bool:
         try:
-            await self.register(read(given), call.visit)
+            await self.register(read(given), call.client)
         except WrongCall:
             raise
         except FeedproxyError:
@@ -120,7 +120,7 @@ class CloudHub:
         """`rssCloud.ping`: "true whenever well-formed". Raises WrongCall."""
         if len(parameters) != 1 or not isinstance(parameters[0], str):
             raise WrongCall("a ping has one parameter, the address of the feed that changed")
-        await self._heard(parameters[0], call.visit)
+        await self._heard(parameters[0], call.client)
         return True
 
     async def hello(self, parameters: tuple[object, ...], call: Call) -> bool:
@@ -131,10 +131,10 @@ class CloudHub:
         """`/-/ping`."""
         accept = call.request.fields.combined("accept") or ""
         url = next((value for name, value in messages.form(call.content) if name.lower() == "url"), "")
-        words = await self._heard(url, call.visit)
+        words = await self._heard(url, call.client)
         return messages.result("result", not words, words or THANKS, accept)
 
-    async def _heard(self, url: str, visit: Visit) -> str:
+    async def _heard(self, url: str, visit: ClientContext) -> str:
         """Act on a ping; why it was none, empty where it was."""
         try:
             await self._ear.hear(ping_messages.in_words("", url), visit)

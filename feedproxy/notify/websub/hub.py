@@ -28,7 +28,7 @@ from feedproxy.notify.websub.messages import NAME, Asked, Mode, Published, Wrong
 from feedproxy.proxy.visibility import may_be_listed
 from feedproxy.refresh.ingest.link_injection import HUB, endpoint_address
 from feedproxy.request.endpoints import Call
-from feedproxy.request.url_mapping import is_upstream, public_form
+from feedproxy.request.url_mapping import is_upstream_target, to_public
 
 VERIFICATION_TRIES = 3
 """Of a callback that cannot be reached. One that answers has answered."""
@@ -64,22 +64,22 @@ class Hub:
     async def _answer(self, call: Call) -> Response:
         asked = messages.read_request(call.request.fields.get("content-type"), call.content)
         if isinstance(asked, Published):
-            await self._ring(asked, call.visit.address, call.visit.base)
+            await self._ring(asked, call.client.address, call.client.base)
             return Response(HTTPStatus.NO_CONTENT)
         notices = self._notices
         settings, now = notices.settings(), notices.clock.now()
         if settings.websub_hub == "off" or not notices.hears:
             raise Wrong("this hub takes no subscriptions", 403)
-        if not self._sources.let(call.visit.address, now, settings.source_limit):
+        if not self._sources.let(call.client.address, now, settings.source_limit):
             raise TooOften("too many requests come from your address; please try again in a minute")
-        if leads_back(asked.callback, settings, call.visit.base):
+        if leads_back(asked.callback, settings, call.client.base):
             raise Wrong("hub.callback leads back to this hub")
         if asked.mode is Mode.SUBSCRIBE:
             try:
                 notices.courier.check(asked.callback)
             except (Forbidden, BadTarget) as error:
                 raise Wrong(f"hub.callback cannot be called: {error}", 403) from error
-        target = self._target(asked, call.visit.base)
+        target = self._target(asked, call.client.base)
         known = await notices.subscriptions.known_by(Role.TELL, NAME, target, asked.callback)
         if asked.mode is Mode.UNSUBSCRIBE and known is None:
             raise Wrong("there is no such subscription", 404)
@@ -115,7 +115,7 @@ class Hub:
         if asked.mode is Mode.UNSUBSCRIBE:
             return target
         settings = self._notices.settings_for(target)
-        own = is_upstream(target, settings)
+        own = is_upstream_target(target, settings)
         if not own and settings.websub_hub != "known":
             raise Wrong("this hub tells of its own publisher's feeds alone", 403)
         # What is our own, and has not been asked for yet, is looked at before the verification.
@@ -157,7 +157,7 @@ class Hub:
         body = await self._plain_body(stored, settings.decoded_max) if stored is not None else None
         if stored is None or body is None:
             return None
-        lines = [agent, ("Link", messages.links(endpoint_address(settings, HUB), public_form(order.topic, settings)))]
+        lines = [agent, ("Link", messages.links(endpoint_address(settings, HUB), to_public(order.topic, settings)))]
         if media_type := stored.content.media_type or stored.fields.get("content-type"):
             lines.append(("Content-Type", media_type))
         if subscription.secret:
@@ -179,7 +179,7 @@ class Hub:
     async def _turns_out_public(self, target: str) -> bool:
         """Validation (section 5.2): our own feeds may not have been asked for yet."""
         settings = self._notices.settings_for(target)
-        if self._notices.service.store.get(target) is None and is_upstream(target, settings):
+        if self._notices.service.store.get(target) is None and is_upstream_target(target, settings):
             await self._notices.service.refresh(target)
         return may_be_told(self._notices, target)
 

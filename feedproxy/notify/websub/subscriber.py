@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from http import HTTPStatus
 
-from feedproxy.aio import unhurried
+from feedproxy.aio import yielding
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import BadTarget, FeedproxyError, Forbidden
 from feedproxy.http import uri
@@ -28,8 +28,8 @@ from feedproxy.notify.websub import messages
 from feedproxy.notify.websub.discovery import Discovered, discover, favoured
 from feedproxy.notify.websub.messages import NAME, Mode
 from feedproxy.refresh.ingest.link_injection import endpoint_address
-from feedproxy.request.url_mapping import is_upstream
-from feedproxy.rules import covers
+from feedproxy.request.url_mapping import is_upstream_target
+from feedproxy.rules import may_serve_under
 from feedproxy.store.resource import Resource
 
 LEASE: Seconds = 10 * DAY
@@ -109,7 +109,7 @@ class Subscriber:
     async def _sweep_on(self) -> None:
         batch = self._unswept[-SWEPT:]
         del self._unswept[-SWEPT:]
-        async for target in unhurried(batch):
+        async for target in yielding(batch):
             if self._found(target, self._notices.service.store.peek(target)).hubs:
                 await self._look(target)
 
@@ -144,7 +144,7 @@ class Subscriber:
         if resource is None or resource.channel is None or not settings.push_subscribe:
             return nothing
         # A publisher's own front knows of changes before any hub does; and a hub is not told of what is private.
-        if is_upstream(target, settings) or is_private(resource, settings):
+        if is_upstream_target(target, settings) or is_private(resource, settings):
             return nothing
         stored = next((each for each in reversed(resource.variants) if each.content.feed), None)
         if stored is None:
@@ -277,7 +277,7 @@ class Subscriber:
 def covers_topic(notices: Notices, target: str, topic: str) -> bool:
     """Whether what a hub pushes for this topic may be had under this target, by rules of ours."""
     try:
-        return covers(notices.settings_for(target), notices.settings_for(uri.normalise(topic)))
+        return may_serve_under(notices.settings_for(target), notices.settings_for(uri.normalise(topic)))
     except BadTarget:
         return True  # no target of ours, so that no rule can protect it
 

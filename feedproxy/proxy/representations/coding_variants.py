@@ -23,7 +23,7 @@ from feedproxy.http.message import Request
 from feedproxy.refresh.ingest.coding_policy import best, coded, level_of
 from feedproxy.refresh.ingest.worker_pool import Workshop
 from feedproxy.refresh.singleflight import Flights
-from feedproxy.request.context import Answer
+from feedproxy.request.context import ProxyResponse
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 
@@ -44,7 +44,7 @@ class CodingVariants:
         self._under_way: Flights[_Key, bytes | None] = Flights()
         self._incompressible: OrderedDict[_Key, None] = OrderedDict()
 
-    async def instead_of(self, answer: Answer, request: Request, settings: Settings) -> Answer:
+    async def instead_of(self, answer: ProxyResponse, request: Request, settings: Settings) -> ProxyResponse:
         """The answer in a coding that the reader asks for, where it is not in one."""
         stored, response = answer.stored, answer.response
         if stored is None or response.status != 200 or not _is_codable(stored):

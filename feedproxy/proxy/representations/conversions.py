@@ -11,7 +11,7 @@ from dataclasses import replace
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Clock
-from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, NotOurs
+from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, NotFound
 from feedproxy.feed import subscription_address
 from feedproxy.feed.convert.formats import FORMATS, Format
 from feedproxy.http import conditional, content_coding, negotiation, uri
@@ -23,11 +23,11 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.proxy.representations.conversion_cache import Conversion, ConversionCache, Headlines
 from feedproxy.proxy.response_builder import DIGESTS, FIELDS_IN_304
 from feedproxy.refresh.ingest.coding_policy import level_of
-from feedproxy.request.context import Answer, PassThrough
+from feedproxy.request.context import PassThrough, ProxyResponse
 from feedproxy.request.endpoints import Call
-from feedproxy.request.entrance import Entrance, Visit
-from feedproxy.request.problem import problem
-from feedproxy.request.url_mapping import rebased
+from feedproxy.request.entrance import ClientContext, Entrance
+from feedproxy.request.problem import problem_response
+from feedproxy.request.url_mapping import rebase
 from feedproxy.settings import Settings
 
 PATH = "as/"
@@ -63,7 +63,7 @@ _PROVENANCE_FIELDS = ("cache-status", "via", "age", "date")
 NEGOTIABLE_FORMATS = ("atom", "rss", "rdf", "json", "html")
 """What a feed may be negotiated into: what readers and browsers ask for by its media type."""
 
-type Serve = Callable[[Request, Visit], Awaitable[Answer | PassThrough]]
+type Serve = Callable[[Request, ClientContext], Awaitable[ProxyResponse | PassThrough]]
 
 
 class Conversions:
@@ -87,38 +87,38 @@ class Conversions:
         return await self._conversions.headlines(stored, self._settings_for(stored.target))
 
     def parse_call(self, call: Call) -> tuple[Format, str]:
-        """Format and target of a call for `/-/as/FORMAT/TARGET`. Raises NotOurs, BadTarget, Forbidden."""
+        """Format and target of a call for `/-/as/FORMAT/TARGET`. Raises NotFound, BadTarget, Forbidden."""
         name, _, rest = call.path.removeprefix(PATH).partition("/")
         wanted = FORMATS.get(name)
         if wanted is None:
-            raise NotOurs(f"behind as/ comes a format, one of {', '.join(FORMATS)}, and then the address of a feed")
-        return wanted, self._target(rest + (f"?{call.query}" if call.query else ""), call.visit)
+            raise NotFound(f"behind as/ comes a format, one of {', '.join(FORMATS)}, and then the address of a feed")
+        return wanted, self._target(rest + (f"?{call.query}" if call.query else ""), call.client)
 
     async def respond(self, call: Call, wanted: Format, target: str, fields: Fields, *, user: str = "") -> Response:
         """Answer such a call. Whether the reader may have the target was asked before: `fields` are what is left of
         his, and `user` is who he proved to be."""
-        call = replace(call, request=replace(call.request, fields=fields), visit=replace(call.visit, user=user))
+        call = replace(call, request=replace(call.request, fields=fields), client=replace(call.client, user=user))
         asked = Request("GET", target, call.request.fields.without(*REPRESENTATION_CONDITIONS))
-        answer = await self._serve(asked, call.visit)
+        answer = await self._serve(asked, call.client)
         if isinstance(answer, PassThrough):
             words = "The feed is too large to be converted."
-            return problem(502, Detail.TOO_LARGE, words, request=replace(asked, target=target))
+            return problem_response(502, Detail.TOO_LARGE, words, request=replace(asked, target=target))
         before = call.request.target.partition(f"{PATH}{wanted.name}/")[0] + f"{PATH}{wanted.name}/"
         if answer.stored is None or answer.response.status != 200:
-            return answer.response.with_fields(_with_converted_location(answer.response.fields, call.visit, before))
+            return answer.response.with_fields(_with_converted_location(answer.response.fields, call.client, before))
         request = replace(call.request, target=target)
         try:
             at = _public_address(call, self._settings_for(target).endpoint_prefix)
             return await self.instead_of(answer, answer.stored, request, wanted, at=at)
         except FeedproxyError as error:
-            told = problem(error.status_hint, error.detail, str(error), request=request)
+            told = problem_response(error.status_hint, error.detail, str(error), request=request)
             story = (
                 line for line in answer.response.fields if line[0].lower() in ("cache-status", "via", "age", "date")
             )
             return told.with_fields(Fields((*told.fields, *story)))
 
     async def instead_of(
-        self, answer: Answer, stored: StoredResponse, request: Request, wanted: Format, *, at: str = ""
+        self, answer: ProxyResponse, stored: StoredResponse, request: Request, wanted: Format, *, at: str = ""
     ) -> Response:
         """The conversion, with the story of the answer that it stands for. Raises NotAFeed, and FeedproxyError.
 
@@ -137,7 +137,9 @@ class Conversions:
                 )
         return Response(200, fields.with_field("Content-Length", str(len(conversion.body))), conversion.body)
 
-    async def by_accept(self, request: Request, visit: Visit, media_type: str | None) -> Answer | PassThrough:
+    async def by_accept(
+        self, request: Request, visit: ClientContext, media_type: str | None
+    ) -> ProxyResponse | PassThrough:
         """Answer for a feed in the format that Accept prefers; `media_type` is that of the feed, where it is known."""
         accept = request.fields.combined("accept")
         if media_type is not None and self.preferred_format(accept, media_type) is None:
@@ -184,27 +186,27 @@ class Conversions:
             now=self._clock.now(),
         )
 
-    def _target(self, rest: str, visit: Visit) -> str:
+    def _target(self, rest: str, visit: ClientContext) -> str:
         """The feed behind FORMAT/; in reverse mode only what this proxy stands in front of, by path or address."""
         if visit.entrance is not Entrance.REVERSE:
             return _gateway_target(rest, visit.base)
         upstream = self._settings_for("").upstream.rstrip("/")
         try:
             target = uri.gateway_target(f"/{rest}")
-        except NotOurs:
+        except NotFound:
             path = uri.normalise(f"http://upstream/{rest}").removeprefix("http://upstream")
             return uri.normalise(upstream + path)
-        inside = rebased(target, visit.base, upstream) or target
+        inside = rebase(target, visit.base, upstream) or target
         if inside != upstream and not inside.startswith(f"{uri.normalise(upstream + '/')}"):
             raise Forbidden("this proxy stands in front of one origin, and converts no other's feeds")
         return inside
 
 
 def _gateway_target(rest: str, base: str) -> str:
-    """The target behind FORMAT/, in the gateway's form or as people paste addresses. Raises NotOurs and BadTarget."""
+    """The target behind FORMAT/, in the gateway's form or as people paste addresses. Raises NotFound and BadTarget."""
     try:
         return uri.gateway_target(f"/{rest}")
-    except NotOurs:
+    except NotFound:
         with contextlib.suppress(BadTarget):
             return subscription_address.read(rest, base)
         raise
@@ -226,7 +228,7 @@ def _conversion_fields(fields: Fields, wanted: Format, conversion: Conversion, n
     return fields.with_field("ETag", own_tag(conversion.tag_base, name).text)
 
 
-def _with_converted_location(fields: Fields, visit: Visit, before: str) -> Fields:
+def _with_converted_location(fields: Fields, visit: ClientContext, before: str) -> Fields:
     """A redirect leads to the same format of the feed it leads to."""
     location = fields.get("location")
     if location is None or not location.startswith(f"{visit.base}/"):
@@ -234,7 +236,7 @@ def _with_converted_location(fields: Fields, visit: Visit, before: str) -> Field
     return fields.with_field("Location", f"{visit.base}{before}{location.removeprefix(f'{visit.base}/')}")
 
 
-def _with_vary_accept(answer: Answer | PassThrough) -> Answer | PassThrough:
+def _with_vary_accept(answer: ProxyResponse | PassThrough) -> ProxyResponse | PassThrough:
     if isinstance(answer, PassThrough):
         return answer
     return replace(answer, response=answer.response.with_fields(negotiation.vary_on(answer.response.fields, "Accept")))
@@ -249,5 +251,5 @@ def _public_address(call: Call, prefix: str) -> str:
 
     Documents are passed on; a token in a self link would go with them.
     """
-    base = call.visit.base.partition(f"{prefix}with/")[0]
+    base = call.client.base.partition(f"{prefix}with/")[0]
     return f"{base}{prefix}{call.path}" + (f"?{call.query}" if call.query else "")

@@ -21,7 +21,7 @@ from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import BadTarget
 from feedproxy.http import uri
-from feedproxy.request.url_mapping import upstream_form
+from feedproxy.request.url_mapping import to_upstream
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Ending, Resource, Sighting
 
@@ -103,7 +103,7 @@ def standing(
     rules that match a whole site, is passed over. After a 410 that is not yet believed the origin is asked
     each time (within its floor), but a copy does not answer any more.
     """
-    if settings.moved_to and (moved_to := upstream_form(settings.moved_to, settings)) != target:
+    if settings.moved_to and (moved_to := to_upstream(settings.moved_to, settings)) != target:
         return Redirect(moved_to)
     if settings.gone:
         return Gone()

@@ -17,8 +17,8 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.user_agent import LENGTH_MAX
 from feedproxy.proxy.cached_hit import HitState
-from feedproxy.request.entrance import Visit
-from feedproxy.request.url_mapping import public_form
+from feedproxy.request.entrance import ClientContext
+from feedproxy.request.url_mapping import to_public
 from feedproxy.server.fastpath.live_scoring import judge_answer, judge_recipe
 from feedproxy.server.fastpath.response_template import Recipe, Tally
 from feedproxy.subscribers.pseudonyms import Pseudonym
@@ -50,7 +50,7 @@ class Told:
     """What is said of one answer that was made for one reader; `size` is what was sent of its content."""
 
     request: Request
-    visit: Visit
+    visit: ClientContext
     status: int
     size: int
     cache: CacheStatus
@@ -181,7 +181,7 @@ class Teller:
             here.clock.now(),
             told.visit.entrance,
             request.method,
-            public_form(request.target, here.settings),
+            to_public(request.target, here.settings),
             told.status,
             told.size,
             told.cache.text(),
@@ -233,7 +233,7 @@ class Teller:
         self._forget_lines()
         for now, recipe, moment, agent in self.recent:
             said = agent.partition(b":")[2].strip(b" \t").decode("latin-1")[:LENGTH_MAX]
-            target = public_form(recipe.target, self._runtime.settings)
+            target = to_public(recipe.target, self._runtime.settings)
             visit, size = recipe.visit, len(recipe.body)
             self._runtime.journal.asked(
                 Asked(now, visit.entrance, recipe.method, target, recipe.status, size, moment.cache_status_value, said)

@@ -18,9 +18,9 @@ from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.http.message import Response
 from feedproxy.proxy.cached_hit import HitState, advance_hit, recompute_hit, reusable_hit
-from feedproxy.request.context import Answer, PassThrough
+from feedproxy.request.context import PassThrough, ProxyResponse
 from feedproxy.request.entrance import Entrance
-from feedproxy.request.upstream_request import passed_here_before
+from feedproxy.request.upstream_request import is_loop
 from feedproxy.server.fastpath.access_log import GONE, Teller, Told
 from feedproxy.server.fastpath.connection import Reader
 from feedproxy.server.fastpath.live_scoring import LENGTH_MAX
@@ -233,7 +233,7 @@ class Waiter:
             found = arrive(came, entrance, settings, None)
         except FeedproxyError:
             return None  # mitmproxy's flow will be refused in the same way
-        if not isinstance(found, Arrival) or passed_here_before(found.request.fields, self.runtime.service.pseudonym):
+        if not isinstance(found, Arrival) or is_loop(found.request.fields, self.runtime.service.pseudonym):
             return None
         if self.runtime.settings_for(found.request.target).readers:
             return None  # who has to say who he is says it to the desk
@@ -251,12 +251,12 @@ class Waiter:
         except MemoryError:
             local_failure.complaints.say("no memory is left to answer a request")
             response, status = refused(request.method, request.fields, Overload("no memory is left for it"))
-            answer = Answer(response, status, "no memory is left for it")
+            answer = ProxyResponse(response, status, "no memory is left for it")
         except Exception:
             logger.exception("a request could not be answered")
             words = "feedproxy failed; its log says more"
             response, status = refused(request.method, request.fields, FeedproxyError(words))
-            answer = Answer(response, status, words)
+            answer = ProxyResponse(response, status, words)
         was_waiting, reader.task = reader.task is not None, None
         if reader.fd < 0:
             self.teller.tell(Told(request, visit, 0, 0, answer.status, GONE), time.perf_counter() - began)
@@ -268,7 +268,7 @@ class Waiter:
         response = finished(answer.response, visit, here.clock.now())
         closes = head.closes or here.draining
         body = _body(response, request.method)
-        told = Told(request, visit, response.status, len(body), answer.status, answer.words, response.fields)
+        told = Told(request, visit, response.status, len(body), answer.status, answer.reason, response.fields)
         self.teller.tell(told, time.perf_counter() - began)
         self._remember(reader, head, block, found, answer, response)
         interim = b"" if visit.entrance is Entrance.GATEWAY else _interim(answer)
@@ -293,7 +293,7 @@ class Waiter:
             self._connections.drop(reader)
 
     def _remember(
-        self, reader: Reader, head: Head, block: bytes, found: Arrival, answer: Answer, response: Response
+        self, reader: Reader, head: Head, block: bytes, found: Arrival, answer: ProxyResponse, response: Response
     ) -> None:
         """Keep the answer as a recipe, where it may be given again, and is worth it."""
         table: Table = reader.table
@@ -340,5 +340,5 @@ def _head(response: Response, method: str, *, closes: bool) -> bytes:
     return head_of(response.status, fields, response.reason)
 
 
-def _interim(answer: Answer) -> bytes:
+def _interim(answer: ProxyResponse) -> bytes:
     return b"".join(head_of(each.status, each.fields, each.reason) for each in answer.interim)

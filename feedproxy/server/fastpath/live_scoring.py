@@ -12,7 +12,7 @@ from feedproxy.app import Runtime
 from feedproxy.clock import Instant
 from feedproxy.feed.channel import Schedule
 from feedproxy.http.message import Fields, Request
-from feedproxy.request.entrance import Visit, told
+from feedproxy.request.entrance import ClientContext, public_url_for
 from feedproxy.scoring.scored_request import Poll
 from feedproxy.server.fastpath.response_template import Recipe
 from feedproxy.server.mitm.flow_handler import Case
@@ -51,12 +51,12 @@ def judge(here: Runtime, flow: http.HTTPFlow, case: Case, size: int) -> None:
             version=flow.request.http_version,
             connection=flow.client_conn.id,
             entrance=case.visit.entrance,
-            public=told(target, case.visit, upstream=here.settings.upstream),
+            public=public_url_for(target, case.visit, upstream=here.settings.upstream),
         ),
     )
 
 
-def judge_answer(here: Runtime, request: Request, visit: Visit, status: int, answer: Fields, size: int) -> None:
+def judge_answer(here: Runtime, request: Request, visit: ClientContext, status: int, answer: Fields, size: int) -> None:
     """An answer that the listener in front gave."""
     panel = here.panel
     if not panel.size or (schedule := _schedule(here, request.target)) is None:
@@ -80,7 +80,7 @@ def judge_answer(here: Runtime, request: Request, visit: Visit, status: int, ans
             size,
             method=request.method,
             entrance=visit.entrance,
-            public=told(target, visit, upstream=here.settings.upstream),
+            public=public_url_for(target, visit, upstream=here.settings.upstream),
         ),
     )
 

@@ -14,7 +14,7 @@ from mitmproxy.net.http import status_codes
 from feedproxy.clock import Instant
 from feedproxy.http.message import Fields, Response
 from feedproxy.proxy.cached_hit import HitState, ReusableHit
-from feedproxy.request.entrance import Visit
+from feedproxy.request.entrance import ClientContext
 from feedproxy.store.resource import Resource
 
 OVERHEAD = 1024
@@ -85,7 +85,7 @@ class Recipe:
     def __init__(
         self,
         given: ReusableHit,
-        visit: Visit,
+        visit: ClientContext,
         method: str,
         response: Response,
         moment: HitState,

@@ -17,16 +17,16 @@ from feedproxy.app import Runtime
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd, append
 from feedproxy.clock import Instant
 from feedproxy.endpoints.landing_page import gateway_redirect, landing_page, pasted_target, preview_page
-from feedproxy.errors import FeedproxyError, Forbidden, Loop, NotAdmitted, Unreachable
+from feedproxy.errors import AccessDenied, FeedproxyError, Forbidden, LoopDetected, Unreachable
 from feedproxy.http import uri
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.message_syntax import is_well_formed
-from feedproxy.proxy.service import Answer, PassThrough
+from feedproxy.request.context import PassThrough, ProxyResponse
 from feedproxy.request.endpoints import Call, Endpoint
-from feedproxy.request.entrance import Entrance, Visit, dress
-from feedproxy.request.problem import problem
-from feedproxy.request.upstream_request import passed_here_before
+from feedproxy.request.entrance import ClientContext, Entrance, apply_entrance_rules
+from feedproxy.request.problem import problem_response
+from feedproxy.request.upstream_request import is_loop
 from feedproxy.server.fastpath.response_template import head_of
 from feedproxy.server.mitm import landing_preview, passthrough
 from feedproxy.server.mitm.backpressure import Pace
@@ -70,7 +70,7 @@ class Case:
     it ends here.
     """
 
-    visit: Visit
+    visit: ClientContext
     arrival: Arrival | None = None
     status: CacheStatus | None = None
     words: str = ""
@@ -100,14 +100,14 @@ class Desk:
         """CONNECT: only to the ports and addresses that may be reached.
 
         Nor to a host of which a rule protects anything: what is asked for in a tunnel is not seen. Raises Forbidden,
-        Unreachable, NotAdmitted, BadTarget, Overload.
+        Unreachable, AccessDenied, BadTarget, Overload.
         """
         settings = self.runtime.settings
         host, port = flow.request.host, flow.request.port
         if settings.upstream:
             raise Forbidden("this proxy stands in front of one origin, and tunnels to no other")
         target = uri.normalise(f"https://{uri.hostport(host, port)}/")
-        if not self.intercepts(host) and self.runtime.rules.protect_host(uri.host_of(target), settings):
+        if not self.intercepts(host) and self.runtime.rules.protects_host(uri.host_of(target), settings):
             raise Forbidden(
                 "a rule with readers or private protects feeds of this host, and a tunnel would lead past it: "
                 "name the host in intercept, or ask for its feeds in the gateway's form"
@@ -171,8 +171,8 @@ class Desk:
             return
         found = await self._admitted(flow, found)
         has_content = _length(flow) != 0
-        if passed_here_before(found.request.fields, self.runtime.service.pseudonym):
-            raise Loop("this request has passed this proxy already")
+        if is_loop(found.request.fields, self.runtime.service.pseudonym):
+            raise LoopDetected("this request has passed this proxy already")
         case = self._open(flow, Case(found.visit, found))
         if found.request.method not in CACHED or has_content:
             # A GET with content means something that no cache can know (RFC 9110, 9.3.1).
@@ -201,7 +201,7 @@ class Desk:
         if _has_gone(flow):
             self._cases[flow.id] = case  # forgotten with its client: its end, which comes now, tells of it
         match found:
-            case Answer(response, status, words) as answer:
+            case ProxyResponse(response, status, words) as answer:
                 self._put(flow, case, response, status, words)
                 if case.visit.entrance is not Entrance.GATEWAY:
                     case.interim = answer.interim  # their links are meant for another origin than the gateway's
@@ -268,7 +268,7 @@ class Desk:
         self.runtime.requests = len(self._cases)
 
     async def _admitted(self, flow: http.HTTPFlow, found: Arrival) -> Arrival:
-        """The request of one who may make it, without what he proved that with. Raises NotAdmitted.
+        """The request of one who may make it, without what he proved that with. Raises AccessDenied.
 
         A tunnel's user has said who he is when he asked for it; in it no client would understand 407.
         """
@@ -303,7 +303,7 @@ class Desk:
     def too_large(self, flow: http.HTTPFlow, case: Case) -> None:
         """Refuse its content: at once where it has not come yet (RFC 9110, 10.1.1)."""
         words = f"No more than {flow.metadata.get(CONTENT_CAP, CONTENT_MAX)} bytes of content are read here."
-        response = problem(413, Detail.CONTENT_TOO_LARGE, words, request=_bare(flow))
+        response = problem_response(413, Detail.CONTENT_TOO_LARGE, words, request=_bare(flow))
         self._put_own(flow, case, response, Detail.CONTENT_TOO_LARGE)
         flow.metadata[AT_ONCE] = True
 
@@ -329,8 +329,8 @@ class Desk:
 
     async def _preview(self, target: str, call: Call) -> Response:
         """The landing page for a pasted address."""
-        seen = await landing_preview.look(self.runtime, target, call.visit)
-        return preview_page(seen, call.visit.base, self.runtime.settings.endpoint_prefix)
+        seen = await landing_preview.look(self.runtime, target, call.client)
+        return preview_page(seen, call.client.base, self.runtime.settings.endpoint_prefix)
 
     def _endpoint(self, flow: http.HTTPFlow, ours: Ours, below: str) -> None:
         """Refuse what no endpoint takes; what one takes is answered by `serve`, once its content is there."""
@@ -339,14 +339,14 @@ class Desk:
         case = self._open(flow, Case(ours.visit))
         if endpoint is None:
             words = "There is no such endpoint."
-            self._put_own(flow, case, problem(404, Detail.NOT_FOUND, words, request=request), Detail.NOT_FOUND)
+            self._put_own(flow, case, problem_response(404, Detail.NOT_FOUND, words, request=request), Detail.NOT_FOUND)
             self._answer_at_once(flow)
         elif request.method not in endpoint.methods:
             self._put_own(flow, case, _not_allowed(request, endpoint.methods), Detail.METHOD)
             self._answer_at_once(flow)
         else:
             flow.request.stream = False
-            flow.metadata[CONTENT_CAP] = cap = endpoint.cap(path)
+            flow.metadata[CONTENT_CAP] = cap = endpoint.content_limit(path)
             if (_length(flow) or 0) > cap:
                 self.too_large(flow, case)
                 return
@@ -369,7 +369,9 @@ class Desk:
         if request.method == "TRACE":
             status = CacheStatus(detail=Detail.METHOD)
             shown = replace(request, target=found.shown or request.target)
-            response = problem(405, Detail.METHOD, "This proxy passes no TRACE.", request=shown, extra=(allow,))
+            response = problem_response(
+                405, Detail.METHOD, "This proxy passes no TRACE.", request=shown, extra=(allow,)
+            )
         elif request.method == "OPTIONS" and passthrough.hops_left(request.fields) == 0:
             status = CacheStatus()
             response = Response(200, Fields([allow, ("Content-Length", "0")]))
@@ -397,10 +399,10 @@ class Desk:
         case.status, case.words = status, words
 
 
-def finished(response: Response, visit: Visit, now: Instant) -> Response:
+def finished(response: Response, visit: ClientContext, now: Instant) -> Response:
     """The response with what every one of ours carries when it leaves through this visit's entrance."""
     if visit.entrance is Entrance.GATEWAY and "content-security-policy" not in response.fields:
-        response = response.with_fields(dress(response.fields, visit, target="", upstream=""))
+        response = response.with_fields(apply_entrance_rules(response.fields, visit, target="", upstream=""))
     if "date" not in response.fields:
         # RFC 9110, 6.6.1: who has a clock MUST say when, in 2xx, 3xx and 4xx.
         response = response.with_fields(response.fields.with_added("Date", format_http_date(now)))
@@ -421,14 +423,16 @@ def _is_well_formed(response: Response) -> bool:
 def refused(method: str, fields: Fields, error: FeedproxyError) -> tuple[Response, CacheStatus]:
     """The answer to a request of which nothing goes upstream, and what is said of it."""
     status = CacheStatus(detail=error.detail)
-    extra = error.fields if isinstance(error, NotAdmitted) else ()
-    response = problem(error.status_hint, error.detail, str(error), request=Request(method, "", fields), extra=extra)
+    extra = error.fields if isinstance(error, AccessDenied) else ()
+    response = problem_response(
+        error.status_hint, error.detail, str(error), request=Request(method, "", fields), extra=extra
+    )
     return response.with_fields(append(response.fields, status)), status
 
 
 def _not_allowed(request: Request, methods: tuple[str, ...]) -> Response:
     said = "Only GET and HEAD are allowed here." if methods == CACHED else f"This takes {' and '.join(methods)} only."
-    return problem(405, Detail.METHOD, said, request=request, extra=(("Allow", ", ".join(methods)),))
+    return problem_response(405, Detail.METHOD, said, request=request, extra=(("Allow", ", ".join(methods)),))
 
 
 def _bare(flow: http.HTTPFlow) -> Request:

@@ -45,9 +45,9 @@ from mitmproxy.proxy.layers.http._events import (
 
 from feedproxy.cache.cache_status import CacheStatus, Detail, append
 from feedproxy.clock import Seconds
-from feedproxy.errors import BadRequest, BrokenMessage
+from feedproxy.errors import BadRequest, MalformedResponse
 from feedproxy.http.message_syntax import Line, is_well_formed, read_request
-from feedproxy.request.problem import problem
+from feedproxy.request.problem import problem_response
 from feedproxy.upstream.chunked import Chunks
 from feedproxy.upstream.head_parser import Head, could_be_http, find_end, parse_head
 
@@ -81,7 +81,7 @@ class ChunkReader:
                 return None
             try:
                 content = b"".join(self._chunks.feed(bytes(data)))
-            except BrokenMessage as error:
+            except MalformedResponse as error:
                 raise h11.RemoteProtocolError(str(error)) from error
             buf += self._chunks.rest
             if content:
@@ -249,7 +249,7 @@ class PatientClient(_http1.Http1Client):
             return
         try:
             head = self._next_head()
-        except BrokenMessage as error:
+        except MalformedResponse as error:
             yield commands.CloseConnection(self.conn)
             assert self.stream_id is not None
             yield ReceiveHttp(ResponseProtocolError(self.stream_id, str(error), ErrorCode.GENERIC_SERVER_ERROR))
@@ -268,20 +268,20 @@ class PatientClient(_http1.Http1Client):
         yield from self.state(event)
 
     def _next_head(self) -> Head | None:
-        """The head of the answer, once it is there, past the interim ones. Raises BrokenMessage."""
+        """The head of the answer, once it is there, past the interim ones. Raises MalformedResponse."""
         while True:
             data = bytes(self.buf)
             if not could_be_http(data):
-                raise BrokenMessage(f"no HTTP/1 status line: {data[:60]!r}")
+                raise MalformedResponse(f"no HTTP/1 status line: {data[:60]!r}")
             end = find_end(data)
             if (end or len(data)) > self.head_max or self._interim > INTERIM_MAX:
-                raise BrokenMessage("the head of the answer is too long")
+                raise MalformedResponse("the head of the answer is too long")
             if not end:
                 return None
             self.buf.maybe_extract_at_most(end)
             head = parse_head(data[:end])
             if head.status == 101:
-                raise BrokenMessage("101 Switching Protocols, which was not asked for")
+                raise MalformedResponse("101 Switching Protocols, which was not asked for")
             if not head.is_interim:
                 self._interim = 0
                 return head
@@ -332,7 +332,7 @@ def error_response(status: int, words: str = "") -> http.Response:
     is_theirs = status < 500 or status in (501, 505)
     detail = Detail.BAD_REQUEST if is_theirs else Detail.UNREACHABLE
     words = words or ("This request could not be read." if is_theirs else "The origin failed.")
-    response = problem(status, detail, words)
+    response = problem_response(status, detail, words)
     fields = append(response.fields, CacheStatus(detail=detail)).with_field("Connection", "close")
     made = http.Response.make(status, response.body)
     made.reason = HTTPStatus(status).phrase

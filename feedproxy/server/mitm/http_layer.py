@@ -42,7 +42,7 @@ from mitmproxy.proxy.layers.http._hooks import HttpErrorHook, HttpResponseHook
 from mitmproxy.proxy.layers.http._http2 import Http2Server
 
 from feedproxy.clock import Seconds
-from feedproxy.errors import BadRequest, BrokenMessage
+from feedproxy.errors import BadRequest, MalformedResponse
 from feedproxy.http import message_syntax
 from feedproxy.server.mitm.http1_patches import CappedServer, error_response, without_framing
 from feedproxy.server.mitm.http2_limits import BoundedServer, NoTransport, Transport
@@ -116,7 +116,7 @@ class FeedStream(HttpStream):
         except BadRequest as error:
             yield from self._refuse(error)
             return True
-        except BrokenMessage as error:
+        except MalformedResponse as error:
             self.flow.response = None
             cancel = RequestProtocolError(self.stream_id, str(error), ErrorCode.CANCEL)
             yield SendHttp(cancel, self.context.server)
@@ -371,11 +371,11 @@ def check_http2_request(request: http.Request) -> None:
 
 
 def clean_http2_response(response: http.Response, method: str) -> None:
-    """Mend the head of an HTTP/2 response, as the heads of HTTP/1 are mended. Raises BrokenMessage."""
+    """Mend the head of an HTTP/2 response, as the heads of HTTP/1 are mended. Raises MalformedResponse."""
     if not message_syntax.is_status(response.status_code):
-        raise BrokenMessage(f"{response.status_code} is no status code")
+        raise MalformedResponse(f"{response.status_code} is no status code")
     lines = [name + b":" + value for name, value in response.headers.fields]
-    fields = message_syntax.field_lines(lines, BrokenMessage)
+    fields = message_syntax.field_lines(lines, MalformedResponse)
     response.headers = http.Headers(without_framing(fields, response.status_code, method))
 
 

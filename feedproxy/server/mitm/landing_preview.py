@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from feedproxy.app import Runtime
 from feedproxy.endpoints.landing_page import Preview
-from feedproxy.errors import BadTarget, FeedproxyError, NotOurs
+from feedproxy.errors import BadTarget, FeedproxyError, NotFound
 from feedproxy.feed.discovery import FEED_TYPES
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
-from feedproxy.request.context import Answer
-from feedproxy.request.entrance import Visit
+from feedproxy.request.context import ProxyResponse
+from feedproxy.request.entrance import ClientContext
 from feedproxy.rules import AMBIGUOUS, BLOCKED
 from feedproxy.web.templates import iso, plain_text
 
@@ -28,21 +28,21 @@ REFUSED: Mapping[tuple[str, ...], str] = {
 }
 
 
-async def look(here: Runtime, target: str, visit: Visit) -> Preview:
+async def look(here: Runtime, target: str, visit: ClientContext) -> Preview:
     """What is at this target, or why it is not shown. Access rules are checked on every target that it leads to."""
     try:
         async with asyncio.timeout(here.settings.answer_timeout):
-            return await _look(here, target, replace(visit, counted=False))
+            return await _look(here, target, replace(visit, is_counted=False))
     except TimeoutError:
         return Preview(target, reason="The origin takes too long.")
 
 
-async def _look(here: Runtime, target: str, visit: Visit) -> Preview:
+async def _look(here: Runtime, target: str, visit: ClientContext) -> Preview:
     for _ in range(HOPS_MAX + 1):
         if readers := here.settings_for(target).readers:
             return Preview(target, reason=REFUSED.get(readers, PROTECTED))
         answer = await here.service.answer(Request("GET", target, _WANTED), visit)
-        if not isinstance(answer, Answer):
+        if not isinstance(answer, ProxyResponse):
             return Preview(target, reason="This is larger than is stored here, so it is not shown.")
         if (onward := _location(answer, visit.base)) is None:
             return await _seen(here, target, answer)
@@ -50,21 +50,21 @@ async def _look(here: Runtime, target: str, visit: Visit) -> Preview:
     return Preview(target, reason="This leads from one address to another, too many times.")
 
 
-def _location(answer: Answer, base: str) -> str | None:
+def _location(answer: ProxyResponse, base: str) -> str | None:
     """The target of a redirect that stays in the gateway; None for another answer."""
     location = answer.response.fields.get("location") or ""
     if not 300 <= answer.response.status < 400 or not location.startswith(f"{base}/"):
         return None
     try:
         return uri.gateway_target(location.removeprefix(base))
-    except (BadTarget, NotOurs):
+    except (BadTarget, NotFound):
         return None
 
 
-async def _seen(here: Runtime, target: str, answer: Answer) -> Preview:
+async def _seen(here: Runtime, target: str, answer: ProxyResponse) -> Preview:
     status = answer.response.status
     if status != 200:
-        words = plain_text(answer.words).rstrip(".")
+        words = plain_text(answer.reason).rstrip(".")
         return Preview(target, reason=f"There is no feed to show: status {status}{words and f' ({words})'}.")
     if answer.stored is None or not answer.feed:
         return Preview(target, reason="This is no feed, and names none.")

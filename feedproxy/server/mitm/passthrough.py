@@ -13,14 +13,14 @@ from mitmproxy import http
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from feedproxy.cache.cache_status import CacheStatus, Detail, append
-from feedproxy.errors import FeedproxyError, Forbidden, Loop, ParentFailed, ParentRefused, Unreachable
+from feedproxy.errors import FeedproxyError, Forbidden, LoopDetected, ParentFailed, ParentRefused, Unreachable
 from feedproxy.http import uri
 from feedproxy.http.field_values import split_list
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.request.entrance import Entrance, dress, for_one_reader
-from feedproxy.request.problem import problem
+from feedproxy.request.entrance import Entrance, apply_entrance_rules, make_private
+from feedproxy.request.problem import problem_response
 from feedproxy.request.upstream_request import with_via
-from feedproxy.request.url_mapping import is_upstream
+from feedproxy.request.url_mapping import is_upstream_target
 from feedproxy.server.mitm.parent_proxy_connections import Through, way
 from feedproxy.server.mitm.request_routing import Arrival, fields_of, headers_of
 from feedproxy.settings import Settings
@@ -86,7 +86,7 @@ async def approve(
 ) -> None:
     """Check a target's address and let this client pass to it. Raises Forbidden, Unreachable, ParentFailed."""
     host, port = uri.host_port(target)
-    is_own = is_upstream(target, settings)  # the operator's own word
+    is_own = is_upstream_target(target, settings)  # the operator's own word
     if parent is not None:
         tls = target.startswith("https:")
         passes.approve(client, host, port, await way(parent, host, port, policy, tls=tls, exempt=is_own))
@@ -174,9 +174,9 @@ def answer(flow: http.HTTPFlow, arrival: Arrival, status: CacheStatus, settings:
     if flow.request.http_version == "HTTP/1.0":
         framing = [(name, value) for name, value in framing if name.lower() != "transfer-encoding"]
     fields = fields.end_to_end().without(*FRAMING, "alt-svc")
-    fields = dress(fields, arrival.visit, target=arrival.request.target, upstream=settings.upstream)
+    fields = apply_entrance_rules(fields, arrival.visit, target=arrival.request.target, upstream=settings.upstream)
     if settings.readers or arrival.visit.user:
-        fields = for_one_reader(fields)
+        fields = make_private(fields)
     fields = append(with_via(fields, via), status)
     closes = "close" in split_list((arrival.request.fields.combined("connection") or "").lower())
     has_content = flow.request.method != "HEAD" and flow.response.status_code not in (204, 304)
@@ -214,14 +214,14 @@ def failure(words: str) -> FeedproxyError:
     if "Connection killed" not in words:
         return ParentRefused(words) if f"({OPTION})" in words else Unreachable(words)
     # A veto before the connection: ours, or mitmproxy's own against talking to itself.
-    return Loop(words) if "destination unknown" in words else Forbidden(words)
+    return LoopDetected(words) if "destination unknown" in words else Forbidden(words)
 
 
 SAID = {
     Unreachable.detail: "The origin cannot be reached.",
     ParentRefused.detail: Detail.PARENT_PROXY.sentence,
     Forbidden.detail: "Its address, or its port, is none that this proxy is allowed to connect to.",
-    Loop.detail: "It leads back to this proxy.",
+    LoopDetected.detail: "It leads back to this proxy.",
 }
 """What the reader is told of a failure: mitmproxy's words name addresses, which are the operator's business."""
 
@@ -231,7 +231,7 @@ def error_page(flow: http.HTTPFlow, words: str, status: CacheStatus | None = Non
     error = failure(words)
     shown = flow.metadata.get(SHOWN, flow.request.url)
     request = Request("GET", shown, fields_of(flow.request))
-    response = problem(error.status_hint, error.detail, SAID[error.detail], request=request)
+    response = problem_response(error.status_hint, error.detail, SAID[error.detail], request=request)
     fields = append(response.fields, status or CacheStatus(detail=error.detail)).with_field("Connection", "close")
     # As `dress` has it for the gateway, whose page this may be.
     fields = fields.with_field("Content-Security-Policy", "sandbox").with_field("X-Content-Type-Options", "nosniff")

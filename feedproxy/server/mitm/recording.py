@@ -15,7 +15,7 @@ from feedproxy.http.message import Fields, Request
 from feedproxy.lab.record import har
 from feedproxy.lab.record.exchange import Exchange, Recording, Side
 from feedproxy.lab.record.recorder import settled
-from feedproxy.request.entrance import told as told_as
+from feedproxy.request.entrance import public_url_for as told_as
 from feedproxy.server.mitm.flow_handler import Case
 from feedproxy.server.mitm.request_routing import fields_of
 from feedproxy.upstream.special_networks import client_network

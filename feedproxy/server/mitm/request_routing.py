@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 
 from mitmproxy import http
 
-from feedproxy.errors import BadTarget, NotOurs
+from feedproxy.errors import BadTarget, NotFound
 from feedproxy.feed import subscription_address
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
 from feedproxy.request import forwarded
-from feedproxy.request.entrance import Entrance, Visit
+from feedproxy.request.entrance import ClientContext, Entrance
 from feedproxy.server.mitm.http_layer import ABSOLUTE_FORM
 from feedproxy.settings import Settings
 
@@ -45,7 +45,7 @@ class Ours:
     """A path of our own: the landing page, an endpoint, or nothing at all."""
 
     path: str
-    visit: Visit
+    visit: ClientContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Misspelt:
     """A gateway address in another form than the gateway's, and the target that it means."""
 
     target: str
-    visit: Visit
+    visit: ClientContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Arrival:
     """A request for a target; `shown` is the target as this reader knows it."""
 
     request: Request
-    visit: Visit
+    visit: ClientContext
     shown: str = ""
 
 
@@ -118,7 +118,7 @@ def came(flow: http.HTTPFlow) -> Came:
 def arrive(
     head: Came, entrance: Entrance, settings: Settings, tunnel: tuple[str, int] | None
 ) -> Arrival | Ours | Misspelt:
-    """Where this request wants to go. Raises BadTarget and NotOurs (uri.gateway_target).
+    """Where this request wants to go. Raises BadTarget and NotFound (uri.gateway_target).
 
     `tunnel` is the host and port of the CONNECT that this request came through, if it did.
     """
@@ -139,7 +139,7 @@ def arrive(
         return Ours(settings.endpoint_prefix + head.path.removeprefix("/"), visit)
     try:
         target = uri.gateway_target(head.path)
-    except (NotOurs, BadTarget):
+    except (NotFound, BadTarget):
         return Misspelt(_pasted(head.path, visit.base), visit)
     if target.startswith(f"{visit.base}/"):
         with contextlib.suppress(BadTarget):  # one of our own pages: refused where it is fetched
@@ -151,8 +151,8 @@ def _pasted(path: str, base: str) -> str:
     """The target of a path that is no gateway address: one with `feed:`, encoded, or without a scheme.
 
     Browsers and scanners ask for names with a dot, too (`/apple-touch-icon.png`), so what has no scheme is a host
-    only with a port, as an IP address, or below a public suffix or a name that is kept for private use. Raises NotOurs,
-    with the right address where it can be guessed, and BadTarget.
+    only with a port, as an IP address, or below a public suffix or a name that is kept for private use. Raises
+    NotFound, with the right address where it can be guessed, and BadTarget.
     """
     written = path.lstrip("/")
     if subscription_address.has_scheme(written):
@@ -168,7 +168,7 @@ def _pasted(path: str, base: str) -> str:
             return target
     if "/" in written.rstrip("/"):
         example = target or example
-    raise NotOurs(f"put the feed's full URL after the slash, such as {base}/{example}")
+    raise NotFound(f"put the feed's full URL after the slash, such as {base}/{example}")
 
 
 def entrance_of(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int] | None) -> Entrance:
@@ -195,7 +195,7 @@ def addressed_to_us(head: Came) -> Came:
     return replace(head, fields=head.fields.with_field("Host", urlsplit(uri.normalise(head.url)).netloc))
 
 
-def _reverse(head: Came, visit: Visit, settings: Settings) -> Arrival | Ours:
+def _reverse(head: Came, visit: ClientContext, settings: Settings) -> Arrival | Ours:
     if head.absolute and head.authority:
         # RFC 9112, 3.2.2: Host says nothing beside an absolute-form, so it cannot vouch for it.
         address, port = head.own
@@ -213,7 +213,7 @@ def _reverse(head: Came, visit: Visit, settings: Settings) -> Arrival | Ours:
 
 
 def target_below(path: str, settings: Settings) -> str:
-    """The target that a path with its query means, in reverse mode or in the gateway. Raises BadTarget and NotOurs."""
+    """The target that a path with its query means, in reverse mode or in the gateway. Raises BadTarget and NotFound."""
     if settings.upstream:
         return uri.normalise(settings.upstream.rstrip("/") + _climbing_nowhere(path))
     return uri.gateway_target(path)
@@ -224,14 +224,14 @@ def _climbing_nowhere(path: str) -> str:
     return uri.normalise("http://upstream" + path).removeprefix("http://upstream")
 
 
-def visit_of(head: Came, settings: Settings, entrance: Entrance) -> Visit:
+def visit_of(head: Came, settings: Settings, entrance: Entrance) -> ClientContext:
     """Who comes, from where, and under which name of ours."""
     fields = head.fields
     scheme = "https" if head.tls else "http"
     host = fields.get("host") or ""
     address = head.peer
     if trusts(settings, head.peer):
-        said = forwarded.origin_of(fields, settings.forwarded_by, head.peer, partial(trusts, settings))
+        said = forwarded.client_hop(fields, settings.forwarded_by, head.peer, partial(trusts, settings))
         address, scheme, host = said.address, said.scheme or scheme, said.host if HOST.match(said.host) else host
     if settings.public_url:
         base = settings.public_url.rstrip("/")
@@ -239,7 +239,7 @@ def visit_of(head: Came, settings: Settings, entrance: Entrance) -> Visit:
         base = f"{scheme}://{host}"
     else:
         base = f"{scheme}://{head.own[0]}:{head.own[1]}"
-    return Visit(entrance, base, address)
+    return ClientContext(entrance, base, address)
 
 
 def trusts(settings: Settings, peer: str) -> bool:

@@ -3,7 +3,7 @@
 import gzip
 from collections.abc import Iterator, Mapping
 
-from feedproxy.errors import BrokenMessage, FetchTimeout, Forbidden, Unreachable
+from feedproxy.errors import FetchTimeout, Forbidden, MalformedResponse, Unreachable
 from tests.spec.supplement.hints import hours, sy
 from tests.spec.supplement.promise import (
     BAD_UPDATES,
@@ -258,7 +258,7 @@ def spared() -> Iterator[Promise]:
 BAD: tuple[tuple[str, int | None, Break], ...] = (
     ("unreachable", None, Break(Unreachable("no route"))),
     ("timeout", None, Break(FetchTimeout("too slow"))),
-    ("broken-message", None, Break(BrokenMessage("half of it"))),
+    ("broken-message", None, Break(MalformedResponse("half of it"))),
     ("error-status", 500, Break(500)),
     ("error-status", 503, Break(503)),
     ("error-status", 408, Break(408)),
@@ -400,7 +400,7 @@ def own() -> Iterator[Promise]:
     for detail, status, error in (
         ("unreachable", 502, Unreachable("no route")),
         ("timeout", 504, FetchTimeout("too slow")),
-        ("broken-message", 502, BrokenMessage("half of it")),
+        ("broken-message", 502, MalformedResponse("half of it")),
     ):
         name = "An origin that gives no answer, and no copy: there is no status to tell"
         yield row(name, (Break(error),), f"fwd=uri-miss; detail={detail}", status, asked=1, case=detail)
