@@ -49,7 +49,7 @@ async def tell(store: str, port: int, subscribers: int, *, again: bool) -> None:
         for title in ("one", "two"):
             origin.publish("/feed.xml", a_feed(title))
             before, began = megabytes(), time.monotonic()
-            await runtime.service.refresh(TARGET)
+            await runtime.service.admin.refresh(TARGET)
     else:
         before, began = megabytes(), time.monotonic()
     await asyncio.sleep(0.2)

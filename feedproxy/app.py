@@ -20,7 +20,7 @@ from feedproxy.access.gatekeeper import Doorkeeper
 from feedproxy.admin.server import Deed
 from feedproxy.clock import Clock, Seconds, SystemClock
 from feedproxy.cluster.node import Fleet
-from feedproxy.endpoints.feed_list import FeedList
+from feedproxy.endpoints.feed_list import FeedList, ImportedFeeds
 from feedproxy.errors import StoreError
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
@@ -355,6 +355,7 @@ class _Opened:
         )
         with contextlib.suppress(StoreError, ValueError):
             self.counts.load(self.store.get_state("counts") or b"", runtime.clock.now())
+        imports = ImportedFeeds(self.store)
         self.service = Service(
             settings_for=runtime.settings_for,
             store=self.store,
@@ -366,6 +367,9 @@ class _Opened:
             version=__version__,
             observer=runtime.journal,
             key_for=self.doorkeeper.key_for,
+            peers=self.fleet,
+            ownership=runtime.seat,
+            demand=imports,
         )
         self.decisions = Decisions(self.store, runtime._set_decided)
         self._looking: asyncio.Task[None] | None = None
@@ -377,9 +381,8 @@ class _Opened:
         if seat is not None:
             told = (runtime.metrics, runtime.clock, lambda: runtime.connections, self.diary, lambda: runtime.panel)
             self.crew = runtime.others = Crew(seat, self.service, *told, runtime.journal)
-        self.service.resume()
-        self.feed_list = FeedList(self.service, runtime.clock, runtime.settings_for, lambda: runtime.changed)
-        self.service.extra_demand = self.feed_list.count_imports_since
+        self.service.admin.resume()
+        self.feed_list = FeedList(self.service, imports, runtime.clock, runtime.settings_for, lambda: runtime.changed)
         if seat is None or seat.is_first:
             self.feed_list.resume()
         context = upstream_context(runtime.trusted_ca, insecure=runtime.insecure)

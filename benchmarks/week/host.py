@@ -177,5 +177,5 @@ async def _quiet(service: Any) -> None:
     """Return when nothing is under way that was begun."""
     for _ in range(8):
         await asyncio.sleep(0)
-    while service.active_refreshes:  # noqa: ASYNC110 -- nobody tells when; its threads need the time
+    while service.admin.active_refreshes:  # noqa: ASYNC110 -- nobody tells when; its threads need the time
         await asyncio.sleep(0.0005)

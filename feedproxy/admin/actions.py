@@ -16,7 +16,8 @@ from feedproxy.aio import yielding
 from feedproxy.feed import subscription_address
 from feedproxy.feed.opml import Listing, Subscription
 from feedproxy.http import uri
-from feedproxy.proxy.service import RefreshReport, Service
+from feedproxy.proxy.cache_admin import RefreshReport
+from feedproxy.proxy.service import Service
 from feedproxy.refresh.paused_and_blocked import Decision
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.rules import BLOCKED
@@ -57,11 +58,11 @@ class Deeds:
         service = self._answers.service()
         target, pattern = await self._asked(request)
         if target:
-            done = self._refreshed(await service.refresh(target))
+            done = self._refreshed(await service.admin.refresh(target))
             self._clerk.forget([target])
             words = f"{done['sentence']} ({done['words']})" if done["words"] else done["sentence"]
             return self._outcome(request, target, done, Notice(done["ok"], words))
-        matches = service.target_matcher(pattern)
+        matches = service.admin.target_matcher(pattern)
         targets = [each async for each in yielding(service.store.targets()) if matches(each)]
         told = await self._refresh_all(service, targets)
         self._clerk.forget(targets)
@@ -73,7 +74,7 @@ class Deeds:
         """Forget this target, or all that match: copy, history and moves. Subscribers are still counted."""
         service = self._answers.service()
         target, pattern = await self._asked(request)
-        gone = await service.purge(target, pattern=pattern)
+        gone = await service.admin.purge(target, pattern=pattern)
         self._clerk.forget(gone)
         names = [self._named(each)["target"] for each in gone[:TOLD_MAX]]
         view = {"ok": True, "purged": len(gone), "targets": names}
@@ -85,7 +86,7 @@ class Deeds:
         """Show what a purge would forget, and ask. Nothing is changed by it; raises as `purge` does."""
         service = self._answers.service()
         target, pattern = await self._asked(request)
-        matches = service.target_matcher(pattern)
+        matches = service.admin.target_matcher(pattern)
         held = [target] if target else [each async for each in yielding(service.store.targets()) if matches(each)]
         rows = {row["id"]: row for row in (await self._answers.roll()).rows}
         found = [rows[identifier] for each in held if (identifier := feed_id(each)) in rows]
@@ -107,7 +108,7 @@ class Deeds:
         target, pattern = await self._asked(request)
         if pattern:
             raise form.WrongRequest("A move is undone for one feed at a time: url, not pattern.")
-        undone = await self._answers.service().clear_relocation(target)
+        undone = await self._answers.service().admin.clear_relocation(target)
         self._clerk.forget([target])
         view = {"ok": undone, **self._named(target), "undone": undone}
         words = "The remembered move or end is forgotten." if undone else "No move or end was remembered."
@@ -118,7 +119,7 @@ class Deeds:
         given = await form.given(request)
         settings = self._runtime.settings
         service = self._answers.service()
-        target = service.to_upstream_url(
+        target = service.admin.to_upstream_url(
             subscription_address.read(given.get("url", ""), settings.public_url.rstrip("/"))
         )
         if await is_own(target, settings, self._runtime.policy, self._runtime.listeners):
@@ -128,9 +129,9 @@ class Deeds:
         outcome = await self._runtime.feed_list.import_list(Listing("", (Subscription(target),)))
         known = "Added" if outcome.added else "It is on the list already"
         if service.store.get(target) is None:
-            done = await service.refresh(target)
+            done = await service.admin.refresh(target)
             words = f"{known}. {SENTENCES.get(done.outcome, '')}" + (f" ({masked(done.words)})" if done.words else "")
-            ok = service.is_feed(target)
+            ok = service.admin.is_feed(target)
             words += "" if ok or done.outcome == "failed" else " It is no feed."
         else:
             words, ok = f"{known}. It is in the cache.", True
@@ -161,8 +162,8 @@ class Deeds:
             raise form.WrongRequest("One feed at a time: url, not pattern. For many, write a rule (feeds:).")
         is_change = await self._runtime.decisions.decide(target, decision)
         if decision is Decision.BLOCKED:
-            await service.purge(target)
-        service.agenda.note(target)
+            await service.admin.purge(target)
+        service.admin.agenda.note(target)
         self._clerk.forget([target])
         state = str(decision) if decision is not None else None
         view = {"ok": True, **self._named(target), "decision": state, "changed": is_change}
@@ -173,7 +174,7 @@ class Deeds:
 
         async def one(target: str) -> View:
             async with gate:
-                return self._refreshed(await service.refresh(target))
+                return self._refreshed(await service.admin.refresh(target))
 
         return await asyncio.gather(*(one(target) for target in targets))
 
@@ -184,7 +185,7 @@ class Deeds:
         if sum(map(bool, (url, identifier, pattern))) != 1:
             raise form.WrongRequest("One of url, pattern and id is needed.")
         if url:
-            return self._answers.service().to_upstream_url(uri.normalise(url)), ""
+            return self._answers.service().admin.to_upstream_url(uri.normalise(url)), ""
         if identifier:
             return await self._answers.target(identifier), ""
         return "", pattern

@@ -112,7 +112,7 @@ class Overview:
     async def _view(self, roll: Roll, others: Sequence[aggregation.Plain], book: Book) -> View:
         now, metrics, settings = self._runtime.clock.now(), self._runtime.metrics, self._runtime.settings
         metrics.observe_process(
-            under_way=self._answers.service().active_refreshes, connections=self._runtime.connections
+            under_way=self._answers.service().admin.active_refreshes, connections=self._runtime.connections
         )
         families = aggregation.added(metrics.families(), others)
         totals, memory = metrics.totals(families), aggregation.value(families, "process_resident_memory_bytes")

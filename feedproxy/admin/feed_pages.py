@@ -194,7 +194,9 @@ class Answers:
         if resource is None:
             raise NotFound("That feed is not held any more.")
         now = self._runtime.clock.now()
-        seen = look(resource, service.freshness_of, self._runtime.settings_for(target), now, service.prefetch_plan)
+        seen = look(
+            resource, service.admin.freshness_of, self._runtime.settings_for(target), now, service.admin.prefetch_plan
+        )
         versions = await service.workshop.do(partial(editions.told, resource))
         fetches = recent_activity.fetches_of(
             [*self._runtime.journal.fetches(target), *await self._runtime.others.fetches(target)]
@@ -217,7 +219,7 @@ class Answers:
         read = subscribers_of(await self.roll())
         self._runtime.metrics.observe(
             stored=await self._clerk.count(service),
-            under_way=service.active_refreshes,
+            under_way=service.admin.active_refreshes,
             connections=self._runtime.connections,
             subscribers=sum(read),
             feeds_read=len(read),

@@ -106,7 +106,13 @@ class Clerk:
     async def _rows(self, service: Service, settings_for: SettingsFor, now: Instant) -> AsyncIterator[View]:
         async for resource in yielding(list(self._held.values())):
             if resource is not None:
-                seen = look(resource, service.freshness_of, settings_for(resource.target), now, service.prefetch_plan)
+                seen = look(
+                    resource,
+                    service.admin.freshness_of,
+                    settings_for(resource.target),
+                    now,
+                    service.admin.prefetch_plan,
+                )
                 yield row(seen, service.counts.total(resource.target, now))
 
 

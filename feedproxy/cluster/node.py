@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 
 from feedproxy.clock import Clock, Seconds
 from feedproxy.cluster.event_listener import Ear
@@ -87,13 +87,10 @@ class Fleet:
             exact_max=settings.fleet_exact_max,
             claim_max=settings.claim_max,
         )
-        service.look = self.look
-        service.peer_targets = self.store.everywhere
 
         def changed(target: str) -> None:
             metrics.touched(target)
-            if service.is_ours(target):
-                service.agenda.note(target)
+            service.admin.reschedule(target)
 
         self.store.on_change = changed
         self.store.common.on_booked = self._booked
@@ -140,11 +137,15 @@ class Fleet:
             "origins by itself, and tells the others what they missed when it is back."
         )
 
-    async def look(self, target: str) -> bool:
+    async def sync(self, target: str) -> bool:
         """Take in what the others have of a target, and of who reads it; whether anything is new."""
         if not self.link.up:
             return False
         return await asyncio.shield(self._looks.join(target, lambda: self._look(target))[0])
+
+    def targets(self) -> AsyncIterator[str]:
+        """Return the targets of which the other machines have copies."""
+        return self.store.everywhere()
 
     async def _look(self, target: str) -> bool:
         if self.sums is None:
@@ -226,10 +227,10 @@ class Fleet:
 
     async def _outdated(self, target: str) -> None:
         if self._service is not None:
-            await self._service.on_peer_purge(target)
+            await self._service.admin.on_peer_purge(target)
 
     def _is_mine(self, target: str) -> bool:
-        return self._service is None or self._service.is_ours(target)
+        return self._service is None or self._service.admin.owns(target)
 
     def _tell_change(self, sight: Sight) -> None:
         said = {name: getattr(sight, name) for name in Sight.__slots__}

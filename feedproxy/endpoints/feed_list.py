@@ -80,25 +80,65 @@ class ImportOutcome:
     hosts: tuple[str, ...]
 
 
+class ImportedFeeds:
+    """The imports of all processes on one store; as `Demand` each import counts as one reader."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._raw: bytes | None = None
+        self._imported = Imported()
+        self._checked_at = -math.inf
+
+    @property
+    def current(self) -> Imported:
+        """The imports, at most STATE_CHECK_INTERVAL old."""
+        if time.monotonic() - self._checked_at >= STATE_CHECK_INTERVAL:
+            self.reload()
+        return self._imported
+
+    @property
+    def version(self) -> bytes | None:
+        """The stored form of the imports, which differs after each change."""
+        return self._raw
+
+    def count_since(self, target: str, since: Instant) -> int:
+        """Return 1 if this feed was imported since then, else 0."""
+        imported = self.current.since.get(target)
+        return int(imported is not None and imported >= since)
+
+    def reload(self) -> Imported:
+        """Read the imports from the store."""
+        self._checked_at = time.monotonic()
+        raw = self._store.get_state(IMPORTED)
+        if raw != self._raw:
+            self._raw, self.imported = raw, _decode_imported(raw)
+        return self.imported
+
+    async def save(self, imported: Imported) -> None:
+        """Write the imports to the store. Raises StoreError."""
+        raw = _encode_imported(imported)
+        await self._store.put_state(IMPORTED, raw)
+        self._raw, self.imported = raw, imported
+
+
 class FeedList:
     """The list of one installation. Used within one event loop."""
 
     def __init__(
         self,
         service: Service,
+        imports: ImportedFeeds,
         clock: Clock,
         settings_for: Callable[[str], Settings],
         changed: Callable[[], int],
     ) -> None:
         """`changed` gives another number after every change of options or rules."""
         self._service = service
+        self.imports = imports
         self._store: Store = service.store
         self._clock = clock
         self._settings_for = settings_for
         self._settings_generation_of = changed
-        self._raw: bytes | None = None
-        self._imported = Imported()
-        self._checked_at = -math.inf
         self._prefetching: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
         self._listing: Listing = Listing()
@@ -113,14 +153,7 @@ class FeedList:
     @property
     def imported(self) -> Imported:
         """What was imported, here or by another process a moment ago."""
-        if time.monotonic() - self._checked_at >= STATE_CHECK_INTERVAL:
-            self._reload()
-        return self._imported
-
-    def count_imports_since(self, target: str, since: Instant) -> int:
-        """1 where this feed was imported since then: the schedule takes that for a reader."""
-        imported = self.imported.since.get(target)
-        return int(imported is not None and imported >= since)
+        return self.imports.current
 
     async def import_list(
         self, listing: Listing, *, name: str = "", replace: bool = False, intercept: bool = False
@@ -129,8 +162,7 @@ class FeedList:
 
         `intercept` adds the hosts of its https feeds to those whose TLS is decrypted. Raises StoreError.
         """
-        self._reload()
-        before, now = self._imported, self._clock.now()
+        before, now = self.imports.reload(), self._clock.now()
         kept = () if replace else before.feeds
         feeds = opml.merged(kept, listing.feeds)
         added = [each.address for each in feeds if each.address not in before.since]
@@ -164,8 +196,8 @@ class FeedList:
     async def public(self) -> Listing:
         """The public list: every feed imported or asked for in the last 30 days that may be named to everybody."""
         async with self._lock:
-            self._reload()
-            token = (self._store.common.generation, self._raw, self._service.counts.distinct.changes)
+            self.imports.reload()
+            token = (self._store.common.generation, self.imports.version, self._service.counts.distinct.changes)
             now, decided = time.monotonic(), self._settings_generation_of()
             if decided != self._settings_generation or (
                 now >= self._reuse_until and (token != self._list_state or now >= self._expires)
@@ -202,7 +234,7 @@ class FeedList:
 
     async def _build_public_list(self) -> Listing:
         asked = await self._requested_recently()
-        imported = self._imported
+        imported = self.imports.current
         by_address = {each.address: each for each in imported.feeds}
         enough = max(1, self._settings_for("").list_readers_min)
         known = (target for target, readers in asked.items() if number(readers) >= enough)
@@ -243,16 +275,9 @@ class FeedList:
         lately = [each async for each in yielding(self._service.counts.distinct.since(since))]
         return await asyncio.to_thread(_merge_requested, self._store.get_state(RECENTLY_REQUESTED), lately, since)
 
-    def _reload(self) -> None:
-        self._checked_at = time.monotonic()
-        raw = self._store.get_state(IMPORTED)
-        if raw != self._raw:
-            self._raw, self._imported = raw, _decode_imported(raw)
-
     async def _save(self, imported: Imported) -> None:
-        raw = _encode_imported(imported)
-        await self._store.put_state(IMPORTED, raw)
-        self._raw, self._imported, self._list_state = raw, imported, None
+        await self.imports.save(imported)
+        self._list_state = None
         self._reuse_until = -math.inf
 
     def _prefetch_imported(self) -> None:
@@ -262,7 +287,7 @@ class FeedList:
 
     async def _fetch_all(self) -> None:
         sites: dict[str, list[str]] = {}
-        async for each in yielding(self._imported.feeds):
+        async for each in yielding(self.imported.feeds):
             if self._store.peek(each.address) is None and self._is_reachable(each.address):
                 sites.setdefault(uri.site_of(each.address), []).append(each.address)
         gate = asyncio.Semaphore(CONCURRENT_SITES_MAX)
@@ -277,9 +302,9 @@ class FeedList:
     async def _fetch(self, target: str) -> None:
         try:
             while self._store.peek(target) is None:
-                turn = self._service.next_allowed_fetch(target)
+                turn = self._service.admin.next_allowed_fetch(target)
                 if turn is None:
-                    await self._service.refresh(target)
+                    await self._service.admin.refresh(target)
                     return
                 await self._clock.sleep(max(0.01, turn - self._clock.now()))
         except Exception:

@@ -23,10 +23,11 @@ How a protocol is added
    anything, `notices.hears` tells whether there is a `public_url` that others could call.
    (Where a feed names whom to ask, `outbound_subscriptions.py` does all of it, and `duplex_protocol.py` makes one
    protocol of the two sides: `aggregator.py` and `subscriber.py` are what is left to write.)
-5. A push that came in is `bell.ring([topic], source)`, and `service.record_push(topic, until)` where it had been
+5. A push that came in is `bell.ring([topic], source)`, and `service.admin.record_push(topic, until)` where it had been
 promised:
-   then the feed is polled less. Content that came with it goes to `service.apply_push`, which says why it does not do.
+   then the feed is polled less. Content that came with it goes to `service.admin.apply_push`, which says why it does
+   not do.
 
-The topic of a subscription is always the target URI that we fetch (`service.to_upstream_url(address)`); how the
+The topic of a subscription is always the target URI that we fetch (`service.admin.to_upstream_url(address)`); how the
 subscriber wrote it belongs into `data`. Feeds that may not be listed (proxy/visibility.py) are told to nobody.
 """

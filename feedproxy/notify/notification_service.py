@@ -74,7 +74,9 @@ class Notices:
         self.queue = Queue(self.ledger)
         self.protocols: dict[str, Protocol] = {}
         self.rpc = Rpc()
-        self.bell = Bell(self.ledger, self.changes, clock, service, settings, written=self._write_news, wake=self.wake)
+        self.bell = Bell(
+            self.ledger, self.changes, clock, service.admin, settings, written=self._write_news, wake=self.wake
+        )
         self.courier = Courier(self.queue, self.subscriptions, caller, self.protocols, clock, wake=self.wake)
         self.watchers: list[Callable[[Resource], None]] = []
         """Called with every feed that is held at the start, and with each whose content is new: who tells of it?"""

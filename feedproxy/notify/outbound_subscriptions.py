@@ -77,7 +77,7 @@ class Hearing:
         for each in await self._notices.subscriptions.all(role=Role.HEAR, protocol=self._protocol, topic=topic):
             if wish is None:
                 await self._notices.subscriptions.remove(each.id)
-                await self._notices.service.end_push_lease(topic)
+                await self._notices.service.admin.end_push_lease(topic)
 
     async def want(self, topic: str, wish: Wish) -> None:
         """Ask to be told, unless that is done already; who was asked before and is named no longer is forgotten."""
@@ -107,7 +107,7 @@ class Hearing:
         ):
             for each in page:
                 # What was told while we were away is lost: until the next push the feed is asked as ever.
-                await self._notices.service.end_push_lease(each.topic)
+                await self._notices.service.admin.end_push_lease(each.topic)
                 await self.renew(each)
             last = page[-1].id
 
@@ -119,7 +119,7 @@ class Hearing:
             return
         if wish is None:
             await self._notices.subscriptions.remove(subscription.id)
-            await self._notices.service.end_push_lease(subscription.topic)
+            await self._notices.service.admin.end_push_lease(subscription.topic)
         elif wish.callback != subscription.callback or dict(wish.data) != dict(subscription.data):
             await self.want(subscription.topic, wish)
         else:
@@ -136,7 +136,7 @@ class Hearing:
         await self._notices.subscriptions.prolong(
             subscription.id, expires=now + ASKING, renew_at=now + DAY, state=State.PENDING
         )
-        await self._notices.service.end_push_lease(subscription.topic)
+        await self._notices.service.admin.end_push_lease(subscription.topic)
         return Refused(words)
 
     async def caller(self, path: str) -> Subscription | None:
@@ -163,7 +163,7 @@ class Hearing:
             )
             if self._by_pushes:
                 await self._lives(subscription)
-            await self._notices.service.record_push(subscription.topic, subscription.expires)
+            await self._notices.service.admin.record_push(subscription.topic, subscription.expires)
             await self._notices.bell.promise([subscription.topic])
         return True
 

@@ -38,12 +38,12 @@ async def watched(notices: Notices, address: str, whose: str, base: str) -> str:
     ones); with `off` there is none.
     """
     try:
-        target = whereabouts(notices, notices.service.to_upstream_url(named(notices, address, base)))
+        target = whereabouts(notices, notices.service.admin.to_upstream_url(named(notices, address, base)))
     except BadTarget as error:
         raise NotWatched(f"{address[:200]} is no address of a feed: {error}") from error
     own = is_upstream_target(target, notices.settings())
-    if own and whose != "off" and not notices.service.is_feed(target):
-        await notices.service.refresh(target)
+    if own and whose != "off" and not notices.service.admin.is_feed(target):
+        await notices.service.admin.refresh(target)
     if not (whose == "known" or (own and whose == "own")) or not may_be_told(notices, target):
         # The same words for what is unknown and for what is private: that is nobody's business.
         raise NotWatched(f"{address[:200]} is not watched here; only feeds that are read through this proxy are")
@@ -83,7 +83,7 @@ def named(notices: Notices, address: str, base: str) -> str:
 
 def may_be_told(notices: Notices, target: str) -> bool:
     """Whether strangers may hear of changes of this target: a feed that is held, and everybody's."""
-    return notices.service.is_feed(target) and not is_withdrawn(notices, target)
+    return notices.service.admin.is_feed(target) and not is_withdrawn(notices, target)
 
 
 def is_withdrawn(notices: Notices, target: str) -> bool:
@@ -101,7 +101,7 @@ def is_private(resource: Resource, settings: Settings) -> bool:
 
 def whereabouts(notices: Notices, target: str) -> str:
     """Where a feed is that has moved for good, if it is held there; else where it was."""
-    return _moved(notices, target, notices.service.is_feed)
+    return _moved(notices, target, notices.service.admin.is_feed)
 
 
 def led_to(notices: Notices, target: str) -> str:

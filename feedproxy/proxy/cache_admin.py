@@ -1,7 +1,6 @@
 """What is done to the cache by others than readers: the operator, a ping, a request that streamed past it."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import batched
@@ -16,6 +15,8 @@ from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Request, Response
 from feedproxy.http.url_pattern import anywhere
 from feedproxy.proxy.autodiscovery import Autodiscovery
+from feedproxy.proxy.interfaces import Demand, FeedOwnership, PeerCopies
+from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.refresh.coordinator import Dispatch
 from feedproxy.refresh.policy import prefetch, throttle
 from feedproxy.refresh.policy import push as pushing
@@ -26,7 +27,7 @@ from feedproxy.refresh.result import Observer
 from feedproxy.request.url_mapping import equivalent_urls, to_public, to_upstream
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
-from feedproxy.store.resource import Failures, Resource, set_right
+from feedproxy.store.resource import Failures, Resource
 from feedproxy.subscribers.counts import SubscriberCounts
 
 INVALIDATION_BATCH = 64
@@ -49,55 +50,36 @@ class RefreshReport:
 
 
 class CacheAdmin:
-    """Refresh, purge, undo, invalidate; and the look at what is held."""
+    """Operations on the cache beside requests: refresh, purge, invalidate, apply pushes, and the refresh schedule."""
 
     def __init__(
         self,
         *,
         settings_for: Callable[[str], Settings],
         store: Store,
+        lookup: ResourceLookup,
         clock: Clock,
         dispatch: Dispatch,
+        autodiscovery: Autodiscovery,
         counts: SubscriberCounts,
         observer: Observer,
+        peers: PeerCopies,
+        ownership: FeedOwnership,
+        demand: Demand,
     ) -> None:
         self._settings_for = settings_for
-        self.store = store
+        self._store = store
+        self._lookup = lookup
         self._clock = clock
         self._dispatch = dispatch
+        self._autodiscovery = autodiscovery
         self._counts = counts
         self._observer = observer
-        self.is_ours: Callable[[str], bool] = prefetch.ours
-        """Which feeds this process refreshes ahead; whoever shares them out sets another."""
-        self.extra_demand: Callable[[str, Instant], int] = lambda target, since: 0
-        """Who wants a feed kept fresh since an instant without having asked for it; counted as readers are."""
-        self.look: Callable[[str], Awaitable[bool]] = _nowhere_else
-        """Where other machines share what they have fetched: takes in what they have of a target, and says whether that
-        changed anything here."""
-        self.peer_targets: Callable[[], AsyncIterator[str]] = _nothing_more
-        """The targets that they have."""
-        self.autodiscovery = Autodiscovery(dispatch.workshop)
-        self._corrections: set[asyncio.Task[None]] = set()
+        self._peers = peers
+        self._ownership = ownership
+        self._demand = demand
         self.agenda = Agenda(clock, self._own_prefetch_plan, self._prefetch)
         dispatch.landings.append(self.agenda.note)
-
-    def stored_resource(self, target: str, *, used: bool = True) -> Resource | None:
-        """What is stored of a target, its instants set right where the clock was ahead when they were noted."""
-        resource = self.store.get(target) if used else self.store.peek(target)
-        if resource is None:
-            return None
-        right = set_right(resource, self._clock.now())
-        if right is not resource:
-            # Begun at once: in memory it is right before anybody looks again.
-            task = asyncio.Task(self._correct_stored(target), loop=asyncio.get_running_loop(), eager_start=True)
-            self._corrections.add(task)
-            task.add_done_callback(self._corrections.discard)
-        return right
-
-    async def _correct_stored(self, target: str) -> None:
-        resource = self.store.newest(target)
-        if resource is not None and (right := set_right(resource, self._clock.now())) is not resource:
-            await self.store.put(right)
 
     @property
     def active_refreshes(self) -> int:
@@ -117,20 +99,20 @@ class CacheAdmin:
 
     def is_feed(self, target: str) -> bool:
         """Whether this target is held, and is a feed."""
-        resource = self.store.get(target)
+        resource = self._store.get(target)
         return resource is not None and resource.channel is not None
 
     async def feeds_named_by(self, target: str) -> list[str]:
         """The feeds that the page held of this target names; none where no page is held."""
-        resource = self.store.get(target)
+        resource = self._store.get(target)
         if resource is None or resource.channel is not None or not resource.variants:
             return []
-        found = await self.autodiscovery.find(resource.variants[-1], self._settings_for(target))
+        found = await self._autodiscovery.find(resource.variants[-1], self._settings_for(target))
         return [each.address for each in found]
 
     def next_allowed_fetch(self, target: str) -> Instant | None:
         """When the origin of this target may be asked; None for now."""
-        match self._dispatch.permission(self.stored_resource(target), target, self._settings_for(target)):
+        match self._dispatch.permission(self._lookup.get(target), target, self._settings_for(target)):
             case throttle.Wait(until):
                 return until
         return None
@@ -138,8 +120,8 @@ class CacheAdmin:
     async def refresh(self, target: str) -> RefreshReport:
         """Ask the origin of this target now, or as soon as its floor allows (then the outcome is `later`)."""
         target = self.to_upstream_url(target)
-        await self.look(target)
-        resource = self.stored_resource(target)
+        await self._peers.sync(target)
+        resource = self._lookup.get(target)
         match self._dispatch.permission(resource, target, self._settings_for(target)):
             case throttle.Wait(_, Detail.PAUSED, words):
                 return RefreshReport(target, "paused", words)
@@ -151,25 +133,25 @@ class CacheAdmin:
 
     async def flush(self, target: str) -> None:
         """Return when what is held of this target outlives the process."""
-        await self.store.written(self.to_upstream_url(target))
+        await self._store.written(self.to_upstream_url(target))
 
     async def record_push(self, target: str, promised: Instant) -> None:
         """Somebody tells us that the target has changed, and promises to until then: it need not be asked so often."""
-        if (resource := self.store.newest(target)) is not None:
-            await self.store.put(replace(resource, heard=self._clock.now(), promised=promised))
+        if (resource := self._store.newest(target)) is not None:
+            await self._store.put(replace(resource, heard=self._clock.now(), promised=promised))
             self.agenda.note(target)
 
     async def extend_push_lease(self, target: str, promised: Instant) -> None:
         """Who tells us of the target's changes promises it for longer; what was broken is not mended by that."""
-        resource = self.store.newest(target)
+        resource = self._store.newest(target)
         if resource is not None and resource.promised > self._clock.now():
-            await self.store.put(replace(resource, promised=promised))
+            await self._store.put(replace(resource, promised=promised))
 
     async def end_push_lease(self, target: str) -> None:
         """Nobody tells us of the target's changes any more: it is asked as ever."""
-        resource = self.store.newest(target)
+        resource = self._store.newest(target)
         if resource is not None and resource.promised:
-            await self.store.put(replace(resource, promised=0.0))
+            await self._store.put(replace(resource, promised=0.0))
             self.agenda.note(target)
 
     async def apply_push(self, target: str, body: bytes, media_type: str | None) -> str:
@@ -179,7 +161,7 @@ class CacheAdmin:
 
         `body` is not coded. It is judged as any update is, and more strictly (push.py).
         """
-        resource, now, settings = self.store.newest(target), self._clock.now(), self._settings_for(target)
+        resource, now, settings = self._store.newest(target), self._clock.now(), self._settings_for(target)
         held = next((each for each in reversed(resource.variants) if each.content.feed), None) if resource else None
         if resource is None or held is None or held.authorized:
             return "no copy is held"
@@ -201,7 +183,7 @@ class CacheAdmin:
         if isinstance(push, str):
             return push
         landed = await self._dispatch.pushed(target, push, held)
-        await self.store.written(target)
+        await self._store.written(target)
         return "" if landed.stored else landed.words or "it may not be stored"
 
     async def purge(self, target: str = "", *, pattern: str = "") -> list[str]:
@@ -209,23 +191,23 @@ class CacheAdmin:
         # Outdated first: what another process is about to write comes before the delete, or not at all.
         if target:
             target = self.to_upstream_url(target)
-            await self.look(target)  # it counts as purged also where another machine alone has it
-            self.store.common.outdate(target)
+            await self._peers.sync(target)  # it counts as purged also where another machine alone has it
+            self._store.common.outdate(target)
             self._dispatch.forget(partial(eq, target))
-            held = self.store.get(target) is not None
-            await self.store.delete(target)
-            await self.store.flush()
+            held = self._store.get(target) is not None
+            await self._store.delete(target)
+            await self._store.flush()
             self._dispatch.outdated([target])
             return [target] if held else []
         matches = self.target_matcher(pattern)
-        self.store.common.outdate(None)
+        self._store.common.outdate(None)
         self._dispatch.forget(matches)
-        here = [each async for each in yielding(self.store.targets()) if matches(each)]
-        there = [each async for each in self.peer_targets() if matches(each)]
+        here = [each async for each in yielding(self._store.targets()) if matches(each)]
+        there = [each async for each in self._peers.targets() if matches(each)]
         targets = list(dict.fromkeys([*here, *there]))
         async for each in yielding(targets):
-            await self.store.delete(each)
-        await self.store.flush()
+            await self._store.delete(each)
+        await self._store.flush()
         async for some in yielding(batched(targets, INVALIDATION_BATCH)):
             self._dispatch.outdated(list(some))
         return targets
@@ -237,29 +219,29 @@ class CacheAdmin:
     async def clear_relocation(self, target: str) -> bool:
         """Forget a remembered move or end of this target, and the pause it brought; whether there was one."""
         target = self.to_upstream_url(target)
-        resource = self.store.newest(target)
+        resource = self._store.newest(target)
         if resource is None or resource.sighting is None:
             return False
         failures = Failures() if resource.failures.detail == Detail.GONE else resource.failures
-        await self.store.put(replace(resource, sighting=None, failures=failures))
+        await self._store.put(replace(resource, sighting=None, failures=failures))
         self._dispatch.outdated([target])
         return True
 
     async def invalidate_after_write(self, request: Request, response: Response) -> None:
         """A request that streamed through was answered: invalidate what RFC 9111, 4.4, wants invalidated."""
         for target in invalidation.invalidated_by(request, response):
-            self.store.common.outdate(target)
+            self._store.common.outdate(target)
             self._dispatch.outdate(partial(eq, target))
-            resource = self.store.newest(target)
+            resource = self._store.newest(target)
             if resource is not None and resource.responses:
                 variants = tuple(replace(each, invalid=True) for each in resource.variants)
                 keyed = tuple(replace(each, invalid=True) for each in resource.keyed if each.status != 206)
-                await self.store.put(replace(resource, variants=variants, parts=(), keyed=keyed))
+                await self._store.put(replace(resource, variants=variants, parts=(), keyed=keyed))
 
     def resources(self) -> Iterable[Resource]:
         """Everything that is held, for those who look after it."""
-        for target in self.store.targets():
-            if (resource := self.store.peek(target)) is not None:
+        for target in self._store.targets():
+            if (resource := self._store.peek(target)) is not None:
                 yield resource
 
     def freshness_of(self, resource: Resource) -> Freshness | None:
@@ -269,6 +251,15 @@ class CacheAdmin:
         return assess(resource, resource.variants[-1], self._settings_for(resource.target), self._clock.now())
 
     # -- the schedule
+
+    def owns(self, target: str) -> bool:
+        """Return whether this process refreshes a feed ahead of requests."""
+        return self._ownership.owns(target)
+
+    def reschedule(self, target: str) -> None:
+        """Compute the next scheduled refresh anew after another process has changed what is stored."""
+        if self.owns(target):
+            self.agenda.note(target)
 
     def resume(self) -> None:
         """Take the schedule up again, from what is stored and who read it: those asked for last come first."""
@@ -281,7 +272,9 @@ class CacheAdmin:
         return prefetch.plan(
             resource,
             self.freshness_of(resource),
-            lambda seconds: self._counts.recent(target, now - seconds) + self.extra_demand(target, now - seconds),
+            lambda seconds: (
+                self._counts.recent(target, now - seconds) + self._demand.count_since(target, now - seconds)
+            ),
             now,
             settings,
             permission=self._dispatch.permission(resource, target, settings),
@@ -289,22 +282,12 @@ class CacheAdmin:
         )
 
     def _own_prefetch_plan(self, target: str) -> prefetch.Plan:
-        resource = self.stored_resource(target, used=False) if self.is_ours(target) else None
+        resource = self._lookup.peek(target) if self.owns(target) else None
         return prefetch.Rest("nothing of it is looked after here") if resource is None else self.prefetch_plan(resource)
 
     async def _prefetch(self, target: str) -> None:
-        if await self.look(target) and not isinstance(self._own_prefetch_plan(target), prefetch.Refresh):
+        if await self._peers.sync(target) and not isinstance(self._own_prefetch_plan(target), prefetch.Refresh):
             self.agenda.note(target)  # another machine was quicker
             return
         self._observer.scheduled(target)
         await self._dispatch.in_background(target)
-
-
-async def _nowhere_else(target: str) -> bool:
-    return False
-
-
-async def _nothing_more() -> AsyncIterator[str]:
-    nothing: tuple[str, ...] = ()
-    for target in nothing:
-        yield target

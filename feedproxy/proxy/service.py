@@ -21,12 +21,15 @@ from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError, FetchError, FetchTimeout, Forbidden, LoopDetected
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request
-from feedproxy.proxy.cache_admin import CacheAdmin, RefreshReport
+from feedproxy.proxy.autodiscovery import Autodiscovery
+from feedproxy.proxy.cache_admin import CacheAdmin
+from feedproxy.proxy.interfaces import Demand, FeedOwnership, NoDemand, NoPeers, OwnsAll, PeerCopies
 from feedproxy.proxy.local_responses import LocalResponses, is_oversized
 from feedproxy.proxy.representations.coding_variants import CodingVariants
 from feedproxy.proxy.representations.conversion_cache import ConversionCache
 from feedproxy.proxy.representations.conversions import Conversions
 from feedproxy.proxy.representations.deltas import Deltas
+from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.proxy.response_builder import build_response
 from feedproxy.refresh import personal_responses, range_requests
 from feedproxy.refresh.coordinator import Dispatch
@@ -46,13 +49,13 @@ from feedproxy.store.resource import Ending, Failures, Resource
 from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.pseudonyms import Identifier
 
-__all__ = ["PassThrough", "ProxyResponse", "RefreshReport", "Service"]
+__all__ = ["PassThrough", "ProxyResponse", "Service"]
 
 DEAD_TARGETS_MAX = 1024
 """Addresses without a feed that are remembered for moves that lead there; the oldest is forgotten first."""
 
 
-class Service(CacheAdmin):
+class Service:
     """The shared cache as one object: it is given its clock, store and client, and owns its tasks."""
 
     def __init__(
@@ -68,7 +71,15 @@ class Service(CacheAdmin):
         version: str,
         observer: Observer,
         key_for: Callable[[str, str], str] = lambda target, _: target,
+        peers: PeerCopies | None = None,
+        ownership: FeedOwnership | None = None,
+        demand: Demand | None = None,
     ) -> None:
+        self.store = store
+        self._settings_for = settings_for
+        self._clock = clock
+        self._peers = peers or NoPeers()
+        self._lookup = ResourceLookup(store, clock)
         self._key_for = key_for
         self.counts = counts
         self.pseudonym = pseudonym
@@ -91,6 +102,7 @@ class Service(CacheAdmin):
             via=self.via,
             agent=self.audience.agent,
         )
+        self._dispatch = dispatch
         self.listeners = dispatch.listeners
         self.on_outdated = dispatch.on_outdated
         self.landings = dispatch.landings
@@ -100,13 +112,19 @@ class Service(CacheAdmin):
         self._deltas = Deltas(dispatch.workshop)
         self._conversions = ConversionCache(dispatch.workshop)
         self.conversions = Conversions(self.as_it_is, self._conversions, settings_for, clock)
-        super().__init__(
+        self._autodiscovery = Autodiscovery(dispatch.workshop)
+        self.admin = CacheAdmin(
             settings_for=settings_for,
             store=store,
+            lookup=self._lookup,
             clock=clock,
             dispatch=dispatch,
+            autodiscovery=self._autodiscovery,
             counts=counts,
             observer=observer,
+            peers=self._peers,
+            ownership=ownership or OwnsAll(),
+            demand=demand or NoDemand(),
         )
 
     # -- readers
@@ -117,7 +135,7 @@ class Service(CacheAdmin):
             answer = await self.conversions.by_accept(request, visit, self._media_type(request.target))
         else:
             answer = await self.as_it_is(request, visit)
-        return await self.autodiscovery.instead_of(answer, request, visit, self._settings_for(request.target))
+        return await self._autodiscovery.instead_of(answer, request, visit, self._settings_for(request.target))
 
     async def as_it_is(self, request: Request, visit: ClientContext) -> ProxyResponse | PassThrough:
         """The same, in the format that the origin gave."""
@@ -165,7 +183,7 @@ class Service(CacheAdmin):
         if is_loop(request.fields, self.pseudonym):
             raise LoopDetected("this request has passed this proxy already")
         now = self._clock.now()
-        resource = self.stored_resource(request.target)
+        resource = self._lookup.get(request.target)
         ask = self._ask(request, visit, resource)
         if ending := self._ending(ask, resource, now):
             return ending
@@ -203,7 +221,7 @@ class Service(CacheAdmin):
             case Unsatisfiable(words):
                 status = CacheStatus(detail=Detail.ONLY_IF_CACHED)
                 return self._local.problem_response(request, visit, 504, Detail.ONLY_IF_CACHED, words, status)
-            case Validate() | Forward() if not looked and await self.look(request.target):
+            case Validate() | Forward() if not looked and await self._peers.sync(request.target):
                 return await self._answer(request, visit, looked=True)  # another machine has something newer
             case Validate(stored, fwd):
                 return await self._forward(ask, resource, stored, freshness, fwd, again=again)
@@ -471,6 +489,6 @@ class Service(CacheAdmin):
     async def close(self, timeout: Seconds) -> None:
         """Let what is under way land, `timeout` seconds at most, and end."""
         until = asyncio.get_running_loop().time() + timeout
-        await self.agenda.close()
+        await self.admin.agenda.close()
         for part in (self._codings, self._deltas, self._conversions, self._dispatch):
             await part.close(max(0.0, until - asyncio.get_running_loop().time()))

@@ -16,7 +16,6 @@ import contextlib
 import json
 import logging
 import time
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any
@@ -101,7 +100,6 @@ class Crew:
             common = common.here  # what other machines do is here when this machine's store has it
         self._shared = common if isinstance(common, Shared) else None
         self._generation = common.generation
-        service.is_ours = lambda target: seat.is_mine(zlib.crc32(target.encode("utf-8", "surrogatepass")))
         service.counts.news = News()
 
     async def start(self) -> None:
@@ -249,8 +247,7 @@ class Crew:
 
     def _note(self, target: str) -> None:
         self._metrics.touched(target)
-        if self._service.is_ours(target):
-            self._service.agenda.note(target)
+        self._service.admin.reschedule(target)
 
     async def _ask(self, session: aiohttp.ClientSession, what: str, message: bytes | None = None) -> bytes | None:
         """What another worker says; None where it does not."""
@@ -264,7 +261,7 @@ class Crew:
 
     async def _tell_families(self, _: web.Request) -> web.Response:
         await self.tell_news()
-        self._metrics.observe_process(under_way=self._service.active_refreshes, connections=self._connections())
+        self._metrics.observe_process(under_way=self._service.admin.active_refreshes, connections=self._connections())
         said = {
             "families": aggregation.plain(aggregation.added(self._metrics.families(), [self._before])),
             "history": self._diary.note(self._clock.now()).plain(),

@@ -5,6 +5,7 @@ import mmap
 import socket
 import struct
 import time
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +55,10 @@ class Seat:
     def is_mine(self, number: int) -> bool:
         """Whether what has this number (a hash, say) is this worker's to do, where one has to."""
         return number % self.size == self.index
+
+    def owns(self, target: str) -> bool:
+        """Return whether this worker refreshes `target` ahead of requests."""
+        return self.is_mine(zlib.crc32(target.encode("utf-8", "surrogatepass")))
 
     def beat(self) -> None:
         """Tell the supervisor that this worker does not hang."""

@@ -41,7 +41,7 @@ async def test_feed_is_added_and_fetched_from_a_pasted_address(proxy: Proxy) -> 
     status, told, _ = await proxy.post("/add", {"url": f" feed:{target} "})
 
     assert (status, told["ok"], told["added"], told["target"]) == (200, True, True, target)
-    assert proxy.runtime.service.is_feed(target)
+    assert proxy.runtime.service.admin.is_feed(target)
     assert [each.address for each in proxy.runtime.feed_list.imported.feeds] == [target]
     status, _, location = await proxy.post("/add", {"url": target}, Accept=HTML)
     assert status == 303

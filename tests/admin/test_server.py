@@ -221,7 +221,7 @@ async def test_a_refresh_before_its_turn_is_accepted_for_later(proxy: Proxy, ori
 
 async def test_a_refresh_in_vain_says_so(proxy: Proxy, origin: str) -> None:
     await proxy.post(f"/refresh?url={origin}/feed")
-    await proxy.runtime.service.purge(f"{origin}/feed")
+    await proxy.runtime.service.admin.purge(f"{origin}/feed")
 
     told = (await proxy.post("/refresh?url=http://127.0.0.1:1/feed"))[1]
 

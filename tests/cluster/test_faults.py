@@ -105,7 +105,7 @@ async def test_a_machine_that_is_cut_off_goes_on_alone_and_catches_up(
             assert "; hit" in (await other.get(path)).cache
         origin.publish("/kept", a_feed("/kept", "new"), cache_control=LASTING)
         await one.get("/kept", Cache_Control="no-cache", Sec_Fetch_Mode="navigate")
-        await one.service.purge(origin.url("/purged"))
+        await one.service.admin.purge(origin.url("/purged"))
         assert "; hit" in (await other.get("/purged")).cache  # as long as it is cut off
 
         wire.mend()
@@ -132,7 +132,7 @@ async def test_a_purge_made_while_cut_off_is_done_elsewhere_when_it_is_over(
         wire.drop()
         await until(lambda: not other.fleet.link.up)
         for path in ("/purged", "/newer"):
-            assert await other.service.purge(origin.url(path)) == [origin.url(path)]
+            assert await other.service.admin.purge(origin.url(path)) == [origin.url(path)]
         await asyncio.sleep(1.2)  # a purge of a second ago is one of then
         await one.get("/newer", Cache_Control="no-cache", Sec_Fetch_Mode="navigate")
         await one.told()

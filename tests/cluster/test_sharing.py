@@ -79,7 +79,7 @@ async def test_a_crowd_at_two_machines_makes_one_request(start: Start, origin: O
     origin.gate = asyncio.Event()
 
     crowd = [asyncio.ensure_future(machine.get("/feed")) for _ in range(50) for machine in (one, other)]
-    await until(lambda: one.service.active_refreshes == other.service.active_refreshes == 1)
+    await until(lambda: one.service.admin.active_refreshes == other.service.admin.active_refreshes == 1)
     await until(lambda: origin.requests == 1)
     origin.gate.set()
     seen = await asyncio.gather(*crowd)
@@ -125,7 +125,7 @@ async def test_a_purge_reaches_every_machine(start: Start, origin: Origin) -> No
     await one.told()
     await other.get("/feed")
 
-    assert await one.service.purge(target) == [target]
+    assert await one.service.admin.purge(target) == [target]
     await until(lambda: other.service.store.get(target) is None)
 
     assert "fwd=uri-miss" in (await other.get("/feed")).cache
@@ -139,7 +139,7 @@ async def test_a_purge_counts_what_another_machine_alone_has(start: Start, origi
     await one.get("/feed")
     await one.told()
 
-    assert await other.service.purge(target) == [target]
+    assert await other.service.admin.purge(target) == [target]
     await until(lambda: one.service.store.get(target) is None)
 
 
@@ -151,7 +151,7 @@ async def test_a_purge_by_pattern_reaches_what_this_machine_never_had(start: Sta
         await one.get(path)
     await one.told()
 
-    purged = await other.service.purge(pattern="*/a/*")
+    purged = await other.service.admin.purge(pattern="*/a/*")
 
     assert sorted(purged) == [origin.url("/a/1"), origin.url("/a/2")]
     await until(lambda: one.service.store.get(origin.url("/a/2")) is None)
@@ -167,7 +167,7 @@ async def test_what_was_under_way_when_it_was_purged_elsewhere_is_not_kept(start
     reader = asyncio.ensure_future(one.get("/feed"))
     await origin.asked(1)
 
-    await other.service.purge(target)
+    await other.service.admin.purge(target)
     origin.gate.set()
 
     assert b"old" in (await reader).body
@@ -189,7 +189,7 @@ async def test_a_message_that_was_lost_is_read_in_the_log(
     assert deaf is not None
     deaf.cancel()
 
-    await one.service.purge(target)
+    await one.service.admin.purge(target)
 
     await until(lambda: other.service.store.get(target) is None)
     assert other.fleet.ear.gaps
@@ -211,7 +211,7 @@ async def test_who_has_missed_more_than_the_log_holds_compares_everything(start:
         other.fleet.link.up = False  # it is away from here on: its round finds Redis again
         other.fleet.link._next = float("inf")
         for path in paths[:6]:
-            await one.service.purge(origin.url(path))
+            await one.service.admin.purge(origin.url(path))
         other.fleet.link._next = 0.0
 
         await until(lambda: other.fleet.compared > before)
@@ -259,7 +259,7 @@ async def test_a_machine_that_starts_with_what_was_purged_meanwhile_forgets_it(
     await one.told()
     await other.get("/feed")
     await other.close()
-    await one.service.purge(target)
+    await one.service.admin.purge(target)
 
     again = await start(folder=folder)
 

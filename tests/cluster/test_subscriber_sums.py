@@ -54,7 +54,7 @@ async def test_a_crowd_is_counted_within_the_error_that_is_told(start: Start, or
     sums = one.fleet.sums
     assert sums is not None
 
-    await one.service.look(origin.url("/feed"))
+    await one.fleet.sync(origin.url("/feed"))
 
     assert abs(sums.sum_of(origin.url("/feed"))[0] - crowd) <= crowd * 0.04  # five times the standard deviation
 
@@ -65,7 +65,7 @@ async def note(machine: Machine, target: str, numbers: Sequence[int]) -> None:
     for number in numbers:
         visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", f"10.0.{number // 250}.{number % 250}")
         machine.service.audience.seen(target, visit, "reader/1")
-    await machine.service.look(target)
+    await machine.fleet.sync(target)
     await until(lambda: not machine.fleet.sums.waiting)  # type: ignore[union-attr]
 
 
@@ -74,7 +74,7 @@ async def test_up_to_the_bound_the_count_is_exact(start: Start, origin: Origin) 
     target = origin.url("/feed")
     await note(one, target, range(0, 300))
     await note(other, target, range(200, 500))
-    await one.service.look(target)
+    await one.fleet.sync(target)
 
     assert one.fleet.sums is not None
     assert one.fleet.sums.sum_of(target) == (500, 0)

@@ -134,7 +134,7 @@ async def test_dark_and_light_follow_the_system(office: Office) -> None:
 async def test_a_feed_is_searched_read_refreshed_and_forgotten_without_javascript(office: Office) -> None:
     target = office.origin.url("/harbour.rss")
     office.origin.publish("/harbour.rss", a_feed("First"))
-    await office.runtime.service.refresh(target)
+    await office.runtime.service.admin.refresh(target)
     page = await office.page(java_script_enabled=False)
 
     await page.goto(office.url("/feeds"))

@@ -69,7 +69,7 @@ async def test_a_feed_that_was_purged_and_comes_back_unchanged_is_no_news(stand:
     await changed_once(stand)
     before = len(stand.others.calls)
 
-    await stand.runtime.service.purge(TARGET)
+    await stand.runtime.service.admin.purge(TARGET)
     await stand.read()
 
     assert len(stand.others.calls) == before

@@ -63,7 +63,7 @@ async def test_who_is_away_is_told_that_he_is_denied_thrice(stage: WebSubStand) 
 
 
 async def test_what_is_merely_not_held_at_the_moment_keeps_its_subscribers(stage: WebSubStand) -> None:
-    await stage.stand.runtime.service.purge(TARGET)
+    await stage.stand.runtime.service.admin.purge(TARGET)
 
     await stage.stand.pass_time(1_200)
 
@@ -173,7 +173,7 @@ async def test_a_feed_that_takes_its_move_back_tells_its_news_at_once(stage: Web
 async def test_a_move_that_was_taken_back_is_forgotten_with_the_next_sweep(stage: WebSubStand) -> None:
     await moved(stage)
     await publish_and_read(stage.stand, TARGET, "four")
-    await stage.stand.runtime.service.refresh(TARGET)
+    await stage.stand.runtime.service.admin.refresh(TARGET)
 
     await stage.stand.pass_time(600)
 

@@ -49,7 +49,7 @@ def shown(made: WebSubStand) -> str:
     service = made.stand.runtime.service
     resource = service.store.get(TARGET)
     assert resource is not None
-    freshness = service.freshness_of(resource)
+    freshness = service.admin.freshness_of(resource)
     assert freshness is not None
     return freshness.words
 
@@ -180,7 +180,7 @@ async def test_content_for_a_feed_read_by_https_has_to_come_from_a_hub_by_https(
         bodies.append(body)
         return ""
 
-    monkeypatch.setattr(service, "apply_push", pushed)
+    monkeypatch.setattr(service.admin, "apply_push", pushed)
     for over, topic, used in (
         ("http://hub.example/", "https://origin.example/feed.xml", 0),
         ("https://hub.example/", "https://origin.example/feed.xml", 1),

@@ -203,7 +203,7 @@ class CacheBesideModel(RuleBasedStateMachine):
     def something_is_posted(self, path: str, status: int) -> None:
         target = self.stage.origin.url(path)
         asked = Request("POST", target)
-        self._run(self.stage.service.invalidate_after_write(asked, Response(status)))
+        self._run(self.stage.service.admin.invalidate_after_write(asked, Response(status)))
         if status < 400:
             self.model.changed(target)
 
@@ -311,7 +311,7 @@ class CacheBesideModel(RuleBasedStateMachine):
     def _send(self, path: str, method: str, fields: Fields) -> Seen:
         async def act() -> Seen:
             seen = await self.stage.send(method, path, fields, entrance=Entrance.PROXY, address=HERE)
-            while self.stage.service.active_refreshes:  # noqa: ASYNC110 (nobody tells when)
+            while self.stage.service.admin.active_refreshes:  # noqa: ASYNC110 (nobody tells when)
                 await asyncio.sleep(0)
             return seen
 

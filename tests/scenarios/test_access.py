@@ -295,7 +295,7 @@ async def test_log_names_what_not_everybody_may_read_by_its_host_alone(
     for _ in range(2):
         await proxy.get("/members.rss", **fields)
     if not fields:  # what it gives without credentials is public
-        await proxy.service.refresh(origin.url("/members.rss"))
+        await proxy.service.admin.refresh(origin.url("/members.rss"))
 
     lines = [line for line in caplog.text.splitlines() if " GET " in line or "fetch " in line]
     assert len(lines) >= 2

@@ -214,7 +214,7 @@ async def test_who_may_not_have_the_copy_waits_for_the_sites_turn(stage):
     asked = origin.requests
 
     waiting = asyncio.ensure_future(proxy.get("/b.rss"))
-    while not proxy.service.active_refreshes:  # noqa: ASYNC110 (nobody tells when)
+    while not proxy.service.admin.active_refreshes:  # noqa: ASYNC110 (nobody tells when)
         await asyncio.sleep(0)
     await everybody_waits()
     assert origin.requests == asked
@@ -248,7 +248,7 @@ async def test_a_refresh_joins_what_is_under_way(stage):
     reader = asyncio.ensure_future(proxy.get("/feed.rss"))
     await origin.asked(2)
 
-    operator = asyncio.ensure_future(proxy.service.refresh(origin.url("/feed.rss")))
+    operator = asyncio.ensure_future(proxy.service.admin.refresh(origin.url("/feed.rss")))
     await everybody_waits()
     origin.gate.set()
 

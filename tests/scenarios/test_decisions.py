@@ -10,7 +10,7 @@ async def decide(proxy, origin, decision):
     here, target = proxy.stage.runtime, origin.url("/feed.rss")
     await here.decisions.decide(target, decision)
     if decision is Decision.BLOCKED:
-        await here.service.purge(target)
+        await here.service.admin.purge(target)
 
 
 async def test_blocked_feed_is_refused_under_every_address_until_it_is_allowed(door):
@@ -47,7 +47,7 @@ async def test_paused_feed_is_served_from_its_copy_and_not_asked_for_until_it_is
     clock.advance(days=9)
 
     (await proxy.ask(f"/{target}")).expect(200, cache="hit; detail=paused")
-    assert (await proxy.service.refresh(target)).outcome == "paused"
+    assert (await proxy.service.admin.refresh(target)).outcome == "paused"
     assert origin.requests == fetched
 
     await decide(proxy, origin, None)

@@ -284,7 +284,7 @@ async def test_versions_are_remembered_up_to_a_number_and_older_ones_get_the_who
 async def test_after_a_purge_nothing_is_known(stage):
     proxy, _, _, first = await a_reader(stage)
     await proxy.get(PATH)
-    await proxy.service.purge(pattern="*")
+    await proxy.service.admin.purge(pattern="*")
 
     (await proxy.get(PATH, a_im="feed", if_none_match=first.tag)).expect(200)
 

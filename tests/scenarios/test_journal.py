@@ -41,10 +41,10 @@ async def test_fetches_of_a_feed_are_kept_with_status_bytes_and_outcome(stage):
     origin.publish("/feed.rss", a_feed(), etag='"one"')
     await proxy.get("/feed.rss")
     clock.advance(minutes=50)
-    await proxy.service.refresh(origin.url("/feed.rss"))
+    await proxy.service.admin.refresh(origin.url("/feed.rss"))
     origin.break_down()
     clock.advance(minutes=50)
-    await proxy.service.refresh(origin.url("/feed.rss"))
+    await proxy.service.admin.refresh(origin.url("/feed.rss"))
 
     told = [
         (each.occasion, each.status, each.size > 0, each.outcome)

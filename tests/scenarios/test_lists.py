@@ -8,7 +8,7 @@ import subprocess
 import bcrypt
 import pytest
 
-from feedproxy.endpoints.feed_list import FeedList
+from feedproxy.endpoints.feed_list import FeedList, ImportedFeeds
 from feedproxy.feed import opml
 from feedproxy.server.mitm.flow_handler import desk
 from feedproxy.subscribers.distinct_readers import DistinctReaders
@@ -270,9 +270,9 @@ async def test_an_import_counts_as_a_reader_that_asked_once(door):
     await office.import_list(a_file(f'<outline xmlUrl="{origin.url("/a")}"/>'))
     await origin.asked(1)
 
-    assert office.count_imports_since(origin.url("/a"), clock.now() - 60) == 1
-    assert office.count_imports_since(origin.url("/a"), clock.now() + 60) == 0
-    assert office.count_imports_since(origin.url("/b"), 0) == 0
+    assert office.imports.count_since(origin.url("/a"), clock.now() - 60) == 1
+    assert office.imports.count_since(origin.url("/a"), clock.now() + 60) == 0
+    assert office.imports.count_since(origin.url("/b"), 0) == 0
 
 
 async def test_a_second_import_adds_and_replaces_where_that_is_said(door):
@@ -304,7 +304,7 @@ async def test_what_was_imported_is_kept_by_the_store(door):
     here = proxy.stage.runtime
     await here.feed_list.import_list(a_file('<outline text="x" xmlUrl="http://a.example/a"/>'), intercept=True)
 
-    other = FeedList(here.service, clock, here.settings_for, lambda: 0)
+    other = FeedList(here.service, ImportedFeeds(here.service.store), clock, here.settings_for, lambda: 0)
 
     assert [each.address for each in (await other.public()).feeds] == ["http://a.example/a"]
     assert other.imported.hosts == here.feed_list.imported.hosts == frozenset()

@@ -28,7 +28,7 @@ async def test_a_refresh_of_what_has_changed_updates_the_copy(stage):
     proxy, origin, _ = await a_copy(stage)
     origin.publish("/feed.rss", a_feed("new"), cache_control="max-age=600")
 
-    done = await proxy.service.refresh(origin.url("/feed.rss"))
+    done = await proxy.service.admin.refresh(origin.url("/feed.rss"))
 
     assert (done.outcome, done.status) == ("updated", 200)
     assert b"new" in (await proxy.get("/feed.rss")).expect(200, cache="hit", age=0).body
@@ -37,7 +37,7 @@ async def test_a_refresh_of_what_has_changed_updates_the_copy(stage):
 async def test_a_refresh_that_the_origin_answers_with_304_confirms_the_copy(stage):
     proxy, origin, _ = await a_copy(stage)
 
-    done = await proxy.service.refresh(origin.url("/feed.rss"))
+    done = await proxy.service.admin.refresh(origin.url("/feed.rss"))
 
     assert (done.outcome, done.status) == ("confirmed", 304)
     (await proxy.get("/feed.rss")).expect(200, cache="hit", age=0)
@@ -49,7 +49,7 @@ async def test_a_refresh_that_brings_the_same_again_says_so(stage):
     await proxy.get("/feed.rss")
     clock.advance(minutes=11)
 
-    done = await proxy.service.refresh(origin.url("/feed.rss"))
+    done = await proxy.service.admin.refresh(origin.url("/feed.rss"))
 
     assert (done.outcome, done.status) == ("unchanged", 200)
 
@@ -61,7 +61,7 @@ async def test_a_refresh_ends_freshness_early(stage):
     origin.publish("/feed.rss", a_feed("new", ttl=600), cache_control="max-age=86400")
     clock.advance(minutes=2)
 
-    assert (await proxy.service.refresh(origin.url("/feed.rss"))).outcome == "updated"
+    assert (await proxy.service.admin.refresh(origin.url("/feed.rss"))).outcome == "updated"
 
 
 async def test_a_refresh_within_the_floor_is_accepted_and_done_when_its_time_has_come(stage):
@@ -72,7 +72,7 @@ async def test_a_refresh_within_the_floor_is_accepted_and_done_when_its_time_has
     clock.advance(seconds=20)
 
     for _ in range(3):  # however often it is asked for, it is done once
-        done = await proxy.service.refresh(origin.url("/feed.rss"))
+        done = await proxy.service.admin.refresh(origin.url("/feed.rss"))
         assert done.outcome == "later"
         assert done.at == clock.now() + 40
     await asyncio.sleep(0)
@@ -89,7 +89,7 @@ async def test_a_refresh_that_fails_keeps_the_copy(stage):
     proxy, origin, _ = await a_copy(stage)
     origin.break_down(503)
 
-    done = await proxy.service.refresh(origin.url("/feed.rss"))
+    done = await proxy.service.admin.refresh(origin.url("/feed.rss"))
 
     assert done.outcome == "failed"
     assert b"old" in (await proxy.get("/feed.rss")).expect(200).body
@@ -99,7 +99,7 @@ async def test_a_refresh_of_what_nobody_has_asked_for_yet_warms_the_copy(stage):
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", a_feed("warm"), cache_control="max-age=600")
 
-    assert (await proxy.service.refresh(origin.url("/feed.rss"))).outcome == "updated"
+    assert (await proxy.service.admin.refresh(origin.url("/feed.rss"))).outcome == "updated"
 
     assert b"warm" in (await proxy.get("/feed.rss")).expect(200, cache="hit").body
 
@@ -111,7 +111,7 @@ async def test_a_refresh_renews_the_variant_that_is_held(stage):
     origin.publish("/feed.rss", a_feed("new"), cache_control="max-age=600", vary="Accept-Language")
     clock.advance(minutes=11)
 
-    assert (await proxy.service.refresh(origin.url("/feed.rss"))).outcome == "updated"
+    assert (await proxy.service.admin.refresh(origin.url("/feed.rss"))).outcome == "updated"
 
     assert origin.heard.get("accept-language") == "de"
     assert b"new" in (await proxy.get("/feed.rss", accept_language="de")).expect(200, cache="hit").body
@@ -124,7 +124,7 @@ async def test_what_is_purged_is_asked_for_anew(stage):
     proxy, origin, _ = await a_copy(stage, site_interval=0)
     target = origin.url("/feed.rss")
 
-    assert await proxy.service.purge(target) == [target]
+    assert await proxy.service.admin.purge(target) == [target]
 
     (await proxy.get("/feed.rss")).expect(200, cache="fwd=uri-miss")
     assert "if-none-match" not in origin.heard
@@ -137,7 +137,7 @@ async def test_a_pattern_purges_what_it_matches_and_nothing_else(stage):
         origin.publish(path, a_feed(), cache_control="max-age=600")
         await proxy.get(path)
 
-    purged = await proxy.service.purge(pattern=origin.base + "/a/*")
+    purged = await proxy.service.admin.purge(pattern=origin.base + "/a/*")
 
     assert sorted(purged) == sorted(origin.url(path) for path in paths[:2])
     (await proxy.get("/b/1.rss")).expect(200, cache="hit")
@@ -149,9 +149,9 @@ async def test_in_a_pattern_nothing_but_the_asterisk_is_special(stage, pattern):
     proxy, origin, _ = await stage(site_interval=0)
     for path in ("/feed.rss?x=[1]", "/feed.rss/x=1"):
         origin.publish(path, a_feed(), cache_control="max-age=600")
-        await proxy.service.refresh(origin.url(path))
+        await proxy.service.admin.refresh(origin.url(path))
 
-    purged = await proxy.service.purge(pattern=origin.base + pattern if pattern.startswith("/") else pattern)
+    purged = await proxy.service.admin.purge(pattern=origin.base + pattern if pattern.startswith("/") else pattern)
 
     assert purged == [origin.url("/feed.rss?x=[1]")]
 
@@ -159,7 +159,7 @@ async def test_in_a_pattern_nothing_but_the_asterisk_is_special(stage, pattern):
 async def test_a_purge_of_what_is_not_held_forgets_nothing(stage):
     proxy, origin, _ = await stage()
 
-    assert await proxy.service.purge(origin.url("/feed.rss")) == []
+    assert await proxy.service.admin.purge(origin.url("/feed.rss")) == []
 
 
 @pytest.mark.parametrize("by", ["target", "pattern"])
@@ -170,9 +170,9 @@ async def test_what_is_purged_while_it_is_fetched_does_not_come_back(stage, by):
     await origin.asked(2)
 
     if by == "target":
-        await proxy.service.purge(origin.url("/feed.rss"))
+        await proxy.service.admin.purge(origin.url("/feed.rss"))
     else:
-        await proxy.service.purge(pattern="*")
+        await proxy.service.admin.purge(pattern="*")
     origin.gate.set()
     (await waiting).expect(200)  # whoever asked before gets his answer
     await proxy.settled()
@@ -188,7 +188,7 @@ async def test_who_asks_after_a_purge_is_not_given_what_was_asked_for_before_it(
     before = asyncio.ensure_future(proxy.get("/feed.rss"))
     await origin.asked(2)
     gate, origin.gate = origin.gate, None
-    await proxy.service.purge(origin.url("/feed.rss"))
+    await proxy.service.admin.purge(origin.url("/feed.rss"))
     origin.publish("/feed.rss", a_feed("new"), cache_control="max-age=600")
 
     after = asyncio.ensure_future(proxy.get("/feed.rss"))
@@ -206,7 +206,7 @@ async def test_a_cold_fetch_that_is_purged_is_not_stored(stage):
     waiting = asyncio.ensure_future(proxy.get("/feed.rss"))
     await origin.asked()
 
-    await proxy.service.purge(origin.url("/feed.rss"))
+    await proxy.service.admin.purge(origin.url("/feed.rss"))
     origin.gate.set()
     (await waiting).expect(200)
     await proxy.settled()
@@ -218,7 +218,7 @@ async def test_subscribers_outlive_a_purge(stage):
     proxy, origin, _ = await stage(site_interval=0)
     origin.publish("/feed.rss", a_feed())
     await proxy.get("/feed.rss", user_agent="reader/1")
-    await proxy.service.purge(pattern="*")
+    await proxy.service.admin.purge(pattern="*")
 
     await proxy.get("/feed.rss", user_agent="other/2")
 
@@ -238,10 +238,10 @@ async def test_a_move_that_was_believed_wrongly_is_undone(stage):
     (await proxy.get("/feed.rss")).expect(301)
     origin.publish("/feed.rss", a_feed("back"), cache_control="max-age=60")
 
-    assert await proxy.service.clear_relocation(origin.url("/feed.rss"))
+    assert await proxy.service.admin.clear_relocation(origin.url("/feed.rss"))
 
     assert b"back" in (await proxy.get("/feed.rss")).expect(200).body
-    assert not await proxy.service.clear_relocation(origin.url("/feed.rss"))
+    assert not await proxy.service.admin.clear_relocation(origin.url("/feed.rss"))
 
 
 async def test_an_end_that_was_believed_wrongly_is_undone(stage):
@@ -252,7 +252,7 @@ async def test_an_end_that_was_believed_wrongly_is_undone(stage):
     clock.advance(minutes=2)
     (await proxy.get("/feed.rss")).expect(410)
 
-    assert await proxy.service.clear_relocation(origin.url("/feed.rss"))
+    assert await proxy.service.admin.clear_relocation(origin.url("/feed.rss"))
 
     assert b"back" in (await proxy.get("/feed.rss")).expect(200).body
 
@@ -265,7 +265,7 @@ async def test_undoing_an_end_ends_the_pause_that_it_brought(stage):
     origin.publish("/feed.rss", a_feed("back"))
     clock.advance(5)
 
-    assert await proxy.service.clear_relocation(origin.url("/feed.rss"))
+    assert await proxy.service.admin.clear_relocation(origin.url("/feed.rss"))
 
     assert b"back" in (await proxy.get("/feed.rss")).expect(200).body
 

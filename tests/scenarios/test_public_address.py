@@ -66,7 +66,7 @@ async def test_a_refresh_names_a_feed_by_either_address(stage, form):
     proxy, origin, _ = await a_publisher(stage)
     origin.publish("/feed.rss", a_feed("new"), cache_control="max-age=600")
 
-    done = await proxy.service.refresh(address(form, origin, "/feed.rss"))
+    done = await proxy.service.admin.refresh(address(form, origin, "/feed.rss"))
 
     assert (done.target, done.outcome) == (origin.url("/feed.rss"), "updated")
     assert b"new" in (await proxy.get("/feed.rss")).expect(200, cache="hit").body
@@ -76,7 +76,7 @@ async def test_a_refresh_names_a_feed_by_either_address(stage, form):
 async def test_a_purge_names_a_feed_by_either_address(stage, form):
     proxy, origin, _ = await a_publisher(stage)
 
-    assert await proxy.service.purge(address(form, origin, "/feed.rss")) == [origin.url("/feed.rss")]
+    assert await proxy.service.admin.purge(address(form, origin, "/feed.rss")) == [origin.url("/feed.rss")]
     (await proxy.get("/feed.rss")).expect(200, cache="fwd=uri-miss")
 
 
@@ -84,8 +84,8 @@ async def test_a_purge_names_a_feed_by_either_address(stage, form):
 async def test_a_pattern_purges_by_either_address(stage, form):
     proxy, origin, _ = await a_publisher(stage)
 
-    assert await proxy.service.purge(pattern=address(form, origin, "/f*")) == [origin.url("/feed.rss")]
-    assert await proxy.service.purge(pattern=address(form, origin, "/f*")) == []
+    assert await proxy.service.admin.purge(pattern=address(form, origin, "/f*")) == [origin.url("/feed.rss")]
+    assert await proxy.service.admin.purge(pattern=address(form, origin, "/f*")) == []
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -94,7 +94,7 @@ async def test_an_end_is_undone_by_either_address(stage, form):
     origin.publish("/ended.rss", b"<redirect><newLocation/></redirect>", content_type="application/xml")
     (await proxy.get("/ended.rss")).expect(410)
 
-    assert await proxy.service.clear_relocation(address(form, origin, "/ended.rss"))
+    assert await proxy.service.admin.clear_relocation(address(form, origin, "/ended.rss"))
 
 
 # -- what readers see
@@ -160,8 +160,8 @@ async def test_a_form_that_cannot_be_passed_on_does_not_show_the_upstream(door):
 
 async def test_folders_on_either_side_are_a_part_of_the_address(stage):
     proxy, _, _ = await stage(upstream="http://127.0.0.1:1/blog", public_url=PUBLIC + "/news/")
-    assert proxy.service.to_upstream_url(PUBLIC + "/news/feed.rss") == "http://127.0.0.1:1/blog/feed.rss"
-    assert proxy.service.to_upstream_url(PUBLIC + "/feed.rss") == PUBLIC + "/feed.rss"
+    assert proxy.service.admin.to_upstream_url(PUBLIC + "/news/feed.rss") == "http://127.0.0.1:1/blog/feed.rss"
+    assert proxy.service.admin.to_upstream_url(PUBLIC + "/feed.rss") == PUBLIC + "/feed.rss"
 
 
 # -- what was promised, and what is left of it
@@ -170,13 +170,13 @@ async def test_folders_on_either_side_are_a_part_of_the_address(stage):
 @pytest.mark.parametrize("by", ["target", "pattern"])
 async def test_a_refresh_for_later_is_dropped_with_what_is_purged(stage, by):
     proxy, origin, clock = await a_publisher(stage, feed_min_interval=600)
-    assert (await proxy.service.refresh(origin.url("/feed.rss"))).outcome == "later"
+    assert (await proxy.service.admin.refresh(origin.url("/feed.rss"))).outcome == "later"
 
     await asyncio.sleep(0)
     if by == "target":
-        await proxy.service.purge(PUBLIC + "/feed.rss")
+        await proxy.service.admin.purge(PUBLIC + "/feed.rss")
     else:
-        await proxy.service.purge(pattern=PUBLIC + "/*")
+        await proxy.service.admin.purge(pattern=PUBLIC + "/*")
     clock.advance(hours=1)
     for _ in range(20):
         await asyncio.sleep(0)
@@ -189,7 +189,7 @@ async def test_a_refresh_for_later_is_dropped_with_what_is_purged(stage, by):
 async def test_a_refresh_for_later_outlives_what_makes_a_copy_invalid(door):
     proxy, origin, clock = await a_publisher(door, feed_min_interval=600)
     origin.methods["POST"] = lambda _: Response(204, Fields())
-    assert (await proxy.service.refresh(origin.url("/feed.rss"))).outcome == "later"
+    assert (await proxy.service.admin.refresh(origin.url("/feed.rss"))).outcome == "later"
 
     (await proxy.send("POST", "/feed.rss")).expect(204)
     await asyncio.sleep(0)

@@ -86,11 +86,11 @@ async def test_after_a_restart_the_schedule_goes_on(stage):
     proxy, origin, clock = await stage(refresh_ahead=True)
     origin.publish("/feed.rss", a_feed("one", ttl=60))
     await proxy.get("/feed.rss")
-    agenda = proxy.service.agenda
+    agenda = proxy.service.admin.agenda
     # As if the process had ended here: what was on the agenda is only in the store.
     agenda._due.clear()
     agenda._heap.clear()
-    proxy.service.resume()
+    proxy.service.admin.resume()
     await agenda._starting
     await pass_time(proxy, clock, minutes=61)
     assert origin.requests == 2

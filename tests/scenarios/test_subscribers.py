@@ -184,7 +184,7 @@ async def test_a_feeds_id_stays_the_same_and_is_no_other_feeds(stage):
 async def test_a_refresh_speaks_for_all_and_counts_nobody(stage):
     proxy, origin, _clock = await a_feed_read_by(stage, "reader/1", "other/2")
 
-    await proxy.service.refresh(origin.url("/feed.rss"))
+    await proxy.service.admin.refresh(origin.url("/feed.rss"))
 
     assert told(origin) == "2 subscribers"
 
@@ -193,7 +193,7 @@ async def test_where_nobody_reads_nothing_is_said(stage):
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", a_feed())
 
-    await proxy.service.refresh(origin.url("/feed.rss"))
+    await proxy.service.admin.refresh(origin.url("/feed.rss"))
 
     assert told(origin) == ""
 
@@ -240,7 +240,7 @@ async def test_addresses_that_are_no_feeds_are_told_of_and_never_counted(stage, 
 
 async def test_of_a_feed_that_was_purged_the_readers_are_still_known(stage):
     proxy, origin, _ = await a_feed_read_by(stage, "reader/1", "other/2")
-    assert await proxy.service.purge(origin.url("/feed.rss"))
+    assert await proxy.service.admin.purge(origin.url("/feed.rss"))
 
     await proxy.get("/feed.rss", user_agent="third/3")
 

@@ -234,7 +234,7 @@ async def test_a_replaced_copy_is_not_answered_with_once_its_replacement_was_ack
         number += 1
         proxy.origin.publish("/feed.rss", a_feed(f"version {number}", ttl=60))
         proxy.clock.advance(1)
-        await proxy.stage.service.refresh(proxy.origin.url("/feed.rss"))
+        await proxy.stage.service.admin.refresh(proxy.origin.url("/feed.rss"))
         newest = number
         await asyncio.sleep(0.01)
     stop.set()
@@ -245,7 +245,7 @@ async def test_what_was_purged_is_asked_for_anew(front: Opened) -> None:
     proxy = await front(feed_min_interval=0, site_interval=0)
     line = await proxy.warm()
 
-    await proxy.stage.service.purge(proxy.origin.url("/feed.rss"))
+    await proxy.stage.service.admin.purge(proxy.origin.url("/feed.rss"))
 
     assert "fwd=" in (await line.ask(proxy.get())).cache
     assert proxy.origin.requests == 2

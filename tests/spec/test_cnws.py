@@ -397,7 +397,7 @@ async def test_what_is_no_longer_of_interest_is_answered_false(stand_at: Callabl
 
 async def test_a_feed_that_was_forgotten_is_of_no_interest(stand_at: Callable[..., Any]) -> None:
     service = await subscribed(stand_at)
-    await service.stand.runtime.service.purge(TARGET)
+    await service.stand.runtime.service.admin.purge(TARGET)
 
     assert await service.push(await our_path(service)) == "false"
 

@@ -327,7 +327,7 @@ async def test_an_unknown_site_is_fetched_where_the_operator_wants_it(stand_at: 
     await Door(stand).ping("A stranger", "http://origin.example/feed.xml")
     await stand.settled()
 
-    assert stand.runtime.service.is_feed(TARGET)
+    assert stand.runtime.service.admin.is_feed(TARGET)
 
 
 async def test_of_an_unknown_sites_page_the_feed_is_looked_for(stand_at: Callable[..., Any]) -> None:
@@ -344,7 +344,7 @@ async def test_of_an_unknown_sites_page_the_feed_is_looked_for(stand_at: Callabl
     stand.clock.advance(minutes=1)
     await stand.settled()
 
-    assert stand.runtime.service.is_feed(TARGET)
+    assert stand.runtime.service.admin.is_feed(TARGET)
     assert "http://origin.example/c" not in [request.target for request in stand.origin.log]
 
 
@@ -382,7 +382,7 @@ async def test_a_ping_of_a_site_refreshes_every_known_feed_of_it(stand: Stand) -
 
 
 async def test_a_feed_that_was_purged_is_a_stranger_again(door: Door) -> None:
-    await door.stand.runtime.service.purge(TARGET)
+    await door.stand.runtime.service.admin.purge(TARGET)
 
     await door.ping("The Blog", SITE)
     await door.ping("The Blog", TARGET)

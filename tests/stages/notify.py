@@ -115,7 +115,7 @@ class Stand:
         """Wait until nothing more can be done at this hour."""
         while True:
             await self.notices.settled()
-            if not self.runtime.service.active_refreshes:
+            if not self.runtime.service.admin.active_refreshes:
                 await self.notices.settled()
                 return
             await asyncio.sleep(0)

@@ -113,7 +113,7 @@ class Pushes:
                 renew_at=now + lease - min(lease / 10, EARLY),
             )
         )
-        await self._notices.service.extend_push_lease(known.topic, now + lease)
+        await self._notices.service.admin.extend_push_lease(known.topic, now + lease)
         self._notices.wake()
 
     # -- POST
@@ -136,7 +136,7 @@ class Pushes:
             # "If the signature does not match, subscribers MUST locally ignore the message as invalid."
             await notices.subscriptions.heard(known.id, now, "a push without a valid signature was ignored", good=False)
             return accepted
-        await notices.service.record_push(known.topic, known.expires)
+        await notices.service.admin.record_push(known.topic, known.expires)
         reason = await self._taken(call, known)
         if reason:
             await notices.bell.promise([known.topic])
@@ -158,7 +158,7 @@ class Pushes:
             body = await self._notices.service.workshop.do(work)
         except FeedproxyError as error:
             return f"what came cannot be read ({error})"
-        return await self._notices.service.apply_push(known.topic, body, fields.get("content-type"))
+        return await self._notices.service.admin.apply_push(known.topic, body, fields.get("content-type"))
 
 
 def _same(one: str, other: str) -> bool:

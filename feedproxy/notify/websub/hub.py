@@ -108,7 +108,7 @@ class Hub:
     def _target(self, asked: Asked, base: str) -> str:
         """The feed of ours that a topic names. Raises Wrong."""
         try:
-            target = self._notices.service.to_upstream_url(named(self._notices, asked.topic, base))
+            target = self._notices.service.admin.to_upstream_url(named(self._notices, asked.topic, base))
             target = whereabouts(self._notices, target)
         except BadTarget as error:
             raise Wrong(f"hub.topic is no address: {error}") from error
@@ -180,7 +180,7 @@ class Hub:
         """Validation (section 5.2): our own feeds may not have been asked for yet."""
         settings = self._notices.settings_for(target)
         if self._notices.service.store.get(target) is None and is_upstream_target(target, settings):
-            await self._notices.service.refresh(target)
+            await self._notices.service.admin.refresh(target)
         return may_be_told(self._notices, target)
 
     # -- what was answered

@@ -182,7 +182,7 @@ class Subscriber:
     async def _leave(self, known: Subscription) -> None:
         """Order the end of a subscription. It stays here until the hub has asked whether it is meant, a day at most."""
         now, notices = self._notices.clock.now(), self._notices
-        await notices.service.end_push_lease(known.topic)
+        await notices.service.admin.end_push_lease(known.topic)
         if not known.data.get("key"):
             await notices.subscriptions.remove(known.id)
             return
@@ -259,7 +259,7 @@ class Subscriber:
         known = await self._notices.subscriptions.get(known.id) or known
         keeps = known.state is State.ACTIVE and known.expires > now and not at_once
         if not keeps:
-            await self._notices.service.end_push_lease(known.topic)
+            await self._notices.service.admin.end_push_lease(known.topic)
         data = {**known.data, "failed": words[:200], **({} if keeps else {"key": ""})}
         await self._notices.subscriptions.put(
             replace(

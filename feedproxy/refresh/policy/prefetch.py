@@ -101,11 +101,6 @@ def plan(
     return Refresh("its copy's time is over" if now >= end else "its copy's time is over soon")
 
 
-def ours(_: str) -> bool:
-    """Whether this process looks after the feed: the one place to share feeds out among several."""
-    return True
-
-
 def own_jitter(target: str) -> float:
     """A number in [0, 1) that is the same for a feed in every process and at every start."""
     return zlib.crc32(target.encode("utf-8", "surrogatepass")) / 2**32

@@ -219,7 +219,7 @@ class Desk:
             return
         response = Response(flow.response.status_code, fields_of(flow.response))
         service = self.runtime.service
-        await service.invalidate_after_write(case.arrival.request, response)
+        await service.admin.invalidate_after_write(case.arrival.request, response)
         settings = self.runtime.settings_for(case.arrival.request.target)
         case.streamed = passthrough.answer(flow, case.arrival, case.status, settings, via=service.via)
 

@@ -76,7 +76,7 @@ class World:
                 self.proxy.rule("/feed.rss", **overrides)
             case Invalidate():
                 request = Request("POST", self.origin.url("/feed.rss"), Fields())
-                await self.proxy.service.invalidate_after_write(request, Response(200, Fields()))
+                await self.proxy.service.admin.invalidate_after_write(request, Response(200, Fields()))
             case Ask():
                 await self.ask(step)
             case _:

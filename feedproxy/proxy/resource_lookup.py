@@ -1,0 +1,41 @@
+"""Look-up of stored resources that corrects instants noted by a clock that was ahead."""
+
+import asyncio
+
+from feedproxy.clock import Clock
+from feedproxy.store.interface import Store
+from feedproxy.store.resource import Resource, set_right
+
+
+class ResourceLookup:
+    """Stored resources with corrected instants; the correction is written back."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._corrections: set[asyncio.Task[None]] = set()
+
+    def get(self, target: str) -> Resource | None:
+        """Return the stored resource and count this as use of it."""
+        return self._corrected(self._store.get(target))
+
+    def peek(self, target: str) -> Resource | None:
+        """Return the stored resource without counting this as use of it."""
+        return self._corrected(self._store.peek(target))
+
+    def _corrected(self, resource: Resource | None) -> Resource | None:
+        if resource is None:
+            return None
+        corrected = set_right(resource, self._clock.now())
+        if corrected is not resource:
+            # An eager task has changed the copy in memory when this call returns.
+            loop = asyncio.get_running_loop()
+            task = asyncio.Task(self._store_corrected(resource.target), loop=loop, eager_start=True)
+            self._corrections.add(task)
+            task.add_done_callback(self._corrections.discard)
+        return corrected
+
+    async def _store_corrected(self, target: str) -> None:
+        resource = self._store.newest(target)
+        if resource is not None and (corrected := set_right(resource, self._clock.now())) is not resource:
+            await self._store.put(corrected)
