@@ -98,7 +98,7 @@ def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
     for coding in reversed(codings):
         if not body or _is_mislabelled(body, coding):
             continue
-        body = _gunzip_at_once(body, coding, left) or _collect(body, coding, left)
+        body = _gunzip_at_once(body, coding, left) or collect(_DECODERS[coding](body, left), coding, left)
         left -= len(body)
     return body
 
@@ -174,10 +174,10 @@ def _is_zstd_frame(data: bytes) -> bool:
     return data.startswith(_ZSTD_MAGIC) or (data[1:4] == b"\x2a\x4d\x18" and data[0] >> 4 == 5)
 
 
-def _collect(body: bytes, coding: str, limit: int) -> bytes:
+def collect(pieces: Generator[bytes], coding: str, limit: int) -> bytes:
+    """Join what a decoder gives. Raises TooLarge above `limit` bytes, and Undecodable for what the decoder refuses."""
     # One block that grows, and goes back to the system whole: of thousands of pieces the heap would keep the holes.
     content, piece = io.BytesIO(), b""
-    pieces = _DECODERS[coding](body, limit)
     try:
         for piece in pieces:
             if content.tell() + len(piece) > limit:
@@ -258,17 +258,25 @@ def _unbrotli(body: bytes, limit: int) -> Generator[bytes]:
 
 
 def _unzstd(body: bytes, limit: int) -> Generator[bytes]:
-    """Frames one behind another (RFC 8878, section 3); what follows and is no frame is dropped.
+    return zstd_frames(zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_MAX), body, limit)
 
-    The decoder has no bound on its output, so its input is cut to what the format can expand to the limit.
+
+def zstd_frames(
+    decompressor: zstandard.ZstdDecompressor, body: bytes, limit: int, *, strict: bool = False
+) -> Generator[bytes]:
+    """Decode frames one behind another (RFC 8878, section 3).
+
+    What follows and is no frame is dropped, or Undecodable if `strict`. The decoder has no bound on its output, so its
+    input is cut to what the format can expand to the limit.
     """
-    frames = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_MAX)
-    decoder, offset, left = frames.decompressobj(), 0, limit
+    decoder, offset, left = decompressor.decompressobj(), 0, limit
     while offset < len(body):
         if decoder.eof:
             if not _is_zstd_frame(body[offset : offset + 4]):
+                if strict:
+                    raise Undecodable("no zstd frame behind the last one")
                 return
-            decoder = frames.decompressobj()
+            decoder = decompressor.decompressobj()
         size = min(max(min(left, _ZSTD_STEP) // _ZSTD_EXPANSION, 64), _PIECE)
         piece = decoder.decompress(body[offset : offset + size])
         offset = min(offset + size, len(body)) - len(decoder.unused_data)

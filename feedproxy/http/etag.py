@@ -16,7 +16,7 @@ from feedproxy.http.memoize import memoised
 
 _TAG = re.compile(r"""(?P<weak>[Ww]/)?(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)')""")
 _MEMBER = re.compile(r"""[ \t]*(?:(?P<quoted>(?:[Ww]/)?"[^"]*")|(?P<other>[^,]+))""")
-_CODINGS = ("gzip", "br", "zstd", "deflate")
+_CODINGS = ("gzip", "br", "zstd", "dcz", "deflate")
 _MARK = re.compile(r"~[0-9a-f]{8}\Z")
 _SUFFIXES = tuple(mark + coding for coding in _CODINGS for mark in ("--", "-", ";"))
 

@@ -1,9 +1,10 @@
-"""Dictionaries of structured fields, as targeted cache control needs them (RFC 9651, once RFC 8941).
+"""Structured fields: dictionaries and items (RFC 9651, once RFC 8941).
 
 They are all or nothing: a single wrong character makes the whole field as if it were not there. Parameters
 are read and dropped, since RFC 9213, section 2.1, wants them ignored.
 """
 
+import base64
 import re
 
 type Bare = bool | int | float | str | bytes
@@ -46,6 +47,33 @@ def parse_dictionary(value: str) -> dict[str, Value] | None:
         return None
 
 
+def parse_item(value: str) -> Bare | None:
+    """An item without its parameters (section 4.2.3). None where it cannot be read."""
+    reader = _Reader(value.strip(" "))
+    try:
+        return reader.item()
+    except ValueError:
+        return None
+
+
+def decode_bytes(encoded: bytes) -> bytes | None:
+    """The bytes of a byte sequence, of which `bare` gives the base64; None where it is none.
+
+    "parsers SHOULD NOT fail when \"=\" padding is not present", nor where pad bits are not zero -- section 4.2.7
+    """
+    try:
+        return base64.b64decode(encoded.rstrip(b"=") + b"=" * (-len(encoded.rstrip(b"=")) % 4), validate=True)
+    except ValueError:
+        return None
+
+
+def string_text(value: str) -> str:
+    """A string as it is written in a field (section 4.1.6). Raises ValueError for what is not printable ASCII."""
+    if not (value.isascii() and value.isprintable()):
+        raise ValueError(f"not printable ASCII: {value!r}")
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
 class _Reader:
     """A place in a text, moved on by what is read. Its methods raise ValueError where the grammar ends."""
 
@@ -82,6 +110,13 @@ class _Reader:
             self.parameters()
             members[key] = value
         return members
+
+    def item(self) -> Bare:
+        value = self.bare()
+        self.parameters()
+        if self.at < len(self.text):
+            raise ValueError(f"unexpected text at {self.at}")
+        return value
 
     def inner_list(self) -> tuple[Bare, ...]:
         items: list[Bare] = []
