@@ -23,7 +23,7 @@ import zstandard
 from feedproxy.errors import TooLarge, Undecodable
 
 CODINGS = ("br", "zstd", "gzip")
-"""What we write, the preferred one first.
+"""The codings that are written, the preferred one first.
 
 Among equal weights the fewest bytes win, since a coding is made once, at store time, and sent to many. 352
 feeds of 17.6 MB, median 8 KB, one core: br 5 makes 3.62 MB of them (86 MB/s), zstd 6 3.75 MB (143 MB/s), zstd
@@ -85,7 +85,7 @@ def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
     """The content that `body` stands for. An empty body stands for itself, whatever its label.
 
     `limit` is in bytes, over all layers together. Raises TooLarge above it, UnknownCoding (with `.coding`)
-    for a coding that is not ours to read, and Undecodable for what is truncated, damaged or mislabelled.
+    for a coding that is not known here, and Undecodable for what is truncated, damaged or mislabelled.
     """
     codings = layers(content_encoding)
     for coding in codings:
@@ -109,11 +109,11 @@ def reasonable(length: int, limit: int) -> int:
 
 
 def is_exact(body: bytes, coding: str, content: bytes) -> bool:
-    """Whether coded bytes stand for this content and nothing else, so that any decoder makes the same of them.
+    """Tell whether coded bytes stand for this content and nothing else, so that all decoders make the same of them.
 
     `content` is what `decode` made of them. It is lenient with what follows gzip's last member, or zstd's frames; other
     decoders are not. gzip ends with its content's length (RFC 1952, 2.3.1), which more members or something else at the
-    end would not repeat; behind zstd's frames nobody can look without decoding anew, so it is taken for inexact.
+    end would not repeat; what follows zstd's frames shows only by decoding anew, so it is taken for inexact.
     """
     match coding:
         case "gzip":
@@ -154,7 +154,7 @@ def encode(body: bytes, coding: str, level: int) -> bytes:
 
 
 def _is_mislabelled(body: bytes, coding: str) -> bool:
-    """Whether the label is untrue: no magic number where the format has one, and text of the kinds feeds are
+    """Tell whether the label is untrue: no magic number where the format has one, and text of the kinds feeds are
     in."""
     if coding == "gzip":
         return not body.startswith(_GZIP_MAGIC) and _is_text(body)
