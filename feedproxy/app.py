@@ -291,7 +291,7 @@ class Runtime:
     @property
     def panel(self) -> Panel:
         """The readers whose behaviour is judged while they read."""
-        self._panel.size = self.settings.score_readers
+        self._panel.size, self._panel.bytes_max = self.settings.score_readers, self.settings.memory.scores
         if self.seat is not None and not self._panel.partial:
             self._panel.share(self.seat.index, self.seat.size, self.seat.key)
         return self._panel
@@ -330,7 +330,7 @@ class _Opened:
         self.clock = runtime.clock
         self.store: Store = open_store(
             settings.local_store,
-            memory_max=settings.memory_max,
+            memory_max=settings.memory.responses,
             disk_max=settings.store_max,
             on_failure=runtime.metrics.store_failed,
             shared=runtime.seat.common_file if runtime.seat is not None else False,
@@ -370,6 +370,7 @@ class _Opened:
             peers=self.fleet,
             ownership=runtime.seat,
             demand=imports,
+            limits=settings.memory,
         )
         self.decisions = Decisions(self.store, runtime._set_decided)
         self._looking: asyncio.Task[None] | None = None

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 from feedproxy.errors import UsageError
+from feedproxy.memory_limits import MemoryLimits
 from feedproxy.quantities import Unit, format_quantity
 
 _ADDRESS = re.compile(r"(?:(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^:\[\]/@\s]*)):)?(?P<port>[0-9]{1,5})")
@@ -416,8 +417,9 @@ class Settings:
     memory_max: int = option(
         268_435_456,
         "Maximum size of the stored responses kept in memory.",
-        "A feed with its codings takes about 1.5 times its size: the default holds several thousand. Half as much again"
-        " is used for answers kept ready.",
+        "A feed with its codings takes about 1.5 times its size: the default holds several thousand. Everything derived"
+        " from them (answers kept ready, conversions, deltas, reader scores) takes as much again at most:"
+        " docs/explanation/memory.md.",
         unit="B",
         restart=True,
     )
@@ -714,9 +716,7 @@ class Settings:
     record_max: int = option(
         1_073_741_824, "Bytes of a recording after which a new file is begun.", unit="B", deprecated=True, restart=True
     )
-    score_readers: int = option(
-        200, "Readers whose behaviour is graded by each worker, at some 20 KB each.", deprecated=True, restart=True
-    )
+    score_readers: int = option(200, "Readers whose behaviour is graded by each worker.", deprecated=True, restart=True)
     connect_ports: tuple[str, ...] = option(
         ("443",),
         "Ports that CONNECT may reach: anything can be said through a tunnel (RFC 9110, section 9.3.6).",
@@ -741,9 +741,9 @@ class Settings:
         return 5 * self.buffer_max
 
     @property
-    def memo_max(self) -> int:
-        """Bytes of answers kept ready for the fast path, beside the stored responses."""
-        return self.memory_max // 2
+    def memory(self) -> MemoryLimits:
+        """Bytes that each cache in memory may hold."""
+        return MemoryLimits.of(self.memory_max)
 
     @property
     def stale_max_refused(self) -> int:

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"", "aio", "clock", "errors", "findings", "quantities", "settings", "systemd"}),
+    frozenset({"", "aio", "clock", "errors", "findings", "lru", "memory_limits", "quantities", "settings", "systemd"}),
     frozenset({"http"}),
     frozenset({"cache", "feed", "upstream"}),
     frozenset({"store", "subscribers", "web"}),

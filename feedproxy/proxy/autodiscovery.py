@@ -17,8 +17,9 @@ from feedproxy.http import negotiation, uri
 from feedproxy.http.field_values import parse_parameters, quote
 from feedproxy.http.link import Link, parse_links
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.proxy.representations.conversion_cache import LRU
-from feedproxy.proxy.representations.decoded_bodies import DECODED_BODIES
+from feedproxy.lru import LRU
+from feedproxy.memory_limits import MemoryLimits
+from feedproxy.proxy.representations.decoded_bodies import decoded
 from feedproxy.refresh.ingest.worker_pool import Workshop
 from feedproxy.refresh.singleflight import Flights
 from feedproxy.request.context import PassThrough, ProxyResponse
@@ -26,10 +27,6 @@ from feedproxy.request.entrance import ClientContext, Entrance
 from feedproxy.settings import Settings
 
 logger = logging.getLogger(__name__)
-
-PAGES_MAX = 256
-PAGES_BYTES = 16 * 1024 * 1024
-"""Pages whose feeds are remembered; their content is held meanwhile, mostly beside the store that holds it, too."""
 
 _PAGE_TYPES = ("text/html", "application/xhtml+xml")
 
@@ -40,10 +37,11 @@ _COPIED_FIELDS = ("cache-control", "expires", "age", "date", "via", "cache-statu
 class Autodiscovery:
     """Knows what pages name."""
 
-    def __init__(self, workshop: Workshop) -> None:
+    def __init__(self, workshop: Workshop, limits: MemoryLimits) -> None:
         self._workshop = workshop
         self._under_way: Flights[int, tuple[Found, ...]] = Flights()
-        self._known: LRU[int, tuple[bytes, tuple[Found, ...]]] = LRU(PAGES_MAX, PAGES_BYTES)
+        self._known: LRU[int, tuple[bytes, tuple[Found, ...]]] = LRU(limits.pages)
+        """A page is held meanwhile, mostly beside the store that holds it, too."""
 
     async def instead_of(
         self, answer: ProxyResponse | PassThrough, request: Request, visit: ClientContext, settings: Settings
@@ -85,7 +83,7 @@ class Autodiscovery:
         except FeedproxyError as error:
             logger.warning("a page is not searched for feeds: %s", error)
             found = ()
-        self._known.put(key, (body, found), len(body))
+        self._known.put(key, (body, found), len(body) + sum([len(each.address) + len(each.title) for each in found]))
         return found
 
 
@@ -96,7 +94,7 @@ def _is_labelled_page(stored: StoredResponse) -> bool:
 def _find_feeds(
     target: str, declared: str | None, links: tuple[Link, ...], label: str, body: bytes, limit: int
 ) -> tuple[Found, ...]:
-    plain = body if label == "identity" else DECODED_BODIES.get(body, label, limit=limit)
+    plain = body if label == "identity" else decoded(body, label, limit=limit)
     if plain is None or not is_page(plain):
         return ()
     return feeds_of_page(plain, target, content_type=declared, links=links)

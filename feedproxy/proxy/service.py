@@ -21,6 +21,7 @@ from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError, FetchError, FetchTimeout, Forbidden, LoopDetected
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request
+from feedproxy.memory_limits import MemoryLimits
 from feedproxy.proxy.autodiscovery import Autodiscovery
 from feedproxy.proxy.cache_admin import CacheAdmin
 from feedproxy.proxy.interfaces import Demand, FeedOwnership, NoDemand, NoPeers, OwnsAll, PeerCopies
@@ -28,6 +29,7 @@ from feedproxy.proxy.local_responses import LocalResponses, is_oversized
 from feedproxy.proxy.representations.coding_variants import CodingVariants
 from feedproxy.proxy.representations.conversion_cache import ConversionCache
 from feedproxy.proxy.representations.conversions import Conversions
+from feedproxy.proxy.representations.decoded_bodies import DECODED_BODIES
 from feedproxy.proxy.representations.deltas import Deltas
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.proxy.response_builder import build_response
@@ -74,7 +76,9 @@ class Service:
         peers: PeerCopies | None = None,
         ownership: FeedOwnership | None = None,
         demand: Demand | None = None,
+        limits: MemoryLimits | None = None,
     ) -> None:
+        limits = limits or Settings().memory
         self.store = store
         self._settings_for = settings_for
         self._clock = clock
@@ -109,10 +113,10 @@ class Service:
         self.workshop = dispatch.workshop
         self._codings = CodingVariants(store, dispatch.workshop)
         self._dead_targets: OrderedDict[str, Resource] = OrderedDict()
-        self._deltas = Deltas(dispatch.workshop)
-        self._conversions = ConversionCache(dispatch.workshop)
+        self._deltas = Deltas(dispatch.workshop, limits)
+        self._conversions = ConversionCache(dispatch.workshop, limits)
         self.conversions = Conversions(self.as_it_is, self._conversions, settings_for, clock)
-        self._autodiscovery = Autodiscovery(dispatch.workshop)
+        self._autodiscovery = Autodiscovery(dispatch.workshop, limits)
         self.admin = CacheAdmin(
             settings_for=settings_for,
             store=store,
@@ -126,6 +130,7 @@ class Service:
             ownership=ownership or OwnsAll(),
             demand=demand or NoDemand(),
         )
+        DECODED_BODIES.resize(limits.decoded)
 
     # -- readers
 

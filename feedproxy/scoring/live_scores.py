@@ -1,12 +1,13 @@
 """Readers judged while they read: a sample of bounded size, for the publisher to see who does what.
 
 Whoever comes first is followed, as long as there is room; who has not been seen for two days makes way. So the cost is
-bounded however many come, and those who poll most are the likeliest to be among them. Addresses are hashed under a key
-that lives as long as the process and is known to nobody.
+bounded however many come, in readers and in bytes, and those who poll most are the likeliest to be among them.
+Addresses are hashed under a key that lives as long as the process and is known to nobody.
 """
 
 import hashlib
 import secrets
+import sys
 from collections.abc import Callable, Iterator
 
 from feedproxy.clock import Instant, Seconds
@@ -18,6 +19,9 @@ from feedproxy.upstream.special_networks import client_network
 
 FEEDS = 50
 """Feeds judged of one reader: a fetcher of thousands shows how it behaves with these."""
+
+FEED_BYTES = 10 * 1024
+"""What is remembered of one reader and feed takes as much at most (tests/admin/test_reader_scores.py)."""
 
 ADDRESSES_MAX = 4096
 """Addresses whose names are remembered."""
@@ -31,12 +35,17 @@ LOOKED: Seconds = 60
 
 
 class Panel:
-    """At most `size` readers; 0 judges nobody. `partial`: other workers answer the same readers, unseen by this one."""
+    """At most `size` readers; 0 judges nobody. `partial`: other workers answer the same readers, unseen by this one.
 
-    def __init__(self, size: int = 0, *, partial: bool = False) -> None:
+    Half of `bytes_max` is for those who come first, with all their feeds. Of the other half each reader has its part.
+    """
+
+    def __init__(self, size: int = 0, *, partial: bool = False, bytes_max: int = sys.maxsize) -> None:
         self.size = size
+        self.bytes_max = bytes_max
         self.partial = partial
         self._readers: dict[Who, Reader] = {}
+        self._feeds = 0
         self._seen: dict[Who, Instant] = {}
         self._key = secrets.token_bytes(32)
         self._names: dict[str, str] = {}
@@ -64,7 +73,7 @@ class Panel:
         name = who(self._pseudonym(address), user_agent[:512], target)
         reader = self._readers.get(name)
         if reader is None:
-            if len(self._readers) >= self.size and not self._make_room(now):
+            if len(self._readers) >= self._readers_max() and not self._make_room(now):
                 if len(self._strangers) < STRANGERS_MAX:
                     self._strangers.add(asking)
                 return
@@ -72,11 +81,13 @@ class Panel:
                 name.reader, evidence_max=EVIDENCE, feeds_max=FEEDS, partial=self.partial
             )
         self._seen[name] = now
-        if not _follows(reader, target, now):
+        if not self._follows(reader, target, now):
             self._pass(hash((address, user_agent, target)), now)
             return
         self._number += self._step
+        before = len(reader.feeds)
         reader.see(poll(self._number))
+        self._feeds += len(reader.feeds) - before
 
     def scores(self, now: Instant) -> list[ReaderScore]:
         """What they have come to, the worst first."""
@@ -89,14 +100,43 @@ class Panel:
     def __len__(self) -> int:
         return len(self._readers)
 
+    @property
+    def feeds(self) -> int:
+        """Feeds judged, of all readers together."""
+        return self._feeds
+
+    def _half(self) -> int:
+        return self.bytes_max // FEED_BYTES // 2
+
+    def _readers_max(self) -> int:
+        return min(self.size, max(1, self._half()))
+
+    def _follows(self, reader: Reader, target: str, now: Instant) -> bool:
+        """Whether this feed is one of those that the reader is judged by, or there is room, or one makes way.
+
+        What comes first stays: of feeds that drive one another out nothing could be learned, and it would be dear.
+        """
+        count = len(reader.feeds)
+        if count < FEEDS and (self._feeds < self._half() or count < max(1, self._half() // self.size)):
+            return True
+        if reader.knows(target, now):
+            return True
+        oldest = next(iter(reader.feeds.values()))
+        if now - oldest.last <= SILENT:
+            return False
+        reader.forget_oldest()
+        self._feeds -= 1
+        return True
+
     def _make_room(self, now: Instant) -> bool:
         if now - self._looked < LOOKED:
             return False
         self._looked = now
         self._strangers.clear()
         for name in [each for each, seen in self._seen.items() if now - seen > SILENT]:
-            del self._readers[name], self._seen[name]
-        return len(self._readers) < self.size
+            self._feeds -= len(self._readers.pop(name).feeds)
+            del self._seen[name]
+        return len(self._readers) < self._readers_max()
 
     def _pass(self, asking: int, now: Instant) -> None:
         if now - self._passed_since >= LOOKED:
@@ -113,14 +153,3 @@ class Panel:
             digest = hashlib.blake2b(client_network(address).encode(), key=self._key, digest_size=4).hexdigest()
             found = self._names[address] = f"reader-{digest}"
         return found
-
-
-def _follows(reader: Reader, target: str, now: Instant) -> bool:
-    """Whether this feed is one of those that the reader is judged by, or there is room, or one makes way.
-
-    What comes first stays: of feeds that drive one another out nothing could be learned, and it would be dear.
-    """
-    if len(reader.feeds) < FEEDS or reader.knows(target, now):
-        return True
-    oldest = next(iter(reader.feeds.values()))
-    return now - oldest.last > SILENT

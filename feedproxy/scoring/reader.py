@@ -110,6 +110,11 @@ class Reader:
         """Whether the feed at this address is one of those that are remembered."""
         return self._root(target, at) in self.feeds
 
+    def forget_oldest(self) -> None:
+        """Forget the feed asked for longest ago."""
+        gone, _ = self.feeds.popitem(last=False)
+        self.aliases = {alias: feed for alias, feed in self.aliases.items() if feed != gone}
+
     def see(self, poll: Poll) -> Conduct:
         """Judge a request; what it is part of."""
         self.user_agent = poll.fields.get("user-agent") or ""
@@ -118,8 +123,7 @@ class Reader:
         if conduct is None:
             conduct = self.feeds[root] = Conduct(root, evidence_max=self._evidence_max, partial=self._partial)
             if len(self.feeds) > self._feeds_max:
-                gone, _ = self.feeds.popitem(last=False)
-                self.aliases = {alias: feed for alias, feed in self.aliases.items() if feed != gone}
+                self.forget_oldest()
         self.feeds.move_to_end(root)
         self._connection(poll, conduct)
         conduct.see(poll)

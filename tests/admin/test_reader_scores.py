@@ -11,7 +11,7 @@ from feedproxy.feed.channel import Channel, Kind, Schedule
 from feedproxy.http.message import Fields
 from feedproxy.scoring import serialization
 from feedproxy.scoring.aggregate import ReaderAccount
-from feedproxy.scoring.live_scores import Panel
+from feedproxy.scoring.live_scores import FEED_BYTES, Panel
 from feedproxy.scoring.scored_request import Poll
 from feedproxy.telemetry.aggregation import Nobody
 from tests.stages.admin import NOW, TARGET, Proxy
@@ -101,7 +101,7 @@ def test_a_reader_that_asks_for_years_takes_no_more_memory() -> None:
     assert dataclasses.asdict(score.cost)["requests"] <= 3000
 
 
-def test_a_feed_of_a_reader_takes_ten_kilobytes_however_often_it_changes() -> None:
+def test_a_feed_of_a_reader_takes_no_more_than_it_counts_for_however_often_it_changes() -> None:
     feeds = 50
 
     def ask(panel: Panel, version: int) -> None:
@@ -123,7 +123,38 @@ def test_a_feed_of_a_reader_takes_ten_kilobytes_however_often_it_changes() -> No
     finally:
         tracemalloc.stop()
 
-    assert held / feeds < 10_240
+    assert held / feeds < FEED_BYTES
+
+
+def test_scores_of_many_readers_hold_no_more_than_their_bytes() -> None:
+    panel = Panel(20, bytes_max=200 * FEED_BYTES)
+    for reader in range(40):
+        for number in range(60):
+            target, address = f"https://example.com/{number}", f"192.0.{reader}.1"
+            panel.see(address, "A/1", target, NOW, lambda n, t=target: _poll(n, NOW, "A/1", target=t))  # type: ignore[misc]
+
+    accounts = list(panel.accounts())
+    counts = [len(each.feeds) for each in accounts]
+    assert counts == [50, 50, *[5] * 18]
+    assert sum(counts) == panel.feeds <= 200
+
+
+def test_scores_with_hardly_any_memory_follow_fewer_readers() -> None:
+    panel = Panel(200, bytes_max=10 * FEED_BYTES)
+    for reader in range(40):
+        panel.see(f"192.0.{reader}.1", "A/1", TARGET, NOW, lambda n: _poll(n, NOW, "A/1"))
+
+    assert len(panel) == panel.feeds == 5
+
+
+def test_scores_of_readers_that_went_silent_make_room_for_others() -> None:
+    panel = Panel(2, bytes_max=8 * FEED_BYTES)
+    for at in (NOW, NOW + 3 * 86_400, NOW + 3 * 86_400 + 60):
+        for number in range(10):
+            target, address = f"https://example.com/{number}", f"192.0.2.{at % 7}"
+            panel.see(address, "A/1", target, at, lambda n, a=at, t=target: _poll(n, a, "A/1", target=t))  # type: ignore[misc]
+
+    assert panel.feeds == sum(len(each.feeds) for each in panel.accounts()) <= 8
 
 
 def test_of_a_reader_of_many_feeds_the_first_fifty_are_followed_until_they_are_silent() -> None:

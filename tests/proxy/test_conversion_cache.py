@@ -1,13 +1,29 @@
-"""What the event loop does for a rendering takes no longer for a long document."""
+"""Conversions are made once per version, kept in bounds, and named without being read."""
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
 from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.errors import NotAFeed
+from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.http.message import Fields
+from feedproxy.memory_limits import MemoryLimits
 from feedproxy.proxy.representations import conversion_cache
+from feedproxy.proxy.representations.conversion_cache import ConversionCache
+from feedproxy.refresh.ingest.worker_pool import Workshop
+from feedproxy.settings import Settings
+
+FEED = (
+    b"<rss version='2.0'><channel><title>t</title>"
+    b"<item><title>%d</title><description>%s</description></item></channel></rss>"
+)
+
+
+def _stored(body: bytes, number: int = 0) -> StoredResponse:
+    return StoredResponse(f"https://a.example/{number}", 200, Fields(), Content({"identity": body}), 1.0, 2.0)
 
 
 def test_content_without_a_tag_of_ours_is_named_without_reading_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,3 +34,52 @@ def test_content_without_a_tag_of_ours_is_named_without_reading_it(monkeypatch: 
     assert conversion_cache._version(replace(stored)) == name
     assert conversion_cache._version(replace(stored, response_time=3.0)) != name
     assert conversion_cache._version(replace(stored, fields=Fields([("ETag", '"2"')]))) != name
+
+
+async def test_conversions_hold_no_more_than_their_bytes() -> None:
+    settings, limits = Settings(), MemoryLimits.of(4 * 100_000)
+    with ThreadPoolExecutor(1) as pool:
+        cache = ConversionCache(Workshop(pool), limits)
+        feeds = [_stored(FEED % (number, b"word " * 2000), number) for number in range(30)]
+        for stored in feeds:
+            await cache.get(stored, FORMATS["atom"], "identity", settings)
+
+        assert 80_000 < cache.size <= limits.conversions
+        before = cache.documents_parsed
+        await cache.get(feeds[-1], FORMATS["atom"], "identity", settings)
+        assert cache.documents_parsed == before, "the latest is kept"
+
+
+async def test_headlines_hold_no_more_than_their_bytes() -> None:
+    settings, limits = Settings(), MemoryLimits.of(32 * 100_000)
+    with ThreadPoolExecutor(1) as pool:
+        cache = ConversionCache(Workshop(pool), limits)
+        for number in range(30):
+            await cache.headlines(_stored(FEED % (number, b"word " * 2000), number), settings)
+
+    assert 80_000 < cache.size <= limits.headlines
+
+
+async def test_a_conversion_that_failed_takes_no_more_memory_each_time_it_is_asked_for() -> None:
+    page = _stored(b"<html><title>a page</title></html>")
+    with ThreadPoolExecutor(1) as pool:
+        cache = ConversionCache(Workshop(pool), MemoryLimits.of(2**24))
+        for _ in range(5):
+            with pytest.raises(NotAFeed) as failed:
+                await cache.get(page, FORMATS["atom"], "identity", Settings())
+            kept = [error for error, _ in cache._failed._entries.values()]
+
+            assert failed.value not in kept
+            assert [each.__traceback__ for each in kept] == [None]
+
+
+def test_models_of_documents_follow_memory_max(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = conversion_cache.LRU[tuple[str, str], object](0, conversion_cache.MODELS_MAX)
+    monkeypatch.setattr(conversion_cache, "_MODELS", held)
+    settings = Settings(memory_max=64 * 40_000)
+
+    for number in range(10):
+        document = conversion_cache._document(_stored(FEED % (number, b"word " * 2000), number), settings)
+        conversion_cache._parse_model(document)
+
+    assert 20_000 < held.size <= 40_000

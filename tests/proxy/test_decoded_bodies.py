@@ -20,7 +20,7 @@ def test_the_second_reader_costs_no_decoding(monkeypatch: pytest.MonkeyPatch, bo
         return decode(*args, **kwargs)  # type: ignore[arg-type]
 
     monkeypatch.setattr(decoded_bodies.content_coding, "decode", counting)
-    known = DecodedBodies()
+    known = DecodedBodies(100_000)
 
     first = known.get(body, "gzip", limit=10_000)
 
@@ -28,12 +28,20 @@ def test_the_second_reader_costs_no_decoding(monkeypatch: pytest.MonkeyPatch, bo
     assert calls == 1
 
 
-def test_what_is_remembered_is_bounded() -> None:
-    known = DecodedBodies()
-    bodies = [gzip.compress(b"%d" % number) for number in range(3 * decoded_bodies.ENTRIES_MAX)]
+def test_decoded_bodies_hold_no_more_than_their_bytes() -> None:
+    known = DecodedBodies(100_000)
+    bodies = [gzip.compress(b"%d" % number * 5000, mtime=0) for number in range(100)]
 
     for number, body in enumerate(bodies):
-        assert known.get(body, "gzip", limit=100) == b"%d" % number
+        assert known.get(body, "gzip", limit=100_000) == b"%d" % number * 5000
 
-    assert len(known._decoded) <= decoded_bodies.ENTRIES_MAX
-    assert known._bytes <= decoded_bodies.BYTES_MAX
+    assert 80_000 < known.size <= 100_000
+
+
+def test_decoded_bodies_count_the_coded_body_that_they_hold() -> None:
+    known = DecodedBodies(100_000)
+
+    for number in range(100):
+        known.get(b"%d" % number + bytes(20_000), "gzip", limit=100_000)
+
+    assert 0 < known.size <= 100_000

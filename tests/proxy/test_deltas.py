@@ -10,7 +10,7 @@ import pytest
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.http.etag import own_tag
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.proxy.representations import deltas
+from feedproxy.memory_limits import MemoryLimits
 from feedproxy.proxy.representations.deltas import Deltas
 from feedproxy.refresh.ingest.ingest import Prepared, Wanted, prepare, version_of
 from feedproxy.refresh.ingest.worker_pool import Workshop
@@ -53,11 +53,14 @@ class Counting(ThreadPoolExecutor):
         return super().submit(fn, *args, **kwargs)
 
 
+PLENTY = MemoryLimits.of(2**24)
+
+
 class Desk:
     """A feed that was fetched in versions beginning with these numbers, and who asks for it."""
 
-    def __init__(self, pool: ThreadPoolExecutor, *firsts: int) -> None:
-        self.deltas = Deltas(Workshop(pool))
+    def __init__(self, pool: ThreadPoolExecutor, *firsts: int, limits: MemoryLimits = PLENTY) -> None:
+        self.deltas = Deltas(Workshop(pool), limits)
         self.bodies = [version(first) for first in firsts]
         self.resource = Resource(TARGET)
         for each in self.bodies:
@@ -110,9 +113,8 @@ async def test_that_there_is_none_is_remembered_too(pool: Counting) -> None:
     assert pool.jobs == 1
 
 
-async def test_what_is_remembered_is_bounded(pool: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deltas, "REMEMBERED_MAX", 2)
-    desk = Desk(pool, 3, 2, 1, 0)
+async def test_deltas_hold_no_more_than_their_bytes(pool: Counting) -> None:
+    desk = Desk(pool, 3, 2, 1, 0, limits=MemoryLimits.of(16 * 1900))  # room for two
 
     for number in (0, 1, 2, 2, 1, 0):
         assert (await desk.ask(number)).status == 226
@@ -120,9 +122,8 @@ async def test_what_is_remembered_is_bounded(pool: Counting, monkeypatch: pytest
     assert pool.jobs == 4
 
 
-async def test_the_bytes_remembered_are_bounded(pool: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deltas, "REMEMBERED_BYTES", 1)
-    desk = Desk(pool, 1, 0)
+async def test_a_delta_larger_than_the_bound_is_not_kept(pool: Counting) -> None:
+    desk = Desk(pool, 1, 0, limits=MemoryLimits.of(16))
 
     assert [(await desk.ask(0)).status for _ in range(2)] == [226, 226]
     assert pool.jobs == 2

@@ -203,13 +203,28 @@ def test_the_memo_holds_no_more_than_it_may() -> None:
     assert table.size == 0
 
 
+def test_two_tables_of_a_listener_share_their_bound() -> None:
+    class Fake:
+        def weight(self) -> int:
+            return 1800
+
+    first = Table(50_000)
+    second = Table(50_000, first)
+    for table in (first, second):
+        for number in range(100):
+            table.keep((b"GET", b"%d" % number), Fake())  # type: ignore[arg-type]
+            assert first.size + second.size <= 50_000
+
+    assert min(first.size, second.size) > 20_000
+
+
 def test_what_cannot_be_used_any_more_is_let_go_within_a_minute() -> None:
     class Fake:
         def weight(self) -> int:
             return 1800  # of a head with 400 bytes
 
-    table, number = Table(Settings().memo_max), 0
-    while table.size < Settings().memo_max - 100_000:
+    table, number = Table(Settings().memory.hits), 0
+    while table.size < Settings().memory.hits - 100_000:
         number += 1
         table.keep((b"GET", b"%d" % number), Fake())  # type: ignore[arg-type]
         table.keep_exact(b"GET %d" % number, Fake(), b"")  # type: ignore[arg-type]

@@ -128,6 +128,21 @@ def test_what_was_made_since_is_looked_through_each_minute_under_load(looked: li
     assert looked == ["collect"] * 5
 
 
+def test_free_memory_is_given_back_each_minute(looked: list[str]) -> None:
+    held = Garbage(0.0, took=lambda: 0.0, trim=lambda: looked.append("trim"))
+
+    for now in range(1, 121):
+        held.look(float(now), now)
+
+    assert looked == ["collect", "trim"] * 2
+
+
+def test_trimming_the_heap_is_harmless_where_the_c_library_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    gc_policy.trim()
+    monkeypatch.setattr(gc_policy, "_C", object())
+    gc_policy.trim()
+
+
 def test_a_look_that_takes_long_leaves_out_what_has_survived_it(looked: list[str]) -> None:
     clock = iter([0.0, 0.01, 1.0, 1.05])
     held = Garbage(0.0, took=lambda: next(clock))

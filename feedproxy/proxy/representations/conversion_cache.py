@@ -10,8 +10,9 @@ import asyncio
 import functools
 import hashlib
 import logging
+import sys
 import threading
-from collections import OrderedDict
+from copy import copy
 from dataclasses import dataclass, replace
 
 from feedproxy.cache.stored_response import StoredResponse
@@ -23,7 +24,9 @@ from feedproxy.feed.convert.model import Feed, Item
 from feedproxy.feed.convert.read.from_document import found_at, read, written_at
 from feedproxy.http import content_coding
 from feedproxy.http.date import parse_http_date
-from feedproxy.proxy.representations.decoded_bodies import DECODED_BODIES
+from feedproxy.lru import LRU
+from feedproxy.memory_limits import MemoryLimits
+from feedproxy.proxy.representations.decoded_bodies import decoded
 from feedproxy.refresh.ingest.coding_policy import level_of
 from feedproxy.refresh.ingest.worker_pool import Workshop
 from feedproxy.refresh.singleflight import Flights
@@ -32,11 +35,11 @@ from feedproxy.settings import Settings
 logger = logging.getLogger(__name__)
 
 MODELS_MAX = 16
-MODELS_BYTES = 4 * 1024 * 1024
-"""Bytes of the documents that remembered models were read from; a model takes some five times as many."""
+"""Models that a helper process keeps: of a feed that is converted, all formats are made of one model."""
 
-CONVERSIONS_MAX = 1024
-CONVERSIONS_BYTES = 64 * 1024 * 1024
+FAILED_MAX = 1024
+FAILED_BYTES = 2 * 1024 * 1024
+"""Versions remembered that could not be converted, and bytes of their names and errors."""
 
 FEED_FORMATS = frozenset({"rss", "rdf", "atom", "json"})
 """Formats that readers poll: each names its own address."""
@@ -73,6 +76,12 @@ class Headlines:
     newest_text: str = ""
     entries: tuple[tuple[str, int | None], ...] = ()
 
+    @property
+    def size(self) -> int:
+        """Bytes of the texts."""
+        titles = [title for title, _ in self.entries]
+        return sum(map(sys.getsizeof, (self.title, self.summary, self.newest_title, self.newest_text, *titles)))
+
 
 @dataclass(frozen=True, slots=True)
 class _Document:
@@ -84,49 +93,26 @@ class _Document:
     content_type: str | None
     modified: int | None
     limit: int
-
-
-class LRU[K, V]:
-    """Values by key, the least lately used let go of above so many, or so many bytes of them."""
-
-    def __init__(self, most: int, most_bytes: int) -> None:
-        self._most = most
-        self._most_bytes = most_bytes
-        self._kept: OrderedDict[K, tuple[V, int]] = OrderedDict()
-        self._bytes = 0
-
-    def get(self, key: K) -> V | None:
-        """The value, if it is still there."""
-        found = self._kept.get(key)
-        if found is None:
-            return None
-        self._kept.move_to_end(key)
-        return found[0]
-
-    def put(self, key: K, value: V, size: int) -> None:
-        """Keep a value of `size` bytes."""
-        if (former := self._kept.pop(key, None)) is not None:
-            self._bytes -= former[1]
-        self._kept[key] = value, size
-        self._bytes += size
-        while len(self._kept) > self._most or (self._bytes > self._most_bytes and self._kept):
-            self._bytes -= self._kept.popitem(last=False)[1][1]
-
-    def __len__(self) -> int:
-        return len(self._kept)
+    models_max: int
+    """Bytes of documents whose models are kept (memory_limits.py)."""
 
 
 class ConversionCache:
     """Makes renderings and remembers them."""
 
-    def __init__(self, workshop: Workshop) -> None:
+    def __init__(self, workshop: Workshop, limits: MemoryLimits) -> None:
         self._workshop = workshop
-        self._conversions: LRU[_Key, Conversion] = LRU(CONVERSIONS_MAX, CONVERSIONS_BYTES)
-        self._failed: LRU[tuple[_Version, str], FeedproxyError] = LRU(CONVERSIONS_MAX, CONVERSIONS_MAX)
-        self._headlines: LRU[_Version, Headlines] = LRU(CONVERSIONS_MAX, CONVERSIONS_BYTES)
+        self._conversions: LRU[_Key, Conversion] = LRU(limits.conversions)
+        self._failed: LRU[tuple[_Version, str], FeedproxyError] = LRU(FAILED_BYTES, FAILED_MAX)
+        self._headlines: LRU[_Version, Headlines] = LRU(limits.headlines)
         self._running: Flights[_Key, Conversion] = Flights()
         self.documents_parsed = 0
         """Documents read: fewer than renderings made."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of what is remembered."""
+        return self._conversions.size + self._headlines.size
 
     async def get(
         self, stored: StoredResponse, wanted: Format, name: str, settings: Settings, *, at: str = ""
@@ -140,7 +126,7 @@ class ConversionCache:
         if (known := self._conversions.get(key)) is not None:
             return known
         if (failed := self._failed.get((version, wanted.name))) is not None:
-            raise failed
+            raise copy(failed)
         task, _ = self._running.join(key, lambda: self._convert(key, stored, settings))
         return await asyncio.shield(task)
 
@@ -150,7 +136,7 @@ class ConversionCache:
         known = self._headlines.get(document.version)
         if known is None:
             known = await self._workshop.do(functools.partial(_extract_headlines, document))
-            self._headlines.put(document.version, known, len(known.summary) + len(known.newest_text))
+            self._headlines.put(document.version, known, _length(document.version) + known.size)
         return known
 
     async def _convert(self, key: _Key, stored: StoredResponse, settings: Settings) -> Conversion:
@@ -164,12 +150,12 @@ class ConversionCache:
         try:
             identity, coded, stem, was_read = await self._workshop.do(work)
         except FeedproxyError as error:
-            self._failed.put((version, wanted), error, 1)
+            self._remember_failure(version, wanted, error)
             raise
         except Exception as error:
             logger.exception("%s could not be converted to %s", stored.target, wanted)
             failed = FeedproxyError("feedproxy failed at converting this feed; its log says more")
-            self._failed.put((version, wanted), failed, 1)
+            self._remember_failure(version, wanted, failed)
             raise failed from error
         self.documents_parsed += was_read
         plain = Conversion(identity, stem)
@@ -177,12 +163,21 @@ class ConversionCache:
         return plain if name == "identity" else self._remember(key, Conversion(coded, plain.tag_base))
 
     def _remember(self, key: _Key, made: Conversion) -> Conversion:
-        self._conversions.put(key, made, len(made.body))
+        version, *_, at = key
+        self._conversions.put(key, made, _length(version) + len(at) + len(made.body))
         return made
+
+    def _remember_failure(self, version: _Version, wanted: str, error: FeedproxyError) -> None:
+        # A copy, since an error that is raised holds its frames, and each raise adds others.
+        self._failed.put((version, wanted), copy(error), _length(version) + len(str(error)))
 
     async def close(self, timeout: Seconds) -> None:
         """Let what is under way land, `timeout` seconds at most, and end."""
         await self._running.land_all(timeout)
+
+
+def _length(version: _Version) -> int:
+    return sum(map(len, version))
 
 
 def _version(stored: StoredResponse) -> _Version:
@@ -208,13 +203,14 @@ def _document(stored: StoredResponse, settings: Settings) -> _Document:
         stored.fields.get("content-type"),
         None if modified is None else int(modified),
         settings.decoded_max,
+        settings.memory.models,
     )
 
 
 # -- the job
 
 
-_MODELS: LRU[_Version, Feed] = LRU(MODELS_MAX, MODELS_BYTES)
+_MODELS: LRU[_Version, Feed] = LRU(0, MODELS_MAX)
 """What was read last in this process."""
 
 _LOCK = threading.Lock()
@@ -257,12 +253,13 @@ def _parse_model(document: _Document) -> tuple[Feed, bool]:
         return known, False
     body: bytes | None = document.body
     if body and document.label != "identity":
-        body = DECODED_BODIES.get(body, document.label, limit=document.limit)
+        body = decoded(body, document.label, limit=document.limit)
     target = document.version[0]
     feed = read(body, document.content_type, address=target) if body else None
     if feed is None or body is None:
         raise NotAFeed("what is at this address is no feed, so it cannot be converted")
     feed = found_at(feed, target, modified=document.modified)
     with _LOCK:
+        _MODELS.resize(document.models_max)
         _MODELS.put(document.version, feed, len(body))
     return feed, True

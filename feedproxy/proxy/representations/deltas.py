@@ -12,7 +12,6 @@ import asyncio
 import functools
 import logging
 import math
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,6 +28,8 @@ from feedproxy.http.delta_encoding import IM_USED, Bases, im_used, wanted_since
 from feedproxy.http.etag import EntityTag, stem_of
 from feedproxy.http.field_values import parse_parameters
 from feedproxy.http.message import Request, Response
+from feedproxy.lru import LRU
+from feedproxy.memory_limits import MemoryLimits
 from feedproxy.refresh.ingest.coding_policy import level_of
 from feedproxy.refresh.ingest.worker_pool import Workshop
 from feedproxy.refresh.singleflight import Flights
@@ -36,12 +37,6 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource, Version
 
 logger = logging.getLogger(__name__)
-
-DELTAS_MAX = 512
-"""Deltas remembered, those that cannot be among them: of a hundred busy feeds the last versions, in two codings."""
-
-DELTAS_BYTES = 16 * 1024 * 1024
-"""Bytes of them together. Most have one entry, some kilobytes."""
 
 type _Key = tuple[str, str, tuple[str, ...], str]
 
@@ -57,10 +52,10 @@ class _Base:
 class Deltas:
     """Makes deltas and remembers them, boundedly."""
 
-    def __init__(self, workshop: Workshop) -> None:
+    def __init__(self, workshop: Workshop, limits: MemoryLimits) -> None:
         self._workshop = workshop
-        self._made: OrderedDict[_Key, bytes | None] = OrderedDict()
-        self._size = 0
+        self._made: LRU[_Key, bytes | None] = LRU(limits.deltas)
+        """None where there is no delta. Most have one entry, some kilobytes."""
         self._under_way: Flights[_Key, bytes | None] = Flights()
 
     async def instead_of(
@@ -86,8 +81,7 @@ class Deltas:
     ) -> bytes | None:
         key = (stored.target, stored.content.tag or "", tuple(each.tag for each in base.versions), name)
         if key in self._made:
-            self._made.move_to_end(key)
-            return self._made[key]
+            return self._made.get(key)
         body, declared = stored.content.bodies["identity"], stored.fields.get("content-type")
         level = max(1, level_of(name, settings))
         work = functools.partial(_make_delta, body, declared, base.versions, name, level, size)
@@ -108,11 +102,8 @@ class Deltas:
         return made
 
     def _remember(self, key: _Key, made: bytes | None) -> None:
-        self._made[key] = made
-        self._size += len(made or b"")
-        while len(self._made) > DELTAS_MAX or self._size > DELTAS_BYTES:
-            _, oldest = self._made.popitem(last=False)
-            self._size -= len(oldest or b"")
+        target, tag, bases, _ = key
+        self._made.put(key, made, len(target) + len(tag) + sum(map(len, bases)) + len(made or b""))
 
     async def close(self, timeout: Seconds) -> None:
         """Let what is under way land, `timeout` seconds at most, and end."""

@@ -5,6 +5,7 @@ since nearly everything is freed as soon as nothing refers to it. So all is look
 day; what was made since the start, or since that look, every minute; and what is young in a millisecond or less.
 """
 
+import ctypes
 import gc
 import time
 from collections.abc import Callable
@@ -34,6 +35,18 @@ TOLERATED: Seconds = 0.02
 """A look that takes longer leaves out, from then on, what has survived it, until everything is looked at."""
 
 
+_C = ctypes.CDLL(None)
+
+
+def trim() -> None:
+    """Give free memory inside the heap back to the system, as far as the C library can: some 0.3 ms for 50 MB.
+
+    malloc returns what is free at the end of the heap only. Under mixed load free pages lie between pages in use.
+    """
+    if (give_back := getattr(_C, "malloc_trim", None)) is not None:  # glibc has it, musl and macOS do not
+        give_back(0)
+
+
 def look_seldom(*, told_when: bool) -> None:
     """What was made until now stays, and need not be looked at again; what is made later is looked at as said above.
 
@@ -47,11 +60,14 @@ def look_seldom(*, told_when: bool) -> None:
 class Garbage:
     """When all that is held is looked through. `look` is called each second; times are the event loop's."""
 
-    def __init__(self, now: Seconds, took: Callable[[], Seconds] = time.perf_counter) -> None:
+    def __init__(
+        self, now: Seconds, took: Callable[[], Seconds] = time.perf_counter, trim: Callable[[], None] = trim
+    ) -> None:
         self._looked = self._whole = now
         self._asked = now
         self._answers = 0
         self._clock = took
+        self._trim = trim
 
     def look(self, now: Seconds, answers: int) -> bool:
         """Look, if it is time; `answers` have been given so far. Whether it was."""
@@ -74,3 +90,4 @@ class Garbage:
         gc.collect()
         if self._clock() - began > TOLERATED:
             gc.freeze()
+        self._trim()

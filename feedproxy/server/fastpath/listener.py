@@ -77,8 +77,9 @@ class Listener:
         self._readers: dict[int, Reader] = {}
         self._due: dict[Reader, tuple[Seconds, bool]] = {}
         """Until when a head has to be whole, or (True) an answer taken on."""
-        size = runtime.settings.memo_max
-        self._tables = {False: Table(size), True: Table(size)}
+        size = runtime.settings.memory.hits
+        first = Table(size)
+        self._tables = {False: first, True: Table(size, first)}
         self._waiter = Waiter(runtime, self)
         self._second = self._loop.time()
         self._swept = self._looked = self._second

@@ -89,10 +89,16 @@ class Shared:
 
 
 class Table:
-    """Recipes for requests that come from peers believed alike, over connections of one kind."""
+    """Recipes for requests that come from peers believed alike, over connections of one kind.
 
-    def __init__(self, size_max: int) -> None:
+    `size_max` bounds it and the one `beside` it together: mostly one of the two is used.
+    """
+
+    def __init__(self, size_max: int, beside: "Table | None" = None) -> None:
         self._max = size_max
+        self._beside = beside
+        if beside is not None:
+            beside._beside = self
         self.size = 0
         self.exact: OrderedDict[bytes, tuple[Recipe, bytes]] = OrderedDict()
         """Recipe, and the line that names the User-Agent, by the bytes of a whole request."""
@@ -150,14 +156,18 @@ class Table:
 
     def _make_room(self) -> None:
         for _ in range(SLICE):
-            if self.size <= self._max:
+            beside = self._beside
+            if self.size + (beside.size if beside is not None else 0) <= self._max:
                 return
-            if self.exact:
-                data, _ = self.exact.popitem(last=False)
-                self.size -= len(data) + ENTRY_OVERHEAD
-            if self.by_key:
-                key, recipe = self.by_key.popitem(last=False)
-                self.size -= recipe.weight() + _size_of(key)
+            (beside if beside is not None and beside.size > self.size else self)._evict()
+
+    def _evict(self) -> None:
+        if self.exact:
+            data, _ = self.exact.popitem(last=False)
+            self.size -= len(data) + ENTRY_OVERHEAD
+        if self.by_key:
+            key, recipe = self.by_key.popitem(last=False)
+            self.size -= recipe.weight() + _size_of(key)
 
 
 def _size_of(key: Key) -> int:
