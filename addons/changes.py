@@ -6,8 +6,8 @@ from mitmproxy.addonmanager import Loader
 from feedproxy import settings
 from feedproxy.app import runtime
 from feedproxy.http.message import Response
-from feedproxy.notify.change_lists import Lists
-from feedproxy.notify.notification_service import Notices
+from feedproxy.notify.change_lists import ChangeLists
+from feedproxy.notify.notification_service import NotificationService
 from feedproxy.request.endpoints import Call
 
 
@@ -15,7 +15,7 @@ class Changes:
     """Offers changes.xml, shortChanges.xml and the archives."""
 
     def __init__(self) -> None:
-        self._lists: Lists | None = None
+        self._lists: ChangeLists | None = None
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "changes_when", "subscriptions_max")
@@ -34,10 +34,10 @@ class Changes:
     async def done(self) -> None:
         await runtime(ctx.master).close()
 
-    def _join(self, notices: Notices) -> None:
-        self._lists = Lists(notices)
+    def _join(self, notices: NotificationService) -> None:
+        self._lists = ChangeLists(notices)
 
-    def _opened(self) -> Lists:
+    def _opened(self) -> ChangeLists:
         _ = runtime(ctx.master).notices
         assert self._lists is not None
         return self._lists

@@ -13,8 +13,8 @@ from feedproxy.http.message import Response
 from feedproxy.notify.cnws.messages import NAME
 from feedproxy.notify.cnws.publisher import Publisher
 from feedproxy.notify.cnws.subscriber import Subscriber
-from feedproxy.notify.duplex_protocol import Both
-from feedproxy.notify.notification_service import Notices
+from feedproxy.notify.duplex_protocol import DuplexProtocol
+from feedproxy.notify.notification_service import NotificationService
 from feedproxy.request.endpoints import Call
 
 SHARED = ("subscriptions_max", "source_limit", "push_interval")
@@ -26,7 +26,7 @@ class ChangeNotification:
     """Publisher and subscriber."""
 
     def __init__(self) -> None:
-        self._made: Both[Publisher, Subscriber] | None = None
+        self._made: DuplexProtocol[Publisher, Subscriber] | None = None
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "cnws_publisher", "cnws_subscribe", *SHARED)
@@ -51,20 +51,20 @@ class ChangeNotification:
     async def done(self) -> None:
         await runtime(ctx.master).close()
 
-    def _join(self, notices: Notices) -> None:
-        self._made = Both(NAME, Publisher(notices), Subscriber(notices))
+    def _join(self, notices: NotificationService) -> None:
+        self._made = DuplexProtocol(NAME, Publisher(notices), Subscriber(notices))
         notices.add(self._made)
 
-    def _both(self) -> Both[Publisher, Subscriber]:
+    def _both(self) -> DuplexProtocol[Publisher, Subscriber]:
         _ = runtime(ctx.master).notices
         assert self._made is not None
         return self._made
 
     async def _subscribe(self, call: Call) -> Response:
-        return await self._both().teller.endpoint(call)
+        return await self._both().publisher.endpoint(call)
 
     async def _push(self, call: Call) -> Response:
-        return await self._both().hearer.endpoint(call)
+        return await self._both().subscriber.endpoint(call)
 
 
 addons = [ChangeNotification()]

@@ -8,7 +8,7 @@ from mitmproxy.addonmanager import Loader
 from feedproxy import settings
 from feedproxy.app import runtime
 from feedproxy.http.message import Response
-from feedproxy.notify.notification_service import Notices
+from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.websub.protocol import WebSub
 from feedproxy.refresh.ingest.link_injection import HUB
 from feedproxy.request.endpoints import Call
@@ -43,7 +43,7 @@ class Hub:
     async def done(self) -> None:
         await runtime(ctx.master).close()
 
-    def _join(self, notices: Notices) -> None:
+    def _join(self, notices: NotificationService) -> None:
         here = runtime(ctx.master)
         self._websub = WebSub(notices, functools.cache(lambda: here.remembered("push-key")))
         notices.add(self._websub)
@@ -54,13 +54,13 @@ class Hub:
         return self._websub
 
     def _push_max(self, path: str) -> int:
-        return self._opened().pushes.content_max(path)
+        return self._opened().distribution_receiver.content_max(path)
 
     async def _hub(self, call: Call) -> Response:
         return await self._opened().hub.answer(call)
 
     async def _push(self, call: Call) -> Response:
-        return await self._opened().pushes.answer(call)
+        return await self._opened().distribution_receiver.answer(call)
 
 
 addons = [Hub()]

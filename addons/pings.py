@@ -9,9 +9,9 @@ from feedproxy import settings
 from feedproxy.app import runtime
 from feedproxy.errors import UsageError
 from feedproxy.http.message import Response
-from feedproxy.notify.notification_service import Notices
-from feedproxy.notify.pings.receiver import Ear
-from feedproxy.notify.pings.sinks import Sinks, read_sink
+from feedproxy.notify.notification_service import NotificationService
+from feedproxy.notify.pings.receiver import PingReceiver
+from feedproxy.notify.pings.sinks import PingSinks, read_sink
 from feedproxy.notify.xmlrpc import CONTENT_MAX
 from feedproxy.request.endpoints import Call
 
@@ -22,7 +22,7 @@ class Pings:
     """Whoever says that a site changed makes us look, once; and sinks are told of the publisher's own feeds."""
 
     def __init__(self) -> None:
-        self._ear: Ear | None = None
+        self._ear: PingReceiver | None = None
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "ping_unknown", "ping_interval", "source_limit", "ping_sinks")
@@ -48,11 +48,11 @@ class Pings:
     async def done(self) -> None:
         await runtime(ctx.master).close()
 
-    def _join(self, notices: Notices) -> None:
-        self._ear = ear = Ear(notices)
-        notices.rpc.add("weblogUpdates.ping", ear.simple)
-        notices.rpc.add("weblogUpdates.extendedPing", ear.extended)
-        notices.add(Sinks(notices.settings, notices.service.store.get))
+    def _join(self, notices: NotificationService) -> None:
+        self._ear = ear = PingReceiver(notices)
+        notices.xmlrpc.add("weblogUpdates.ping", ear.simple)
+        notices.xmlrpc.add("weblogUpdates.extendedPing", ear.extended)
+        notices.add(PingSinks(notices.settings, notices.service.store.get))
 
     async def _page(self, call: Call) -> Response:
         _ = runtime(ctx.master).notices

@@ -9,7 +9,7 @@ from feedproxy import settings
 from feedproxy.app import runtime
 from feedproxy.errors import UsageError
 from feedproxy.notify import downstream_purge
-from feedproxy.notify.notification_service import Notices
+from feedproxy.notify.notification_service import NotificationService
 
 logger = logging.getLogger("feedproxy.purges")
 
@@ -40,14 +40,14 @@ class Purges:
     async def done(self) -> None:
         await runtime(ctx.master).close()
 
-    def _join(self, notices: Notices) -> None:
-        protocol = downstream_purge.Purges(notices.settings)
+    def _join(self, notices: NotificationService) -> None:
+        protocol = downstream_purge.DownstreamPurge(notices.settings)
         notices.add(protocol)
 
         def outdated(targets: list[str]) -> None:
-            orders = [order for each in targets for order in protocol.orders(each)]
+            orders = [order for each in targets for order in protocol.purge_requests(each)]
             if orders:
-                notices.soon(lambda: notices.order(*orders))
+                notices.defer(lambda: notices.enqueue(*orders))
 
         notices.service.on_outdated.append(outdated)
 

@@ -6,10 +6,10 @@ from mitmproxy.addonmanager import Loader
 from feedproxy import settings
 from feedproxy.app import runtime
 from feedproxy.http.message import Response
-from feedproxy.notify.duplex_protocol import Both
-from feedproxy.notify.notification_service import Notices
-from feedproxy.notify.rsscloud.aggregator import Workstation
-from feedproxy.notify.rsscloud.cloud import CloudHub
+from feedproxy.notify.duplex_protocol import DuplexProtocol
+from feedproxy.notify.notification_service import NotificationService
+from feedproxy.notify.rsscloud.aggregator import RssCloudAggregator
+from feedproxy.notify.rsscloud.cloud import RssCloudServer
 from feedproxy.notify.rsscloud.messages import NAME
 from feedproxy.notify.xmlrpc import CONTENT_MAX
 from feedproxy.request.endpoints import Call
@@ -21,7 +21,7 @@ class RssClouds:
     """The cloud and the workstation."""
 
     def __init__(self) -> None:
-        self._made: Both[CloudHub, Workstation] | None = None
+        self._made: DuplexProtocol[RssCloudServer, RssCloudAggregator] | None = None
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "rsscloud_hub", "push_subscribe", "announce", *SHARED)
@@ -39,31 +39,31 @@ class RssClouds:
     async def done(self) -> None:
         await runtime(ctx.master).close()
 
-    def _join(self, notices: Notices) -> None:
-        hub = CloudHub(notices)
-        self._made = Both(NAME, hub, Workstation(notices))
+    def _join(self, notices: NotificationService) -> None:
+        hub = RssCloudServer(notices)
+        self._made = DuplexProtocol(NAME, hub, RssCloudAggregator(notices))
         notices.add(self._made)
         for name in ("rssCloud.pleaseNotify", "xmlStorageSystem.rssPleaseNotify"):
-            notices.rpc.add(name, hub.by_rpc)
-        notices.rpc.add("rssCloud.ping", hub.ping)
-        notices.rpc.add("rssCloud.hello", hub.hello)
+            notices.xmlrpc.add(name, hub.by_rpc)
+        notices.xmlrpc.add("rssCloud.ping", hub.ping)
+        notices.xmlrpc.add("rssCloud.hello", hub.hello)
 
-    def _both(self) -> Both[CloudHub, Workstation]:
+    def _both(self) -> DuplexProtocol[RssCloudServer, RssCloudAggregator]:
         _ = runtime(ctx.master).notices
         assert self._made is not None
         return self._made
 
     async def _soap(self, call: Call) -> Response:
-        return await self._both().teller.by_soap(call)
+        return await self._both().publisher.by_soap(call)
 
     async def _please_notify(self, call: Call) -> Response:
-        return await self._both().teller.by_form(call)
+        return await self._both().publisher.by_form(call)
 
     async def _ping(self, call: Call) -> Response:
-        return await self._both().teller.ping_by_form(call)
+        return await self._both().publisher.ping_by_form(call)
 
     async def _push(self, call: Call) -> Response:
-        return await self._both().hearer.endpoint(call)
+        return await self._both().subscriber.endpoint(call)
 
 
 addons = [RssClouds()]

@@ -35,7 +35,9 @@ def megabytes() -> float:
 
 async def tell(store: str, port: int, subscribers: int, *, again: bool) -> None:
     """The process that tells: it changes its feed, or comes back to what was left."""
-    delivery_worker.PER_HOST = delivery_worker.AT_ONCE  # all callbacks are on one host here, which is no usual thing
+    delivery_worker.MAX_PER_HOST = (
+        delivery_worker.MAX_CONCURRENT
+    )  # all callbacks are on one host here, which is no usual thing
     origin, plain, runtime = Origin(SystemClock()), Plain(), Runtime(SystemClock())
     runtime.make_fetcher = lambda: OriginFetcher(origin)
     runtime.takes_part["plain"] = lambda notices: notices.add(plain)
@@ -45,7 +47,7 @@ async def tell(store: str, port: int, subscribers: int, *, again: bool) -> None:
         end = time.time() + 86_400
         for number in range(subscribers):
             callback = f"http://127.0.0.1:{port}/{number}"
-            await notices.subscriptions.put(Subscription(Role.TELL, "plain", TARGET, callback, end, State.ACTIVE))
+            await notices.subscriptions.put(Subscription(Role.SUBSCRIBER, "plain", TARGET, callback, end, State.ACTIVE))
         for title in ("one", "two"):
             origin.publish("/feed.xml", a_feed(title))
             before, began = megabytes(), time.monotonic()
@@ -54,10 +56,10 @@ async def tell(store: str, port: int, subscribers: int, *, again: bool) -> None:
         before, began = megabytes(), time.monotonic()
     await asyncio.sleep(0.2)
     peak = before
-    while await notices.queue.waiting() or notices.courier.under_way:
+    while await notices.queue.count_waiting() or notices.delivery_worker.running_count:
         peak = max(peak, megabytes())
         await asyncio.sleep(0.05)
-    count = notices.courier.counts.delivered
+    count = notices.delivery_worker.counts.delivered
     print(f"{count} told in {time.monotonic() - began:.1f} s; {peak - before:.1f} MB more than before", flush=True)
     await runtime.close()
 

@@ -26,8 +26,8 @@ from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.http.redaction import host_alone, without_secrets
 from feedproxy.lab.record.recorder import Recorder, RecordingClient
-from feedproxy.notify.database import ledger_file
-from feedproxy.notify.notification_service import Notices
+from feedproxy.notify.database import database_file
+from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.service import Service
 from feedproxy.proxy.visibility import is_public
 from feedproxy.refresh.credentialed_client import CredentialedClient
@@ -136,7 +136,7 @@ class Runtime:
         self._panel = Panel()
         self._make_recorder: Callable[[], Recorder] | None = None
         self._recorder: Recorder | None = None
-        self.takes_part: dict[str, Callable[[Notices], None]] = {}
+        self.takes_part: dict[str, Callable[[NotificationService], None]] = {}
         """Addons that hear and tell of changes: each adds what it has to the Notices when these are made."""
         self._opened: _Opened | None = None
 
@@ -232,13 +232,13 @@ class Runtime:
         return self._opened
 
     @property
-    def notices(self) -> Notices:
+    def notices(self) -> NotificationService:
         """Who hears and who tells that a feed changed."""
         return self._open.notices
 
     async def rpc(self, call: Call) -> Response:
         """The endpoint of XML-RPC, which all who have methods for it offer."""
-        return await self.notices.rpc.answer(call)
+        return await self.notices.xmlrpc.answer(call)
 
     @property
     def feed_list(self) -> FeedList:
@@ -388,21 +388,21 @@ class _Opened:
             self.feed_list.resume()
         context = upstream_context(runtime.trusted_ca, insecure=runtime.insecure)
         self.caller = Caller(self.policy, ssl_context=context, parent_of=runtime.parent_of)
-        self.notices = Notices(
-            file=ledger_file(settings.local_store),
+        self.notices = NotificationService(
+            file=database_file(settings.local_store),
             service=self.service,
             settings=lambda: runtime.settings,
             settings_for=runtime.settings_for,
             caller=self.caller,
             clock=runtime.clock,
-            named=self.feed_list.public_addresses,
+            listed_feeds=self.feed_list.public_addresses,
         )
         if self.fleet is not None:
             self.fleet.join(self.service, self.notices, runtime.metrics)
         for join in runtime.takes_part.values():
             join(self.notices)
         if runtime.takes_part:
-            self.notices.begin()
+            self.notices.start()
         self._saving = asyncio.ensure_future(self._save_now_and_then())
 
     def remembered(self, name: str, make: Callable[[], bytes]) -> bytes:
@@ -460,7 +460,7 @@ class _Opened:
 
 def _nonces(store: str, seat: Seat | None) -> Path | None:
     """Where workers remember nonces together, and through restarts; None where one process has no folder at all."""
-    file = ledger_file(store)
+    file = database_file(store)
     if file is not None:
         return file.parent.parent / "nonces"
     return seat.folder / "nonces" if seat is not None else None

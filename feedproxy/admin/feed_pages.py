@@ -22,7 +22,7 @@ from feedproxy.clock import Clock
 from feedproxy.endpoints.feed_list import FeedList
 from feedproxy.errors import FeedproxyError, NotFound
 from feedproxy.http.negotiation import best_type
-from feedproxy.notify.notification_service import Notices
+from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.service import Service
 from feedproxy.refresh.paused_and_blocked import Decisions
 from feedproxy.request.upstream_request import feed_id
@@ -84,7 +84,7 @@ class Watched(Protocol):
     def panel(self) -> Panel: ...
 
     @property
-    def notices(self) -> Notices: ...
+    def notices(self) -> NotificationService: ...
 
     @property
     def diary(self) -> Diary: ...

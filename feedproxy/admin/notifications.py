@@ -9,7 +9,7 @@ from feedproxy.admin import form
 from feedproxy.admin.feed_pages import Answers, Notice, Watched, as_json, wants_json
 from feedproxy.errors import FeedproxyError
 from feedproxy.notify.pings import messages
-from feedproxy.notify.pings.sinks import Sinks, site_order
+from feedproxy.notify.pings.sinks import PingSinks, site_ping_request
 from feedproxy.notify.subscriptions import State, Subscription
 from feedproxy.telemetry.redacted import View, masked, named, shown
 from feedproxy.web.templates import iso, plain_text
@@ -65,11 +65,11 @@ class Board:
             said = messages.extended([given.get("name", ""), given.get("url", ""), "", given.get("feed", "")])
         except FeedproxyError as error:
             raise form.WrongRequest(f"{error}.") from error
-        sinks = notices.protocols.get(Sinks.name)
-        orders = [site_order(each, said) for each in notices.settings().ping_sinks] if sinks is not None else []
+        sinks = notices.protocols.get(PingSinks.name)
+        orders = [site_ping_request(each, said) for each in notices.settings().ping_sinks] if sinks is not None else []
         if not orders:
             raise form.WrongRequest("No ping sinks are configured here (ping_sinks).")
-        await notices.order(*orders)
+        await notices.enqueue(*orders)
         names = [shown(each.callback) for each in orders]
         words = f"{len(names)} ping sink{'s' if len(names) > 1 else ''} will be told."
         return self._outcome(request, {"ok": True, "sinks": names}, Notice(True, words))
@@ -84,7 +84,7 @@ class Board:
         notices, now = self._runtime.notices, self._runtime.clock.now()
         held = await notices.subscriptions.all(after=after, limit=SHOWN_MAX)
         counts = await notices.subscriptions.count()
-        sent = notices.courier.counts
+        sent = notices.delivery_worker.counts
         return {
             "subscriptions": [self._subscription(each) for each in held],
             "more": held[-1].id if len(held) == SHOWN_MAX else None,
@@ -94,18 +94,18 @@ class Board:
                 for (role, protocol, state), count in sorted(counts.items())
             ],
             "deliveries": {
-                "waiting": await notices.queue.waiting(),
-                "under_way": notices.courier.under_way,
+                "waiting": await notices.queue.count_waiting(),
+                "under_way": notices.delivery_worker.running_count,
                 "delivered": sent.delivered,
                 "retried": sent.retried,
                 "refused": sent.refused,
             },
             "failing": [
                 {
-                    "protocol": each.order.protocol,
-                    "what": each.order.what,
-                    **named(each.order.topic, notices.settings()),
-                    "callback": shown(each.order.callback),
+                    "protocol": each.request.protocol,
+                    "what": each.request.what,
+                    **named(each.request.topic, notices.settings()),
+                    "callback": shown(each.request.callback),
                     "tries": each.tries,
                     "since": iso(each.since),
                     "next_try": iso(due),
@@ -125,9 +125,9 @@ class Board:
                     "last": iso(each.last),
                     "count": each.count,
                 }
-                for each in await notices.bell.strangers(RECENT)
+                for each in await notices.refresh_requests.unknown_sites(RECENT)
             ],
-            "reachable": notices.hears,
+            "reachable": notices.can_receive_calls,
         }
 
     def _subscription(self, each: Subscription) -> View:

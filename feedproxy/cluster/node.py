@@ -18,8 +18,8 @@ from feedproxy.cluster.redis_connection import START_PATIENCE, Away, Link, Refus
 from feedproxy.cluster.redis_store import Message, Shelf
 from feedproxy.cluster.shared_store import FleetStore
 from feedproxy.cluster.subscriber_sums import Sums
-from feedproxy.notify.change_log import Sight
-from feedproxy.notify.notification_service import Notices
+from feedproxy.notify.change_log import FeedSnapshot
+from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.service import Service
 from feedproxy.refresh.singleflight import Flights
 from feedproxy.settings import Settings
@@ -54,7 +54,7 @@ class Fleet:
         self._looks: Flights[str, bool] = Flights()
         self._service: Service | None = None
         self.sums: Sums | None = None
-        self._notices: Notices | None = None
+        self._notices: NotificationService | None = None
         self._purge_here: Callable[[str], None] = lambda target: None
         self._tasks: list[asyncio.Task[None]] = []
         self._comparing: asyncio.Task[None] | None = None
@@ -71,10 +71,10 @@ class Fleet:
             if own.get(name) != value:
                 self._tasks.append(asyncio.ensure_future(local.put_state(name, value)))
 
-    def join(self, service: Service, notices: Notices, metrics: Metrics) -> None:
+    def join(self, service: Service, notices: NotificationService, metrics: Metrics) -> None:
         """Let the service use what the other machines have; changes found here are told everywhere."""
         self._service, self._notices = service, notices
-        notices.abroad, notices.may_tell = self._tell_change, self._may_tell
+        notices.publish_to_cluster, notices.owns_delivery = self._tell_change, self._may_tell
         settings = self._settings
         self.sums = service.counts.sums = Sums(
             self.link,
@@ -223,7 +223,8 @@ class Fleet:
             case "site":
                 common.sites.heard(target, min(float(message.rest), self._clock.now() + TURN_MAX))
             case "change" if self._notices is not None and self._is_mine(target):
-                self._notices.heard_of(Sight(**message.rest))
+                rest = dict(message.rest)
+                self._notices.on_peer_change(FeedSnapshot(is_new=rest.pop("first"), **rest))
 
     async def _outdated(self, target: str) -> None:
         if self._service is not None:
@@ -232,11 +233,12 @@ class Fleet:
     def _is_mine(self, target: str) -> bool:
         return self._service is None or self._service.admin.owns(target)
 
-    def _tell_change(self, sight: Sight) -> None:
-        said = {name: getattr(sight, name) for name in Sight.__slots__}
+    def _tell_change(self, sight: FeedSnapshot) -> None:
+        said = {name: getattr(sight, name) for name in FeedSnapshot.__slots__}
+        said["first"] = said.pop("is_new")  # the name of this member between machines
         self.store.outbox.tell(lambda: self.shelf.tell("change", sight.target, said))
 
-    async def _may_tell(self, sight: Sight) -> bool:
+    async def _may_tell(self, sight: FeedSnapshot) -> bool:
         """Whether it is this machine that tells of a change to those whom all machines know."""
         try:
             return await self.shelf.mine(f"{sight.target} {sight.digest} {sight.at}", TOLD)

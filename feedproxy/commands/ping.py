@@ -13,7 +13,7 @@ from feedproxy.http.message import Response
 from feedproxy.http.redaction import without_secrets
 from feedproxy.notify.pings import messages as pings
 from feedproxy.notify.pings.messages import Ping
-from feedproxy.notify.pings.sinks import Sink, own_agent, ping_message, read_sink, verdict
+from feedproxy.notify.pings.sinks import PingSink, interpret_response, own_user_agent, ping_message, read_sink
 from feedproxy.notify.protocol import Delivered, Verdict
 from feedproxy.settings import Settings
 from feedproxy.upstream.address_policy import AddressPolicy
@@ -58,7 +58,7 @@ def ping(args: argparse.Namespace) -> int:
     settings = admin_client.asking(args.allow_private)
     verdicts = asyncio.run(_sent(sinks, said, settings))
     views = [
-        {"sink": without_secrets(sink.url), "ok": isinstance(each, Delivered), "words": each.words}
+        {"sink": without_secrets(sink.url), "ok": isinstance(each, Delivered), "words": each.reason}
         for sink, each in zip(sinks, verdicts, strict=True)
     ]
     if args.format == "json":
@@ -69,7 +69,7 @@ def ping(args: argparse.Namespace) -> int:
     return 0 if all(each["ok"] for each in views) else 1
 
 
-async def _sent(sinks: list[Sink], said: Ping, settings: Settings) -> list[Verdict]:
+async def _sent(sinks: list[PingSink], said: Ping, settings: Settings) -> list[Verdict]:
     proxy = functools.partial(parent_of, settings.upstream_proxy)
     caller = Caller(AddressPolicy(settings.allow_private), parent_of=proxy)
     try:
@@ -78,11 +78,13 @@ async def _sent(sinks: list[Sink], said: Ping, settings: Settings) -> list[Verdi
         await caller.close()
 
 
-async def _one(caller: Caller, sink: Sink, said: Ping) -> Verdict:
-    message = ping_message(sink, own_agent(Settings()), name=said.name, url=said.url, feed=said.feed)
+async def _one(caller: Caller, sink: PingSink, said: Ping) -> Verdict:
+    message = ping_message(sink, own_user_agent(Settings()), name=said.name, url=said.url, feed=said.feed)
     answer: Response | FeedproxyError
     try:
-        answer = await caller.call(message.method, message.url, message.fields, message.body, named=message.named)
+        answer = await caller.call(
+            message.method, message.url, message.fields, message.body, named=message.address_trust
+        )
     except FeedproxyError as error:
         answer = error
-    return verdict(sink, answer)
+    return interpret_response(sink, answer)

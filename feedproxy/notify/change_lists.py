@@ -9,11 +9,11 @@ from feedproxy.http.date import format_http_date
 from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify import changes_xml
-from feedproxy.notify.change_log import KEEP
-from feedproxy.notify.changes_xml import HOUR, LONG, SHORT, SHOWN_MAX, Entry
-from feedproxy.notify.notification_service import Notices
+from feedproxy.notify.change_log import RETENTION
+from feedproxy.notify.changes_xml import ENTRIES_MAX, HOUR, LONG_LIST, SHORT_LIST, WeblogEntry
+from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.protocol import Change
-from feedproxy.notify.topics import is_withdrawn
+from feedproxy.notify.topics import is_no_longer_public
 from feedproxy.request.endpoints import Call
 from feedproxy.request.url_mapping import displayed_url
 
@@ -26,62 +26,62 @@ def _unit(query: str) -> str:
         return ""
 
 
-class Lists:
+class ChangeLists:
     """changes.xml (three hours), shortChanges.xml (five minutes), and an archive for every hour."""
 
-    def __init__(self, notices: Notices) -> None:
-        self._notices = notices
+    def __init__(self, service: NotificationService) -> None:
+        self._service = service
 
     async def long(self, call: Call) -> Response:
         """`changes.xml`."""
-        return await self._recent(call, LONG)
+        return await self._recent(call, LONG_LIST)
 
     async def short(self, call: Call) -> Response:
         """`shortChanges.xml`."""
-        return await self._recent(call, SHORT)
+        return await self._recent(call, SHORT_LIST)
 
     async def archive(self, call: Call) -> Response:
         """`changes/YYYY/MM/DD/HH.xml`, UTC. Raises NotFound for an hour that is none, to come, or too long ago."""
-        begin, now = changes_xml.hour_of(call.path.removeprefix("changes/")), self._notices.clock.now()
-        if begin is None or begin > now or begin + HOUR <= now - KEEP:
+        begin, now = changes_xml.parse_archive_hour(call.path.removeprefix("changes/")), self._service.clock.now()
+        if begin is None or begin > now or begin + HOUR <= now - RETENTION:
             raise NotFound("there is no archive of that hour")
         changes = await self._changes(begin, begin + HOUR)
         modified = max((each.at for each in changes), default=begin)
         over = begin + HOUR <= now
-        return await self._answer(
+        return await self._respond(
             call, changes, updated=begin + HOUR, modified=modified, caching="max-age=3600" if over else "no-cache"
         )
 
     async def _recent(self, call: Call, length: float) -> Response:
-        now = self._notices.clock.now()
+        now = self._service.clock.now()
         changes = await self._changes(now - length, now + 1)
-        updated = changes_xml.as_of(now, changes)
-        return await self._answer(call, changes, updated=updated, modified=min(updated, now), caching="no-cache")
+        updated = changes_xml.reference_time(now, changes)
+        return await self._respond(call, changes, updated=updated, modified=min(updated, now), caching="no-cache")
 
     async def _changes(self, begin: Instant, end: Instant) -> list[Change]:
         """The changes of feeds that may be listed now: a rule, or its origin, may have made one private since."""
-        found = await self._notices.changes.between(begin, end, SHOWN_MAX)
-        public = [each for each in found if not is_withdrawn(self._notices, each.target)]
-        return [each for each in public if await self._notices.may_be_named(each.target)]
+        found = await self._service.changes.between(begin, end, ENTRIES_MAX)
+        public = [each for each in found if not is_no_longer_public(self._service, each.target)]
+        return [each for each in public if await self._service.is_listed(each.target)]
 
-    async def _answer(
+    async def _respond(
         self, call: Call, changes: list[Change], *, updated: Instant, modified: Instant, caching: str
     ) -> Response:
-        settings = self._notices.settings()
+        settings = self._service.settings()
         base = call.client.base
         entries = [
-            Entry(
+            WeblogEntry(
                 each.name, displayed_url(each.url, settings, base), displayed_url(each.target, settings, base), each.at
             )
             for each in changes
         ]
-        count = await self._notices.changes.last_number()
+        count = await self._service.changes.last_number()
         said = _unit(call.query)
         if said not in ("", "minutes", "seconds"):
             raise BadTarget(f"when={said[:40]}: expected minutes or seconds")
         minutes = (said or settings.changes_when) == "minutes"
-        body = changes_xml.document(entries, updated=updated, count=count, minutes=minutes)
-        tag = changes_xml.tag_of(body)
+        body = changes_xml.write_document(entries, updated=updated, count=count, minutes=minutes)
+        tag = changes_xml.entity_tag(body)
         lines = [
             ("ETag", tag),
             ("Last-Modified", format_http_date(modified)),

@@ -16,10 +16,10 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.http.date import format_http_date
 from feedproxy.notify.protocol import Change
 
-LONG: Seconds = 3 * 3600
-SHORT: Seconds = 300
+LONG_LIST: Seconds = 3 * 3600
+SHORT_LIST: Seconds = 300
 HOUR: Seconds = 3600
-SHOWN_MAX = 5_000
+ENTRIES_MAX = 5_000
 """Entries of one document, the newest: some 800 KB."""
 
 _ARCHIVE = re.compile(r"(\d{4})/(\d{2})/(\d{2})/(\d{2})\.xml", re.ASCII)
@@ -27,7 +27,7 @@ _UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class WeblogEntry:
     """A `weblog` element; addresses as readers know them."""
 
     name: str
@@ -36,13 +36,13 @@ class Entry:
     at: Instant
 
 
-def as_of(now: Instant, changes: Iterable[Change]) -> Instant:
+def reference_time(now: Instant, changes: Iterable[Change]) -> Instant:
     """What a list's `updated` and `when` are counted from: whole seconds."""
     newest = max((math.ceil(each.at) for each in changes), default=0)
     return float(max(now // 60 * 60, min(newest, math.ceil(now))))
 
 
-def hour_of(path: str) -> Instant | None:
+def parse_archive_hour(path: str) -> Instant | None:
     """When the hour of an archive begins (`2007/01/01/01.xml` is the first of that day, `24` the last); None for none.
 
     "All pings received in the first hour of January 1st 2007 would be archived in the file …/2007/01/01/01.xml."
@@ -56,7 +56,7 @@ def hour_of(path: str) -> Instant | None:
     return float(calendar.timegm((year, month, day, hour - 1, 0, 0)))
 
 
-def document(entries: Iterable[Entry], *, updated: Instant, count: int, minutes: bool) -> bytes:
+def write_document(entries: Iterable[WeblogEntry], *, updated: Instant, count: int, minutes: bool) -> bytes:
     """The document. `when` is counted back from `updated`, in minutes or in seconds, and never below 0."""
     lines = [
         '<?xml version="1.0" encoding="utf-8"?>',
@@ -71,6 +71,6 @@ def document(entries: Iterable[Entry], *, updated: Instant, count: int, minutes:
     return "\n".join([*lines, "</weblogUpdates>", ""]).encode()
 
 
-def tag_of(body: bytes) -> str:
+def entity_tag(body: bytes) -> str:
     """A strong validator for these very bytes."""
     return f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'

@@ -26,12 +26,12 @@ from feedproxy.store.tiered import store_folder
 
 logger = logging.getLogger(__name__)
 
-BUSY: Seconds = 10
+BUSY_TIMEOUT: Seconds = 10
 """Another process may write for so long before ours is given up."""
 
-VERSION = 2
+SCHEMA_VERSION = 2
 
-JOURNALS = ("-wal", "-shm", "-journal")
+JOURNAL_SUFFIXES = ("-wal", "-shm", "-journal")
 
 SCHEMA = """
 CREATE TABLE known (  -- every feed held: what was last told of it, and how a site's ping finds it
@@ -67,14 +67,14 @@ CREATE INDEX deliveries_due ON deliveries (due);
 CREATE INDEX deliveries_subscription ON deliveries (subscription);
 """
 
-FROM_1 = """
+MIGRATION_FROM_1 = """
 ALTER TABLE subscriptions ADD COLUMN moved_from TEXT NOT NULL DEFAULT '';
 CREATE INDEX subscriptions_moved ON subscriptions (moved_from, role, state) WHERE moved_from <> '';
 """
 """What a ledger of version 1 lacks."""
 
 
-def put_back(db: sqlite3.Connection, seconds: Seconds) -> None:
+def shift_deadlines(db: sqlite3.Connection, seconds: Seconds) -> None:
     """The clock was put back by so much: what is to come stays as far away as it was. Within a transaction.
 
     Else a clock that was a year ahead would leave deliveries waiting and subscriptions standing for that year.
@@ -88,7 +88,7 @@ def put_back(db: sqlite3.Connection, seconds: Seconds) -> None:
         db.execute(statement, (seconds,))
 
 
-def ledger_file(store: str) -> Path | None:
+def database_file(store: str) -> Path | None:
     """Where the ledger of a store lies: in its folder; None for one in memory.
 
     A store on another machine is shared by many, and a promise is kept by who gave it: then it is the platform's
@@ -100,7 +100,7 @@ def ledger_file(store: str) -> Path | None:
     return folder.absolute() / "notify" / "ledger.sqlite3"
 
 
-class Ledger:
+class NotificationDatabase:
     """Transactions in a thread of their own. Opened at the first one."""
 
     def __init__(self, file: Path | None) -> None:
@@ -116,7 +116,7 @@ class Ledger:
             raise StoreError("the ledger is closed")
         return await asyncio.wrap_future(self._thread.submit(self._transact, work))
 
-    def is_ours(self) -> bool:
+    def acquire_delivery_lock(self) -> bool:
         """Whether this process is the one that delivers: the first to ask, until it ends."""
         if self._file is None or self._lock is not None:
             return True
@@ -168,27 +168,27 @@ class Ledger:
 
     def _open(self) -> sqlite3.Connection:
         if self._file is None:
-            return _prepared(sqlite3.connect(":memory:", isolation_level=None))
+            return _prepare(sqlite3.connect(":memory:", isolation_level=None))
         make_folder(self._file.parent)
         clear_file(self._file)
-        for suffix in JOURNALS:
+        for suffix in JOURNAL_SUFFIXES:
             clear_file(Path(f"{self._file}{suffix}"))
         # SQLite gives its journals the permissions of this file, and there are secrets in it.
         os.close(os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         try:
-            return _prepared(sqlite3.connect(self._file, timeout=BUSY, isolation_level=None))
+            return _prepare(sqlite3.connect(self._file, timeout=BUSY_TIMEOUT, isolation_level=None))
         except sqlite3.Error as error:
             if not _is_corrupt(error):
                 raise
             self._set_aside(error)
-            return _prepared(sqlite3.connect(self._file, timeout=BUSY, isolation_level=None))
+            return _prepare(sqlite3.connect(self._file, timeout=BUSY_TIMEOUT, isolation_level=None))
 
     def _set_aside(self, reason: Exception) -> None:
         """A damaged ledger is kept for who can read it, and a new one begun: subscribers come again by themselves."""
         self._disconnect()
         if self._file is None:
             return
-        for suffix in ("", *JOURNALS):
+        for suffix in ("", *JOURNAL_SUFFIXES):
             part, aside = Path(f"{self._file}{suffix}"), Path(f"{self._file}.corrupt{suffix}")
             if file_fault(aside):
                 set_aside(aside, "it is in the way")
@@ -205,19 +205,19 @@ class Ledger:
                 connection.close()
 
 
-def _prepared(connection: sqlite3.Connection) -> sqlite3.Connection:
+def _prepare(connection: sqlite3.Connection) -> sqlite3.Connection:
     try:
         connection.row_factory = sqlite3.Row
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("BEGIN IMMEDIATE")  # two processes may come at the same time
         version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version < VERSION:
-            for statement in (FROM_1 if version else SCHEMA).split(";\n"):
+        if version < SCHEMA_VERSION:
+            for statement in (MIGRATION_FROM_1 if version else SCHEMA).split(";\n"):
                 connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {VERSION}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute("COMMIT")
-        if version > VERSION:
+        if version > SCHEMA_VERSION:
             raise StoreError("the ledger is of a later version of feedproxy")
     except BaseException:
         connection.close()

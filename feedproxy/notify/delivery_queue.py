@@ -10,95 +10,97 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.notify.database import Ledger
-from feedproxy.notify.protocol import Change, Delivered, Delivery, Order, Refused, Retry, Verdict
-from feedproxy.notify.subscriptions import host_of, removed
+from feedproxy.notify.database import NotificationDatabase
+from feedproxy.notify.protocol import Change, Delivered, Delivery, DeliveryRequest, Refused, Retry, Verdict
+from feedproxy.notify.subscriptions import registrable_domain, remove_in
 
-PAUSE_FIRST: Seconds = 10
-PAUSE_MAX: Seconds = 7_200
+RETRY_DELAY_MIN: Seconds = 10
+RETRY_DELAY_MAX: Seconds = 7_200
 """Twelve tries a day to a host that is down: it hears of the change within two hours of its return."""
 
 
-def next_try(tries: int, since: Instant, now: Instant, *, patience: Seconds, jitter: float) -> Instant | None:
+def next_try(tries: int, since: Instant, now: Instant, *, retry_for: Seconds, jitter: float) -> Instant | None:
     """When to try again after `tries` failures, `jitter` in [0, 1); None where patience has ended.
 
     "The publisher should keep retrying for a minimum of a 24 hour period, with a minimum of 1 retry at the end of
     that period" (CNWS): the last try is at the very end, not before.
     """
-    end = since + patience
+    end = since + retry_for
     if now >= end:
         return None
-    pause = min(PAUSE_MAX, PAUSE_FIRST * 2.0 ** min(tries - 1, 16))
+    pause = min(RETRY_DELAY_MAX, RETRY_DELAY_MIN * 2.0 ** min(tries - 1, 16))
     # Jitter takes half of it: who failed together does not come back together.
     return min(end, now + pause / 2 * (1 + jitter))
 
 
-SOON: Seconds = 60
+CLOCK_TOLERANCE: Seconds = 60
 """What came of a delivery is written down by then. A later note is of a clock that has been set back since."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class DeliveryOutcome:
     """What became of a delivery, and what there is to remember of it."""
 
     delivery: Delivery
     verdict: Verdict
     at: Instant
-    again: Instant | None = None
+    next_try: Instant | None = None
     """For a Retry: when. None ends the delivery."""
     remove: bool = False
-    began: Instant = math.inf
+    started: Instant = math.inf
     """When it was begun: what the other side has told us since is newer than what became of it."""
 
 
-class Queue:
+class DeliveryQueue:
     """The deliveries that wait. Everything here raises StoreError."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(self, database: NotificationDatabase) -> None:
+        self._database = database
 
-    async def add(self, *orders: Order, now: Instant) -> None:
+    async def add(self, *orders: DeliveryRequest, now: Instant) -> None:
         """Queue these; kept when it returns."""
-        await self._ledger.run(lambda db: ordered(db, orders, now))
+        await self._database.run(lambda db: enqueue_in(db, orders, now))
 
     async def due(
-        self, now: Instant, *, limit: int, under_way: Collection[int] = (), full: Collection[str] = ()
+        self, now: Instant, *, limit: int, exclude_ids: Collection[int] = (), exclude_hosts: Collection[str] = ()
     ) -> list[Delivery]:
         """Those whose time has come, `limit` at most, longest due first; not those of `full` hosts."""
-        ids, hosts = ",".join("?" * len(under_way)), ",".join("?" * len(full))
+        ids, hosts = ",".join("?" * len(exclude_ids)), ",".join("?" * len(exclude_hosts))
         asked = f"SELECT * FROM deliveries WHERE due <= ? AND id NOT IN ({ids}) AND host NOT IN ({hosts})"  # noqa: S608
-        rows = await self._ledger.run(
-            lambda db: db.execute(f"{asked} ORDER BY due, id LIMIT ?", (now, *under_way, *full, limit)).fetchall()
+        rows = await self._database.run(
+            lambda db: db.execute(
+                f"{asked} ORDER BY due, id LIMIT ?", (now, *exclude_ids, *exclude_hosts, limit)
+            ).fetchall()
         )
         return [_read(row) for row in rows]
 
-    async def settle(self, outcomes: Iterable[Settled]) -> None:
+    async def record_outcomes(self, outcomes: Iterable[DeliveryOutcome]) -> None:
         """Write down what became of these, in one transaction."""
         outcomes = list(outcomes)
 
         def work(db: sqlite3.Connection) -> None:
             for each in outcomes:
-                _settle(db, each)
+                _record_outcome(db, each)
 
-        await self._ledger.run(work)
+        await self._database.run(work)
 
     async def next_due(self) -> Instant | None:
         """When the next one is due."""
-        found: Instant | None = await self._ledger.run(
+        found: Instant | None = await self._database.run(
             lambda db: db.execute("SELECT min(due) FROM deliveries").fetchone()[0]
         )
         return found
 
-    async def waiting(self) -> dict[str, int]:
+    async def count_waiting(self) -> dict[str, int]:
         """How many wait, by protocol."""
-        rows = await self._ledger.run(
+        rows = await self._database.run(
             lambda db: db.execute("SELECT protocol, count(*) FROM deliveries GROUP BY protocol").fetchall()
         )
         return {row[0]: row[1] for row in rows}
 
     async def failing(self, limit: int = 50) -> list[tuple[Delivery, Instant, str]]:
         """Those that have failed before, most tries first: with when they are due, and why they failed."""
-        rows = await self._ledger.run(
+        rows = await self._database.run(
             lambda db: db.execute(
                 "SELECT * FROM deliveries WHERE tries > 0 ORDER BY tries DESC, id LIMIT ?", (limit,)
             ).fetchall()
@@ -107,7 +109,7 @@ class Queue:
 
     async def drop(self, number: int) -> bool:
         """Give a delivery up; whether it was there."""
-        return await self._ledger.run(
+        return await self._database.run(
             lambda db: db.execute("DELETE FROM deliveries WHERE id = ?", (number,)).rowcount > 0
         )
 
@@ -116,24 +118,24 @@ _INSERT = (
     "INSERT INTO deliveries"
     " (protocol, what, topic, callback, host, subscription, change, data, due, tries, since, note)"
 )
-_SUBSCRIBED = (
+_FROM_SUBSCRIPTIONS = (
     "SELECT protocol, 'notify', ?, callback, host, id, ?, '', ?, 0, ?, '' FROM subscriptions"
     " WHERE (topic = ? OR moved_from = ?) AND role = 'tell' AND state = 'active' AND expires > ?"
 )
-_AGAIN = (
+_ON_CONFLICT = (
     # Where the last news still waits, the newer takes its place; pauses and patience go on as they were.
     " ON CONFLICT (protocol, what, topic, callback) DO UPDATE SET change = excluded.change, data = excluded.data,"
     " subscription = excluded.subscription"
 )
 
 
-def ordered(db: sqlite3.Connection, orders: Iterable[Order], now: Instant) -> None:
+def enqueue_in(db: sqlite3.Connection, orders: Iterable[DeliveryRequest], now: Instant) -> None:
     """Queue orders within a transaction."""
     db.executemany(
-        f"{_INSERT} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ''){_AGAIN}",
+        f"{_INSERT} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ''){_ON_CONFLICT}",
         [
             (
-                *(each.protocol, each.what, each.topic, each.callback, host_of(each.callback)),
+                *(each.protocol, each.what, each.topic, each.callback, registrable_domain(each.callback)),
                 *(each.subscription, each.change, each.data, now, now),
             )
             for each in orders
@@ -141,18 +143,18 @@ def ordered(db: sqlite3.Connection, orders: Iterable[Order], now: Instant) -> No
     )
 
 
-def fanned_out(db: sqlite3.Connection, change: Change, now: Instant) -> int:
+def enqueue_for_subscribers(db: sqlite3.Connection, change: Change, now: Instant) -> int:
     """Queue a delivery for every active subscription to the feed, now or before it moved; how many.
 
     No row of it passes through Python.
     """
     values = (change.target, change.number, now, now, change.target, change.target, now)
-    return db.execute(f"{_INSERT} {_SUBSCRIBED}{_AGAIN}", values).rowcount
+    return db.execute(f"{_INSERT} {_FROM_SUBSCRIPTIONS}{_ON_CONFLICT}", values).rowcount
 
 
-def _settle(db: sqlite3.Connection, outcome: Settled) -> None:
-    delivery, order = outcome.delivery, outcome.delivery.order
-    words = outcome.verdict.words[:300]
+def _record_outcome(db: sqlite3.Connection, outcome: DeliveryOutcome) -> None:
+    delivery, order = outcome.delivery, outcome.delivery.request
+    words = outcome.verdict.reason[:300]
     if order.subscription is not None:
         good = isinstance(outcome.verdict, Delivered)
         db.execute(
@@ -160,13 +162,22 @@ def _settle(db: sqlite3.Connection, outcome: Settled) -> None:
             " note = CASE WHEN last_try > ? AND last_try < ? THEN note ELSE ? END,"
             " failures = CASE WHEN ? THEN 0 ELSE failures + 1 END,"
             " last_success = CASE WHEN ? THEN ? ELSE last_success END WHERE id = ?",
-            (outcome.at, outcome.began, outcome.at + SOON, words, good, good, outcome.at, order.subscription),
+            (
+                outcome.at,
+                outcome.started,
+                outcome.at + CLOCK_TOLERANCE,
+                words,
+                good,
+                good,
+                outcome.at,
+                order.subscription,
+            ),
         )
     match outcome.verdict:
-        case Retry() if outcome.again is not None:
+        case Retry() if outcome.next_try is not None:
             db.execute(
                 "UPDATE deliveries SET due = ?, tries = tries + 1, note = ? WHERE id = ?",
-                (outcome.again, words, delivery.id),
+                (outcome.next_try, words, delivery.id),
             )
         case Delivered() | Retry() | Refused():
             # What was ordered anew meanwhile is news that has not been told: it stays, and begins again.
@@ -180,11 +191,11 @@ def _settle(db: sqlite3.Connection, outcome: Settled) -> None:
                 (delivery.id, order.change, order.data),
             )
     if outcome.remove and order.subscription is not None:
-        removed(db, order.subscription)
+        remove_in(db, order.subscription)
 
 
 def _read(row: sqlite3.Row) -> Delivery:
-    order = Order(
+    order = DeliveryRequest(
         *(row["protocol"], row["what"], row["topic"], row["callback"], row["subscription"]), row["change"], row["data"]
     )
     return Delivery(row["id"], order, row["host"], row["tries"], row["since"])

@@ -18,39 +18,39 @@ from typing import Protocol as Shape
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError, FetchTimeout, StoreError
 from feedproxy.http.message import Fields, Response
-from feedproxy.notify.delivery_queue import Queue, Settled, next_try
+from feedproxy.notify.delivery_queue import DeliveryOutcome, DeliveryQueue, next_try
 from feedproxy.notify.protocol import Delivery, Message, Protocol, Refused, Retry, Verdict
-from feedproxy.notify.subscriptions import State, Subscription, Subscriptions, host_of
+from feedproxy.notify.subscriptions import State, Subscription, Subscriptions, registrable_domain
 from feedproxy.upstream.callback_client import Named
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE = 32
-PER_HOST = 2
+MAX_CONCURRENT = 32
+MAX_PER_HOST = 2
 """What one host gets at once: a stranger can subscribe others' servers, verified or not."""
-SLOW: Seconds = 5
-SLOW_AT_ONCE = 8
+SLOW_CALL: Seconds = 5
+MAX_CONCURRENT_SLOW = 8
 """Hosts whose last call took longer than SLOW have so many places together, among deliveries and among what is asked:
 sixteen that hang would else take them all."""
-SLOW_MAX = 512
+SLOW_HOSTS_MAX = 512
 """Slow hosts that are remembered; the one of longest ago is forgotten for another."""
 
 
-ASKED_AT_ONCE = 32
-WAITING_MAX = 256
+MAX_CONCURRENT_REQUESTS = 32
+REQUESTS_WAITING_MAX = 256
 """Who registers a hundred feeds at once waits for his own turn."""
-ASK_TIMEOUT: Seconds = 10
+REQUEST_TIMEOUT: Seconds = 10
 """Somebody waits for the outcome, and his own patience is some half a minute."""
 
 
-class Busy(FeedproxyError):
+class Overloaded(FeedproxyError):
     """So much is being asked already, of this host or of all, that it has to be tried later."""
 
     status_hint = 503
     detail = "busy"
 
 
-class Calling(Shape):
+class CallbackCaller(Shape):
     """What the courier sends with: upstream/callback_client.py's Caller."""
 
     async def call(
@@ -63,7 +63,7 @@ class Calling(Shape):
 
 
 @dataclass(slots=True)
-class Counts:
+class DeliveryCounts:
     """What was sent since the start."""
 
     delivered: int = 0
@@ -71,14 +71,14 @@ class Counts:
     refused: int = 0
 
 
-class Courier:
+class DeliveryWorker:
     """Delivers. `step` is the whole of it; the loop that calls it again is in notification_service.py."""
 
     def __init__(
         self,
-        queue: Queue,
+        queue: DeliveryQueue,
         subscriptions: Subscriptions,
-        caller: Calling,
+        caller: CallbackCaller,
         protocols: Mapping[str, Protocol],
         clock: Clock,
         *,
@@ -92,196 +92,200 @@ class Courier:
         self._clock = clock
         self._wake = wake
         self._jitter = jitter
-        self._under_way: dict[int, tuple[Delivery, asyncio.Task[None]]] = {}
-        self._done: list[Settled] = []
-        self._asked: Counter[str] = Counter()
-        self._room = asyncio.Condition()
+        self._running: dict[int, tuple[Delivery, asyncio.Task[None]]] = {}
+        self._outcomes: list[DeliveryOutcome] = []
+        self._requests_by_host: Counter[str] = Counter()
+        self._capacity = asyncio.Condition()
         self._waiting = 0
-        self._slow: dict[str, None] = {}
-        self.counts = Counts()
+        self._slow_hosts: dict[str, None] = {}
+        self.counts = DeliveryCounts()
 
     @property
-    def under_way(self) -> int:
+    def running_count(self) -> int:
         """Deliveries being made now."""
-        return len(self._under_way)
+        return len(self._running)
 
-    async def ask(self, message: Message) -> Response:
+    async def request_now(self, message: Message) -> Response:
         """The answer to what somebody waits for: a challenge, a test notification. It counts among its host's calls.
 
         Raises Busy, and what the caller raises; FetchTimeout after ASK_TIMEOUT.
         """
-        host = host_of(message.url)
-        await self._admitted(host)
+        host = registrable_domain(message.url)
+        await self._wait_for_capacity(host)
         try:
-            async with asyncio.timeout(ASK_TIMEOUT):
-                return await self._called(host, message)
+            async with asyncio.timeout(REQUEST_TIMEOUT):
+                return await self._call(host, message)
         except TimeoutError as error:
-            raise FetchTimeout(f"it did not answer within {ASK_TIMEOUT:g} s") from error
+            raise FetchTimeout(f"it did not answer within {REQUEST_TIMEOUT:g} s") from error
         finally:
-            self._asked[host] -= 1
-            self._asked += Counter()  # without the zeros
-            async with self._room:
-                self._room.notify_all()
+            self._requests_by_host[host] -= 1
+            self._requests_by_host += Counter()  # without the zeros
+            async with self._capacity:
+                self._capacity.notify_all()
             self._wake()
 
     def check(self, url: str) -> None:
         """Raises Forbidden and BadTarget for a callback that can never be called."""
         self._caller.check(url)
 
-    async def is_at(self, url: str, address: str) -> bool:
+    async def resolves_to(self, url: str, address: str) -> bool:
         """Whether a call to `url` could go to this address: whoever comes from there speaks for himself.
 
         Raises Forbidden, BadTarget, Unreachable where no call could go there at all.
         """
-        own = _plain_address(address)
-        return own in map(_plain_address, await self._caller.addresses(url))
+        own = _normalise_address(address)
+        return own in map(_normalise_address, await self._caller.addresses(url))
 
-    async def _admitted(self, host: str) -> None:
+    async def _wait_for_capacity(self, host: str) -> None:
         """Wait for a turn among those who are asked, and take it."""
-        if self._waiting >= WAITING_MAX:
-            raise Busy("too many subscriptions are being verified; please try again later")
+        if self._waiting >= REQUESTS_WAITING_MAX:
+            raise Overloaded("too many subscriptions are being verified; please try again later")
         self._waiting += 1
         try:
-            async with asyncio.timeout(ASK_TIMEOUT), self._room:
-                await self._room.wait_for(lambda: self._may_be_asked(host))
-                self._asked[host] += 1
+            async with asyncio.timeout(REQUEST_TIMEOUT), self._capacity:
+                await self._capacity.wait_for(lambda: self._has_capacity(host))
+                self._requests_by_host[host] += 1
         except TimeoutError as error:
-            raise Busy("too many subscriptions of this host are being verified; please try again later") from error
+            raise Overloaded(
+                "too many subscriptions of this host are being verified; please try again later"
+            ) from error
         finally:
             self._waiting -= 1
 
-    def _may_be_asked(self, host: str) -> bool:
-        if host in self._slow and self._of_slow(self._asked) >= SLOW_AT_ONCE:
+    def _has_capacity(self, host: str) -> bool:
+        if host in self._slow_hosts and self._count_slow(self._requests_by_host) >= MAX_CONCURRENT_SLOW:
             return False
-        return self._asked[host] < PER_HOST and self._asked.total() < ASKED_AT_ONCE
+        return self._requests_by_host[host] < MAX_PER_HOST and self._requests_by_host.total() < MAX_CONCURRENT_REQUESTS
 
-    def _of_slow(self, calls: Counter[str]) -> int:
-        return sum(count for host, count in calls.items() if host in self._slow)
+    def _count_slow(self, calls: Counter[str]) -> int:
+        return sum(count for host, count in calls.items() if host in self._slow_hosts)
 
-    async def _called(self, host: str, message: Message) -> Response:
+    async def _call(self, host: str, message: Message) -> Response:
         """The answer to a call; whether its host is slow is remembered."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
             return await self._caller.call(
-                message.method, message.url, message.fields, message.body, named=message.named
+                message.method, message.url, message.fields, message.body, named=message.address_trust
             )
         finally:
-            self._slow.pop(host, None)
-            if loop.time() - began > SLOW:
-                self._slow[host] = None
-                if len(self._slow) > SLOW_MAX:
-                    del self._slow[next(iter(self._slow))]
+            self._slow_hosts.pop(host, None)
+            if loop.time() - began > SLOW_CALL:
+                self._slow_hosts[host] = None
+                if len(self._slow_hosts) > SLOW_HOSTS_MAX:
+                    del self._slow_hosts[next(iter(self._slow_hosts))]
 
-    async def step(self) -> None:
+    async def run_once(self) -> None:
         """Write down what is done, and begin what is due and fits. Raises StoreError."""
-        await self._write_down()
-        delivered = Counter(delivery.host for delivery, _ in self._under_way.values())
-        hosts = self._asked + delivered
-        slow = self._of_slow(delivered)
-        full = {host for host, count in hosts.items() if count >= PER_HOST}
-        while (room := AT_ONCE - len(self._under_way)) > 0:
-            if slow >= SLOW_AT_ONCE:
-                full |= self._slow.keys()
-            due = await self._queue.due(self._clock.now(), limit=room, under_way=self._under_way.keys(), full=full)
+        await self._record_outcomes()
+        delivered = Counter(delivery.host for delivery, _ in self._running.values())
+        hosts = self._requests_by_host + delivered
+        slow = self._count_slow(delivered)
+        full = {host for host, count in hosts.items() if count >= MAX_PER_HOST}
+        while (room := MAX_CONCURRENT - len(self._running)) > 0:
+            if slow >= MAX_CONCURRENT_SLOW:
+                full |= self._slow_hosts.keys()
+            due = await self._queue.due(
+                self._clock.now(), limit=room, exclude_ids=self._running.keys(), exclude_hosts=full
+            )
             begun = 0
             for delivery in due:
-                is_slow = delivery.host in self._slow
-                if hosts[delivery.host] >= PER_HOST or (is_slow and slow >= SLOW_AT_ONCE):
+                is_slow = delivery.host in self._slow_hosts
+                if hosts[delivery.host] >= MAX_PER_HOST or (is_slow and slow >= MAX_CONCURRENT_SLOW):
                     full.add(delivery.host)
                     continue
                 slow += is_slow
                 hosts[delivery.host] += 1
                 begun += 1
-                self._under_way[delivery.id] = (delivery, asyncio.ensure_future(self._deliver(delivery)))
+                self._running[delivery.id] = (delivery, asyncio.ensure_future(self._deliver(delivery)))
             if begun == len(due):  # all that came has begun: if there is more, there is no room for it
                 return
 
     async def next_due(self) -> Instant | None:
         """When something is due that is not under way; while something is, that wakes the loop by itself."""
-        return None if self._under_way or self._done else await self._queue.next_due()
+        return None if self._running or self._outcomes else await self._queue.next_due()
 
     async def close(self, timeout: Seconds) -> None:
         """Let what is under way end, `timeout` seconds at most. What is cut off is sent again at the next start."""
-        tasks = [task for _, task in self._under_way.values()]
+        tasks = [task for _, task in self._running.values()]
         if tasks:
             _, rest = await asyncio.wait(tasks, timeout=timeout)
             for task in rest:
                 task.cancel()
             await asyncio.gather(*rest, return_exceptions=True)
         with contextlib.suppress(StoreError):
-            await self._write_down()
+            await self._record_outcomes()
 
-    async def _write_down(self) -> None:
-        done = list(self._done)
+    async def _record_outcomes(self) -> None:
+        done = list(self._outcomes)
         if not done:
             return
-        await self._queue.settle(done)
-        del self._done[: len(done)]
+        await self._queue.record_outcomes(done)
+        del self._outcomes[: len(done)]
         for each in done:
-            self._under_way.pop(each.delivery.id, None)
+            self._running.pop(each.delivery.id, None)
 
     async def _deliver(self, delivery: Delivery) -> None:
         began = self._clock.now()
         try:
-            settled = replace(await self._settled(delivery), began=began)
+            settled = replace(await self._attempt(delivery), started=began)
         except StoreError as error:
             logger.warning("%s", error)
             await self._clock.sleep(1)
             settled = None
         if settled is None:  # nothing is known of it: it is due as before
-            self._under_way.pop(delivery.id, None)
+            self._running.pop(delivery.id, None)
         else:
-            self._done.append(settled)
+            self._outcomes.append(settled)
         self._wake()
 
-    async def _settled(self, delivery: Delivery) -> Settled:
-        protocol = self._protocols.get(delivery.order.protocol)
+    async def _attempt(self, delivery: Delivery) -> DeliveryOutcome:
+        protocol = self._protocols.get(delivery.request.protocol)
         if protocol is None:
-            return self._judged(delivery, None, Retry("this protocol is switched off"))
-        number = delivery.order.subscription
+            return self._outcome(delivery, None, Retry("this protocol is switched off"))
+        number = delivery.request.subscription
         subscription = await self._subscriptions.get(number) if number is not None else None
         if number is not None and subscription is None:
-            return self._judged(delivery, protocol, Refused("the subscription has ended"))
+            return self._outcome(delivery, protocol, Refused("the subscription has ended"))
         if subscription is not None and subscription.state is State.PAUSED:
-            return self._judged(delivery, protocol, Refused("paused by the operator"))
+            return self._outcome(delivery, protocol, Refused("paused by the operator"))
         try:
-            verdict = await self._sent(delivery, protocol, subscription)
+            verdict = await self._send(delivery, protocol, subscription)
         except StoreError:
             raise
         except Exception:
             logger.exception("a delivery by %s failed", protocol.name)
             verdict = Retry("feedproxy failed; its log says more")
-        return self._judged(delivery, protocol, verdict)
+        return self._outcome(delivery, protocol, verdict)
 
-    async def _sent(self, delivery: Delivery, protocol: Protocol, subscription: Subscription | None) -> Verdict:
+    async def _send(self, delivery: Delivery, protocol: Protocol, subscription: Subscription | None) -> Verdict:
         message = await protocol.message(delivery, subscription)
         if message is None:
             return Refused("there is nothing to tell any more")
         answer: Response | FeedproxyError
         try:
-            answer = await self._called(delivery.host, message)
+            answer = await self._call(delivery.host, message)
         except FeedproxyError as error:
             answer = error
-        return await protocol.judge(delivery, subscription, answer)
+        return await protocol.interpret(delivery, subscription, answer)
 
-    def _judged(self, delivery: Delivery, protocol: Protocol | None, verdict: Verdict) -> Settled:
+    def _outcome(self, delivery: Delivery, protocol: Protocol | None, verdict: Verdict) -> DeliveryOutcome:
         now = self._clock.now()
         match verdict:
             case Retry():
                 self.counts.retried += 1
-                patience = protocol.patience if protocol is not None else 86_400
-                again = next_try(delivery.tries + 1, delivery.since, now, patience=patience, jitter=self._jitter())
-                ends = again is None and protocol is not None and protocol.removes
-                return Settled(delivery, verdict, now, again, remove=ends)
+                patience = protocol.retry_for if protocol is not None else 86_400
+                again = next_try(delivery.tries + 1, delivery.since, now, retry_for=patience, jitter=self._jitter())
+                ends = again is None and protocol is not None and protocol.remove_on_failure
+                return DeliveryOutcome(delivery, verdict, now, again, remove=ends)
             case Refused(_, remove):
                 self.counts.refused += 1
-                return Settled(delivery, verdict, now, remove=remove)
+                return DeliveryOutcome(delivery, verdict, now, remove=remove)
         self.counts.delivered += 1
-        return Settled(delivery, verdict, now)
+        return DeliveryOutcome(delivery, verdict, now)
 
 
-def _plain_address(address: str) -> str:
+def _normalise_address(address: str) -> str:
     """An address as one text, IPv4 that came by way of IPv6 as IPv4."""
     try:
         parsed = ip_address(address.partition("%")[0])

@@ -19,8 +19,8 @@ from feedproxy.errors import BadTarget, FeedproxyError, UsageError
 from feedproxy.http import uri
 from feedproxy.http.field_values import is_token
 from feedproxy.http.message import Fields, Response
-from feedproxy.notify.pings.sinks import own_agent
-from feedproxy.notify.protocol import DAY, Change, Delivered, Delivery, Message, Order, Retry, Verdict
+from feedproxy.notify.pings.sinks import own_user_agent
+from feedproxy.notify.protocol import DAY, Change, Delivered, Delivery, DeliveryRequest, Message, Retry, Verdict
 from feedproxy.notify.subscriptions import Subscription
 from feedproxy.request.upstream_request import surrogate_key
 from feedproxy.request.url_mapping import is_upstream_target, to_public
@@ -28,7 +28,7 @@ from feedproxy.settings import Settings
 from feedproxy.upstream.callback_client import Named
 
 
-class How(StrEnum):
+class PurgeMethod(StrEnum):
     """What a cache knows its copies by."""
 
     KEY = "key"
@@ -40,7 +40,7 @@ class How(StrEnum):
 class PurgeSink:
     """Where to purge, and how. `url` is a template where `{key}` is in it."""
 
-    how: How
+    method: PurgeMethod
     url: str
 
 
@@ -49,7 +49,7 @@ def read_purge_sink(text: str) -> PurgeSink:
     said = text.strip()
     by_url = said.startswith("url:")
     url = said.removeprefix("url:")
-    how = How.URL if by_url else How.TEMPLATE if "{key}" in url else How.KEY
+    how = PurgeMethod.URL if by_url else PurgeMethod.TEMPLATE if "{key}" in url else PurgeMethod.KEY
     try:
         uri.normalise(url.replace("{key}", "feed-0"))
     except BadTarget as error:
@@ -70,48 +70,51 @@ def read_purge_fields(lines: Iterable[str]) -> Fields:
     return Fields(read)
 
 
-class Purges:
+class DownstreamPurge:
     """The protocol `purge`: what is in front hears that a feed's content, or its whereabouts, are others now."""
 
     name = "purge"
-    patience = DAY
-    removes = False
+    retry_for = DAY
+    remove_on_failure = False
 
     def __init__(self, settings: Callable[[], Settings]) -> None:
         self._settings = settings
 
-    def standing(self, change: Change) -> Iterable[Order]:
+    def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
         """A purge at every sink, listed or not: who knows the key learns nothing of the feed."""
-        return self.orders(change.target, number=change.number)
+        return self.purge_requests(change.target, number=change.number)
 
-    def orders(self, target: str, *, number: int = 0) -> Iterable[Order]:
+    def purge_requests(self, target: str, *, number: int = 0) -> Iterable[DeliveryRequest]:
         """The orders to purge this target everywhere; none for what is not the publisher's own."""
         settings = self._settings()
         if is_upstream_target(target, settings):
             for each in settings.purge_sinks:
-                yield Order(self.name, "purge", target, read_purge_sink(each).url, change=number, data=each)
+                yield DeliveryRequest(self.name, "purge", target, read_purge_sink(each).url, change=number, data=each)
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
         """Sinks are the operator's own machines: their addresses are not checked."""
-        settings, order = self._settings(), delivery.order
+        settings, order = self._settings(), delivery.request
         if order.data not in settings.purge_sinks:
             return None  # the operator has taken it away
         sink, key = read_purge_sink(order.data), surrogate_key(order.topic)
-        fields = Fields([("User-Agent", own_agent(settings)), ("Surrogate-Key", key)])
+        fields = Fields([("User-Agent", own_user_agent(settings)), ("Surrogate-Key", key)])
         for name, value in read_purge_fields(settings.purge_fields):
             fields = fields.with_field(name, value)
-        match sink.how:
-            case How.TEMPLATE:
-                return Message("POST", sink.url.replace("{key}", key), fields, named=Named.AS_OWN)
-            case How.URL:
+        match sink.method:
+            case PurgeMethod.TEMPLATE:
+                return Message("POST", sink.url.replace("{key}", key), fields, address_trust=Named.AS_OWN)
+            case PurgeMethod.URL:
                 split = urlsplit(to_public(order.topic, settings))
                 path = (split.path or "/") + (f"?{split.query}" if split.query else "")
                 return Message(
-                    "PURGE", sink.url.rstrip("/") + path, fields.with_field("Host", split.netloc), named=Named.AS_OWN
+                    "PURGE",
+                    sink.url.rstrip("/") + path,
+                    fields.with_field("Host", split.netloc),
+                    address_trust=Named.AS_OWN,
                 )
-        return Message("PURGE", sink.url, fields, named=Named.AS_OWN)
+        return Message("PURGE", sink.url, fields, address_trust=Named.AS_OWN)
 
-    async def judge(
+    async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
         """404 and 410 say that nothing was held. Everything else is tried again, a refusal too: while the operator

@@ -5,52 +5,52 @@ from typing import Protocol as Shape
 
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Response
-from feedproxy.notify.outbound_subscriptions import Hearing
-from feedproxy.notify.protocol import DAY, Change, Delivery, Message, Order, Refused, Verdict
+from feedproxy.notify.outbound_subscriptions import OutboundSubscriptions
+from feedproxy.notify.protocol import DAY, Change, Delivery, DeliveryRequest, Message, Refused, Verdict
 from feedproxy.notify.subscriptions import Role, Subscription
 
 
-class Side(Shape):
+class ProtocolSide(Shape):
     """What one side sends for a subscription, and what the answer means (protocol.py)."""
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None: ...
 
-    async def judge(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict: ...
+    async def interpret(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict: ...
 
 
-class Hearer(Side, Shape):
+class SubscriberSide(ProtocolSide, Shape):
     """The side that asks."""
 
-    hearing: Hearing
+    subscriptions: OutboundSubscriptions
 
 
-class Both[T: Side, H: Hearer]:
+class DuplexProtocol[T: ProtocolSide, H: SubscriberSide]:
     """Both sides as one protocol of the courier: who fails is tried for a day and once more, and then forgotten."""
 
-    patience = DAY
-    removes = True
+    retry_for = DAY
+    remove_on_failure = True
 
-    def __init__(self, name: str, teller: T, hearer: H) -> None:
+    def __init__(self, name: str, publisher: T, subscriber: H) -> None:
         self.name = name
-        self.teller = teller
-        self.hearer = hearer
+        self.publisher = publisher
+        self.subscriber = subscriber
 
-    def standing(self, change: Change) -> Iterable[Order]:
+    def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
         """Nobody is told who did not subscribe."""
         return ()
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
         return await self._side(subscription).message(delivery, subscription) if subscription is not None else None
 
-    async def judge(
+    async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
         if subscription is None:
             return Refused("the subscription has ended")
-        return await self._side(subscription).judge(subscription, answer)
+        return await self._side(subscription).interpret(subscription, answer)
 
     async def renew(self, subscription: Subscription) -> None:
-        await self.hearer.hearing.renew(subscription)
+        await self.subscriber.subscriptions.renew(subscription)
 
-    def _side(self, subscription: Subscription) -> Side:
-        return self.hearer if subscription.role is Role.HEAR else self.teller
+    def _side(self, subscription: Subscription) -> ProtocolSide:
+        return self.subscriber if subscription.role is Role.PUBLISHER else self.publisher

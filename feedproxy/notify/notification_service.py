@@ -14,15 +14,15 @@ from feedproxy.clock import Clock, Seconds
 from feedproxy.errors import FeedproxyError, StoreError
 from feedproxy.feed.content_digest import stem_of
 from feedproxy.feed.parse.parser import read
-from feedproxy.notify.change_log import ChangeLog, Sight, sight_of
-from feedproxy.notify.database import Ledger, put_back
-from feedproxy.notify.delivery_queue import Queue
-from feedproxy.notify.delivery_worker import Calling, Courier
+from feedproxy.notify.change_log import ChangeLog, FeedSnapshot, snapshot_of
+from feedproxy.notify.database import NotificationDatabase, shift_deadlines
+from feedproxy.notify.delivery_queue import DeliveryQueue
+from feedproxy.notify.delivery_worker import CallbackCaller, DeliveryWorker
 from feedproxy.notify.outage import Outages
-from feedproxy.notify.protocol import Change, Order, Protocol
-from feedproxy.notify.refresh_requests import Bell
+from feedproxy.notify.protocol import Change, DeliveryRequest, Protocol
+from feedproxy.notify.refresh_requests import RefreshRequests
 from feedproxy.notify.subscriptions import Subscriptions
-from feedproxy.notify.xmlrpc import Rpc
+from feedproxy.notify.xmlrpc import XmlRpcDispatcher
 from feedproxy.proxy.service import Service
 from feedproxy.proxy.visibility import may_be_listed
 from feedproxy.request.url_mapping import is_upstream_target
@@ -31,24 +31,24 @@ from feedproxy.store.resource import Resource
 
 logger = logging.getLogger(__name__)
 
-LOOK: Seconds = 5
+POLL_INTERVAL: Seconds = 5
 """Another process of this machine may have queued something; and a clock may have been put right."""
-TIDY: Seconds = 600
-RENEW_AGAIN: Seconds = 900
-NEWS_MAX = 10_000
+TRIM_INTERVAL: Seconds = 600
+RENEWAL_RETRY_DELAY: Seconds = 900
+PENDING_MAX = 10_000
 """Changes that wait for a ledger that fails; what is beyond is found at the next start."""
-SLICE = 100
-BREATH: Seconds = 0.05
+BATCH_SIZE = 100
+LOOP_INTERVAL: Seconds = 0.05
 """From one round to the next: what comes one by one is told at once, what comes by the hundred, together."""
 
-KEPT_MAX: Seconds = 5
+STORE_WRITE_TIMEOUT: Seconds = 5
 """A disk that hangs for longer holds up nobody who wants to know of a change."""
 
-FIRST_SIGHTS: Seconds = 0.5
+NEW_FEED_DELAY: Seconds = 0.5
 """Feeds that are met for the first time wait so long for one another: nobody is told of them."""
 
 
-class Notices:
+class NotificationService:
     """Who hears and who tells that a feed changed. `begin` starts it, inside a running event loop."""
 
     def __init__(
@@ -58,47 +58,55 @@ class Notices:
         service: Service,
         settings: Callable[[], Settings],
         settings_for: Callable[[str], Settings],
-        caller: Calling,
+        caller: CallbackCaller,
         clock: Clock,
-        named: Callable[[], Awaitable[Container[str]]],
+        listed_feeds: Callable[[], Awaitable[Container[str]]],
     ) -> None:
         """`named` gives the feeds that a public list may name (endpoints/feed_list.py)."""
-        self._named = named
+        self._listed_feeds = listed_feeds
         self.clock = clock
         self.settings = settings
         self.settings_for = settings_for
         self.service = service
-        self.ledger = Ledger(file)
-        self.changes = ChangeLog(self.ledger, self._reckoned)
-        self.subscriptions = Subscriptions(self.ledger, settings().subscriptions_max)
-        self.queue = Queue(self.ledger)
+        self.database = NotificationDatabase(file)
+        self.changes = ChangeLog(self.database, self._compute_digest)
+        self.subscriptions = Subscriptions(self.database, settings().subscriptions_max)
+        self.queue = DeliveryQueue(self.database)
         self.protocols: dict[str, Protocol] = {}
-        self.rpc = Rpc()
-        self.bell = Bell(
-            self.ledger, self.changes, clock, service.admin, settings, written=self._write_news, wake=self.wake
+        self.xmlrpc = XmlRpcDispatcher()
+        self.refresh_requests = RefreshRequests(
+            self.database,
+            self.changes,
+            clock,
+            service.admin,
+            settings,
+            write_pending_changes=self._write_pending_changes,
+            wake=self.wake,
         )
-        self.courier = Courier(self.queue, self.subscriptions, caller, self.protocols, clock, wake=self.wake)
-        self.watchers: list[Callable[[Resource], None]] = []
+        self.delivery_worker = DeliveryWorker(
+            self.queue, self.subscriptions, caller, self.protocols, clock, wake=self.wake
+        )
+        self.on_feed: list[Callable[[Resource], None]] = []
         """Called with every feed that is held at the start, and with each whose content is new: who tells of it?"""
-        self.on_landed: list[Callable[[str], None]] = []
+        self.on_refresh_finished: list[Callable[[str], None]] = []
         """Called with the target of every update that is over, whatever came of it."""
-        self.on_start: list[Callable[[], Awaitable[None]]] = []
+        self.on_delivery_started: list[Callable[[], Awaitable[None]]] = []
         """Called where this process begins to deliver, and after an outage."""
-        self.every_turn: list[Callable[[], Awaitable[None]]] = []
+        self.on_tick: list[Callable[[], Awaitable[None]]] = []
         """Called in every turn of the loop, in every process: whoever has little to do then looks at the clock."""
-        self.abroad: Callable[[Sight], None] = lambda sight: None
+        self.publish_to_cluster: Callable[[FeedSnapshot], None] = lambda sight: None
         """Tells other machines of what was found here."""
-        self.may_tell: Callable[[Sight], Awaitable[bool]] = _always
+        self.owns_delivery: Callable[[FeedSnapshot], Awaitable[bool]] = _owns_all_deliveries
         """Whether it is this machine that tells those of a change whom every machine would tell."""
-        self._chores: deque[Callable[[], Awaitable[None]]] = deque(maxlen=NEWS_MAX)
+        self._deferred: deque[Callable[[], Awaitable[None]]] = deque(maxlen=PENDING_MAX)
         self._outages = Outages()
-        self._news: list[Sight] = []
+        self._pending_changes: list[FeedSnapshot] = []
         self._writing = asyncio.Lock()
-        self._foreign: set[Sight] = set()
-        self._awake = asyncio.Event()
-        self._waking: asyncio.TimerHandle | None = None
+        self._peer_changes: set[FeedSnapshot] = set()
+        self._wake_event = asyncio.Event()
+        self._wake_timer: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._tidied = 0.0
+        self._last_trim = 0.0
         self._idle = False
 
     def add(self, protocol: Protocol) -> None:
@@ -106,95 +114,105 @@ class Notices:
         self.protocols[protocol.name] = protocol
 
     @property
-    def hears(self) -> bool:
+    def can_receive_calls(self) -> bool:
         """Whether others could call us: push needs an address."""
         return bool(self.settings().public_url)
 
-    async def order(self, *orders: Order) -> None:
+    async def enqueue(self, *orders: DeliveryRequest) -> None:
         """Queue these, kept when it returns, and begin. Raises StoreError."""
         await self.queue.add(*orders, now=self.clock.now())
         self.wake()
 
-    def soon(self, chore: Callable[[], Awaitable[None]]) -> None:
+    def defer(self, chore: Callable[[], Awaitable[None]]) -> None:
         """Do this in the loop's next turn; where the ledger fails then, it is left to the next occasion."""
-        self._chores.append(chore)
+        self._deferred.append(chore)
         self.wake()
 
-    def changed(self, resource: Resource, first: bool) -> None:
+    def on_feed_changed(self, resource: Resource, is_new: bool) -> None:
         """The service has stored a feed whose content is new; `first`: none was known before. Returns at once."""
-        self._watched(resource)
-        seen = self._sight(resource, first=first)
+        self._notify_feed_listeners(resource)
+        seen = self._snapshot(resource, first=is_new)
         if seen is not None:
-            self.abroad(seen)
-            self._noted(seen)
+            self.publish_to_cluster(seen)
+            self._add_pending(seen)
 
-    def heard_of(self, seen: Sight) -> None:
+    def on_peer_change(self, seen: FeedSnapshot) -> None:
         """Another machine has found this: its subscribers here are told. Returns at once."""
-        self._foreign.add(seen)
-        self._noted(seen)
+        self._peer_changes.add(seen)
+        self._add_pending(seen)
 
-    def _noted(self, seen: Sight) -> None:
-        if len(self._news) < NEWS_MAX:
-            self._news.append(seen)
-        if not seen.first:
+    def _add_pending(self, seen: FeedSnapshot) -> None:
+        if len(self._pending_changes) < PENDING_MAX:
+            self._pending_changes.append(seen)
+        if not seen.is_new:
             self.wake()
-        elif self._waking is None:
-            self._waking = asyncio.get_running_loop().call_later(FIRST_SIGHTS, self.wake)
+        elif self._wake_timer is None:
+            self._wake_timer = asyncio.get_running_loop().call_later(NEW_FEED_DELAY, self.wake)
 
-    def _landed(self, target: str) -> None:
-        for each in self.on_landed:
+    def _on_refresh_finished(self, target: str) -> None:
+        for each in self.on_refresh_finished:
             each(target)
         resource = self.service.store.peek(target)
-        if resource is not None and self._outages.landed(resource, self.clock.now()) and self.ledger.is_ours():
-            self.soon(self._back)
+        if (
+            resource is not None
+            and self._outages.record_refresh(resource, self.clock.now())
+            and self.database.acquire_delivery_lock()
+        ):
+            self.defer(self._on_outage_over)
 
-    async def may_be_named(self, target: str) -> bool:
+    async def is_listed(self, target: str) -> bool:
         """Whether strangers may be told this address: it is the upstream's, or in the public list."""
-        return is_upstream_target(target, self.settings()) or target in await self._named()
+        return is_upstream_target(target, self.settings()) or target in await self._listed_feeds()
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Catch up with what changed before, and go on until `close`."""
         if not self._tasks:
-            self.service.listeners.append(self.changed)
-            self.service.landings.append(self._landed)
-            self._tasks = [asyncio.ensure_future(self._catch_up()), asyncio.ensure_future(self._loop())]
+            self.service.listeners.append(self.on_feed_changed)
+            self.service.landings.append(self._on_refresh_finished)
+            self._tasks = [asyncio.ensure_future(self._reconcile()), asyncio.ensure_future(self._loop())]
 
     def wake(self) -> None:
         """There is something to do."""
-        if self._waking is not None:
-            self._waking.cancel()
-            self._waking = None
-        self._awake.set()
+        if self._wake_timer is not None:
+            self._wake_timer.cancel()
+            self._wake_timer = None
+        self._wake_event.set()
 
-    async def settled(self) -> None:
+    async def wait_idle(self) -> None:
         """Return when nothing can be done at this hour: for tests."""
         await asyncio.gather(*self._tasks[:1])  # what changed before
-        while not self._idle or self._waking or self._awake.is_set() or self.courier.under_way or self.bell.under_way:
-            if self._waking is not None:
+        while (
+            not self._idle
+            or self._wake_timer
+            or self._wake_event.is_set()
+            or self.delivery_worker.running_count
+            or self.refresh_requests.running_count
+        ):
+            if self._wake_timer is not None:
                 self.wake()  # what is collected for a moment is looked at now
             await asyncio.sleep(0.001)
 
     async def close(self, timeout: Seconds) -> None:
         """Write down what is known, let what is being sent end (`timeout` at most), and close the ledger."""
         with contextlib.suppress(ValueError):
-            self.service.listeners.remove(self.changed)
-            self.service.landings.remove(self._landed)
+            self.service.listeners.remove(self.on_feed_changed)
+            self.service.landings.remove(self._on_refresh_finished)
         self.wake()  # no timer outlives this
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self.bell.close()
-        await self.courier.close(timeout)
+        await self.refresh_requests.close()
+        await self.delivery_worker.close(timeout)
         with contextlib.suppress(StoreError):
-            await self._write_news()
-        await self.ledger.close()
+            await self._write_pending_changes()
+        await self.database.close()
 
-    def _sight(self, resource: Resource, *, first: bool) -> Sight | None:
+    def _snapshot(self, resource: Resource, *, first: bool) -> FeedSnapshot | None:
         settings = self.settings_for(resource.target)
-        return sight_of(resource, first=first, listed=may_be_listed(resource.target, settings, resource))
+        return snapshot_of(resource, is_new=first, listed=may_be_listed(resource.target, settings, resource))
 
-    async def _reckoned(self, seen: Sight) -> Sight | None:
+    async def _compute_digest(self, seen: FeedSnapshot) -> FeedSnapshot | None:
         resource, stem = self.service.store.peek(seen.target), stem_of(seen.digest)
         held = [each for each in resource.variants if each.content.tag == stem] if resource is not None else []
         if not held or (body := held[0].content.bodies.get("identity")) is None:
@@ -206,29 +224,29 @@ class Notices:
             return None
         return replace(seen, digest=channel.content_digest) if channel is not None else None
 
-    def _standing_of(self, ours: set[str], change: Change) -> Iterable[Order]:
-        return self._standing(change) if change.target in ours else ()
+    def _extra_deliveries_of(self, ours: set[str], change: Change) -> Iterable[DeliveryRequest]:
+        return self._extra_deliveries(change) if change.target in ours else ()
 
-    def _standing(self, change: Change) -> Iterable[Order]:
-        return [order for each in self.protocols.values() for order in each.standing(change)]
+    def _extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
+        return [order for each in self.protocols.values() for order in each.extra_deliveries(change)]
 
     async def _loop(self) -> None:
-        loop, began = asyncio.get_running_loop(), -BREATH
+        loop, began = asyncio.get_running_loop(), -LOOP_INTERVAL
         while True:
-            await asyncio.sleep(max(0.0, began + BREATH - loop.time()))
+            await asyncio.sleep(max(0.0, began + LOOP_INTERVAL - loop.time()))
             began = loop.time()
-            self._awake.clear()
+            self._wake_event.clear()
             try:
-                await self._write_news()
-                while self._chores:
-                    await self._chores.popleft()()
-                for each in self.every_turn:
+                await self._write_pending_changes()
+                while self._deferred:
+                    await self._deferred.popleft()()
+                for each in self.on_tick:
                     await each()
-                if self.ledger.is_ours():
-                    await self._take_up()
-                    await self._tidy()
-                    await self.bell.step()
-                    await self.courier.step()
+                if self.database.acquire_delivery_lock():
+                    await self._start_deliveries()
+                    await self._run_housekeeping()
+                    await self.refresh_requests.start_due()
+                    await self.delivery_worker.run_once()
                 pause = await self._pause()
             except StoreError as error:
                 logger.warning("%s", error)
@@ -236,107 +254,113 @@ class Notices:
             except Exception:
                 logger.exception("notifications stumbled")
                 pause = 1.0
-            if not self._awake.is_set():
+            if not self._wake_event.is_set():
                 self._idle = True
                 await self._sleep(pause)
                 self._idle = False
 
     async def _pause(self) -> Seconds:
-        dues = [each for each in (await self.bell.next_due(), await self.courier.next_due()) if each is not None]
-        if self.bell.under_way or self.courier.under_way:
-            return LOOK
-        return min([LOOK, *(max(0.05, each - self.clock.now()) for each in dues)])
+        dues = [
+            each
+            for each in (await self.refresh_requests.next_due(), await self.delivery_worker.next_due())
+            if each is not None
+        ]
+        if self.refresh_requests.running_count or self.delivery_worker.running_count:
+            return POLL_INTERVAL
+        return min([POLL_INTERVAL, *(max(0.05, each - self.clock.now()) for each in dues)])
 
     async def _sleep(self, seconds: Seconds) -> None:
         sleeper = asyncio.ensure_future(self.clock.sleep(seconds))
-        waker = asyncio.ensure_future(self._awake.wait())
+        waker = asyncio.ensure_future(self._wake_event.wait())
         try:
             await asyncio.wait([sleeper, waker], return_when=asyncio.FIRST_COMPLETED)
         finally:
             sleeper.cancel()
             waker.cancel()
 
-    async def _write_news(self) -> None:
+    async def _write_pending_changes(self) -> None:
         """What the service has told, into the ledger; it stays here until it is there.
 
         The store comes first. Killed in between, the next start finds a copy that was not told of (`_catch_up`); the
         other way round it would find a change that was told of, and no copy of it to send or to serve.
         """
         async with self._writing:
-            while news := self._news[:SLICE]:
-                await self._kept(news)
-                ours = {each.target for each in news if each not in self._foreign and await self.may_tell(each)}
-                await self.changes.note(news, self.clock.now(), partial(self._standing_of, ours))
-                self._foreign.difference_update(news)
-                del self._news[: len(news)]
+            while news := self._pending_changes[:BATCH_SIZE]:
+                await self._wait_stored(news)
+                ours = {
+                    each.target for each in news if each not in self._peer_changes and await self.owns_delivery(each)
+                }
+                await self.changes.record(news, self.clock.now(), partial(self._extra_deliveries_of, ours))
+                self._peer_changes.difference_update(news)
+                del self._pending_changes[: len(news)]
 
-    async def _kept(self, news: list[Sight]) -> None:
+    async def _wait_stored(self, news: list[FeedSnapshot]) -> None:
         """Return when the store has written these. One after the other: it writes many together, and is asked once."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(KEPT_MAX):
+            async with asyncio.timeout(STORE_WRITE_TIMEOUT):
                 for each in news:
                     await self.service.store.written(each.target)
 
-    def _watched(self, resource: Resource) -> None:
+    def _notify_feed_listeners(self, resource: Resource) -> None:
         if resource.channel is not None:
-            for watch in self.watchers:
+            for watch in self.on_feed:
                 watch(resource)
 
-    async def _take_up(self) -> None:
+    async def _start_deliveries(self) -> None:
         """At this process's first turn, and at the first after an outage."""
         now = self.clock.now()
-        if back := self._outages.put_back(now):
+        if back := self._outages.clock_set_back_by(now):
             logger.warning("the clock was put back by %.0f s: what waits is put back with it", back)
-            await self.ledger.run(partial(put_back, seconds=back))
-        if self._outages.turned(now):
-            await self._back()
+            await self.database.run(partial(shift_deadlines, seconds=back))
+        if self._outages.record_tick(now):
+            await self._on_outage_over()
 
-    async def _back(self) -> None:
-        for each in self.on_start:
+    async def _on_outage_over(self) -> None:
+        for each in self.on_delivery_started:
             await each()
 
-    async def _tidy(self) -> None:
+    async def _run_housekeeping(self) -> None:
         now = self.clock.now()
-        if abs(now - self._tidied) >= TIDY:
+        if abs(now - self._last_trim) >= TRIM_INTERVAL:
             await self.changes.trim(now)
-            await self.bell.trim(now)
-            self._tidied = now
+            await self.refresh_requests.trim(now)
+            self._last_trim = now
         await self.subscriptions.expire(now)
-        for each in await self.subscriptions.to_renew(now):
-            await self.subscriptions.postpone(each.id, now + RENEW_AGAIN)
+        for each in await self.subscriptions.due_for_renewal(now):
+            await self.subscriptions.set_renewal(each.id, now + RENEWAL_RETRY_DELAY)
             protocol = self.protocols.get(each.protocol)
             if protocol is not None:
                 await protocol.renew(each)
 
-    async def _catch_up(self) -> None:
+    async def _reconcile(self) -> None:
         """What the store holds and the ledger has not told: a crash may have come between the two."""
         try:
-            sights = list[Sight]()
+            sights = list[FeedSnapshot]()
             async for target in throttled(self.service.store.targets()):
                 resource = self.service.store.peek(target)
-                seen = self._sight(resource, first=False) if resource is not None else None
+                seen = self._snapshot(resource, first=False) if resource is not None else None
                 if resource is not None:
-                    self._watched(resource)
+                    self._notify_feed_listeners(resource)
                 if seen is None:
                     continue
                 sights.append(seen)
-                if len(sights) == SLICE:
-                    await self.changes.catch_up(sights, self.clock.now(), self._standing)
+                if len(sights) == BATCH_SIZE:
+                    await self.changes.reconcile(sights, self.clock.now(), self._extra_deliveries)
                     sights = []
-            await self.changes.catch_up(sights, self.clock.now(), self._standing)
-            await self._forget_what_is_not()
+            await self.changes.reconcile(sights, self.clock.now(), self._extra_deliveries)
+            await self._forget_deleted()
             self.wake()
         except StoreError as error:
             logger.warning("%s", error)
 
-    async def _forget_what_is_not(self) -> None:
+    async def _forget_deleted(self) -> None:
         last = ""
-        while page := await self.changes.all_known(last, 1000):
+        while page := await self.changes.known_targets(last, 1000):
             last = page[-1]
             gone = [each async for each in throttled(page) if not self.service.store.holds(each)]
             if gone:
                 await self.changes.forget(gone)
 
 
-async def _always(_: Sight) -> bool:
+async def _owns_all_deliveries(_: FeedSnapshot) -> bool:
     return True

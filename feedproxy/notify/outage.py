@@ -9,11 +9,11 @@ from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Instant, Seconds
 from feedproxy.store.resource import Resource
 
-OUTAGE: Seconds = 300
+OUTAGE_MIN: Seconds = 300
 """Servers of rssCloud drop who fails three times in a row, which a busy feed does in minutes; to ask all anew costs one
 call for each. Shorter gaps are what a busy machine or a router has."""
 
-PUT_BACK: Seconds = 60
+CLOCK_STEP_MIN: Seconds = 60
 """A clock is kept right by less than that."""
 
 _NO_ANSWER = frozenset({Detail.UNREACHABLE, Detail.TIMEOUT})
@@ -23,24 +23,24 @@ class Outages:
     """Notices when one is over."""
 
     def __init__(self) -> None:
-        self._last_turn: Instant | None = None
+        self._last_tick: Instant | None = None
         self._silent_since: Instant | None = None
 
-    def put_back(self, now: Instant) -> Seconds:
+    def clock_set_back_by(self, now: Instant) -> Seconds:
         """By how much the clock was put back since the last turn; 0 where it was not."""
-        back = self._last_turn - now if self._last_turn is not None else 0.0
-        return back if back > PUT_BACK else 0.0
+        back = self._last_tick - now if self._last_tick is not None else 0.0
+        return back if back > CLOCK_STEP_MIN else 0.0
 
-    def turned(self, now: Instant) -> bool:
+    def record_tick(self, now: Instant) -> bool:
         """The loop has turned: whether that is the first time, or the first after an outage."""
-        before, self._last_turn = self._last_turn, now
-        return before is None or now - before > OUTAGE
+        before, self._last_tick = self._last_tick, now
+        return before is None or now - before > OUTAGE_MIN
 
-    def landed(self, resource: Resource, now: Instant) -> bool:
+    def record_refresh(self, resource: Resource, now: Instant) -> bool:
         """An update is over: whether it is the first that was answered after an outage."""
         if resource.failures.count and resource.failures.detail in _NO_ANSWER:
             if self._silent_since is None:
                 self._silent_since = now
             return False
         since, self._silent_since = self._silent_since, None
-        return since is not None and now - since > OUTAGE
+        return since is not None and now - since > OUTAGE_MIN

@@ -12,29 +12,29 @@ from dataclasses import dataclass
 from functools import partial
 
 from feedproxy.clock import Seconds
-from feedproxy.notify.notification_service import Notices
-from feedproxy.notify.protocol import DAY, Delivered, Order, Refused, Verdict
+from feedproxy.notify.notification_service import NotificationService
+from feedproxy.notify.protocol import DAY, Delivered, DeliveryRequest, Refused, Verdict
 from feedproxy.notify.subscriptions import Role, State, Subscription
-from feedproxy.notify.topics import is_withdrawn
+from feedproxy.notify.topics import is_no_longer_public
 from feedproxy.refresh.ingest.link_injection import endpoint_address
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
-PAGE = 500
+PAGE_SIZE = 500
 
-ASKING: Seconds = 2 * DAY
+REQUEST_LIFETIME: Seconds = 2 * DAY
 """Longer than anybody is asked in vain (duplex_protocol.py: patience)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SubscriptionTarget:
     """Whom to ask to be told of a feed's changes, and what else the asking needs."""
 
     callback: str
     data: Mapping[str, str]
 
 
-class Hearing:
+class OutboundSubscriptions:
     """The subscriptions of one protocol. `wish` says whom to ask for a feed; None where nobody is to be asked.
 
     `renewed` and `lasts` are when a subscription is confirmed, and when it has ended where nobody confirms it;
@@ -43,47 +43,47 @@ class Hearing:
 
     def __init__(
         self,
-        notices: Notices,
+        service: NotificationService,
         protocol: str,
-        wish: Callable[[Resource], Wish | None],
+        find_target: Callable[[Resource], SubscriptionTarget | None],
         *,
-        renewed: Seconds,
-        lasts: Seconds,
-        by_pushes: bool = False,
+        renew_after: Seconds,
+        lifetime: Seconds,
+        renewed_by_pushes: bool = False,
     ) -> None:
-        self._notices = notices
+        self._service = service
         self._protocol = protocol
-        self._wish = wish
-        self._renewed = renewed
-        self._lasts = lasts
-        self._by_pushes = by_pushes
-        notices.watchers.append(self.watch)
-        notices.on_landed.append(self._landed)
-        notices.on_start.append(self.confirm_all)
+        self._find_target = find_target
+        self._renew_after = renew_after
+        self._lifetime = lifetime
+        self._renewed_by_pushes = renewed_by_pushes
+        service.on_feed.append(self.on_feed)
+        service.on_refresh_finished.append(self._on_refresh_finished)
+        service.on_delivery_started.append(self.confirm_all)
 
-    def watch(self, resource: Resource) -> None:
+    def on_feed(self, resource: Resource) -> None:
         """A feed was stored, or is held at the start: it may name somebody to ask."""
-        if self._notices.hears and (wish := self._wish(resource)) is not None:
-            self._notices.soon(partial(self.want, resource.target, wish))
+        if self._service.can_receive_calls and (wish := self._find_target(resource)) is not None:
+            self._service.defer(partial(self.subscribe, resource.target, wish))
 
-    def _landed(self, target: str) -> None:
-        if is_withdrawn(self._notices, target):
-            self._notices.soon(partial(self._withdrawn, target))
+    def _on_refresh_finished(self, target: str) -> None:
+        if is_no_longer_public(self._service, target):
+            self._service.defer(partial(self._end_withdrawn, target))
 
-    async def _withdrawn(self, topic: str) -> None:
+    async def _end_withdrawn(self, topic: str) -> None:
         """A feed is for everybody no longer: who is not to be asked for it any more is forgotten at once."""
-        resource = self._notices.service.store.peek(topic)
-        wish = self._wish(resource) if resource is not None else None
-        for each in await self._notices.subscriptions.all(role=Role.HEAR, protocol=self._protocol, topic=topic):
+        resource = self._service.service.store.peek(topic)
+        wish = self._find_target(resource) if resource is not None else None
+        for each in await self._service.subscriptions.all(role=Role.PUBLISHER, protocol=self._protocol, topic=topic):
             if wish is None:
-                await self._notices.subscriptions.remove(each.id)
-                await self._notices.service.admin.end_push_lease(topic)
+                await self._service.subscriptions.remove(each.id)
+                await self._service.service.admin.end_push_lease(topic)
 
-    async def want(self, topic: str, wish: Wish) -> None:
+    async def subscribe(self, topic: str, wish: SubscriptionTarget) -> None:
         """Ask to be told, unless that is done already; who was asked before and is named no longer is forgotten."""
-        subscriptions, now = self._notices.subscriptions, self._notices.clock.now()
+        subscriptions, now = self._service.subscriptions, self._service.clock.now()
         secret = secrets.token_hex(16)
-        for each in await subscriptions.all(role=Role.HEAR, protocol=self._protocol, topic=topic):
+        for each in await subscriptions.all(role=Role.PUBLISHER, protocol=self._protocol, topic=topic):
             if each.callback != wish.callback:
                 await subscriptions.remove(each.id)
             elif dict(each.data) == dict(wish.data):
@@ -91,100 +91,100 @@ class Hearing:
             else:
                 secret = each.secret
         new = Subscription(
-            *(Role.HEAR, self._protocol, topic, wish.callback),
-            expires=now + max(self._lasts, ASKING),
+            *(Role.PUBLISHER, self._protocol, topic, wish.callback),
+            expires=now + max(self._lifetime, REQUEST_LIFETIME),
             since=now,
             secret=secret,
             data=wish.data,
         )
-        await self._ask(await subscriptions.put(new))
+        await self._request(await subscriptions.put(new))
 
     async def confirm_all(self) -> None:
         """Ask again for all: "when the service comes back on-line it should confirm all subscriptions"."""
         last = 0
-        while page := await self._notices.subscriptions.all(
-            role=Role.HEAR, protocol=self._protocol, after=last, limit=PAGE
+        while page := await self._service.subscriptions.all(
+            role=Role.PUBLISHER, protocol=self._protocol, after=last, limit=PAGE_SIZE
         ):
             for each in page:
                 # What was told while we were away is lost: until the next push the feed is asked as ever.
-                await self._notices.service.admin.end_push_lease(each.topic)
+                await self._service.service.admin.end_push_lease(each.topic)
                 await self.renew(each)
             last = page[-1].id
 
     async def renew(self, subscription: Subscription) -> None:
         """Ask again, unless it is not wanted any more."""
-        resource = self._notices.service.store.peek(subscription.topic)
-        wish = self._wish(resource) if resource is not None and self._notices.hears else None
+        resource = self._service.service.store.peek(subscription.topic)
+        wish = self._find_target(resource) if resource is not None and self._service.can_receive_calls else None
         if subscription.state is State.PAUSED:
             return
         if wish is None:
-            await self._notices.subscriptions.remove(subscription.id)
-            await self._notices.service.admin.end_push_lease(subscription.topic)
+            await self._service.subscriptions.remove(subscription.id)
+            await self._service.service.admin.end_push_lease(subscription.topic)
         elif wish.callback != subscription.callback or dict(wish.data) != dict(subscription.data):
-            await self.want(subscription.topic, wish)
+            await self.subscribe(subscription.topic, wish)
         else:
-            await self._ask(subscription)
+            await self._request(subscription)
 
-    async def agreed(self, subscription: Subscription, words: str) -> Verdict:
+    async def confirmed(self, subscription: Subscription, words: str) -> Verdict:
         """The other side will tell us."""
-        await self._lives(subscription)
+        await self._extend(subscription)
         return Delivered(words)
 
-    async def refused(self, subscription: Subscription, words: str) -> Verdict:
+    async def rejected(self, subscription: Subscription, words: str) -> Verdict:
         """The other side will not tell us: it is asked again tomorrow."""
-        now = self._notices.clock.now()
-        await self._notices.subscriptions.prolong(
-            subscription.id, expires=now + ASKING, renew_at=now + DAY, state=State.PENDING
+        now = self._service.clock.now()
+        await self._service.subscriptions.extend(
+            subscription.id, expires=now + REQUEST_LIFETIME, renew_at=now + DAY, state=State.PENDING
         )
-        await self._notices.service.admin.end_push_lease(subscription.topic)
+        await self._service.service.admin.end_push_lease(subscription.topic)
         return Refused(words)
 
-    async def caller(self, path: str) -> Subscription | None:
+    async def find_by_callback(self, path: str) -> Subscription | None:
         """Whose address that is, by the end of its path; None for nobody's."""
         number, _, secret = path.partition("-")
         if not (number.isascii() and number.isdigit() and len(number) < 16):
             return None
-        found = await self._notices.subscriptions.get(int(number))
-        if found is None or found.role is not Role.HEAR or found.protocol != self._protocol:
+        found = await self._service.subscriptions.get(int(number))
+        if found is None or found.role is not Role.PUBLISHER or found.protocol != self._protocol:
             return None
         return found if hmac.compare_digest(found.secret.encode(), secret.encode("utf-8", "replace")) else None
 
-    async def told(self, subscription: Subscription) -> bool:
+    async def on_notification(self, subscription: Subscription) -> bool:
         """The other side says that the feed has changed: it is fetched. False where that is not wanted any more.
 
         Nobody but who was given the address can say it, so how often one address rings does not matter.
         """
-        resource = self._notices.service.store.peek(subscription.topic)
-        if resource is None or self._wish(resource) is None:
+        resource = self._service.service.store.peek(subscription.topic)
+        if resource is None or self._find_target(resource) is None:
             return False
         if subscription.state is not State.PAUSED:
-            await self._notices.subscriptions.heard(
-                subscription.id, self._notices.clock.now(), "it told of a change", good=True
+            await self._service.subscriptions.record_notification(
+                subscription.id, self._service.clock.now(), "it told of a change", success=True
             )
-            if self._by_pushes:
-                await self._lives(subscription)
-            await self._notices.service.admin.record_push(subscription.topic, subscription.expires)
-            await self._notices.bell.promise([subscription.topic])
+            if self._renewed_by_pushes:
+                await self._extend(subscription)
+            await self._service.service.admin.record_push(subscription.topic, subscription.expires)
+            await self._service.refresh_requests.enqueue([subscription.topic])
         return True
 
-    async def _lives(self, subscription: Subscription) -> None:
-        now = self._notices.clock.now()
-        await self._notices.subscriptions.prolong(
-            subscription.id, expires=now + self._lasts, renew_at=now + self._renewed, state=State.ACTIVE
+    async def _extend(self, subscription: Subscription) -> None:
+        now = self._service.clock.now()
+        await self._service.subscriptions.extend(
+            subscription.id, expires=now + self._lifetime, renew_at=now + self._renew_after, state=State.ACTIVE
         )
 
-    async def _ask(self, subscription: Subscription) -> None:
+    async def _request(self, subscription: Subscription) -> None:
         # It has to stand as long as the asking may take, be it that its time is over: we slept, or nobody answers.
-        least = self._notices.clock.now() + ASKING
+        least = self._service.clock.now() + REQUEST_LIFETIME
         if subscription.expires < least:
-            await self._notices.subscriptions.prolong(
+            await self._service.subscriptions.extend(
                 subscription.id, expires=least, renew_at=least if subscription.renew_at is not None else None
             )
-        await self._notices.order(
-            Order(self._protocol, "subscribe", subscription.topic, subscription.callback, subscription.id)
+        await self._service.enqueue(
+            DeliveryRequest(self._protocol, "subscribe", subscription.topic, subscription.callback, subscription.id)
         )
 
 
-def own_address(settings: Settings, protocol: str, subscription: Subscription) -> str:
+def callback_of(settings: Settings, protocol: str, subscription: Subscription) -> str:
     """Where this subscription's pushes come in; `public_url` has to be there."""
     return endpoint_address(settings, f"push/{protocol}/{subscription.id}-{subscription.secret}")

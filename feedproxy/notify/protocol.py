@@ -27,7 +27,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class DeliveryRequest:
     """Something to be sent: by which protocol, to whom, about which feed.
 
     There is one delivery for each (protocol, what, topic, callback): a second order for what is still waiting takes
@@ -48,7 +48,7 @@ class Delivery:
     """An order under way: `tries` made so far, `since` the order was given (or the first failure's change came)."""
 
     id: int
-    order: Order
+    request: DeliveryRequest
     host: str
     tries: int
     since: Instant
@@ -62,28 +62,28 @@ class Message:
     url: str
     fields: Fields = field(default_factory=Fields)
     body: bytes = b""
-    named: Named = Named.BY_ANYBODY
+    address_trust: Named = Named.BY_ANYBODY
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
     """It is done."""
 
-    words: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
     """Not now. It is tried again with growing pauses until the protocol's patience ends, and once more then."""
 
-    words: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
     """Never. `remove` forgets the subscription as well."""
 
-    words: str
+    reason: str
     remove: bool = False
 
 
@@ -97,16 +97,16 @@ class Protocol(typing.Protocol):
     def name(self) -> str: ...
 
     @property
-    def patience(self) -> Seconds:
+    def retry_for(self) -> Seconds:
         """How long what fails is tried again; DAY at least."""
         ...
 
     @property
-    def removes(self) -> bool:
+    def remove_on_failure(self) -> bool:
         """Whether the subscription goes when patience ends; else only the delivery does."""
         ...
 
-    def standing(self, change: Change) -> Iterable[Order]:
+    def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
         """What is to be sent for a change beside what subscriptions ask for."""
         ...
 
@@ -114,7 +114,7 @@ class Protocol(typing.Protocol):
         """What to send now; None where there is nothing to say any more, and the delivery is dropped."""
         ...
 
-    async def judge(
+    async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
         """What the answer means. An error is no answer: address refused (Forbidden), no connection, too slow."""

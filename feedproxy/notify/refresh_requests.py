@@ -16,26 +16,26 @@ from typing import Protocol as Shape
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.notify.change_log import ChangeLog
-from feedproxy.notify.database import Ledger
+from feedproxy.notify.database import NotificationDatabase
 from feedproxy.proxy.cache_admin import RefreshReport
 from feedproxy.settings import Settings
 from feedproxy.upstream.special_networks import client_network
 
 logger = logging.getLogger(__name__)
 
-SOURCES_MAX = 10_000
+CLIENTS_MAX = 10_000
 """Addresses that are counted: a flood from more of them forgets the ones that rang longest ago."""
-STRANGERS_MAX = 1_000
+UNKNOWN_SITES_MAX = 1_000
 """Unknown sites that are written down; the one that rang longest ago goes first."""
-ALL = ""
-UNKNOWN_PER_MINUTE = 30
+ALL_CLIENTS = ""
+UNKNOWN_FETCHES_PER_MINUTE = 30
 """Unknown addresses fetched because somebody said so, of all sources together."""
-AT_ONCE = 8
-TRIES = 5
+MAX_CONCURRENT = 8
+TRIES_MAX = 5
 """Of an errand whose origin fails; after that the next reader asks."""
 
 
-class TooOften(FeedproxyError):
+class TooManyRequests(FeedproxyError):
     """Somebody rings more often than he may."""
 
     status_hint = 429
@@ -43,7 +43,7 @@ class TooOften(FeedproxyError):
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
+class UnknownSite:
     """A site that rang and is not known here."""
 
     url: str
@@ -53,7 +53,7 @@ class Stranger:
     count: int
 
 
-class Refreshing(Shape):
+class FeedRefresher(Shape):
     """What the bell asks of the service."""
 
     def next_allowed_fetch(self, target: str) -> Instant | None: ...
@@ -69,53 +69,53 @@ class Refreshing(Shape):
     async def feeds_named_by(self, target: str) -> list[str]: ...
 
 
-class Sources:
+class RateLimiter:
     """How often each address rings: so many times a minute, with as many at one go. (A bucket that fills steadily.)"""
 
-    def __init__(self, capacity: int = SOURCES_MAX) -> None:
+    def __init__(self, capacity: int = CLIENTS_MAX) -> None:
         self._capacity = capacity
-        self._left: OrderedDict[str, tuple[float, Instant]] = OrderedDict()
+        self._tokens: OrderedDict[str, tuple[float, Instant]] = OrderedDict()
 
-    def let(self, address: str, now: Instant, per_minute: int) -> bool:
+    def allow(self, address: str, now: Instant, per_minute: int) -> bool:
         """Whether this address may ring once more; 0 per minute is any number."""
         if per_minute <= 0:
             return True
         source = client_network(address)
-        left, since = self._left.pop(source, (float(per_minute), now))
+        left, since = self._tokens.pop(source, (float(per_minute), now))
         left = min(float(per_minute), left + abs(now - since) * per_minute / 60)
         allowed = left >= 1
-        self._left[source] = (left - 1 if allowed else left, now)
-        if len(self._left) > self._capacity:
-            self._left.popitem(last=False)
+        self._tokens[source] = (left - 1 if allowed else left, now)
+        if len(self._tokens) > self._capacity:
+            self._tokens.popitem(last=False)
         return allowed
 
 
-class Bell:
+class RefreshRequests:
     """Hears pings and pushes, and runs the errands that come of them."""
 
     def __init__(
         self,
-        ledger: Ledger,
+        database: NotificationDatabase,
         changes: ChangeLog,
         clock: Clock,
-        service: Refreshing,
+        service: FeedRefresher,
         settings: Callable[[], Settings],
         *,
-        written: Callable[[], Awaitable[None]],
+        write_pending_changes: Callable[[], Awaitable[None]],
         wake: Callable[[], None],
     ) -> None:
-        self._ledger = ledger
+        self._database = database
         self._changes = changes
         self._clock = clock
         self._service = service
         self._settings = settings
-        self._written = written
+        self._write_pending_changes = write_pending_changes
         self._wake = wake
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._named: OrderedDict[str, None] = OrderedDict()
-        self.sources = Sources()
+        self._autodiscovered: OrderedDict[str, None] = OrderedDict()
+        self.rate_limiter = RateLimiter()
 
-    async def of(self, *addresses: str) -> list[str]:
+    async def find_feeds(self, *addresses: str) -> list[str]:
         """The known feeds that these normalised addresses mean: feeds themselves, else all of their sites.
 
         Raises StoreError.
@@ -123,24 +123,24 @@ class Bell:
         for address in addresses:
             if self._service.is_feed(target := self._service.to_upstream_url(address)):
                 return [target]
-        await self._written()  # a feed that was met a moment ago is known, too
+        await self._write_pending_changes()  # a feed that was met a moment ago is known, too
         found: dict[str, None] = {}
         for address in addresses:
             for form in dict.fromkeys((address, self._service.to_upstream_url(address))):
-                found.update(dict.fromkeys(await self._changes.of_site(form)))
+                found.update(dict.fromkeys(await self._changes.feeds_of_site(form)))
         return [each for each in found if self._service.is_feed(each)]
 
-    async def ring(self, targets: Sequence[str], source: str) -> None:
+    async def accept_ping(self, targets: Sequence[str], source: str) -> None:
         """These feeds have changed, says `source` (an address): they are fetched, and that is kept when it returns.
 
         Raises TooOften where the source rings more often than `source_limit` allows, StoreError.
         """
-        if not self.sources.let(source, self._clock.now(), self._settings().source_limit):
-            raise TooOften("too many pings come from your address; please try again in a minute")
+        if not self.rate_limiter.allow(source, self._clock.now(), self._settings().source_limit):
+            raise TooManyRequests("too many pings come from your address; please try again in a minute")
         if targets:
-            await self.promise(targets)
+            await self.enqueue(targets)
 
-    async def promise(self, targets: Sequence[str]) -> None:
+    async def enqueue(self, targets: Sequence[str]) -> None:
         """These are fetched as soon as may be, once; kept when it returns. Raises StoreError."""
         now, interval = self._clock.now(), self._settings().ping_interval
 
@@ -156,15 +156,15 @@ class Bell:
                     (target, due),
                 )
 
-        await self._ledger.run(work)
+        await self._database.run(work)
         self._wake()
 
-    async def look_for(self, address: str) -> None:
+    async def enqueue_unknown(self, address: str) -> None:
         """Fetch what is not known here, for the operator wants that: so many a minute, whoever rings."""
-        if self.sources.let(ALL, self._clock.now(), UNKNOWN_PER_MINUTE):
-            await self.promise([address])
+        if self.rate_limiter.allow(ALL_CLIENTS, self._clock.now(), UNKNOWN_FETCHES_PER_MINUTE):
+            await self.enqueue([address])
 
-    async def stranger(self, url: str, name: str) -> None:
+    async def record_unknown_site(self, url: str, name: str) -> None:
         """A site rang that is not known here: it is written down."""
         now = self._clock.now()
 
@@ -176,31 +176,31 @@ class Bell:
             )
             db.execute(
                 "DELETE FROM strangers WHERE url IN (SELECT url FROM strangers ORDER BY last DESC LIMIT -1 OFFSET ?)",
-                (STRANGERS_MAX,),
+                (UNKNOWN_SITES_MAX,),
             )
 
-        await self._ledger.run(work)
+        await self._database.run(work)
 
-    async def strangers(self, limit: int = 100) -> list[Stranger]:
+    async def unknown_sites(self, limit: int = 100) -> list[UnknownSite]:
         """The unknown sites that rang last."""
-        rows = await self._ledger.run(
+        rows = await self._database.run(
             lambda db: db.execute("SELECT * FROM strangers ORDER BY last DESC LIMIT ?", (limit,)).fetchall()
         )
-        return [Stranger(**{name: row[name] for name in row.keys()}) for row in rows]  # noqa: SIM118
+        return [UnknownSite(**{name: row[name] for name in row.keys()}) for row in rows]  # noqa: SIM118
 
     @property
-    def under_way(self) -> int:
+    def running_count(self) -> int:
         """Errands being run now."""
         return len(self._running)
 
-    async def step(self) -> None:
+    async def start_due(self) -> None:
         """Begin the errands that are due. Raises StoreError."""
         now = self._clock.now()
-        room = AT_ONCE - len(self._running)
+        room = MAX_CONCURRENT - len(self._running)
         if room <= 0:
             return
         marks = ",".join("?" * len(self._running))
-        rows = await self._ledger.run(
+        rows = await self._database.run(
             lambda db: db.execute(
                 f"SELECT * FROM errands WHERE due <= ? AND target NOT IN ({marks}) ORDER BY due LIMIT ?",  # noqa: S608
                 (now, *self._running, room),
@@ -217,12 +217,12 @@ class Bell:
     async def trim(self, now: Instant) -> None:
         """Forget when feeds were rung for that nobody has rung for lately."""
         before = now - max(86_400, self._settings().ping_interval)
-        await self._ledger.run(lambda db: db.execute("DELETE FROM rung WHERE at < ?", (before,)))
+        await self._database.run(lambda db: db.execute("DELETE FROM rung WHERE at < ?", (before,)))
 
     async def next_due(self) -> Instant | None:
         """When the next errand is due that is not under way."""
         marks = ",".join("?" * len(self._running))
-        found: Instant | None = await self._ledger.run(
+        found: Instant | None = await self._database.run(
             lambda db: db.execute(
                 f"SELECT min(due) FROM errands WHERE target NOT IN ({marks})",  # noqa: S608
                 (*self._running,),
@@ -241,12 +241,12 @@ class Bell:
         try:
             began = self._clock.now()
             done = await self._service.refresh(target)
-            if done.outcome == "failed" and tries + 1 < TRIES:
+            if done.outcome == "failed" and tries + 1 < TRIES_MAX:
                 await self._postpone(target, self._clock.now() + 60 * 2.0**tries, tries + 1)
             else:
                 await self._service.flush(target)
-                await self._ledger.run(lambda db: _finish(db, target, pings, began, self._settings().ping_interval))
-                await self._look_further(target)
+                await self._database.run(lambda db: _finish(db, target, pings, began, self._settings().ping_interval))
+                await self._follow_autodiscovery(target)
         except FeedproxyError as error:
             logger.warning("a ping's refresh failed: %s", error)
             await self._clock.sleep(1)
@@ -254,22 +254,22 @@ class Bell:
             self._running.pop(target, None)
             self._wake()
 
-    async def _look_further(self, target: str) -> None:
+    async def _follow_autodiscovery(self, target: str) -> None:
         """Where a page was fetched since its feed is looked for: the first that it names is fetched.
 
         What a page has named is a feed or nothing: pages that name one another lead nowhere.
         """
-        if self._settings().ping_unknown != "fetch" or self._service.is_feed(target) or target in self._named:
+        if self._settings().ping_unknown != "fetch" or self._service.is_feed(target) or target in self._autodiscovered:
             return
         for feed in (await self._service.feeds_named_by(target))[:1]:
-            self._named[feed] = None
-            if len(self._named) > STRANGERS_MAX:
-                self._named.popitem(last=False)
+            self._autodiscovered[feed] = None
+            if len(self._autodiscovered) > UNKNOWN_SITES_MAX:
+                self._autodiscovered.popitem(last=False)
             if not self._service.is_feed(feed):
-                await self.look_for(feed)
+                await self.enqueue_unknown(feed)
 
     async def _postpone(self, target: str, until: Instant, tries: int) -> None:
-        await self._ledger.run(
+        await self._database.run(
             lambda db: db.execute("UPDATE errands SET due = ?, tries = ? WHERE target = ?", (until, tries, target))
         )
 

@@ -5,7 +5,7 @@ from feedproxy.http.message import Fields, Response
 XML = "text/xml; charset=utf-8"
 
 
-def reply(status: int, media_type: str, body: bytes) -> Response:
+def generated_response(status: int, media_type: str, body: bytes) -> Response:
     """An answer with this content."""
     lines = [
         ("Content-Type", media_type),
@@ -16,6 +16,6 @@ def reply(status: int, media_type: str, body: bytes) -> Response:
     return Response(status, Fields(lines), body)
 
 
-def plain(status: int, text: str) -> Response:
+def plain_text(status: int, text: str) -> Response:
     """A text, such as a challenge that is given back: no browser takes it for a page."""
-    return reply(status, "text/plain; charset=utf-8", text.encode())
+    return generated_response(status, "text/plain; charset=utf-8", text.encode())

@@ -12,15 +12,15 @@ from defusedxml.ElementTree import fromstring
 
 from feedproxy.feed.xml import endurable
 from feedproxy.http.message import Response
-from feedproxy.notify.pings.messages import BadCall
-from feedproxy.notify.responses import XML, reply
-from feedproxy.notify.xmlrpc import is_excessive, writable
+from feedproxy.notify.pings.messages import InvalidCall
+from feedproxy.notify.responses import XML, generated_response
+from feedproxy.notify.xmlrpc import is_excessive, remove_unwritable
 
 SOAP_11 = "http://schemas.xmlsoap.org/soap/envelope/"
 SOAP_12 = "http://www.w3.org/2003/05/soap-envelope"
 ENCODING = "http://schemas.xmlsoap.org/soap/encoding/"
 
-type Value = str | list[str]
+type ParameterValue = str | list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +29,21 @@ class SoapCall:
 
     method: str
     namespace: str
-    parameters: tuple[tuple[str, Value], ...]
+    parameters: tuple[tuple[str, ParameterValue], ...]
 
 
-def document(content: bytes) -> Element:
+def parse_document(content: bytes) -> Element:
     """The root of a document without document type and entities. Raises BadCall."""
     if is_excessive(content) or endurable(content) < len(content):
-        raise BadCall("this is more XML than a call has")
+        raise InvalidCall("this is more XML than a call has")
     try:
         root: Element = fromstring(content, forbid_dtd=True)
     except (ParseError, ValueError, LookupError) as error:
-        raise BadCall("this is no well-formed XML, or it has a document type") from error
+        raise InvalidCall("this is no well-formed XML, or it has a document type") from error
     return root
 
 
-def split(tag: str) -> tuple[str, str]:
+def split_tag(tag: str) -> tuple[str, str]:
     """Namespace and local name of an element's tag."""
     space, brace, local = tag.removeprefix("{").rpartition("}")
     return (space, local) if brace else ("", tag)
@@ -52,20 +52,20 @@ def split(tag: str) -> tuple[str, str]:
 def read_call(content: bytes) -> SoapCall:
     """The call in an envelope. Raises BadCall."""
     method = _in_body(content)
-    space, local = split(method.tag)
-    return SoapCall(local, space, tuple((split(each.tag)[1], _value(each)) for each in method))
+    space, local = split_tag(method.tag)
+    return SoapCall(local, space, tuple((split_tag(each.tag)[1], _value(each)) for each in method))
 
 
 def read_answer(content: bytes) -> str:
     """The value that a method returned; empty where it returned none. Raises BadCall for a fault."""
     answer = _in_body(content)
-    if split(answer.tag)[1] == "Fault":
+    if split_tag(answer.tag)[1] == "Fault":
         words = " ".join(" ".join(answer.itertext()).split())
-        raise BadCall(f"fault: {words[:200]}")
+        raise InvalidCall(f"fault: {words[:200]}")
     return "".join(answer.itertext()).strip()
 
 
-def write_call(method: str, parameters: Sequence[tuple[str, Value | int]], namespace: str = "") -> bytes:
+def write_call(method: str, parameters: Sequence[tuple[str, ParameterValue | int]], namespace: str = "") -> bytes:
     """An envelope with a call."""
     inner = "".join(_parameter(name, value) for name, value in parameters)
     declared = f' xmlns:m="{_text(namespace)}"' if namespace else ""
@@ -73,41 +73,41 @@ def write_call(method: str, parameters: Sequence[tuple[str, Value | int]], names
     return _envelope(f"<{name}{declared}>{inner}</{name}>")
 
 
-def answer(call: SoapCall, value: bool) -> Response:
+def write_response(call: SoapCall, value: bool) -> Response:
     """The response that returns a truth value."""
     name = f"m:{call.method}Response"
     declared = f' xmlns:m="{_text(call.namespace)}"'
     result = f'<Result xsi:type="xsd:boolean">{int(value)}</Result>'
     if not call.namespace:
         name, declared = f"{call.method}Response", ""
-    return reply(200, XML, _envelope(f"<{name}{declared}>{result}</{name}>"))
+    return generated_response(200, XML, _envelope(f"<{name}{declared}>{result}</{name}>"))
 
 
-def fault(words: str, *, client: bool = True) -> Response:
+def write_fault(words: str, *, client: bool = True) -> Response:
     """A fault: "the SOAP HTTP server MUST issue an HTTP 500" (SOAP 1.1, section 6.2)."""
     code = "SOAP-ENV:Client" if client else "SOAP-ENV:Server"
     inner = f"<faultcode>{code}</faultcode><faultstring>{_text(words)}</faultstring>"
-    return reply(500, XML, _envelope(f"<SOAP-ENV:Fault>{inner}</SOAP-ENV:Fault>"))
+    return generated_response(500, XML, _envelope(f"<SOAP-ENV:Fault>{inner}</SOAP-ENV:Fault>"))
 
 
 def _in_body(content: bytes) -> Element:
-    root = document(content)
-    space, local = split(root.tag)
+    root = parse_document(content)
+    space, local = split_tag(root.tag)
     if local != "Envelope" or space not in (SOAP_11, SOAP_12):
-        raise BadCall("this is no SOAP envelope")
+        raise InvalidCall("this is no SOAP envelope")
     body = root.find(f"{{{space}}}Body")
     if body is None or len(body) == 0:
-        raise BadCall("the envelope's body is empty")
+        raise InvalidCall("the envelope's body is empty")
     return body[0]
 
 
-def _value(element: Element) -> Value:
-    if len(element) or any(split(name)[1] == "arrayType" for name in element.attrib):
+def _value(element: Element) -> ParameterValue:
+    if len(element) or any(split_tag(name)[1] == "arrayType" for name in element.attrib):
         return ["".join(each.itertext()).strip() for each in element]
     return (element.text or "").strip()
 
 
-def _parameter(name: str, value: Value | int) -> str:
+def _parameter(name: str, value: ParameterValue | int) -> str:
     if isinstance(value, int):
         return f'<{name} xsi:type="xsd:int">{value}</{name}>'
     if isinstance(value, str):
@@ -133,4 +133,4 @@ def _envelope(inner: str) -> bytes:
 
 
 def _text(text: str) -> str:
-    return escape(writable(text), {'"': "&quot;"})
+    return escape(remove_unwritable(text), {'"': "&quot;"})

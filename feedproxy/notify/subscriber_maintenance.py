@@ -12,55 +12,60 @@ from collections.abc import Callable
 from functools import partial
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.notify.notification_service import Notices
-from feedproxy.notify.protocol import Order
+from feedproxy.notify.notification_service import NotificationService
+from feedproxy.notify.protocol import DeliveryRequest
 from feedproxy.notify.subscriptions import Role, Subscription
-from feedproxy.notify.topics import is_withdrawn, led_to
+from feedproxy.notify.topics import is_no_longer_public, redirect_target
 
-SWEEP: Seconds = 600
-PAGE = 500
+SWEEP_INTERVAL: Seconds = 600
+PAGE_SIZE = 500
 
 
-class Followers:
+class SubscriberMaintenance:
     """The subscribers of one protocol. `farewell` is what they are told whose subscription ends."""
 
     def __init__(
-        self, notices: Notices, protocol: str, farewell: Callable[[Subscription], Order | None] = lambda _: None
+        self,
+        service: NotificationService,
+        protocol: str,
+        final_message: Callable[[Subscription], DeliveryRequest | None] = lambda _: None,
     ) -> None:
-        self._notices = notices
+        self._service = service
         self._protocol = protocol
-        self._farewell = farewell
+        self._final_message = final_message
         self._swept: Instant | None = None
-        notices.on_landed.append(self._landed)
-        notices.every_turn.append(self._turn)
+        service.on_refresh_finished.append(self._on_refresh_finished)
+        service.on_tick.append(self._on_tick)
 
-    def _landed(self, target: str) -> None:
+    def _on_refresh_finished(self, target: str) -> None:
         """An update is over."""
-        if is_withdrawn(self._notices, target) or led_to(self._notices, target) != target:
-            self._notices.soon(partial(self.follow, target))
+        if is_no_longer_public(self._service, target) or redirect_target(self._service, target) != target:
+            self._service.defer(partial(self.update_subscriptions, target))
 
-    async def _turn(self) -> None:
-        now = self._notices.clock.now()
-        if not self._notices.ledger.is_ours() or (self._swept is not None and abs(now - self._swept) < SWEEP):
+    async def _on_tick(self) -> None:
+        now = self._service.clock.now()
+        if not self._service.database.acquire_delivery_lock() or (
+            self._swept is not None and abs(now - self._swept) < SWEEP_INTERVAL
+        ):
             return
         self._swept = now
-        for topic in await self._notices.subscriptions.topics(Role.TELL, self._protocol):
-            await self.follow(topic)
+        for topic in await self._service.subscriptions.topics(Role.SUBSCRIBER, self._protocol):
+            await self.update_subscriptions(topic)
             await asyncio.sleep(0)
-        for topic in await self._notices.subscriptions.moved(self._protocol):
-            await self._notices.subscriptions.move(self._protocol, topic, led_to(self._notices, topic))
+        for topic in await self._service.subscriptions.moved_topics(self._protocol):
+            await self._service.subscriptions.move(self._protocol, topic, redirect_target(self._service, topic))
             await asyncio.sleep(0)
 
-    async def follow(self, topic: str) -> None:
+    async def update_subscriptions(self, topic: str) -> None:
         """Let those who subscribed to this feed share its fate."""
-        if is_withdrawn(self._notices, topic):
+        if is_no_longer_public(self._service, topic):
             await self._end(topic)
-        elif (there := led_to(self._notices, topic)) != topic:
-            await self._notices.subscriptions.move(self._protocol, topic, there)
+        elif (there := redirect_target(self._service, topic)) != topic:
+            await self._service.subscriptions.move(self._protocol, topic, there)
 
     async def _end(self, topic: str) -> None:
-        held = partial(self._notices.subscriptions.all, role=Role.TELL, protocol=self._protocol, topic=topic)
-        while page := await held(limit=PAGE):
-            await self._notices.subscriptions.remove(*(each.id for each in page))
-            if orders := [order for each in page if (order := self._farewell(each)) is not None]:
-                await self._notices.order(*orders)
+        held = partial(self._service.subscriptions.all, role=Role.SUBSCRIBER, protocol=self._protocol, topic=topic)
+        while page := await held(limit=PAGE_SIZE):
+            await self._service.subscriptions.remove(*(each.id for each in page))
+            if orders := [order for each in page if (order := self._final_message(each)) is not None]:
+                await self._service.enqueue(*orders)

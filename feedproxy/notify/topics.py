@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from feedproxy.errors import BadTarget, FeedproxyError, NotFound
 from feedproxy.http import uri
-from feedproxy.notify.notification_service import Notices
+from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.visibility import may_be_listed
 from feedproxy.refresh.policy import relocation
 from feedproxy.request.url_mapping import is_upstream_target
@@ -20,57 +20,57 @@ SITE_FEEDS_MAX = 10
 """Feeds that one subscription to a site stands for."""
 
 
-MOVES_MAX = 5
+REDIRECTS_MAX = 5
 """One after the other."""
 
 
-class NotWatched(FeedproxyError):
+class UnknownTopic(FeedproxyError):
     """Nobody is told of changes of that."""
 
     status_hint = 404
     detail = "not-found"
 
 
-async def watched(notices: Notices, address: str, whose: str, base: str) -> str:
+async def resolve_topic(notices: NotificationService, address: str, topics_allowed: str, base: str) -> str:
     """The target of the feed at this address, as a stranger wrote it. Raises NotWatched, StoreError.
 
     `base` is our own address as he wrote it; `whose` is `own` (the upstream's feeds alone) or `known` (all public
     ones); with `off` there is none.
     """
     try:
-        target = whereabouts(notices, notices.service.admin.to_upstream_url(named(notices, address, base)))
+        target = current_topic(notices, notices.service.admin.to_upstream_url(named_address(notices, address, base)))
     except BadTarget as error:
-        raise NotWatched(f"{address[:200]} is no address of a feed: {error}") from error
+        raise UnknownTopic(f"{address[:200]} is no address of a feed: {error}") from error
     own = is_upstream_target(target, notices.settings())
-    if own and whose != "off" and not notices.service.admin.is_feed(target):
+    if own and topics_allowed != "off" and not notices.service.admin.is_feed(target):
         await notices.service.admin.refresh(target)
-    if not (whose == "known" or (own and whose == "own")) or not may_be_told(notices, target):
+    if not (topics_allowed == "known" or (own and topics_allowed == "own")) or not may_notify(notices, target):
         # The same words for what is unknown and for what is private: that is nobody's business.
-        raise NotWatched(f"{address[:200]} is not watched here; only feeds that are read through this proxy are")
+        raise UnknownTopic(f"{address[:200]} is not watched here; only feeds that are read through this proxy are")
     return target
 
 
-async def watched_of(notices: Notices, address: str, whose: str, base: str) -> list[str]:
+async def resolve_topics(notices: NotificationService, address: str, topics_allowed: str, base: str) -> list[str]:
     """The feed at this address, or the feeds of this site. Raises NotWatched, StoreError."""
     try:
-        return [await watched(notices, address, whose, base)]
-    except NotWatched as error:
+        return [await resolve_topic(notices, address, topics_allowed, base)]
+    except UnknownTopic as error:
         try:
-            found = await notices.bell.of(named(notices, address, base))
+            found = await notices.refresh_requests.find_feeds(named_address(notices, address, base))
         except BadTarget:
             raise error from None
         targets = []
         for each in found:
-            if not await notices.may_be_named(each):
+            if not await notices.is_listed(each):
                 continue  # the site was named, and not this address
-            with contextlib.suppress(NotWatched):
-                targets.append(await watched(notices, each, whose, base))
+            with contextlib.suppress(UnknownTopic):
+                targets.append(await resolve_topic(notices, each, topics_allowed, base))
         if not targets:
             raise
         return targets[:SITE_FEEDS_MAX]
 
 
-def named(notices: Notices, address: str, base: str) -> str:
+def named_address(notices: NotificationService, address: str, base: str) -> str:
     """The address that a stranger names: readers of the gateway know feeds by an address of ours. Raises BadTarget."""
     named, settings = uri.normalise(address.strip()), notices.settings()
     for own in (settings.public_url, base):
@@ -81,12 +81,12 @@ def named(notices: Notices, address: str, base: str) -> str:
     return named
 
 
-def may_be_told(notices: Notices, target: str) -> bool:
+def may_notify(notices: NotificationService, target: str) -> bool:
     """Whether strangers may hear of changes of this target: a feed that is held, and everybody's."""
-    return notices.service.admin.is_feed(target) and not is_withdrawn(notices, target)
+    return notices.service.admin.is_feed(target) and not is_no_longer_public(notices, target)
 
 
-def is_withdrawn(notices: Notices, target: str) -> bool:
+def is_no_longer_public(notices: NotificationService, target: str) -> bool:
     """Whether this is, or what is known of it says that it is, no feed for everybody."""
     settings, resource = notices.settings_for(target), notices.service.store.peek(target)
     return is_private(resource, settings) if resource is not None else not may_be_listed(target, settings)
@@ -99,25 +99,25 @@ def is_private(resource: Resource, settings: Settings) -> bool:
     return not is_kept or not may_be_listed(resource.target, settings, resource)
 
 
-def whereabouts(notices: Notices, target: str) -> str:
+def current_topic(notices: NotificationService, target: str) -> str:
     """Where a feed is that has moved for good, if it is held there; else where it was."""
-    return _moved(notices, target, notices.service.admin.is_feed)
+    return _follow_redirects(notices, target, notices.service.admin.is_feed)
 
 
-def led_to(notices: Notices, target: str) -> str:
+def redirect_target(notices: NotificationService, target: str) -> str:
     """Where readers of this feed are led: to where it has moved for good, whether or not it is held there yet."""
-    return _moved(notices, target, lambda _: True)
+    return _follow_redirects(notices, target, lambda _: True)
 
 
-def _moved(notices: Notices, target: str, may_be: Callable[[str], bool]) -> str:
+def _follow_redirects(notices: NotificationService, target: str, is_allowed: Callable[[str], bool]) -> str:
     visited = [target]
-    for _ in range(MOVES_MAX):
+    for _ in range(REDIRECTS_MAX):
         resource, settings = notices.service.store.peek(visited[-1]), notices.settings_for(visited[-1])
         sighting = resource.sighting if resource is not None else None
         match relocation.standing(sighting, notices.clock.now(), settings, target=visited[-1]):
             case relocation.Redirect(location) if location in visited:
                 return target  # a circle of redirects leads nowhere
-            case relocation.Redirect(location) if may_be(location):
+            case relocation.Redirect(location) if is_allowed(location):
                 visited.append(location)
             case _:
                 break

@@ -13,8 +13,8 @@ from defusedxml.xmlrpc import DefusedExpatParser
 
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Response
-from feedproxy.notify.pings.messages import BadCall
-from feedproxy.notify.responses import XML, reply
+from feedproxy.notify.pings.messages import InvalidCall
+from feedproxy.notify.responses import XML, generated_response
 from feedproxy.request.endpoints import Call
 
 logger = logging.getLogger(__name__)
@@ -22,18 +22,18 @@ logger = logging.getLogger(__name__)
 CONTENT_MAX = 65_536
 """Bytes of a call: a ping has half a thousand, a subscription to a hundred feeds some ten thousand."""
 
-SIGNS_MAX = {b"<": 2_000, b"=": 2_000, b"&": 2_000, b"\n": 8_000, b"\r": 8_000}
+CHARACTER_COUNTS_MAX = {b"<": 2_000, b"=": 2_000, b"&": 2_000, b"\n": 8_000, b"\r": 8_000}
 """Signs of a call, which is read where readers wait: what is made of these takes most of the time. A subscription to a
 hundred feeds has some hundreds of each."""
 
-NOT_WELL_FORMED, NO_METHOD, INTERNAL = -32700, -32601, -32603
+NOT_WELL_FORMED, NO_METHOD, INTERNAL_ERROR = -32700, -32601, -32603
 """The codes that implementations of XML-RPC have agreed on for faults."""
 
 type Method = Callable[[tuple[Any, ...], Call], Awaitable[Any]]
 """Gets the parameters; returns what xmlrpc.client can write. Raises BadCall where they are not of its form."""
 
 
-class Rpc:
+class XmlRpcDispatcher:
     """The methods, by name."""
 
     def __init__(self) -> None:
@@ -47,31 +47,31 @@ class Rpc:
         """The endpoint's handler. A fault is an answer, too: status 200, as the specification has it."""
         try:
             name, parameters = read_call(call.content)
-        except BadCall as error:
-            return returned(xmlrpc.client.Fault(NOT_WELL_FORMED, str(error)))
+        except InvalidCall as error:
+            return write_response(xmlrpc.client.Fault(NOT_WELL_FORMED, str(error)))
         method = self._methods.get(name)
         if method is None:
-            return returned(xmlrpc.client.Fault(NO_METHOD, f"there is no method {name[:100]}"))
+            return write_response(xmlrpc.client.Fault(NO_METHOD, f"there is no method {name[:100]}"))
         try:
-            return returned(await method(parameters, call))
-        except BadCall as error:
-            return returned(xmlrpc.client.Fault(error.fault_code, str(error)))
+            return write_response(await method(parameters, call))
+        except InvalidCall as error:
+            return write_response(xmlrpc.client.Fault(error.fault_code, str(error)))
         except FeedproxyError as error:
-            return returned(xmlrpc.client.Fault(INTERNAL, str(error)))
+            return write_response(xmlrpc.client.Fault(INTERNAL_ERROR, str(error)))
         except Exception:
             logger.exception("the method %s failed", name)
-            return returned(xmlrpc.client.Fault(INTERNAL, "feedproxy failed; its log says more"))
+            return write_response(xmlrpc.client.Fault(INTERNAL_ERROR, "feedproxy failed; its log says more"))
 
 
 def is_excessive(content: bytes) -> bool:
     """Whether a document has more of what takes time than a call has."""
-    return any(content.count(sign) > most for sign, most in SIGNS_MAX.items())
+    return any(content.count(sign) > most for sign, most in CHARACTER_COUNTS_MAX.items())
 
 
 def read_call(content: bytes) -> tuple[str, tuple[Any, ...]]:
     """Method name and parameters. Raises BadCall for what is no XML-RPC call."""
     if is_excessive(content):
-        raise BadCall("this is more XML than a call has")
+        raise InvalidCall("this is more XML than a call has")
     unmarshaller = xmlrpc.client.Unmarshaller()
     try:
         parser = DefusedExpatParser(unmarshaller, forbid_dtd=True, forbid_entities=True, forbid_external=True)
@@ -80,16 +80,16 @@ def read_call(content: bytes) -> tuple[str, tuple[Any, ...]]:
         parameters = unmarshaller.close()
     except Exception as error:
         # expat's, defusedxml's, and whatever a value of the wrong form makes Python's own classes raise.
-        raise BadCall("this is no XML-RPC call") from error
+        raise InvalidCall("this is no XML-RPC call") from error
     name = unmarshaller.getmethodname()
     if not isinstance(name, str) or not isinstance(parameters, tuple):
-        raise BadCall("this is no XML-RPC call: it names no method")
+        raise InvalidCall("this is no XML-RPC call: it names no method")
     return name.strip(), parameters
 
 
 def write_call(name: str, *parameters: str) -> bytes:
     """A call whose parameters are texts."""
-    return xmlrpc.client.dumps(tuple(map(writable, parameters)), name).encode()
+    return xmlrpc.client.dumps(tuple(map(remove_unwritable, parameters)), name).encode()
 
 
 def read_answer(content: bytes) -> Any:
@@ -101,23 +101,23 @@ def read_answer(content: bytes) -> Any:
         parser.close()
         (value,) = unmarshaller.close()
     except xmlrpc.client.Fault as fault:
-        raise BadCall(f"fault {fault.faultCode}: {str(fault.faultString)[:200]}") from fault
+        raise InvalidCall(f"fault {fault.faultCode}: {str(fault.faultString)[:200]}") from fault
     except Exception as error:
-        raise BadCall("this is no answer of XML-RPC") from error
+        raise InvalidCall("this is no answer of XML-RPC") from error
     return value
 
 
-def returned(value: Any) -> Response:
+def write_response(value: Any) -> Response:
     """The response that returns this value, or this fault."""
     if not isinstance(value, xmlrpc.client.Fault):
         value = (value,)
     else:
-        value = xmlrpc.client.Fault(value.faultCode, writable(value.faultString))
+        value = xmlrpc.client.Fault(value.faultCode, remove_unwritable(value.faultString))
     head = b'<?xml version="1.0"?>\n'
     body = head + xmlrpc.client.dumps(value, methodresponse=True).partition("?>")[2].strip().encode() + b"\n"
-    return reply(200, XML, body)
+    return generated_response(200, XML, body)
 
 
-def writable(text: str) -> str:
+def remove_unwritable(text: str) -> str:
     """A text without what XML cannot hold."""
     return "".join(each for each in text if each in "\t\n\r" or (each >= " " and not "\ud800" <= each <= "\udfff"))

@@ -1,6 +1,6 @@
 """The operator's view of subscriptions and deliveries."""
 
-from feedproxy.notify.protocol import Order
+from feedproxy.notify.protocol import DeliveryRequest
 from feedproxy.notify.subscriptions import Role, State, Subscription
 from tests.stages.admin import NOW, TARGET, Proxy
 
@@ -9,7 +9,7 @@ EVIL = "<script>alert(1)</script>"
 
 async def subscribed(proxy: Proxy, **more: object) -> Subscription:
     values = {"state": State.ACTIVE, "since": NOW, "secret": "hush-hush", **more}
-    new = Subscription(Role.TELL, "websub", TARGET, "http://me.example/call?token=hunter2", NOW + 60, **values)  # type: ignore[arg-type]
+    new = Subscription(Role.SUBSCRIBER, "websub", TARGET, "http://me.example/call?token=hunter2", NOW + 60, **values)  # type: ignore[arg-type]
     return await proxy.runtime.notices.subscriptions.put(new)
 
 
@@ -75,8 +75,8 @@ async def test_a_deed_that_is_none_is_refused(proxy: Proxy) -> None:
 
 
 async def test_nothing_a_stranger_says_gets_into_the_page_unescaped(proxy: Proxy) -> None:
-    await proxy.runtime.notices.bell.stranger(f"http://a.example/{EVIL}", EVIL)
-    await proxy.runtime.notices.queue.add(Order("websub", EVIL, TARGET, f"http://b.example/{EVIL}"), now=NOW)
+    await proxy.runtime.notices.refresh_requests.record_unknown_site(f"http://a.example/{EVIL}", EVIL)
+    await proxy.runtime.notices.queue.add(DeliveryRequest("websub", EVIL, TARGET, f"http://b.example/{EVIL}"), now=NOW)
 
     status, text = await proxy.get("/notifications")
 

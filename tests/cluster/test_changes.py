@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from feedproxy.notify.change_log import Sight
-from feedproxy.notify.protocol import Change, Order
+from feedproxy.notify.change_log import FeedSnapshot
+from feedproxy.notify.protocol import Change, DeliveryRequest
 from tests.cluster.conftest import Start
 from tests.cluster.machines import Machine, until
 from tests.stages.origin import Origin, a_feed
@@ -19,7 +19,7 @@ class Told:
     def __init__(self) -> None:
         self.standing_for: list[Change] = []
 
-    def standing(self, change: Change) -> list[Order]:
+    def extra_deliveries(self, change: Change) -> list[DeliveryRequest]:
         self.standing_for.append(change)
         return []
 
@@ -27,7 +27,7 @@ class Told:
 async def listening(machine: Machine) -> Told:
     told = Told()
     machine.runtime.notices.add(told)  # type: ignore[arg-type]
-    machine.runtime.notices.begin()
+    machine.runtime.notices.start()
     return told
 
 
@@ -57,13 +57,13 @@ async def test_a_change_is_listed_by_every_machine_and_told_to_all_by_one(
     await three.get("/feed")
     await three.told()
     for each in machines:
-        await each.runtime.notices.settled()
+        await each.runtime.notices.wait_idle()
         assert await listed(each) == [origin.url("/feed")]
     assert [len(each.standing_for) for each in told] == [0, 1, 0]
 
 
 async def test_two_machines_that_found_the_same_change_agree_on_who_tells(start: Start, origin: Origin) -> None:
     one, two = await start(), await start()
-    seen = Sight(origin.url("/feed"), "digest", 1.0, "News", "", first=False, listed=True)
+    seen = FeedSnapshot(origin.url("/feed"), "digest", 1.0, "News", "", is_new=False, listed=True)
 
     assert [await each.fleet._may_tell(seen) for each in (one, two, one)] == [True, False, True]

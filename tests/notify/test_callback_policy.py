@@ -8,7 +8,7 @@ import pytest
 
 from feedproxy.errors import BadTarget, Forbidden, Unreachable
 from feedproxy.http.message import Fields
-from feedproxy.notify.callback_policy import leads_back
+from feedproxy.notify.callback_policy import is_callback_to_self
 from feedproxy.notify.cnws.messages import write_subscribe
 from feedproxy.notify.cnws.publisher import Publisher
 from feedproxy.notify.websub import messages
@@ -39,7 +39,7 @@ BASE = "http://10.0.0.1:8080"
     ],
 )
 def test_a_callback_that_is_our_own_leads_back(settings: Settings, callback: str, back: bool) -> None:
-    assert leads_back(callback, settings, BASE) is back
+    assert is_callback_to_self(callback, settings, BASE) is back
 
 
 @pytest.mark.parametrize("path", ["/-/ping", "/-/RPC2", "/http://victim.example/feed"])
@@ -135,7 +135,7 @@ def test_our_tokens_are_told_from_others_before_anything_is_looked_up() -> None:
 
 async def test_a_push_may_have_what_a_fetch_may_have_at_an_address_that_we_gave(stand_at: Callable[..., Any]) -> None:
     made: WebSubStand = await websub_at(stand_at, buffer_max=7_000_000)
-    pushes, token = made.websub.pushes, messages.sealed_token(b"a key")
+    pushes, token = made.websub.distribution_receiver, messages.sealed_token(b"a key")
 
     assert pushes.content_max(f"push/websub/1.{token}") == 7_000_000
     assert pushes.content_max("push/websub/1.guess") == 2 * 1024 * 1024

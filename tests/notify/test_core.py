@@ -14,13 +14,13 @@ from feedproxy.clock import ManualClock
 from feedproxy.errors import Unreachable
 from feedproxy.http.message import Response
 from feedproxy.notify import notification_service
-from feedproxy.notify.change_log import ChangeLog, Sight
-from feedproxy.notify.database import Ledger
-from feedproxy.notify.delivery_queue import PAUSE_FIRST, next_try
-from feedproxy.notify.delivery_worker import AT_ONCE, PER_HOST
-from feedproxy.notify.notification_service import Notices
-from feedproxy.notify.protocol import DAY, Order
-from feedproxy.notify.subscriptions import Full, Role, State, Subscription, Subscriptions
+from feedproxy.notify.change_log import ChangeLog, FeedSnapshot
+from feedproxy.notify.database import NotificationDatabase
+from feedproxy.notify.delivery_queue import RETRY_DELAY_MIN, next_try
+from feedproxy.notify.delivery_worker import MAX_CONCURRENT, MAX_PER_HOST
+from feedproxy.notify.notification_service import NotificationService
+from feedproxy.notify.protocol import DAY, DeliveryRequest
+from feedproxy.notify.subscriptions import Role, State, Subscription, Subscriptions, SubscriptionsFull
 from tests.stages.notify import NOON, TARGET, Stand
 from tests.stages.origin import Origin, a_feed
 
@@ -44,10 +44,10 @@ async def test_what_is_added_to_a_subscription_takes_back_nothing_that_was_put_m
     known = await held.put(replace(await stand.subscribe(ME), state=State.PENDING, data={"key": ""}))
 
     await asyncio.gather(
-        held.add(known.id, over="http"),
+        held.add_data(known.id, over="http"),
         held.put(replace(known, state=State.ACTIVE, data={"key": "proved"})),
-        held.add(known.id, over="https"),
-        held.add(known.id + 1, over="nothing"),
+        held.add_data(known.id, over="https"),
+        held.add_data(known.id + 1, over="nothing"),
     )
 
     (now,) = await held.all()
@@ -114,12 +114,12 @@ async def test_what_fails_is_tried_again_until_it_is_heard(stand: Stand) -> None
     await changed_once(stand, subscribe=False)
     stand.others.answer = lambda _: Response(204)
 
-    await stand.pass_time(PAUSE_FIRST)
+    await stand.pass_time(RETRY_DELAY_MIN)
 
     assert len(stand.others.calls) == 2
-    assert await stand.notices.queue.waiting() == {}
+    assert await stand.notices.queue.count_waiting() == {}
     (known,) = await stand.notices.subscriptions.all()
-    assert (known.failures, known.last_success) == (0, NOON + PAUSE_FIRST)
+    assert (known.failures, known.last_success) == (0, NOON + RETRY_DELAY_MIN)
 
 
 async def test_a_host_that_stays_away_is_tried_for_a_day_once_more_at_its_end_and_then_forgotten(
@@ -129,7 +129,7 @@ async def test_a_host_that_stays_away_is_tried_for_a_day_once_more_at_its_end_an
     stand.others.answer = lambda _: Unreachable("down")
     await changed_once(stand, subscribe=False)
     times = [NOON]
-    while await stand.notices.queue.waiting():
+    while await stand.notices.queue.count_waiting():
         count = len(stand.others.calls)
         await stand.pass_time(60)
         if len(stand.others.calls) > count:
@@ -156,7 +156,7 @@ async def test_a_second_change_while_the_first_waits_is_one_delivery(stand: Stan
     stand.origin.publish("/feed.xml", a_feed("three"))
     await stand.read()
 
-    assert await stand.notices.queue.waiting() == {"plain": 1}
+    assert await stand.notices.queue.count_waiting() == {"plain": 1}
 
 
 async def test_a_change_while_the_last_one_is_being_told_is_told_after_it(stand: Stand) -> None:
@@ -167,7 +167,7 @@ async def test_a_change_while_the_last_one_is_being_told_is_told_after_it(stand:
     for title in ("two", "three"):
         stand.origin.publish("/feed.xml", a_feed(title))
         await stand.runtime.service._dispatch.in_background(TARGET)
-        while stand.notices._news or not stand.others.calls:  # noqa: ASYNC110 (nobody tells when)
+        while stand.notices._pending_changes or not stand.others.calls:  # noqa: ASYNC110 (nobody tells when)
             await asyncio.sleep(0.001)
 
     stand.others.gate.set()
@@ -185,7 +185,7 @@ async def test_many_subscribers_are_told_a_few_at_a_time_and_one_host_fewer(stan
 
     async def watched(method: str, url: str, *rest: Any, **named: Any) -> Response:
         nonlocal most_of_one
-        busy = [each for each, _ in stand.notices.courier._under_way.values() if each.host == "one.example"]
+        busy = [each for each, _ in stand.notices.delivery_worker._running.values() if each.host == "one.example"]
         most_of_one = max(most_of_one, len(busy))
         return await plain(method, url, *rest, **named)
 
@@ -194,8 +194,8 @@ async def test_many_subscribers_are_told_a_few_at_a_time_and_one_host_fewer(stan
 
     assert sorted(set(stand.others.calls)) == sorted(stand.others.calls)
     assert len(stand.others.calls) == 200
-    assert stand.others.most_at_once <= AT_ONCE
-    assert most_of_one <= PER_HOST
+    assert stand.others.most_at_once <= MAX_CONCURRENT
+    assert most_of_one <= MAX_PER_HOST
 
 
 async def test_a_crash_in_the_middle_loses_no_delivery(stand_at: Callable[..., Any]) -> None:
@@ -209,7 +209,7 @@ async def test_a_crash_in_the_middle_loses_no_delivery(stand_at: Callable[..., A
     await first.read()
     origin.publish("/feed.xml", a_feed("two"))
     await first.runtime.service._dispatch.in_background(TARGET)
-    while len(first.others.calls) < AT_ONCE:  # noqa: ASYNC110 (nobody tells when)
+    while len(first.others.calls) < MAX_CONCURRENT:  # noqa: ASYNC110 (nobody tells when)
         await asyncio.sleep(0.001)
     await first.runtime.service.store.flush()
     await vanish(first)
@@ -223,7 +223,7 @@ async def test_a_crash_in_the_middle_loses_no_delivery(stand_at: Callable[..., A
 async def test_a_feed_that_changes_while_what_changed_before_is_looked_for_is_told_of_once(
     stand_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, origin, held = ManualClock(NOON), Origin(ManualClock(NOON)), list[Notices]()
+    clock, origin, held = ManualClock(NOON), Origin(ManualClock(NOON)), list[NotificationService]()
     first = await stand_at(folder="store", origin=origin, clock=clock)
     origin.publish("/feed.xml", a_feed("one"))
     await first.read()
@@ -292,10 +292,10 @@ async def test_only_one_process_delivers(stand_at: Callable[..., Any]) -> None:
     first = await stand_at(folder="store")
     second = await stand_at(folder="store")
 
-    assert first.notices.ledger.is_ours()
-    assert not second.notices.ledger.is_ours()
+    assert first.notices.database.acquire_delivery_lock()
+    assert not second.notices.database.acquire_delivery_lock()
     await first.runtime.close()
-    assert second.notices.ledger.is_ours()
+    assert second.notices.database.acquire_delivery_lock()
 
 
 async def test_no_more_subscriptions_are_taken_than_the_operator_allows(stand_at: Callable[..., Any]) -> None:
@@ -304,7 +304,7 @@ async def test_no_more_subscriptions_are_taken_than_the_operator_allows(stand_at
     await stand.subscribe("http://b.example/")
     await stand.subscribe("http://b.example/")
 
-    with pytest.raises(Full):
+    with pytest.raises(SubscriptionsFull):
         await stand.subscribe("http://c.example/")
 
 
@@ -318,7 +318,7 @@ async def test_subscribing_again_renews_and_keeps_what_is_known(stand: Stand) ->
 
 
 async def test_what_we_hear_is_renewed_when_its_time_comes(stand: Stand) -> None:
-    new = Subscription(Role.HEAR, "plain", TARGET, "http://hub.example/", NOON + DAY, renew_at=NOON + 3600)
+    new = Subscription(Role.PUBLISHER, "plain", TARGET, "http://hub.example/", NOON + DAY, renew_at=NOON + 3600)
     await stand.notices.subscriptions.put(new)
 
     await stand.pass_time(3600)
@@ -328,11 +328,11 @@ async def test_what_we_hear_is_renewed_when_its_time_comes(stand: Stand) -> None
 
 
 async def test_a_secret_stands_in_no_repr(stand: Stand) -> None:
-    assert "hush" not in repr(Subscription(Role.TELL, "plain", TARGET, ME, 0, secret="hush"))
+    assert "hush" not in repr(Subscription(Role.SUBSCRIBER, "plain", TARGET, ME, 0, secret="hush"))
 
 
 async def test_an_order_of_its_own_is_sent_without_a_subscription(stand: Stand) -> None:
-    await stand.notices.order(Order("plain", "verify", TARGET, ME))
+    await stand.notices.enqueue(DeliveryRequest("plain", "verify", TARGET, ME))
     await stand.settled()
 
     assert stand.others.calls == [("GET", ME, b"")]
@@ -353,7 +353,7 @@ async def test_a_damaged_ledger_is_set_aside(stand_at: Callable[..., Any], tmp_p
 def test_pauses_grow_have_jitter_and_an_end_that_is_a_try() -> None:
     now, pauses = NOON, []
     for tries in range(1, 100):
-        at = next_try(tries, NOON, now, patience=DAY, jitter=0.5)
+        at = next_try(tries, NOON, now, retry_for=DAY, jitter=0.5)
         if at is None:
             break
         pauses.append(at - now)
@@ -361,7 +361,7 @@ def test_pauses_grow_have_jitter_and_an_end_that_is_a_try() -> None:
 
     assert pauses[:3] == [7.5, 15, 30]
     assert now == NOON + DAY
-    assert next_try(1, NOON, NOON, patience=DAY, jitter=0) == NOON + PAUSE_FIRST / 2
+    assert next_try(1, NOON, NOON, retry_for=DAY, jitter=0) == NOON + RETRY_DELAY_MIN / 2
 
 
 async def changed_once(stand: Stand, *, subscribe: bool = True) -> None:
@@ -379,10 +379,10 @@ async def vanish(stand: Stand) -> None:
     notices = stand.notices
     for task in notices._tasks:
         task.cancel()
-    for _, task in notices.courier._under_way.values():
+    for _, task in notices.delivery_worker._running.values():
         task.cancel()
-    notices.courier._under_way.clear()
-    await notices.ledger.close()
+    notices.delivery_worker._running.clear()
+    await notices.database.close()
 
 
 async def test_a_change_right_after_the_first_sight_is_told(stand: Stand) -> None:
@@ -399,13 +399,13 @@ async def test_a_change_right_after_the_first_sight_is_told(stand: Stand) -> Non
 async def test_a_feed_that_was_forgotten_and_met_anew_is_told_only_if_it_says_something_else() -> None:
     said = {"bytes:a1": "d1", "bytes:a2": "d2"}
 
-    async def reckon(seen: Sight) -> Sight | None:
+    async def reckon(seen: FeedSnapshot) -> FeedSnapshot | None:
         return replace(seen, digest=said[seen.digest]) if seen.digest in said else None
 
-    def sight(digest: str, *, first: bool) -> Sight:
-        return Sight("https://example.com/feed", digest, 1.0, "name", "", first, True)
+    def sight(digest: str, *, first: bool) -> FeedSnapshot:
+        return FeedSnapshot("https://example.com/feed", digest, 1.0, "name", "", first, True)
 
-    ledger = Ledger(None)
+    ledger = NotificationDatabase(None)
     log = ChangeLog(ledger, reckon)
     told = []
     for seen in (
@@ -415,7 +415,7 @@ async def test_a_feed_that_was_forgotten_and_met_anew_is_told_only_if_it_says_so
         sight("bytes:a2", first=True),  # forgotten, and met changed
         sight("bytes:gone", first=True),  # its copy is gone again before anybody could look
     ):
-        told.append(len(await log.note([seen], 2.0, lambda _: ())))
+        told.append(len(await log.record([seen], 2.0, lambda _: ())))
     await ledger.close()
 
     assert told == [0, 1, 0, 1, 0]
@@ -432,7 +432,7 @@ async def test_a_ledger_of_version_1_keeps_its_subscriptions(tmp_path: Path) -> 
         )
         db.execute("PRAGMA user_version = 1")
         db.commit()
-    ledger = Ledger(file)
+    ledger = NotificationDatabase(file)
 
     held = await Subscriptions(ledger, 10).all()
 

@@ -9,7 +9,7 @@ import pytest
 from feedproxy.errors import FetchTimeout
 from feedproxy.http.message import Response
 from feedproxy.notify import delivery_worker
-from feedproxy.notify.delivery_worker import PER_HOST, Busy
+from feedproxy.notify.delivery_worker import MAX_PER_HOST, Overloaded
 from feedproxy.notify.protocol import Message
 from tests.stages.notify import Stand
 from tests.stages.origin import a_feed
@@ -19,15 +19,15 @@ CALLBACK = Message("GET", "http://me.example/callback")
 
 async def test_one_host_is_asked_little_at_a_time_whatever_is_subscribed(stand: Stand) -> None:
     stand.others.gate = asyncio.Event()
-    asked = [asyncio.ensure_future(stand.notices.courier.ask(CALLBACK)) for _ in range(10)]
-    while stand.others.at_once < PER_HOST:  # noqa: ASYNC110 -- they begin when it is their turn
+    asked = [asyncio.ensure_future(stand.notices.delivery_worker.request_now(CALLBACK)) for _ in range(10)]
+    while stand.others.at_once < MAX_PER_HOST:  # noqa: ASYNC110 -- they begin when it is their turn
         await asyncio.sleep(0)
 
     stand.others.gate.set()
     answers = await asyncio.gather(*asked)
 
     assert [each.status for each in answers] == [200] * 10
-    assert stand.others.most_at_once == PER_HOST
+    assert stand.others.most_at_once == MAX_PER_HOST
 
 
 async def test_deliveries_to_the_host_wait_meanwhile(stand: Stand) -> None:
@@ -35,41 +35,41 @@ async def test_deliveries_to_the_host_wait_meanwhile(stand: Stand) -> None:
     stand.origin.publish("/feed.xml", a_feed("one"))
     await stand.read()
     stand.others.gate = asyncio.Event()
-    asked = [asyncio.ensure_future(stand.notices.courier.ask(CALLBACK)) for _ in range(PER_HOST)]
-    while stand.others.at_once < PER_HOST:  # noqa: ASYNC110
+    asked = [asyncio.ensure_future(stand.notices.delivery_worker.request_now(CALLBACK)) for _ in range(MAX_PER_HOST)]
+    while stand.others.at_once < MAX_PER_HOST:  # noqa: ASYNC110
         await asyncio.sleep(0)
 
     stand.origin.publish("/feed.xml", a_feed("two"))
     await stand.runtime.service._dispatch.in_background("http://origin.example/feed.xml")
-    await stand.notices.settled()
-    assert len(stand.others.calls) == PER_HOST
+    await stand.notices.wait_idle()
+    assert len(stand.others.calls) == MAX_PER_HOST
     stand.others.gate.set()
     await asyncio.gather(*asked)
     await stand.settled()
 
     assert stand.others.calls[-1][1] == "http://me.example/told"
-    assert stand.others.most_at_once == PER_HOST
+    assert stand.others.most_at_once == MAX_PER_HOST
 
 
 async def test_who_is_slow_is_not_waited_for(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery_worker, "ASK_TIMEOUT", 0.01)
+    monkeypatch.setattr(delivery_worker, "REQUEST_TIMEOUT", 0.01)
     stand.others.gate = asyncio.Event()
 
     with pytest.raises(FetchTimeout):
-        await stand.notices.courier.ask(CALLBACK)
+        await stand.notices.delivery_worker.request_now(CALLBACK)
 
     stand.others.gate = None
-    assert (await stand.notices.courier.ask(CALLBACK)).status == 200
+    assert (await stand.notices.delivery_worker.request_now(CALLBACK)).status == 200
 
 
 async def test_who_would_wait_too_long_is_told_to_come_later(
     stand_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand = await stand_at()
-    monkeypatch.setattr(delivery_worker, "WAITING_MAX", 0)
+    monkeypatch.setattr(delivery_worker, "REQUESTS_WAITING_MAX", 0)
 
-    with pytest.raises(Busy):
-        await stand.notices.courier.ask(CALLBACK)
+    with pytest.raises(Overloaded):
+        await stand.notices.delivery_worker.request_now(CALLBACK)
 
 
 @pytest.mark.parametrize(
@@ -79,28 +79,30 @@ async def test_whoever_is_at_the_address_of_a_callback_speaks_for_it(stand: Stan
     stand.others.at["me.example"] = ["198.51.100.1", "192.0.2.1"]
     stand.others.answer = lambda _: Response(500)
 
-    assert await stand.notices.courier.is_at("http://me.example/x", address) is own
+    assert await stand.notices.delivery_worker.resolves_to("http://me.example/x", address) is own
     assert stand.others.calls == []
 
 
 async def test_hosts_that_hang_take_few_of_the_places(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixteen with two calls each would be all."""
-    monkeypatch.setattr(delivery_worker, "SLOW", 0)
-    monkeypatch.setattr(delivery_worker, "ASKED_AT_ONCE", 2 * 16)
+    monkeypatch.setattr(delivery_worker, "SLOW_CALL", 0)
+    monkeypatch.setattr(delivery_worker, "MAX_CONCURRENT_REQUESTS", 2 * 16)
     for number in range(16):
-        await stand.notices.courier.ask(Message("GET", f"http://hangs{number}.example/"))
-    monkeypatch.setattr(delivery_worker, "SLOW", 60)
+        await stand.notices.delivery_worker.request_now(Message("GET", f"http://hangs{number}.example/"))
+    monkeypatch.setattr(delivery_worker, "SLOW_CALL", 60)
     stand.others.gate = asyncio.Event()
     hanging = [
-        asyncio.ensure_future(stand.notices.courier.ask(Message("GET", f"http://hangs{number % 16}.example/")))
+        asyncio.ensure_future(
+            stand.notices.delivery_worker.request_now(Message("GET", f"http://hangs{number % 16}.example/"))
+        )
         for number in range(32)
     ]
-    asked = asyncio.ensure_future(stand.notices.courier.ask(CALLBACK))
+    asked = asyncio.ensure_future(stand.notices.delivery_worker.request_now(CALLBACK))
     async with asyncio.timeout(30):
         while (CALLBACK.method, CALLBACK.url, b"") not in stand.others.calls:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
-    assert stand.others.at_once == delivery_worker.SLOW_AT_ONCE + 1
+    assert stand.others.at_once == delivery_worker.MAX_CONCURRENT_SLOW + 1
     stand.others.gate.set()
     await asyncio.gather(asked, *hanging)
 
@@ -113,10 +115,10 @@ async def test_deliveries_to_hosts_that_hang_leave_room_for_others(
     await stand.subscribe("http://swift.example/")
     stand.origin.publish("/feed.xml", a_feed("one"))
     await stand.read()
-    monkeypatch.setattr(delivery_worker, "SLOW", 0)
+    monkeypatch.setattr(delivery_worker, "SLOW_CALL", 0)
     for number in range(40):
-        await stand.notices.courier.ask(Message("GET", f"http://hangs{number}.example/"))
-    monkeypatch.setattr(delivery_worker, "SLOW", 60)
+        await stand.notices.delivery_worker.request_now(Message("GET", f"http://hangs{number}.example/"))
+    monkeypatch.setattr(delivery_worker, "SLOW_CALL", 60)
     stand.others.calls.clear()
     stand.others.gate = asyncio.Event()
 
@@ -126,7 +128,7 @@ async def test_deliveries_to_hosts_that_hang_leave_room_for_others(
         while "http://swift.example/" not in [url for _, url, _ in stand.others.calls]:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
-    assert len(stand.others.calls) == delivery_worker.SLOW_AT_ONCE + 1
+    assert len(stand.others.calls) == delivery_worker.MAX_CONCURRENT_SLOW + 1
     stand.others.gate.set()
     await stand.settled()
     assert len(stand.others.calls) == 41

@@ -7,8 +7,14 @@ import pytest
 
 from feedproxy.errors import Unreachable, UsageError
 from feedproxy.http.message import Response
-from feedproxy.notify.delivery_queue import PAUSE_FIRST
-from feedproxy.notify.downstream_purge import How, Purges, PurgeSink, read_purge_fields, read_purge_sink
+from feedproxy.notify.delivery_queue import RETRY_DELAY_MIN
+from feedproxy.notify.downstream_purge import (
+    DownstreamPurge,
+    PurgeMethod,
+    PurgeSink,
+    read_purge_fields,
+    read_purge_sink,
+)
 from feedproxy.request.upstream_request import surrogate_key
 from tests.stages.notify import TARGET
 from tests.stages.origin import a_feed
@@ -23,9 +29,9 @@ type StandAt = Callable[..., Any]
 @pytest.mark.parametrize(
     ("text", "sink"),
     [
-        (VARNISH, PurgeSink(How.KEY, VARNISH)),
-        ("url:http://nginx.example/", PurgeSink(How.URL, "http://nginx.example/")),
-        (API, PurgeSink(How.TEMPLATE, API)),
+        (VARNISH, PurgeSink(PurgeMethod.KEY, VARNISH)),
+        ("url:http://nginx.example/", PurgeSink(PurgeMethod.URL, "http://nginx.example/")),
+        (API, PurgeSink(PurgeMethod.TEMPLATE, API)),
     ],
 )
 def test_a_purge_sink_is_an_address_with_a_word_before_it_or_without(text: str, sink: PurgeSink) -> None:
@@ -49,7 +55,7 @@ async def stand_with(stand_at: StandAt, *sinks: str, **more: Any) -> Any:
     stand = await stand_at(
         upstream="http://origin.example", public_url="https://feeds.example/", purge_sinks=sinks, **more
     )
-    protocol = Purges(stand.notices.settings)
+    protocol = DownstreamPurge(stand.notices.settings)
     stand.notices.add(protocol)
     return stand
 
@@ -112,10 +118,10 @@ async def test_a_sink_that_is_away_or_will_not_is_told_later(stand_at: StandAt, 
     assert words
     stand.others.answer = lambda _: Response(200)
 
-    await stand.pass_time(PAUSE_FIRST)
+    await stand.pass_time(RETRY_DELAY_MIN)
 
     assert len(stand.others.calls) == 2
-    assert await stand.notices.queue.waiting() == {}
+    assert await stand.notices.queue.count_waiting() == {}
 
 
 @pytest.mark.parametrize("status", [200, 202, 404, 410])
@@ -125,17 +131,17 @@ async def test_a_sink_that_did_it_or_held_nothing_is_done_with(stand_at: StandAt
 
     await changed_once(stand)
 
-    assert await stand.notices.queue.waiting() == {}
+    assert await stand.notices.queue.count_waiting() == {}
 
 
 async def test_a_sink_that_was_taken_away_meanwhile_is_told_nothing_more(stand_at: StandAt) -> None:
     stand = await stand_with(stand_at, VARNISH)
     stand.others.answer = lambda _: Unreachable("down")
     await changed_once(stand)
-    protocol = Purges(lambda: stand.notices.settings().__class__())
+    protocol = DownstreamPurge(lambda: stand.notices.settings().__class__())
     stand.notices.add(protocol)
 
-    await stand.pass_time(PAUSE_FIRST)
+    await stand.pass_time(RETRY_DELAY_MIN)
 
     assert len(stand.others.calls) == 1
-    assert await stand.notices.queue.waiting() == {}
+    assert await stand.notices.queue.count_waiting() == {}

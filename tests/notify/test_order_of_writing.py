@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from feedproxy.notify.refresh_requests import Bell
+from feedproxy.notify.refresh_requests import RefreshRequests
 from tests.stages.notify import TARGET, Stand
 from tests.stages.origin import a_feed
 from tests.stages.websub import LINKS, websub_at
@@ -56,14 +56,14 @@ async def test_an_accepted_ping_is_done_when_the_store_has_what_came_of_it(
     disk = SlowDisk(stand, monkeypatch)
     stand.origin.publish("/feed.xml", a_feed("two", "one"))
 
-    await stand.notices.bell.ring([TARGET], "192.0.2.1")
+    await stand.notices.refresh_requests.accept_ping([TARGET], "192.0.2.1")
     await asyncio.wait_for(disk.waited.wait(), PATIENCE)
-    left = await errands(stand.notices.bell)
+    left = await errands(stand.notices.refresh_requests)
     disk.gate.set()
     await stand.settled()
 
     assert left == 1
-    assert await errands(stand.notices.bell) == 0
+    assert await errands(stand.notices.refresh_requests) == 0
 
 
 async def test_a_push_is_acknowledged_when_the_store_has_it(
@@ -86,9 +86,9 @@ async def test_a_push_is_acknowledged_when_the_store_has_it(
     assert (await asyncio.wait_for(answering, PATIENCE)).status == 202
 
 
-async def errands(bell: Bell) -> int:
+async def errands(bell: RefreshRequests) -> int:
     """How many wait."""
-    return await bell._ledger.run(lambda db: int(db.execute("SELECT count(*) FROM errands").fetchone()[0]))
+    return await bell._database.run(lambda db: int(db.execute("SELECT count(*) FROM errands").fetchone()[0]))
 
 
 async def test_a_feed_that_was_met_a_moment_ago_is_known_to_a_ping_of_its_site(stand: Stand) -> None:
@@ -96,4 +96,4 @@ async def test_a_feed_that_was_met_a_moment_ago_is_known_to_a_ping_of_its_site(s
 
     await stand.runtime.service._dispatch.in_background(TARGET)
 
-    assert await stand.notices.bell.of("http://origin.example/") == [TARGET]
+    assert await stand.notices.refresh_requests.find_feeds("http://origin.example/") == [TARGET]

@@ -1,7 +1,7 @@
 """After an outage, whoever tells us of changes is asked anew: he may have given us up."""
 
 from feedproxy.cache.cache_status import Detail
-from feedproxy.notify.outage import OUTAGE, Outages
+from feedproxy.notify.outage import OUTAGE_MIN, Outages
 from feedproxy.store.resource import Failures, Resource
 
 ANSWERED = Resource("http://a.example/feed")
@@ -12,38 +12,43 @@ BROKEN = Resource("http://a.example/feed", failures=Failures(3, 0.0, 0.0, Detail
 def test_the_first_turn_comes_after_an_outage_and_so_does_one_after_a_gap() -> None:
     outages = Outages()
 
-    assert [outages.turned(now) for now in (100.0, 105.0, 106.0 + OUTAGE, 111.0 + OUTAGE)] == [True, False, True, False]
+    assert [outages.record_tick(now) for now in (100.0, 105.0, 106.0 + OUTAGE_MIN, 111.0 + OUTAGE_MIN)] == [
+        True,
+        False,
+        True,
+        False,
+    ]
 
 
 def test_a_clock_that_is_put_back_is_no_outage() -> None:
     outages = Outages()
-    outages.turned(10_000.0)
+    outages.record_tick(10_000.0)
 
-    assert outages.turned(5_000.0) is False
+    assert outages.record_tick(5_000.0) is False
 
 
 def test_a_line_that_was_down_is_noticed_at_the_first_answer() -> None:
     outages = Outages()
 
-    assert outages.landed(ANSWERED, 0.0) is False
-    assert outages.landed(UNREACHABLE, 10.0) is False
-    assert outages.landed(UNREACHABLE, 10.0 + OUTAGE) is False
-    assert outages.landed(ANSWERED, 20.0 + OUTAGE) is True
-    assert outages.landed(ANSWERED, 21.0 + OUTAGE) is False
+    assert outages.record_refresh(ANSWERED, 0.0) is False
+    assert outages.record_refresh(UNREACHABLE, 10.0) is False
+    assert outages.record_refresh(UNREACHABLE, 10.0 + OUTAGE_MIN) is False
+    assert outages.record_refresh(ANSWERED, 20.0 + OUTAGE_MIN) is True
+    assert outages.record_refresh(ANSWERED, 21.0 + OUTAGE_MIN) is False
 
 
 def test_one_origin_that_is_down_among_others_is_no_outage() -> None:
     outages = Outages()
 
     for minute in range(60):
-        assert outages.landed(UNREACHABLE, minute * 60.0) is False
-        assert outages.landed(ANSWERED, minute * 60.0 + 30) is False
+        assert outages.record_refresh(UNREACHABLE, minute * 60.0) is False
+        assert outages.record_refresh(ANSWERED, minute * 60.0 + 30) is False
 
 
 def test_an_origin_that_answers_with_an_error_has_answered() -> None:
     outages = Outages()
-    outages.landed(UNREACHABLE, 0.0)
+    outages.record_refresh(UNREACHABLE, 0.0)
 
-    assert outages.landed(BROKEN, 10.0) is False
-    assert outages.landed(UNREACHABLE, OUTAGE) is False
-    assert outages.landed(ANSWERED, OUTAGE + 20.0) is False
+    assert outages.record_refresh(BROKEN, 10.0) is False
+    assert outages.record_refresh(UNREACHABLE, OUTAGE_MIN) is False
+    assert outages.record_refresh(ANSWERED, OUTAGE_MIN + 20.0) is False

@@ -9,7 +9,8 @@ import pytest
 from feedproxy.cli import main
 from feedproxy.errors import Unreachable, UsageError
 from feedproxy.http.message import Response
-from feedproxy.notify.pings.sinks import How, Sink, ping_message, read_sink, verdict
+from feedproxy.notify.change_lists import ChangeLists
+from feedproxy.notify.pings.sinks import PingSink, PingSinks, SinkKind, interpret_response, ping_message, read_sink
 from feedproxy.notify.protocol import Delivered, Refused, Retry
 from tests.stages.clouds import call
 from tests.stages.origin import a_feed
@@ -21,14 +22,14 @@ GET = "http://sink.example/ping?name={name}&url={url}&f={feed}"
 @pytest.mark.parametrize(
     ("text", "sink"),
     [
-        (RPC, Sink(How.SIMPLE, RPC)),
-        (f"simple:{RPC}", Sink(How.SIMPLE, RPC)),
-        (f"extended:{RPC}", Sink(How.EXTENDED, RPC)),
-        (GET, Sink(How.GET, GET)),
-        (f"get:{GET}", Sink(How.GET, GET)),
+        (RPC, PingSink(SinkKind.SIMPLE, RPC)),
+        (f"simple:{RPC}", PingSink(SinkKind.SIMPLE, RPC)),
+        (f"extended:{RPC}", PingSink(SinkKind.EXTENDED, RPC)),
+        (GET, PingSink(SinkKind.GET, GET)),
+        (f"get:{GET}", PingSink(SinkKind.GET, GET)),
     ],
 )
-def test_a_sink_is_an_address_with_a_word_before_it_or_without(text: str, sink: Sink) -> None:
+def test_a_sink_is_an_address_with_a_word_before_it_or_without(text: str, sink: PingSink) -> None:
     assert read_sink(text) == sink
 
 
@@ -75,16 +76,14 @@ def answered(value: Any) -> Response:
     ],
 )
 def test_an_answer_is_a_yes_a_no_or_a_later(answer: Any, kind: type) -> None:
-    assert isinstance(verdict(read_sink(RPC), answer), kind)
+    assert isinstance(interpret_response(read_sink(RPC), answer), kind)
 
 
 async def test_sinks_hear_of_the_upstreams_feeds_and_of_no_others(stand_at: Callable[..., Any]) -> None:
-    from feedproxy.notify.pings.sinks import Sinks
-
     stand = await stand_at(
         upstream="http://origin.example", public_url="https://feeds.example/", ping_sinks=[f"extended:{RPC}"]
     )
-    stand.notices.add(Sinks(stand.notices.settings, stand.runtime.service.store.get))
+    stand.notices.add(PingSinks(stand.notices.settings, stand.runtime.service.store.get))
     for title in ("one", "two"):
         stand.origin.publish("/feed.xml", a_feed(title))
         await stand.read()
@@ -107,20 +106,17 @@ async def test_sinks_hear_of_the_upstreams_feeds_and_of_no_others(stand_at: Call
 async def test_sinks_and_the_list_of_changes_name_the_same_public_addresses(
     stand_at: Callable[..., Any], link: str, said: str
 ) -> None:
-    from feedproxy.notify.change_lists import Lists
-    from feedproxy.notify.pings.sinks import Sinks
-
     stand = await stand_at(
         upstream="http://origin.example/app", public_url="https://feeds.example/", ping_sinks=[f"extended:{RPC}"]
     )
-    stand.notices.add(Sinks(stand.notices.settings, stand.runtime.service.store.get))
+    stand.notices.add(PingSinks(stand.notices.settings, stand.runtime.service.store.get))
     for title in ("one", "two"):
         stand.origin.publish("/app/feed.xml", a_feed(title).replace(b"http://example.com/", link.encode()))
         await stand.read("http://origin.example/app/feed.xml")
 
     ((_, _, body),) = stand.others.calls
     assert xmlrpc.client.loads(body.decode())[0][1:] == (said, said, "https://feeds.example/feed.xml")
-    listed = await Lists(stand.notices).long(call("changes.xml", method="GET"))
+    listed = await ChangeLists(stand.notices).long(call("changes.xml", method="GET"))
     assert f' url="{said}" rssUrl="https://feeds.example/feed.xml"'.encode() in listed.body
 
 

@@ -59,7 +59,7 @@ async def test_who_is_away_is_told_that_he_is_denied_thrice(stage: WebSubStand) 
         await stage.stand.pass_time(3_600)
 
     assert len([each for each in stage.verifications if each["hub.mode"] == ["denied"]]) == 3
-    assert await stage.stand.notices.queue.waiting() == {}
+    assert await stage.stand.notices.queue.count_waiting() == {}
 
 
 async def test_what_is_merely_not_held_at_the_moment_keeps_its_subscribers(stage: WebSubStand) -> None:
@@ -84,7 +84,7 @@ async def test_what_is_told_of_here_is_unsubscribed_from_at_once_where_it_become
 
     assert made.asked[-1]["hub.mode"] == "unsubscribe"
     assert (await made.verify()).status == 200
-    assert await made.held(Role.HEAR) == []
+    assert await made.held(Role.PUBLISHER) == []
 
 
 NEW = "http://origin.example/new.xml"

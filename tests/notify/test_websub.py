@@ -172,7 +172,7 @@ async def test_content_for_a_feed_read_by_https_has_to_come_from_a_hub_by_https(
     stand_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = await subscribed(stand_at)
-    (known,) = await made.held(Role.HEAR)
+    (known,) = await made.held(Role.PUBLISHER)
     assert known.data["over"] == HUB
     service, bodies = made.stand.runtime.service, list[bytes]()
 
@@ -205,16 +205,16 @@ async def test_what_was_heard_while_a_hub_was_asked_is_newer_than_its_answer(
 
     async def pushes_first(method: str, url: str, *rest: Any, **more: Any) -> Response:
         answer = await call(method, url, *rest, **more)
-        (known,) = await made.held(Role.HEAR)
+        (known,) = await made.held(Role.PUBLISHER)
         at = stand.clock.now() + later
-        await stand.notices.subscriptions.heard(known.id, at, "told, with the content", good=True)
+        await stand.notices.subscriptions.record_notification(known.id, at, "told, with the content", success=True)
         return answer
 
     monkeypatch.setattr(stand.others, "call", pushes_first)
     stand.origin.publish("/feed.xml", a_feed(*OLD), link=LINKS)
     await made.read_by_somebody()
 
-    (known,) = await made.held(Role.HEAR)
+    (known,) = await made.held(Role.PUBLISHER)
     assert known.note == words
 
 
@@ -241,7 +241,7 @@ async def test_a_lease_is_renewed_again_and_again(stand_at: Callable[..., Any]) 
     assert len(made.asked) == 5
     assert {each["hub.mode"] for each in made.asked} == {"subscribe"}
     assert len({each["hub.callback"] for each in made.asked}) == 5
-    (known,) = await made.held(Role.HEAR)
+    (known,) = await made.held(Role.PUBLISHER)
     assert known.expires > made.stand.clock.now() + 9 * DAY
 
 
@@ -295,7 +295,7 @@ async def test_a_feed_that_nobody_reads_any_more_is_unsubscribed_from(stand_at: 
     answer = await made.verify(mode="unsubscribe", lease_seconds=None)
 
     assert (answer.status, answer.body) == (200, b"abc")
-    assert await made.held(Role.HEAR) == []
+    assert await made.held(Role.PUBLISHER) == []
 
 
 async def test_a_feed_whose_hub_has_moved_is_followed(stand_at: Callable[..., Any]) -> None:
@@ -321,7 +321,7 @@ async def test_where_one_hub_refuses_the_next_is_asked(stand_at: Callable[..., A
     await made.stand.pass_time(5)
 
     assert [url for _, url, _ in _to_hubs(made)] == [HUB + "a", HUB + "b"]
-    states = {each.callback: "failed" in each.data for each in await made.held(Role.HEAR)}
+    states = {each.callback: "failed" in each.data for each in await made.held(Role.PUBLISHER)}
     assert states == {HUB + "a": True, HUB + "b": False}
 
 
@@ -338,7 +338,7 @@ async def test_a_hub_that_is_away_is_asked_until_it_is_back(stand_at: Callable[.
     await made.verify()
 
     assert tried >= 2
-    assert [each.state for each in await made.held(Role.HEAR)] == [State.ACTIVE]
+    assert [each.state for each in await made.held(Role.PUBLISHER)] == [State.ACTIVE]
 
 
 async def test_nothing_is_subscribed_to_without_an_address_of_ours_or_where_it_is_not_wanted(
@@ -356,7 +356,7 @@ async def test_nothing_is_subscribed_to_without_an_address_of_ours_or_where_it_i
         made.stand.origin.publish("/feed.xml", a_feed(*OLD), link=link)
         await made.read_by_somebody()
         await made.stand.pass_time(HOUR)
-        assert (made.asked, await made.held(Role.HEAR)) == ([], []), options
+        assert (made.asked, await made.held(Role.PUBLISHER)) == ([], []), options
 
 
 async def test_a_feed_that_nobody_reads_is_not_subscribed_to(stand_at: Callable[..., Any]) -> None:
@@ -423,7 +423,7 @@ async def test_a_subscription_outlives_a_restart_and_what_was_not_delivered_is(s
 
 async def test_the_order_of_a_paused_subscription_is_not_told(stand_at: Callable[..., Any]) -> None:
     made = await subscribed(stand_at)
-    (known,) = await made.held(Role.HEAR)
+    (known,) = await made.held(Role.PUBLISHER)
     await made.stand.notices.subscriptions.set_state(known.id, State.PAUSED)
     before = copy_of(made)
 
@@ -446,7 +446,7 @@ async def test_a_hub_that_has_lost_its_public_address_delivers_nothing(stand_at:
 
 async def test_no_secret_is_in_what_is_shown_of_a_subscription(stand_at: Callable[..., Any]) -> None:
     made = await subscribed(stand_at)
-    (known,) = await made.held(Role.HEAR)
+    (known,) = await made.held(Role.PUBLISHER)
 
     assert known.secret
     assert known.secret not in repr(known)

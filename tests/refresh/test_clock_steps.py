@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.notify.refresh_requests import Sources
+from feedproxy.notify.refresh_requests import RateLimiter
 from feedproxy.refresh.policy.prefetch import Later, Plan, Refresh
 from feedproxy.refresh.prefetch_scheduler import Agenda
 from feedproxy.store.coordination import Sites, SiteTimes
@@ -45,11 +45,11 @@ def test_turn_of_a_site_booked_ahead_keeps_nobody_waiting(sites: Sites, step: fl
 
 @pytest.mark.parametrize("step", STEPS)
 def test_limit_of_pings_used_up_ahead_fills_again(step: float) -> None:
-    sources = Sources()
-    while sources.let("192.0.2.1", NOW + step, 10):
+    sources = RateLimiter()
+    while sources.allow("192.0.2.1", NOW + step, 10):
         pass
-    sources.let("192.0.2.1", NOW, 10)
-    assert sources.let("192.0.2.1", NOW + 60, 10)
+    sources.allow("192.0.2.1", NOW, 10)
+    assert sources.allow("192.0.2.1", NOW + 60, 10)
 
 
 @pytest.mark.parametrize("step", STEPS)

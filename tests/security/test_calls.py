@@ -3,7 +3,7 @@
 import pytest
 
 from feedproxy.notify import soap, xmlrpc
-from feedproxy.notify.pings.messages import BadCall
+from feedproxy.notify.pings.messages import InvalidCall
 
 _SOAP = b'<e:Envelope xmlns:e="http://schemas.xmlsoap.org/soap/envelope/"><e:Body>%s</e:Body></e:Envelope>'
 _RPC = b"<methodCall><methodName>x</methodName><params>%s</params></methodCall>"
@@ -20,13 +20,13 @@ _LONG = {
 
 @pytest.mark.parametrize("name", _LONG)
 def test_soap_call_that_takes_long_is_refused(name: str) -> None:
-    with pytest.raises(BadCall, match="more XML"):
+    with pytest.raises(InvalidCall, match="more XML"):
         soap.read_call(_SOAP % _LONG[name])
 
 
 @pytest.mark.parametrize("name", ["elements", "attributes", "lines", "lines of old", "references"])
 def test_xml_rpc_call_that_takes_long_is_refused(name: str) -> None:
-    with pytest.raises(BadCall, match="more XML"):
+    with pytest.raises(InvalidCall, match="more XML"):
         xmlrpc.read_call(_RPC % _LONG[name])
 
 

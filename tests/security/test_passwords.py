@@ -16,7 +16,7 @@ from feedproxy.access.guess_limit import TRIES
 from feedproxy.access.passwords import Users
 from feedproxy.clock import ManualClock
 from feedproxy.http.message import Fields
-from feedproxy.notify.refresh_requests import Sources
+from feedproxy.notify.refresh_requests import RateLimiter
 
 NOW = 1_800_000_000.0
 CHEAP = bcrypt.hashpw(b"open sesame", bcrypt.gensalt(4)).decode()
@@ -137,7 +137,7 @@ async def test_guesses_counted_by_a_clock_that_ran_ahead_keep_no_reader_out(cloc
 
 
 def test_pings_from_one_ipv6_network_count_as_one_source() -> None:
-    sources = Sources()
+    sources = RateLimiter()
 
-    assert [sources.let(f"2001:db8::{number:x}", NOW, 2) for number in range(3)] == [True, True, False]
-    assert sources.let("2001:db8:0:1::1", NOW, 2)
+    assert [sources.allow(f"2001:db8::{number:x}", NOW, 2) for number in range(3)] == [True, True, False]
+    assert sources.allow("2001:db8:0:1::1", NOW, 2)

@@ -16,8 +16,8 @@ from feedproxy.notify.cnws import messages
 from feedproxy.notify.cnws.messages import NAME, NAMESPACE
 from feedproxy.notify.cnws.publisher import Publisher
 from feedproxy.notify.cnws.subscriber import Subscriber
-from feedproxy.notify.duplex_protocol import Both
-from feedproxy.notify.notification_service import Notices
+from feedproxy.notify.duplex_protocol import DuplexProtocol
+from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscriptions import Role, State, Subscription
 from tests.stages.clouds import PUBLIC, WORKSTATION, call
 from tests.stages.notify import NOON, TARGET, Stand
@@ -48,21 +48,21 @@ class Service:
     """Both sides, and the stand they are on."""
 
     stand: Stand
-    both: Both[Publisher, Subscriber]
+    both: DuplexProtocol[Publisher, Subscriber]
 
     async def subscribe(
         self, resource: str = TARGET, url: str = ME, *, content: bytes | None = None, **more: Any
     ) -> Response:
         content = content if content is not None else SUBSCRIBE.format(resource=resource, url=url).encode()
-        return await self.both.teller.endpoint(call("cnws", content, **more))
+        return await self.both.publisher.endpoint(call("cnws", content, **more))
 
     async def push(self, path: str, resource: str = TARGET, *, content: bytes | None = None) -> str | None:
         content = content if content is not None else CHANGE.format(resource=resource).encode()
-        answer = await self.both.hearer.endpoint(call(path, content))
+        answer = await self.both.subscriber.endpoint(call(path, content))
         await self.stand.settled()
         return status(answer)
 
-    async def held(self, role: Role = Role.TELL) -> list[Subscription]:
+    async def held(self, role: Role = Role.SUBSCRIBER) -> list[Subscription]:
         return await self.stand.notices.subscriptions.all(role=role, protocol=NAME)
 
     async def change(self, *titles: str, **more: Any) -> None:
@@ -77,10 +77,10 @@ class Service:
 
 
 async def service_on(stand_at: Callable[..., Any], **options: Any) -> Service:
-    made: list[Both[Publisher, Subscriber]] = []
+    made: list[DuplexProtocol[Publisher, Subscriber]] = []
 
-    def join(here: Notices) -> None:
-        made.append(Both(NAME, Publisher(here), Subscriber(here)))
+    def join(here: NotificationService) -> None:
+        made.append(DuplexProtocol(NAME, Publisher(here), Subscriber(here)))
         here.add(made[0])
 
     stand = await stand_at(join=join, **{"ping_interval": 0, "source_limit": 0, **options})
@@ -258,7 +258,7 @@ async def test_a_host_that_comes_back_within_a_day_is_told_and_stays(service: Se
 
     (one,) = await service.held()
     assert one.failures == 0
-    assert await service.stand.notices.queue.waiting() == {}
+    assert await service.stand.notices.queue.count_waiting() == {}
 
 
 async def test_whoever_subscribes_another_host_is_believed_only_if_that_says_true(service: Service) -> None:
@@ -340,7 +340,7 @@ async def subscribed(stand_at: Callable[..., Any], **options: Any) -> Service:
 
 
 async def our_path(service: Service) -> str:
-    (one,) = await service.held(Role.HEAR)
+    (one,) = await service.held(Role.PUBLISHER)
     return f"push/cnws/{one.id}-{one.secret}"
 
 
@@ -351,7 +351,7 @@ async def test_we_subscribe_where_the_operator_names_a_publisher(stand_at: Calla
     asked = parts(content, "subscribe")
     assert (method, url, asked["resourceID"]) == ("POST", PUBLISHER, TARGET)
     assert asked["notificationURL"] == f"https://proxy.example/-/{await our_path(service)}"
-    assert (await service.held(Role.HEAR))[0].state is State.ACTIVE
+    assert (await service.held(Role.PUBLISHER))[0].state is State.ACTIVE
 
 
 async def test_without_a_public_address_we_do_not(stand_at: Callable[..., Any]) -> None:
@@ -391,7 +391,7 @@ async def test_what_is_no_longer_of_interest_is_answered_false(stand_at: Callabl
     assert await service.push(path) == "false"  # the rule is gone
     assert service.stand.origin.requests == requests
 
-    answer = await service.both.hearer.endpoint(call(path, b"<!DOCTYPE a><a/>"))
+    answer = await service.both.subscriber.endpoint(call(path, b"<!DOCTYPE a><a/>"))
     assert (answer.status, status(answer)) == (400, "false")
 
 
@@ -415,7 +415,7 @@ async def test_notifications_that_come_twice_or_out_of_order_cost_one_fetch(stan
 async def test_we_confirm_after_30_silent_days(stand_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """ "If any publisher has not issued a notification for a given resource within 30 days the subscriber should try
     and re-confirm the subscription." """
-    monkeypatch.setattr(outage, "OUTAGE", 13 * HOUR)  # the loop turns twice a day here, for 50 days
+    monkeypatch.setattr(outage, "OUTAGE_MIN", 13 * HOUR)  # the loop turns twice a day here, for 50 days
     service = await subscribed(stand_at)
     path = await our_path(service)
     await hours(service, 20 * 24, step=12)
@@ -468,4 +468,4 @@ async def hours(service: Service, count: int, *, step: float = 1 / 12) -> None:
     for _ in range(round(count / step)):
         service.stand.clock.advance(step * HOUR)
         service.stand.notices.wake()
-        await service.stand.notices.settled()
+        await service.stand.notices.wait_idle()

@@ -13,9 +13,9 @@ import pytest
 from feedproxy.errors import BadTarget
 from feedproxy.feed.opml import Listing, Subscription
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.notify.change_lists import Lists
-from feedproxy.notify.change_log import KEEP
-from feedproxy.notify.pings.receiver import Ear
+from feedproxy.notify.change_lists import ChangeLists
+from feedproxy.notify.change_log import RETENTION
+from feedproxy.notify.pings.receiver import PingReceiver
 from feedproxy.request.endpoints import Call
 from feedproxy.request.entrance import ClientContext, Entrance
 from tests.stages.notify import NOON, TARGET, Stand
@@ -30,10 +30,10 @@ class Door:
 
     def __init__(self, stand: Stand) -> None:
         self.stand = stand
-        self.ear = Ear(stand.notices)
-        self.lists = Lists(stand.notices)
-        stand.notices.rpc.add("weblogUpdates.ping", self.ear.simple)
-        stand.notices.rpc.add("weblogUpdates.extendedPing", self.ear.extended)
+        self.ear = PingReceiver(stand.notices)
+        self.lists = ChangeLists(stand.notices)
+        stand.notices.xmlrpc.add("weblogUpdates.ping", self.ear.simple)
+        stand.notices.xmlrpc.add("weblogUpdates.extendedPing", self.ear.extended)
 
     def call(self, path: str, query: str = "", content: bytes = b"", address: str = "192.0.2.1", **fields: str) -> Call:
         named = Fields((name.replace("_", "-"), value) for name, value in fields.items())
@@ -45,7 +45,7 @@ class Door:
 
     async def rpc(self, content: bytes, **more: Any) -> Any:
         """The value returned; a fault is raised."""
-        answer = await self.stand.notices.rpc.answer(self.call("RPC2", content=content, **more))
+        answer = await self.stand.notices.xmlrpc.answer(self.call("RPC2", content=content, **more))
         assert answer.status == 200
         assert (answer.fields.combined("Content-Type") or "").startswith("text/xml")
         (value,), _ = xmlrpc.client.loads(answer.body.decode())
@@ -316,7 +316,9 @@ async def test_an_unknown_site_is_thanked_noted_and_not_fetched(door: Door) -> N
     await door.stand.settled()
 
     assert told == known
-    assert [each.url for each in await door.stand.notices.bell.strangers()] == ["http://stranger.example/"]
+    assert [each.url for each in await door.stand.notices.refresh_requests.unknown_sites()] == [
+        "http://stranger.example/"
+    ]
     assert [request.target for request in door.stand.origin.log] == [TARGET, TARGET]
 
 
@@ -353,15 +355,15 @@ async def test_an_unknown_site_is_not_even_noted_where_the_operator_wants_that(s
 
     await Door(stand).ping("A stranger", "http://stranger.example/")
 
-    assert await stand.notices.bell.strangers() == []
+    assert await stand.notices.refresh_requests.unknown_sites() == []
 
 
 async def test_no_more_than_a_thousand_strangers_are_noted(stand_at: Callable[..., Any]) -> None:
     stand = await stand_at(source_limit=0)
     for number in range(1010):
-        await stand.notices.bell.stranger(f"http://stranger{number}.example/", "")
+        await stand.notices.refresh_requests.record_unknown_site(f"http://stranger{number}.example/", "")
 
-    assert len(await stand.notices.bell.strangers(5000)) == 1000
+    assert len(await stand.notices.refresh_requests.unknown_sites(5000)) == 1000
 
 
 async def test_a_ping_of_a_site_refreshes_every_known_feed_of_it(stand: Stand) -> None:
@@ -529,9 +531,9 @@ async def test_an_hour_that_is_none_or_is_to_come_is_not_found(door: Door, path:
 
 async def test_the_log_is_bounded(door: Door) -> None:
     await changed(door, "two")
-    await door.stand.pass_time(KEEP + 3600)
+    await door.stand.pass_time(RETENTION + 3600)
 
-    assert await door.stand.notices.changes.between(0, NOON + 2 * KEEP, 10) == []
+    assert await door.stand.notices.changes.between(0, NOON + 2 * RETENTION, 10) == []
 
 
 async def test_lists_have_validators_that_work(door: Door) -> None:

@@ -17,7 +17,7 @@ from feedproxy.clock import ManualClock
 from feedproxy.errors import Forbidden, Unreachable
 from feedproxy.http.message import Response
 from feedproxy.notify import soap
-from feedproxy.notify.refresh_requests import Bell
+from feedproxy.notify.refresh_requests import RefreshRequests
 from feedproxy.notify.subscriptions import Role, State, Subscription
 from tests.stages.clouds import PUBLIC, WORKSTATION, Clouds, answering, call, clouds_on
 from tests.stages.notify import NOON, TARGET
@@ -48,7 +48,7 @@ async def change(clouds: Clouds, *titles: str) -> None:
 
 async def by_rpc(clouds: Clouds, *parameters: Any, method: str = "rssCloud.pleaseNotify", **more: Any) -> Any:
     content = xmlrpc.client.dumps(parameters, method).encode()
-    answer = await clouds.stand.notices.rpc.answer(call("RPC2", content, **more))
+    answer = await clouds.stand.notices.xmlrpc.answer(call("RPC2", content, **more))
     (value,), _ = xmlrpc.client.loads(answer.body.decode())
     return value
 
@@ -59,7 +59,7 @@ async def by_form(clouds: Clouds, *, address: str = WORKSTATION, accept: str = "
     return await clouds.hub.by_form(call("pleaseNotify", content, address=address, Accept=accept))
 
 
-async def held(clouds: Clouds, role: Role = Role.TELL) -> list[Subscription]:
+async def held(clouds: Clouds, role: Role = Role.SUBSCRIBER) -> list[Subscription]:
     return await clouds.stand.notices.subscriptions.all(role=role, protocol="rsscloud")
 
 
@@ -90,8 +90,8 @@ async def test_a_workstation_registers_by_xml_rpc_and_is_called_back_at_its_proc
 
 async def test_a_workstation_registers_by_soap_and_is_called_back_by_soap(clouds: Clouds) -> None:
     """The procedure "can be implemented in either XML-RPC or SOAP"; "with one parameter, the url of the channel"."""
-    clouds.stand.others.answer = answering(soap.answer(soap.SoapCall("changed", "", ()), True).body)
-    parameters: list[tuple[str, soap.Value]] = [
+    clouds.stand.others.answer = answering(soap.write_response(soap.SoapCall("changed", "", ()), True).body)
+    parameters: list[tuple[str, soap.ParameterValue]] = [
         ("notifyProcedure", "changed"),
         ("port", "8080"),
         ("path", "/notify"),
@@ -337,7 +337,7 @@ async def test_who_does_not_take_notifications_is_tried_again_and_then_removed(c
 
     assert await held(clouds) == []
     assert 3 <= len(clouds.stand.others.calls) < 30
-    assert await clouds.stand.notices.queue.waiting() == {}
+    assert await clouds.stand.notices.queue.count_waiting() == {}
 
 
 async def test_a_workstation_that_comes_back_hears_the_news_once(clouds: Clouds) -> None:
@@ -417,7 +417,7 @@ async def test_a_publishers_feed_names_our_cloud_by_option(
 
     tag = f'<cloud {named} registerProcedure="" protocol="http-post"/>'.encode()
     assert (tag in body) if named else (b"<cloud" not in body)
-    assert await held(clouds, Role.HEAR) == []
+    assert await held(clouds, Role.PUBLISHER) == []
 
 
 # -- the workstation's side
@@ -448,7 +448,7 @@ async def registered(stand_at: Callable[..., Any], **options: Any) -> Clouds:
 
 
 async def our_path(clouds: Clouds) -> str:
-    (each,) = await held(clouds, Role.HEAR)
+    (each,) = await held(clouds, Role.PUBLISHER)
     return f"push/rsscloud/{each.id}-{each.secret}"
 
 
@@ -460,7 +460,7 @@ async def test_a_feed_with_a_cloud_is_registered_for_by_http_post(stand_at: Call
     assert (method, url) == ("POST", "http://cloud.example:5337/RPC2")
     assert given.pop("path") == f"/-/{await our_path(clouds)}"
     assert given == {"protocol": "http-post", "port": "443", "domain": "proxy.example", "url1": TARGET}
-    (one,) = await held(clouds, Role.HEAR)
+    (one,) = await held(clouds, Role.PUBLISHER)
     assert (one.state, one.expires, one.renew_at) == (State.ACTIVE, NOON + 25 * HOUR, NOON + 24 * HOUR)
 
 
@@ -477,7 +477,7 @@ async def test_a_feed_with_a_cloud_is_registered_for_by_xml_rpc(stand_at: Callab
     parameters, method = xmlrpc.client.loads(content.decode())
     assert (url, method) == ("http://cloud.example/RPC2", procedure)
     assert parameters == ("rssCloud.notify", 443, f"/-/{await our_path(clouds)}", "xml-rpc", [TARGET])
-    assert (await held(clouds, Role.HEAR))[0].state is State.ACTIVE
+    assert (await held(clouds, Role.PUBLISHER))[0].state is State.ACTIVE
 
     clouds.stand.others.calls.clear()
     newer = clouded("two", protocol="xml-rpc", port="80", procedure="rssCloud.pleaseNotify")
@@ -489,7 +489,7 @@ async def test_a_feed_with_a_cloud_is_registered_for_by_xml_rpc(stand_at: Callab
 
 async def test_a_feed_with_a_cloud_is_registered_for_by_soap(stand_at: Callable[..., Any]) -> None:
     clouds = await workstation(stand_at)
-    clouds.stand.others.answer = answering(soap.answer(soap.SoapCall("x", "", ()), True).body)
+    clouds.stand.others.answer = answering(soap.write_response(soap.SoapCall("x", "", ()), True).body)
     clouds.stand.origin.publish("/feed.xml", clouded("one", protocol="soap", procedure="rssPleaseNotify"))
     await clouds.stand.read()
 
@@ -499,7 +499,7 @@ async def test_a_feed_with_a_cloud_is_registered_for_by_soap(stand_at: Callable[
     assert [value for _, value in asked.parameters] == [
         *("notify", "443", f"/-/{await our_path(clouds)}", "soap", [TARGET])
     ]
-    assert (await held(clouds, Role.HEAR))[0].state is State.ACTIVE
+    assert (await held(clouds, Role.PUBLISHER))[0].state is State.ACTIVE
 
 
 @pytest.mark.parametrize(
@@ -644,12 +644,12 @@ async def test_a_cloud_that_is_down_is_tried_again(stand_at: Callable[..., Any])
     clouds.stand.others.answer = lambda _: Unreachable("closed")
     clouds.stand.origin.publish("/feed.xml", clouded("one"))
     await clouds.stand.read()
-    assert (await held(clouds, Role.HEAR))[0].state is State.PENDING
+    assert (await held(clouds, Role.PUBLISHER))[0].state is State.PENDING
 
     clouds.stand.others.answer = lambda _: Response(200, body=TAKEN)
     await clouds.stand.pass_time(60)
 
-    assert (await held(clouds, Role.HEAR))[0].state is State.ACTIVE
+    assert (await held(clouds, Role.PUBLISHER))[0].state is State.ACTIVE
 
 
 @pytest.mark.parametrize(
@@ -683,17 +683,17 @@ async def test_a_feed_whose_cloud_is_another_is_registered_there_and_no_longer_h
     clouds.stand.origin.publish("/feed.xml", clouded("two").replace(b"cloud.example", b"new.example"))
     await clouds.stand.read()
 
-    assert [each.callback for each in await held(clouds, Role.HEAR)] == ["http://new.example:5337/RPC2"]
+    assert [each.callback for each in await held(clouds, Role.PUBLISHER)] == ["http://new.example:5337/RPC2"]
 
     clouds.stand.origin.publish("/feed.xml", a_feed("three"))
     await clouds.stand.read()
     await clouds.stand.pass_time(24 * HOUR)
-    assert await held(clouds, Role.HEAR) == []
+    assert await held(clouds, Role.PUBLISHER) == []
 
 
 async def test_a_paused_registration_is_answered_and_makes_us_do_nothing(stand_at: Callable[..., Any]) -> None:
     clouds = await registered(stand_at)
-    (one,) = await held(clouds, Role.HEAR)
+    (one,) = await held(clouds, Role.PUBLISHER)
     await clouds.stand.notices.subscriptions.set_state(one.id, State.PAUSED)
     requests = clouds.stand.origin.requests
 
@@ -708,10 +708,10 @@ async def test_a_hundred_notifications_of_one_cloud_are_not_too_many(
 ) -> None:
     rung: list[str] = []
 
-    async def promise(self: Bell, targets: list[str]) -> None:
+    async def promise(self: RefreshRequests, targets: list[str]) -> None:
         rung.extend(targets)
 
-    monkeypatch.setattr(Bell, "promise", promise)
+    monkeypatch.setattr(RefreshRequests, "enqueue", promise)
     clouds = await registered(stand_at, source_limit=1)
     path = await our_path(clouds)
 

@@ -12,7 +12,7 @@ from feedproxy.http.message import Fields, Response
 from feedproxy.notify.protocol import DAY
 from feedproxy.notify.subscriptions import Role, State
 from feedproxy.notify.websub import messages
-from feedproxy.notify.websub.discovery import discover, favoured
+from feedproxy.notify.websub.discovery import discover, prefer_https
 from tests.stages.notify import NOON, TARGET
 from tests.stages.origin import a_feed
 from tests.stages.websub import HUB, LINKS, ME, PUBLIC, WebSubStand, links_of, websub_at
@@ -455,10 +455,10 @@ def test_link_fields_are_looked_at_first_then_the_document() -> None:
 
 
 def test_https_is_favoured_for_hubs_even_if_they_are_advertised_as_http() -> None:
-    assert favoured("http://hub.example/x", 0) == "https://hub.example/x"
-    assert favoured("http://hub.example/x", 1) == "http://hub.example/x"
-    assert favoured("http://hub.example:8080/", 0) == "http://hub.example:8080/"
-    assert favoured("http://127.0.0.1/", 0) == "http://127.0.0.1/"
+    assert prefer_https("http://hub.example/x", 0) == "https://hub.example/x"
+    assert prefer_https("http://hub.example/x", 1) == "http://hub.example/x"
+    assert prefer_https("http://hub.example:8080/", 0) == "http://hub.example:8080/"
+    assert prefer_https("http://127.0.0.1/", 0) == "http://127.0.0.1/"
 
 
 # -- 5.1: what our subscriber asks
@@ -482,7 +482,7 @@ async def test_a_redirect_of_the_hub_is_followed(reader: WebSubStand, status: in
     reader.hub = lambda: (
         Response(status, Fields([("Location", "/other")])) if len(reader.asked) == before + 1 else (Response(202))
     )
-    (known,) = await reader.held(Role.HEAR)
+    (known,) = await reader.held(Role.PUBLISHER)
 
     await reader.websub.subscriber.renew(known)
     await reader.stand.settled()
@@ -499,7 +499,7 @@ async def test_what_was_asked_for_is_confirmed_with_the_challenge(reader: WebSub
     answer = await reader.verify()
 
     assert (answer.status, answer.body) == (200, b"abc")
-    (known,) = await reader.held(Role.HEAR)
+    (known,) = await reader.held(Role.PUBLISHER)
     assert known.state is State.ACTIVE
     assert known.expires == reader.stand.clock.now() + 86_400
 
@@ -509,7 +509,7 @@ async def test_what_was_asked_for_is_confirmed_with_the_challenge(reader: WebSub
 )
 async def test_what_was_not_asked_for_is_404(reader: WebSubStand, changed: dict[str, Any]) -> None:
     assert (await reader.verify(**changed)).status == 404
-    assert [each.state for each in await reader.held(Role.HEAR)] == [State.PENDING]
+    assert [each.state for each in await reader.held(Role.PUBLISHER)] == [State.PENDING]
 
 
 async def test_nobody_confirms_at_an_address_that_was_never_given(reader: WebSubStand) -> None:
@@ -525,7 +525,7 @@ async def test_a_subscription_that_is_denied_is_over(reader: WebSubStand) -> Non
 
     assert (await reader.verify(mode="denied", challenge=None, reason="no")).status == 200
 
-    (known,) = await reader.held(Role.HEAR)
+    (known,) = await reader.held(Role.PUBLISHER)
     assert (known.state, known.renew_at) == (State.PENDING, None)
     assert (await reader.at_callback("POST", content=b"x")).status == 410
 
@@ -567,7 +567,7 @@ async def test_the_methods_that_the_hub_names_are_used(reader: WebSubStand, meth
 
     await reader.at_callback("POST", content=body, **signed(reader, body, method))
 
-    (known,) = await reader.held(Role.HEAR)
+    (known,) = await reader.held(Role.PUBLISHER)
     assert known.last_success == reader.stand.clock.now()
 
 
@@ -594,7 +594,7 @@ async def test_content_without_a_valid_signature_is_acknowledged_and_ignored(
     resource = reader.stand.runtime.service.store.get(TARGET)
     assert resource is not None
     assert b"forged" not in resource.variants[0].content.bodies["identity"]
-    (known,) = await reader.held(Role.HEAR)
+    (known,) = await reader.held(Role.PUBLISHER)
     assert (known.failures, known.last_success) == (1, known.last_success)
 
 
@@ -612,7 +612,7 @@ async def test_the_link_fields_of_a_push_identify_nothing(reader: WebSubStand) -
 
 async def test_a_push_for_a_subscription_that_has_ended_is_410(reader: WebSubStand) -> None:
     await reader.verify()
-    (known,) = await reader.held(Role.HEAR)
+    (known,) = await reader.held(Role.PUBLISHER)
     await reader.stand.notices.subscriptions.remove(known.id)
 
     assert (await reader.at_callback("POST", content=b"x")).status == 410

@@ -7,10 +7,10 @@ from urllib.parse import parse_qs, urlsplit
 
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.notify.duplex_protocol import Both
-from feedproxy.notify.notification_service import Notices
-from feedproxy.notify.rsscloud.aggregator import Workstation
-from feedproxy.notify.rsscloud.cloud import CloudHub
+from feedproxy.notify.duplex_protocol import DuplexProtocol
+from feedproxy.notify.notification_service import NotificationService
+from feedproxy.notify.rsscloud.aggregator import RssCloudAggregator
+from feedproxy.notify.rsscloud.cloud import RssCloudServer
 from feedproxy.notify.rsscloud.messages import NAME
 from feedproxy.request.endpoints import Call
 from feedproxy.request.entrance import ClientContext, Entrance
@@ -25,15 +25,15 @@ class Clouds:
     """Both sides of rssCloud, and the stand they are on."""
 
     stand: Stand
-    both: Both[CloudHub, Workstation]
+    both: DuplexProtocol[RssCloudServer, RssCloudAggregator]
 
     @property
-    def hub(self) -> CloudHub:
-        return self.both.teller
+    def hub(self) -> RssCloudServer:
+        return self.both.publisher
 
     async def push(self, path: str, content: bytes = b"", *, query: str = "") -> Response:
         """Somebody calls one of our addresses."""
-        return await self.both.hearer.endpoint(call(path, content, query=query, method="GET" if query else "POST"))
+        return await self.both.subscriber.endpoint(call(path, content, query=query, method="GET" if query else "POST"))
 
 
 def call(
@@ -47,16 +47,16 @@ def call(
 
 async def clouds_on(stand_at: Callable[..., Any], **options: Any) -> Clouds:
     """A stand with rssCloud."""
-    made: list[Both[CloudHub, Workstation]] = []
+    made: list[DuplexProtocol[RssCloudServer, RssCloudAggregator]] = []
 
-    def join(notices: Notices) -> None:
-        hub = CloudHub(notices)
-        made.append(Both(NAME, hub, Workstation(notices)))
+    def join(notices: NotificationService) -> None:
+        hub = RssCloudServer(notices)
+        made.append(DuplexProtocol(NAME, hub, RssCloudAggregator(notices)))
         notices.add(made[0])
         for name in ("rssCloud.pleaseNotify", "xmlStorageSystem.rssPleaseNotify"):
-            notices.rpc.add(name, hub.by_rpc)
-        notices.rpc.add("rssCloud.ping", hub.ping)
-        notices.rpc.add("rssCloud.hello", hub.hello)
+            notices.xmlrpc.add(name, hub.by_rpc)
+        notices.xmlrpc.add("rssCloud.ping", hub.ping)
+        notices.xmlrpc.add("rssCloud.hello", hub.hello)
 
     stand = await stand_at(join=join, **{"ping_interval": 0, "source_limit": 0, **options})
     return Clouds(stand, made[0])

@@ -14,7 +14,7 @@ from feedproxy.clock import ManualClock
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify import notification_service
-from feedproxy.notify.notification_service import Notices
+from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.subscriptions import Role, State, Subscription
 from feedproxy.subscribers.pseudonyms import Pseudonym
@@ -72,19 +72,19 @@ class Plain:
     """The plainest protocol: a GET of the callback; 410 ends it, other failures are tried again."""
 
     name = "plain"
-    patience = DAY
-    removes = True
+    retry_for = DAY
+    remove_on_failure = True
 
     def __init__(self) -> None:
         self.renewed: list[str] = []
 
-    def standing(self, change: Any) -> tuple[()]:
+    def extra_deliveries(self, change: Any) -> tuple[()]:
         return ()
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        return Message("GET", delivery.order.callback)
+        return Message("GET", delivery.request.callback)
 
-    async def judge(
+    async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
         if isinstance(answer, FeedproxyError):
@@ -108,15 +108,15 @@ class Stand:
     plain: Plain
 
     @property
-    def notices(self) -> Notices:
+    def notices(self) -> NotificationService:
         return self.runtime.notices
 
     async def settled(self) -> None:
         """Wait until nothing more can be done at this hour."""
         while True:
-            await self.notices.settled()
+            await self.notices.wait_idle()
             if not self.runtime.service.admin.active_refreshes:
-                await self.notices.settled()
+                await self.notices.wait_idle()
                 return
             await asyncio.sleep(0)
 
@@ -134,7 +134,7 @@ class Stand:
 
     async def subscribe(self, callback: str, *, topic: str = TARGET, lasts: float = 10 * DAY) -> Subscription:
         now = self.clock.now()
-        new = Subscription(Role.TELL, "plain", topic, callback, now + lasts, State.ACTIVE, since=now)
+        new = Subscription(Role.SUBSCRIBER, "plain", topic, callback, now + lasts, State.ACTIVE, since=now)
         return await self.notices.subscriptions.put(new)
 
 
@@ -142,14 +142,14 @@ class Stand:
 async def stand_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[..., Any]]:
     """Opens stands; those of one `folder` share a store, one after the other."""
     opened: list[Stand] = []
-    monkeypatch.setattr(notification_service, "BREATH", 0.0)  # days pass here in rounds by the thousand
+    monkeypatch.setattr(notification_service, "LOOP_INTERVAL", 0.0)  # days pass here in rounds by the thousand
 
     async def open_at(
         *,
         folder: str = "",
         origin: Origin | None = None,
         clock: ManualClock | None = None,
-        join: Callable[[Notices], None] | None = None,
+        join: Callable[[NotificationService], None] | None = None,
         **options: Any,
     ) -> Stand:
         clock = clock or ManualClock(NOON)
@@ -163,7 +163,7 @@ async def stand_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         store = str(tmp_path / folder) if folder else "memory:"
         given = {"store": store, "site_interval": 0, "feed_min_interval": 0}
         runtime.configure({**given, **options})
-        runtime.notices.courier._caller = others
+        runtime.notices.delivery_worker._caller = others
         opened.append(stand := Stand(runtime, origin, clock, others, plain))
         await stand.settled()
         return stand

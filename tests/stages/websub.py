@@ -87,7 +87,7 @@ class WebSubStand:
             (url, body, fields) for (method, url, body), fields in both if method == "POST" and not url.startswith(HUB)
         ]
 
-    async def held(self, role: Role = Role.TELL) -> list[Subscription]:
+    async def held(self, role: Role = Role.SUBSCRIBER) -> list[Subscription]:
         return await self.stand.notices.subscriptions.all(role=role, protocol="websub")
 
     # -- our subscriber
@@ -106,7 +106,7 @@ class WebSubStand:
         named = Fields((name.replace("_", "-"), value) for name, value in fields.items())
         visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", "192.0.2.2")
         call = Call(Request(method, f"/-/{path}", named), visit, path, query, content)
-        answer = await self.websub.pushes.answer(call)
+        answer = await self.websub.distribution_receiver.answer(call)
         await self.stand.settled()
         return answer
 

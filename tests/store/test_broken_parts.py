@@ -11,7 +11,7 @@ import pytest
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError
-from feedproxy.notify.database import Ledger
+from feedproxy.notify.database import NotificationDatabase
 from feedproxy.store.interface import Store
 from feedproxy.store.sqlite_rows import FILE_MIN
 from feedproxy.store.tiered import open_store
@@ -192,9 +192,9 @@ async def test_broken_ledger_is_begun_anew(tmp_path: Path, part: str, break_: Br
     if part:
         folder.mkdir()
     break_part(Path(f"{folder}{part}"), break_)
-    ledger = Ledger(folder / "ledger.sqlite3")
+    ledger = NotificationDatabase(folder / "ledger.sqlite3")
 
-    assert ledger.is_ours()
+    assert ledger.acquire_delivery_lock()
     for number in range(2):
         try:
             await ledger.run(lambda db: db.execute("INSERT INTO rung VALUES ('https://1.example/', 1.0)"))

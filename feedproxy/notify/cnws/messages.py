@@ -9,9 +9,9 @@ from xml.sax.saxutils import escape
 
 from feedproxy.clock import Instant
 from feedproxy.http.date import format_http_date
-from feedproxy.notify.pings.messages import BadCall
-from feedproxy.notify.soap import document, split
-from feedproxy.notify.xmlrpc import writable
+from feedproxy.notify.pings.messages import InvalidCall
+from feedproxy.notify.soap import parse_document, split_tag
+from feedproxy.notify.xmlrpc import remove_unwritable
 
 NAME = "cnws"
 NAMESPACE = "http://www.owlfish.com/thoughts/cnws-2003-04-08.html"
@@ -24,7 +24,7 @@ CHANGES_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Subscribe:
+class SubscriptionRequest:
     """Who wants to be told of changes of what."""
 
     resource: str
@@ -40,22 +40,22 @@ class ResourceChange:
     description: str = ""
 
 
-def read(content: bytes) -> Subscribe | tuple[ResourceChange, ...]:
+def read(content: bytes) -> SubscriptionRequest | tuple[ResourceChange, ...]:
     """A message: a subscription, or changes. Raises BadCall for anything else."""
     root = _notification(content)
     subscribe = _child(root, "subscribe")
     if subscribe is not None:
         resource, url = _text(subscribe, "resourceID"), _text(subscribe, "notificationURL")
         if not resource or not url:
-            raise BadCall("a subscription names a resourceID and a notificationURL")
-        return Subscribe(resource, url)
+            raise InvalidCall("a subscription names a resourceID and a notificationURL")
+        return SubscriptionRequest(resource, url)
     changes = tuple(
         ResourceChange(_text(each, "resourceID"), _text(each, "title"), _text(each, "description"))
         for each in root
-        if split(each.tag)[1] == "resourceChange"
+        if split_tag(each.tag)[1] == "resourceChange"
     )
     if not changes or len(changes) > CHANGES_MAX or not all(each.resource for each in changes):
-        raise BadCall("this is neither a subscription nor a change of something")
+        raise InvalidCall("this is neither a subscription nor a change of something")
     return changes
 
 
@@ -64,13 +64,13 @@ def read_result(content: bytes) -> bool:
     result = _child(_notification(content), "result")
     status = _text(result, "status").lower() if result is not None else ""
     if status not in ("true", "false"):
-        raise BadCall("it said neither true nor false")
+        raise InvalidCall("it said neither true nor false")
     return status == "true"
 
 
 def write_change(resource: str, at: Instant, title: str = "", description: str = "") -> bytes:
     """That a resource has changed. Title and description are plain text."""
-    parts = [("resourceID", resource), ("changeTime", format_http_date(at)), *_said(title, description)]
+    parts = [("resourceID", resource), ("changeTime", format_http_date(at)), *_optional_parts(title, description)]
     return _document("resourceChange", parts)
 
 
@@ -81,19 +81,19 @@ def write_subscribe(resource: str, url: str) -> bytes:
 
 def write_result(status: bool, title: str = "", description: str = "") -> bytes:
     """The answer to either."""
-    return _document("result", [("status", str(status).lower()), *_said(title, description)])
+    return _document("result", [("status", str(status).lower()), *_optional_parts(title, description)])
 
 
 def _notification(content: bytes) -> Element:
-    root = document(content)
-    space, local = split(root.tag)
+    root = parse_document(content)
+    space, local = split_tag(root.tag)
     if local != "notification" or space not in ("", NAMESPACE):
-        raise BadCall("this is no notification of CNWS")
+        raise InvalidCall("this is no notification of CNWS")
     return root
 
 
 def _child(element: Element, local: str) -> Element | None:
-    return next((each for each in element if split(each.tag) in ((NAMESPACE, local), ("", local))), None)
+    return next((each for each in element if split_tag(each.tag) in ((NAMESPACE, local), ("", local))), None)
 
 
 def _text(element: Element, local: str) -> str:
@@ -101,14 +101,14 @@ def _text(element: Element, local: str) -> str:
     return "".join(found.itertext()).strip() if found is not None else ""
 
 
-def _said(title: str, description: str) -> list[tuple[str, str]]:
+def _optional_parts(title: str, description: str) -> list[tuple[str, str]]:
     """Those of the two that are there, within their bounds."""
     given = (("title", title[:TITLE_MAX].rstrip()), ("description", description[:DESCRIPTION_MAX].rstrip()))
     return [(name, text) for name, text in given if text]
 
 
 def _document(kind: str, parts: list[tuple[str, str]]) -> bytes:
-    inner = "".join(f"<{name}>{escape(writable(text))}</{name}>\n" for name, text in parts)
+    inner = "".join(f"<{name}>{escape(remove_unwritable(text))}</{name}>\n" for name, text in parts)
     return (
         f'<?xml version="1.0" encoding="utf-8"?>\n<notification version="1.0" xmlns="{NAMESPACE}">\n'
         f"<{kind}>\n{inner}</{kind}>\n</notification>\n"

@@ -12,27 +12,27 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError, Forbidden
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
-from feedproxy.notify.callback_policy import leads_back
+from feedproxy.notify.callback_policy import is_callback_to_self
 from feedproxy.notify.cnws import messages
-from feedproxy.notify.cnws.messages import NAME, Subscribe
-from feedproxy.notify.notification_service import Notices
-from feedproxy.notify.pings.messages import BadCall
-from feedproxy.notify.pings.sinks import own_agent
+from feedproxy.notify.cnws.messages import NAME, SubscriptionRequest
+from feedproxy.notify.notification_service import NotificationService
+from feedproxy.notify.pings.messages import InvalidCall
+from feedproxy.notify.pings.sinks import own_user_agent
 from feedproxy.notify.protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
-from feedproxy.notify.refresh_requests import Sources, TooOften
-from feedproxy.notify.responses import XML, reply
-from feedproxy.notify.subscriber_maintenance import Followers
+from feedproxy.notify.refresh_requests import RateLimiter, TooManyRequests
+from feedproxy.notify.responses import XML, generated_response
+from feedproxy.notify.subscriber_maintenance import SubscriberMaintenance
 from feedproxy.notify.subscriptions import Role, State, Subscription
-from feedproxy.notify.topics import may_be_told, watched_of
+from feedproxy.notify.topics import may_notify, resolve_topics
 from feedproxy.proxy.representations.conversion_cache import Headlines
 from feedproxy.request.endpoints import Call
 from feedproxy.request.entrance import ClientContext
 from feedproxy.store.resource import Resource
 
-LASTS: Seconds = 40 * DAY
+SUBSCRIPTION_LIFETIME: Seconds = 40 * DAY
 
 
-class NotWanted(FeedproxyError):
+class SubscriberRejected(FeedproxyError):
     """The subscriber did not prove that it wants to be called."""
 
     status_hint = 403
@@ -42,73 +42,77 @@ class NotWanted(FeedproxyError):
 class Publisher:
     """The endpoint, and what is told."""
 
-    def __init__(self, notices: Notices) -> None:
-        self._notices = notices
-        self._sources = Sources()
-        Followers(notices, NAME)
+    def __init__(self, service: NotificationService) -> None:
+        self._service = service
+        self._rate_limiter = RateLimiter()
+        SubscriberMaintenance(service, NAME)
 
     async def endpoint(self, call: Call) -> Response:
         """`/-/cnws`: "If the response is an error (HTTP, or FALSE) then the subscription is refused"."""
         try:
             asked = messages.read(call.content)
-        except BadCall:
-            return reply(400, XML, messages.write_result(False))
-        if not isinstance(asked, Subscribe):
-            return reply(200, XML, messages.write_result(False))  # we asked nobody to tell us here
+        except InvalidCall:
+            return generated_response(400, XML, messages.write_result(False))
+        if not isinstance(asked, SubscriptionRequest):
+            return generated_response(200, XML, messages.write_result(False))  # we asked nobody to tell us here
         try:
             topic = await self.subscribe(asked, call.client)
         except FeedproxyError:
-            return reply(200, XML, messages.write_result(False))
-        said = await self._headlines(self._notices.service.store.get(topic))
+            return generated_response(200, XML, messages.write_result(False))
+        said = await self._headlines(self._service.service.store.get(topic))
         if said is None:
-            return reply(200, XML, messages.write_result(True))
-        return reply(200, XML, messages.write_result(True, said.title, said.summary))
+            return generated_response(200, XML, messages.write_result(True))
+        return generated_response(200, XML, messages.write_result(True, said.title, said.summary))
 
-    async def subscribe(self, asked: Subscribe, visit: ClientContext) -> str:
+    async def subscribe(self, asked: SubscriptionRequest, visit: ClientContext) -> str:
         """Add a subscriber who comes by this visit; the (first) target that it is about.
 
         Raises what FeedproxyErrors there are where it is not added.
         """
-        notices, settings = self._notices, self._notices.settings()
-        if not self._sources.let(visit.address, notices.clock.now(), settings.source_limit):
-            raise TooOften("too many subscriptions come from your address; please try again in a minute")
+        notices, settings = self._service, self._service.settings()
+        if not self._rate_limiter.allow(visit.address, notices.clock.now(), settings.source_limit):
+            raise TooManyRequests("too many subscriptions come from your address; please try again in a minute")
         callback = uri.normalise(asked.url)
-        if leads_back(callback, settings, visit.base):
-            raise NotWanted("the notificationURL leads back here")
-        topics = await watched_of(notices, asked.resource, settings.cnws_publisher, visit.base)
-        known = [await notices.subscriptions.find(Role.TELL, NAME, topic, callback) for topic in topics]
+        if is_callback_to_self(callback, settings, visit.base):
+            raise SubscriberRejected("the notificationURL leads back here")
+        topics = await resolve_topics(notices, asked.resource, settings.cnws_publisher, visit.base)
+        known = [await notices.subscriptions.find(Role.SUBSCRIBER, NAME, topic, callback) for topic in topics]
         if not all(known):
-            await notices.subscriptions.check_room(callback, settings.subscriptions_per_site)
-            await self._prove(callback, topics[0], asked.resource, visit.address)
+            await notices.subscriptions.check_capacity(callback, settings.subscriptions_per_site)
+            await self._verify(callback, topics[0], asked.resource, visit.address)
         now = notices.clock.now()
         for topic in topics:
             data = {"resource": asked.resource}
             new = Subscription(
-                *(Role.TELL, NAME, topic, callback), expires=now + LASTS, state=State.ACTIVE, since=now, data=data
+                *(Role.SUBSCRIBER, NAME, topic, callback),
+                expires=now + SUBSCRIPTION_LIFETIME,
+                state=State.ACTIVE,
+                since=now,
+                data=data,
             )
             await notices.subscriptions.put(new)
         return topics[0]
 
-    async def _prove(self, callback: str, topic: str, resource: str, address: str) -> None:
-        if await self._notices.courier.is_at(callback, address):
+    async def _verify(self, callback: str, topic: str, resource: str, address: str) -> None:
+        if await self._service.delivery_worker.resolves_to(callback, address):
             return
-        answer = await self._notices.courier.ask(await self._change(callback, topic, resource))
+        answer = await self._service.delivery_worker.request_now(await self._change_message(callback, topic, resource))
         try:
             if not 200 <= answer.status < 300 or not messages.read_result(answer.body):
-                raise NotWanted("the subscriber does not want to be told")
-        except BadCall as error:
-            raise NotWanted(str(error)) from error
+                raise SubscriberRejected("the subscriber does not want to be told")
+        except InvalidCall as error:
+            raise SubscriberRejected(str(error)) from error
 
     # -- what is told
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
         """The notification, with the title and the text of the newest item."""
-        topic = delivery.order.topic
-        if not may_be_told(self._notices, topic):
+        topic = delivery.request.topic
+        if not may_notify(self._service, topic):
             return None
-        return await self._change(subscription.callback, topic, subscription.data.get("resource", topic))
+        return await self._change_message(subscription.callback, topic, subscription.data.get("resource", topic))
 
-    async def judge(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
+    async def interpret(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
         """ "If the response is false then remove this server from the list. If a HTTP error occurs then the server is
         removed from the list. If the host can not be contacted then an ageing process begins."
         """
@@ -120,19 +124,19 @@ class Publisher:
             return Refused(f"it answered {answer.status}", remove=True)
         try:
             wanted = messages.read_result(answer.body)
-        except BadCall:
+        except InvalidCall:
             return Delivered(f"it answered {answer.status}, and not what it should")
         if not wanted:
             return Refused("it is not interested any more", remove=True)
-        now = self._notices.clock.now()
-        await self._notices.subscriptions.prolong(subscription.id, expires=now + LASTS)
+        now = self._service.clock.now()
+        await self._service.subscriptions.extend(subscription.id, expires=now + SUBSCRIPTION_LIFETIME)
         return Delivered("it wants to hear more")
 
-    async def _change(self, callback: str, topic: str, resource: str) -> Message:
-        held = self._notices.service.store.get(topic)
+    async def _change_message(self, callback: str, topic: str, resource: str) -> Message:
+        held = self._service.service.store.get(topic)
         said = await self._headlines(held) or Headlines()
-        at = held.changes[-1] if held is not None and held.changes else self._notices.clock.now()
-        agent = own_agent(self._notices.settings())
+        at = held.changes[-1] if held is not None and held.changes else self._service.clock.now()
+        agent = own_user_agent(self._service.settings())
         fields = Fields([("User-Agent", agent), ("Content-Type", XML)])
         return Message(
             "POST", callback, fields, messages.write_change(resource, at, said.newest_title, said.newest_text)
@@ -142,6 +146,6 @@ class Publisher:
         """What the copy says; read once for each version, however many are told."""
         stored = next((each for each in resource.variants[::-1] if each.content.feed), None) if resource else None
         try:
-            return await self._notices.service.conversions.headlines(stored) if stored is not None else None
+            return await self._service.service.conversions.headlines(stored) if stored is not None else None
         except FeedproxyError:
             return None

@@ -14,7 +14,7 @@ URL_MAX = 2048
 TAGS_MAX = 1024
 
 
-class BadCall(FeedproxyError):
+class InvalidCall(FeedproxyError):
     """The call is not of the method's form: a fault, not a refusal."""
 
     status_hint = 400
@@ -23,7 +23,7 @@ class BadCall(FeedproxyError):
     """What implementations of XML-RPC have agreed on for wrong parameters."""
 
 
-class BadPing(FeedproxyError):
+class InvalidPing(FeedproxyError):
     """The call is well-formed, and what it says cannot be a ping: `flerror` is 1, and this is the message."""
 
     status_hint = 400
@@ -45,7 +45,7 @@ class Ping:
         """What was named, the most exact first."""
         return [each for each in dict.fromkeys((self.feed, self.url, self.page)) if each]
 
-    def may_be_noted(self) -> bool:
+    def has_public_address(self) -> bool:
         """Whether its address may be written down: not where it is a secret."""
         return not has_secret(self.url)
 
@@ -56,7 +56,7 @@ def simple(parameters: Sequence[Any]) -> Ping:
     The definition of 2001 has two more: the page to check, and a category. Raises BadCall, BadPing.
     """
     name, url, *rest = _texts("weblogUpdates.ping", parameters, 2, 4)
-    ping = in_words(name, url)
+    ping = ping_of(name, url)
     if rest:
         ping = replace(ping, page=_address(rest[0], optional=True), tags=_tags("".join(rest[1:])))
     return ping
@@ -68,25 +68,25 @@ def extended(parameters: Sequence[Any]) -> Ping:
     Raises BadCall, BadPing.
     """
     name, url, page, feed, *tags = _texts("weblogUpdates.extendedPing", parameters, 4, 5)
-    ping = in_words(name, url)
+    ping = ping_of(name, url)
     return replace(
         ping, page=_address(page, optional=True), feed=_address(feed, optional=True), tags=_tags("".join(tags))
     )
 
 
-def in_words(name: str, url: str) -> Ping:
+def ping_of(name: str, url: str) -> Ping:
     """A ping from its two texts. Raises BadPing."""
     name = " ".join(name.split())
     if len(name) > NAME_MAX:
-        raise BadPing(f"the name is longer than {NAME_MAX} characters")
+        raise InvalidPing(f"the name is longer than {NAME_MAX} characters")
     return Ping(name, _address(url))
 
 
 def _texts(method: str, parameters: Sequence[Any], least: int, most: int) -> list[str]:
     if not least <= len(parameters) <= most:
-        raise BadCall(f"{method} takes {least} to {most} parameters, not {len(parameters)}")
+        raise InvalidCall(f"{method} takes {least} to {most} parameters, not {len(parameters)}")
     if not all(isinstance(each, str) for each in parameters):
-        raise BadCall(f"the parameters of {method} are strings")
+        raise InvalidCall(f"the parameters of {method} are strings")
     return [each.strip() for each in parameters]
 
 
@@ -95,13 +95,13 @@ def _address(text: str, *, optional: bool = False) -> str:
     if not text:
         if optional:
             return ""
-        raise BadPing("the url is missing")
+        raise InvalidPing("the url is missing")
     if len(text) > URL_MAX:
-        raise BadPing(f"a url is longer than {URL_MAX} characters")
+        raise InvalidPing(f"a url is longer than {URL_MAX} characters")
     try:
         return uri.normalise(text)
     except BadTarget as error:
-        raise BadPing(f"{text[:200]} is no address of a site: {error}") from error
+        raise InvalidPing(f"{text[:200]} is no address of a site: {error}") from error
 
 
 def _tags(text: str) -> tuple[str, ...]:

@@ -10,11 +10,11 @@ from urllib.parse import parse_qs
 
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http.message import Fields, Response
-from feedproxy.notify.notification_service import Notices
+from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings import messages
-from feedproxy.notify.pings.messages import BadCall, BadPing, Ping
-from feedproxy.notify.refresh_requests import TooOften
-from feedproxy.notify.topics import named
+from feedproxy.notify.pings.messages import InvalidCall, InvalidPing, Ping
+from feedproxy.notify.refresh_requests import TooManyRequests
+from feedproxy.notify.topics import named_address
 from feedproxy.request.endpoints import Call
 from feedproxy.request.entrance import ClientContext
 
@@ -29,19 +29,19 @@ p{{overflow-wrap:anywhere}}</style></head>
 """
 
 
-class Ear:
+class PingReceiver:
     """Hears pings."""
 
-    def __init__(self, notices: Notices) -> None:
-        self._notices = notices
+    def __init__(self, service: NotificationService) -> None:
+        self._service = service
 
     async def simple(self, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
         """weblogUpdates.ping."""
-        return await self._told(messages.simple, parameters, call)
+        return await self._respond(messages.simple, parameters, call)
 
     async def extended(self, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
         """weblogUpdates.extendedPing."""
-        return await self._told(messages.extended, parameters, call)
+        return await self._respond(messages.extended, parameters, call)
 
     async def page(self, call: Call) -> Response:
         """`/pingSiteForm?name=…&url=…`: "an HTML human readable page", with a status other than 200 where it failed."""
@@ -50,11 +50,11 @@ class Ear:
         except ValueError:
             given = {}
         try:
-            heard = messages.in_words(given.get("name", [""])[0], given.get("url", [""])[0])
-            await self.hear(heard, call.client)
-        except TooOften as error:
+            heard = messages.ping_of(given.get("name", [""])[0], given.get("url", [""])[0])
+            await self.accept(heard, call.client)
+        except TooManyRequests as error:
             return _page(429, "Not so often, please", str(error), ("Retry-After", "60"))
-        except BadPing as error:
+        except InvalidPing as error:
             return _page(400, "That was no ping", str(error))
         except FeedproxyError:
             return _page(503, "Please try again later", "the ping could not be written down", ("Retry-After", "60"))
@@ -62,34 +62,34 @@ class Ear:
             200, THANKS, f"It says that {heard.name or heard.url} has changed. If it is read here, we look soon"
         )
 
-    async def hear(self, heard: Ping, visit: ClientContext) -> None:
+    async def accept(self, heard: Ping, visit: ClientContext) -> None:
         """Act on a ping that came by this visit. Raises TooOften, StoreError."""
-        bell, settings, source = self._notices.bell, self._notices.settings(), visit.address
-        heard = replace(heard, url=self._meant(heard.url, visit), feed=self._meant(heard.feed, visit))
-        targets = await bell.of(heard.feed) if heard.feed else []
+        bell, settings, source = self._service.refresh_requests, self._service.settings(), visit.address
+        heard = replace(heard, url=self._resolve(heard.url, visit), feed=self._resolve(heard.feed, visit))
+        targets = await bell.find_feeds(heard.feed) if heard.feed else []
         if not targets:
-            targets = await bell.of(*heard.addresses())
-        await bell.ring(targets, source)
-        if targets or settings.ping_unknown == "ignore" or not heard.may_be_noted():
+            targets = await bell.find_feeds(*heard.addresses())
+        await bell.accept_ping(targets, source)
+        if targets or settings.ping_unknown == "ignore" or not heard.has_public_address():
             return
-        await bell.stranger(heard.url, heard.name)
+        await bell.record_unknown_site(heard.url, heard.name)
         if settings.ping_unknown == "fetch":
-            await bell.look_for(heard.feed or heard.url)
+            await bell.enqueue_unknown(heard.feed or heard.url)
 
-    def _meant(self, address: str, visit: ClientContext) -> str:
+    def _resolve(self, address: str, visit: ClientContext) -> str:
         """The feed that a gateway address of ours means, else the address; empty stays so."""
         try:
-            return named(self._notices, address, visit.base) if address else ""
+            return named_address(self._service, address, visit.base) if address else ""
         except BadTarget:
             return address
 
-    async def _told(self, read: Any, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
+    async def _respond(self, read: Any, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
         """The struct of two: "flerror is a boolean … the message describes the success or failure"."""
         try:
-            await self.hear(read(parameters), call.client)
-        except BadCall:
+            await self.accept(read(parameters), call.client)
+        except InvalidCall:
             raise
-        except (BadPing, TooOften) as error:
+        except (InvalidPing, TooManyRequests) as error:
             return {"flerror": True, "message": str(error)}
         except FeedproxyError:
             return {"flerror": True, "message": "the ping could not be written down; please try again later"}

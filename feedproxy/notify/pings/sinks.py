@@ -18,8 +18,18 @@ from feedproxy import __version__
 from feedproxy.errors import BadTarget, FeedproxyError, UsageError
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
-from feedproxy.notify.pings.messages import BadCall, Ping
-from feedproxy.notify.protocol import DAY, Change, Delivered, Delivery, Message, Order, Refused, Retry, Verdict
+from feedproxy.notify.pings.messages import InvalidCall, Ping
+from feedproxy.notify.protocol import (
+    DAY,
+    Change,
+    Delivered,
+    Delivery,
+    DeliveryRequest,
+    Message,
+    Refused,
+    Retry,
+    Verdict,
+)
 from feedproxy.notify.subscriptions import Subscription
 from feedproxy.notify.xmlrpc import read_answer, write_call
 from feedproxy.request.url_mapping import displayed_url, is_upstream_target
@@ -28,7 +38,7 @@ from feedproxy.store.resource import Resource
 from feedproxy.upstream.callback_client import Named
 
 
-class How(StrEnum):
+class SinkKind(StrEnum):
     """The form of a ping."""
 
     GET = "get"
@@ -37,33 +47,35 @@ class How(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sink:
+class PingSink:
     """Where to ping, and how. `url` is a template for HTTP GET."""
 
-    how: How
+    kind: SinkKind
     url: str
 
 
-def read_sink(text: str) -> Sink:
+def read_sink(text: str) -> PingSink:
     """A sink as it is written in an option. Raises UsageError."""
     word, colon, rest = text.strip().partition(":")
-    how = How(word) if colon and word in tuple(How) else None
+    how = SinkKind(word) if colon and word in tuple(SinkKind) else None
     url = rest if how is not None else text.strip()
     if how is None:
-        how = How.GET if "{" in url else How.SIMPLE
-    example = expanded(url, "name", "http://site.invalid/", "http://site.invalid/feed") if how is How.GET else url
+        how = SinkKind.GET if "{" in url else SinkKind.SIMPLE
+    example = (
+        expand_template(url, "name", "http://site.invalid/", "http://site.invalid/feed") if how is SinkKind.GET else url
+    )
     try:
         uri.normalise(example)
     except BadTarget as error:
         raise UsageError(
             f"a ping sink is an address such as https://rpc.example/RPC2, not {text!r}: {error}"
         ) from error
-    if how is How.GET and example == url:
+    if how is SinkKind.GET and example == url:
         raise UsageError(f"the ping sink {text!r} has no place for an address: {{url}}")
-    return Sink(how, url)
+    return PingSink(how, url)
 
 
-def expanded(template: str, name: str, url: str, feed: str) -> str:
+def expand_template(template: str, name: str, url: str, feed: str) -> str:
     """A GET template with its values, "URI encoded"."""
     numbered = {"0": name, "1": url} if "{1}" in template else {"0": url}
     values = {"name": name, "url": url, "feed": feed or url, **numbered}
@@ -72,30 +84,34 @@ def expanded(template: str, name: str, url: str, feed: str) -> str:
     return template
 
 
-def ping_message(sink: Sink, agent: str, *, name: str, url: str, feed: str = "") -> Message:
+def ping_message(sink: PingSink, agent: str, *, name: str, url: str, feed: str = "") -> Message:
     """Return the ping of a site, or of a feed of it; the operator names the sink (callback_client.py)."""
     lines = [("User-Agent", agent)]
-    if sink.how is How.GET:
-        return Message("GET", expanded(sink.url, name, url, feed), Fields(lines), named=Named.BY_CONFIGURATION)
-    if sink.how is How.EXTENDED:
+    if sink.kind is SinkKind.GET:
+        return Message(
+            "GET", expand_template(sink.url, name, url, feed), Fields(lines), address_trust=Named.BY_CONFIGURATION
+        )
+    if sink.kind is SinkKind.EXTENDED:
         body = write_call("weblogUpdates.extendedPing", name, url, url, feed or url)
     else:
         body = write_call("weblogUpdates.ping", name, url)
-    return Message("POST", sink.url, Fields([*lines, ("Content-Type", "text/xml")]), body, named=Named.BY_CONFIGURATION)
+    return Message(
+        "POST", sink.url, Fields([*lines, ("Content-Type", "text/xml")]), body, address_trust=Named.BY_CONFIGURATION
+    )
 
 
-def site_order(sink: str, said: Ping) -> Order:
+def site_ping_request(sink: str, said: Ping) -> DeliveryRequest:
     """The order to tell a sink what an operator says of some site."""
     data = json.dumps({"name": said.name or urlsplit(said.url).netloc, "url": said.url, "feed": said.feed})
-    return Order("ping", "ping", said.feed or said.url, sink, data=data)
+    return DeliveryRequest("ping", "ping", said.feed or said.url, sink, data=data)
 
 
-def own_agent(settings: Settings) -> str:
+def own_user_agent(settings: Settings) -> str:
     """The User-Agent of what we send to others by ourselves."""
     return f"feedproxy/{__version__}" + (f" (+{settings.contact_url})" if settings.contact_url else "")
 
 
-def verdict(sink: Sink, answer: Response | FeedproxyError) -> Verdict:
+def interpret_response(sink: PingSink, answer: Response | FeedproxyError) -> Verdict:
     """What a sink's answer means. Who is away is tried again; who says no has heard it."""
     if isinstance(answer, FeedproxyError):
         return Retry(str(answer))
@@ -103,11 +119,11 @@ def verdict(sink: Sink, answer: Response | FeedproxyError) -> Verdict:
         return Retry(f"it answered {answer.status}")
     if not 200 <= answer.status < 300:
         return Refused(f"it answered {answer.status}")
-    if sink.how is How.GET:
+    if sink.kind is SinkKind.GET:
         return Delivered(f"{answer.status}")
     try:
         told = read_answer(answer.body)
-    except BadCall as error:
+    except InvalidCall as error:
         return Refused(str(error))
     if not isinstance(told, dict):
         return Delivered("it answered")
@@ -117,30 +133,30 @@ def verdict(sink: Sink, answer: Response | FeedproxyError) -> Verdict:
     return Refused(f"it refused: {words}") if struct.get("flerror") else Delivered(words)
 
 
-class Sinks:
+class PingSinks:
     """The protocol `ping`: the configured sinks hear of changes of the upstream's feeds."""
 
     name = "ping"
-    patience = DAY
-    removes = False
+    retry_for = DAY
+    remove_on_failure = False
 
     def __init__(self, settings: Callable[[], Settings], resource: Callable[[str], Resource | None]) -> None:
         self._settings = settings
         self._resource = resource
 
-    def standing(self, change: Change) -> Iterable[Order]:
+    def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
         """A ping to every sink, where the feed is the publisher's own."""
         settings = self._settings()
         if change.listed and settings.public_url and is_upstream_target(change.target, settings):
             for each in settings.ping_sinks:
-                yield Order(self.name, "ping", change.target, each, change=change.number)
+                yield DeliveryRequest(self.name, "ping", change.target, each, change=change.number)
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
         """Made of what is known of the feed now."""
-        settings, order = self._settings(), delivery.order
+        settings, order = self._settings(), delivery.request
         if order.callback not in settings.ping_sinks:
             return None  # the operator has taken it away
-        sink, agent = read_sink(order.callback), own_agent(settings)
+        sink, agent = read_sink(order.callback), own_user_agent(settings)
         if order.data:
             return ping_message(sink, agent, **json.loads(order.data))
         feed = displayed_url(order.topic, settings)
@@ -152,10 +168,10 @@ class Sinks:
         home = displayed_url(link, settings) if link else f"{split.scheme}://{split.netloc}/"
         return ping_message(sink, agent, name=name or split.netloc, url=home, feed=feed)
 
-    async def judge(
+    async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
-        return verdict(read_sink(delivery.order.callback), answer)
+        return interpret_response(read_sink(delivery.request.callback), answer)
 
     async def renew(self, subscription: Subscription) -> None:
         """Nothing is subscribed to."""

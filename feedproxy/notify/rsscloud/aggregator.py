@@ -14,14 +14,20 @@ from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify import soap
 from feedproxy.notify import xmlrpc as rpc
-from feedproxy.notify.notification_service import Notices
-from feedproxy.notify.outbound_subscriptions import Hearing, Wish, own_address
-from feedproxy.notify.pings.messages import BadCall
-from feedproxy.notify.pings.sinks import own_agent
+from feedproxy.notify.notification_service import NotificationService
+from feedproxy.notify.outbound_subscriptions import OutboundSubscriptions, SubscriptionTarget, callback_of
+from feedproxy.notify.pings.messages import InvalidCall
+from feedproxy.notify.pings.sinks import own_user_agent
 from feedproxy.notify.protocol import Delivery, Message, Retry, Verdict
-from feedproxy.notify.responses import plain
+from feedproxy.notify.responses import plain_text
 from feedproxy.notify.rsscloud import messages
-from feedproxy.notify.rsscloud.messages import LASTS, NAME, RENEWED, SOAP_NAMESPACE, Way
+from feedproxy.notify.rsscloud.messages import (
+    NAME,
+    REGISTRATION_LIFETIME,
+    RENEW_AFTER,
+    SOAP_NAMESPACE,
+    NotificationMethod,
+)
 from feedproxy.notify.subscriptions import Subscription
 from feedproxy.notify.topics import is_private
 from feedproxy.request.endpoints import Call
@@ -33,34 +39,36 @@ PROCEDURE = "rssCloud.notify"
 CHALLENGE_MAX = 256
 
 
-def cloud_of(resource: Resource) -> Wish | None:
+def cloud_of(resource: Resource) -> SubscriptionTarget | None:
     """The cloud that a feed names; None where it names none that could be called."""
     cloud = resource.channel.cloud if resource.channel is not None else None
     # "protocol is xml-rpc, soap or http-post (case-sensitive)"
-    if cloud is None or cloud.protocol not in tuple(Way) or not cloud.domain.strip():
+    if cloud is None or cloud.protocol not in tuple(NotificationMethod) or not cloud.domain.strip():
         return None
     port, path = cloud.port.strip(), cloud.path.strip()
-    scheme = "https" if port == "443" or cloud.protocol == Way.HTTPS_POST else "http"
+    scheme = "https" if port == "443" or cloud.protocol == NotificationMethod.HTTPS_POST else "http"
     try:
         callback = uri.normalise(f"{scheme}://{cloud.domain.strip()}:{port}{path if path[:1] == '/' else f'/{path}'}")
     except BadTarget:
         return None
-    return Wish(callback, {"way": cloud.protocol, "procedure": cloud.register_procedure.strip()})
+    return SubscriptionTarget(callback, {"way": cloud.protocol, "procedure": cloud.register_procedure.strip()})
 
 
-class Workstation:
+class RssCloudAggregator:
     """The subscriptions to clouds."""
 
-    def __init__(self, notices: Notices) -> None:
-        self._notices = notices
-        self.hearing = Hearing(notices, NAME, self.wish, renewed=RENEWED, lasts=LASTS)
+    def __init__(self, service: NotificationService) -> None:
+        self._service = service
+        self.subscriptions = OutboundSubscriptions(
+            service, NAME, self.find_target, renew_after=RENEW_AFTER, lifetime=REGISTRATION_LIFETIME
+        )
 
-    def wish(self, resource: Resource) -> Wish | None:
+    def find_target(self, resource: Resource) -> SubscriptionTarget | None:
         """The cloud to register with: of a public feed, and not our own."""
         found = cloud_of(resource)
         if found is None:
             return None
-        settings = self._notices.settings_for(resource.target)
+        settings = self._service.settings_for(resource.target)
         if not settings.push_subscribe or is_private(resource, settings):
             return None
         public = settings.public_url.rstrip("/") + settings.endpoint_prefix
@@ -68,73 +76,77 @@ class Workstation:
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
         """The registration, in the protocol of the cloud."""
-        settings = self._notices.settings()
+        settings = self._service.settings()
         if not settings.public_url:
             return None
         return registration(subscription, settings)
 
-    async def judge(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
+    async def interpret(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
         """ "The cloud returns true if it was able to do the registration, false otherwise"."""
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer))
         if answer.status == 429 or answer.status >= 500:
             return Retry(f"it answered {answer.status}")
         try:
-            done, words = _answered(Way(subscription.data["way"]), answer)
-        except BadCall as error:
+            done, words = _registration_result(NotificationMethod(subscription.data["way"]), answer)
+        except InvalidCall as error:
             done, words = False, str(error)
         if not done:
-            return await self.hearing.refused(subscription, words or f"it answered {answer.status} and false")
-        return await self.hearing.agreed(subscription, words or "registered")
+            return await self.subscriptions.rejected(subscription, words or f"it answered {answer.status} and false")
+        return await self.subscriptions.confirmed(subscription, words or "registered")
 
     async def endpoint(self, call: Call) -> Response:
         """`/-/push/rsscloud/…`: challenges, and notifications in whatever protocol."""
-        subscription = await self.hearing.caller(call.path.rpartition("/")[2])
+        subscription = await self.subscriptions.find_by_callback(call.path.rpartition("/")[2])
         if call.request.method == "GET":
-            return self._challenged(call, subscription)
+            return self._answer_challenge(call, subscription)
         if not call.content.lstrip().startswith(b"<"):
-            given = dict(messages.form(call.content))
-            done = await self._told(subscription, given.get("url", ""))
-            return plain(200, "Thanks.") if done else plain(404, "Nobody asked for that here.")
+            given = dict(messages.parse_form(call.content))
+            done = await self._on_notification(subscription, given.get("url", ""))
+            return plain_text(200, "Thanks.") if done else plain_text(404, "Nobody asked for that here.")
         try:
-            return await self._called(call.content, subscription)
-        except BadCall as error:
-            return rpc.returned(xmlrpc.client.Fault(messages.FAULT_CODE, str(error)))
+            return await self._answer_call(call.content, subscription)
+        except InvalidCall as error:
+            return rpc.write_response(xmlrpc.client.Fault(messages.FAULT_CODE, str(error)))
 
-    def _challenged(self, call: Call, subscription: Subscription | None) -> Response:
+    def _answer_challenge(self, call: Call, subscription: Subscription | None) -> Response:
         given = dict(parse_qsl(call.query, keep_blank_values=True, max_num_fields=20))
         token = given.get("challenge", "")
-        if subscription is None or not 0 < len(token) <= CHALLENGE_MAX or not _same(given.get("url", ""), subscription):
-            return plain(404, "Nobody asked for that here.")
-        return plain(200, token)
+        if (
+            subscription is None
+            or not 0 < len(token) <= CHALLENGE_MAX
+            or not _is_same_topic(given.get("url", ""), subscription)
+        ):
+            return plain_text(404, "Nobody asked for that here.")
+        return plain_text(200, token)
 
-    async def _called(self, content: bytes, subscription: Subscription | None) -> Response:
+    async def _answer_call(self, content: bytes, subscription: Subscription | None) -> Response:
         """By XML-RPC or SOAP: "one parameter, the url of the channel that changed … The workstation returns true"."""
-        if soap.split(soap.document(content).tag)[1] == "Envelope":
+        if soap.split_tag(soap.parse_document(content).tag)[1] == "Envelope":
             asked = soap.read_call(content)
             texts = [value for _, value in asked.parameters if isinstance(value, str)]
-            return soap.answer(asked, await self._told(subscription, texts[0] if texts else ""))
+            return soap.write_response(asked, await self._on_notification(subscription, texts[0] if texts else ""))
         _, parameters = rpc.read_call(content)
         if len(parameters) != 1 or not isinstance(parameters[0], str):
-            raise BadCall("a notification has one parameter, the address of the feed that changed")
-        return rpc.returned(await self._told(subscription, parameters[0]))
+            raise InvalidCall("a notification has one parameter, the address of the feed that changed")
+        return rpc.write_response(await self._on_notification(subscription, parameters[0]))
 
-    async def _told(self, subscription: Subscription | None, url: str) -> bool:
-        if subscription is None or not _same(url, subscription):
+    async def _on_notification(self, subscription: Subscription | None, url: str) -> bool:
+        if subscription is None or not _is_same_topic(url, subscription):
             return False
-        return await self.hearing.told(subscription)
+        return await self.subscriptions.on_notification(subscription)
 
 
 def registration(subscription: Subscription, settings: Settings) -> Message:
     """What is sent to the cloud of a subscription."""
-    split = urlsplit(own_address(settings, NAME, subscription))
+    split = urlsplit(callback_of(settings, NAME, subscription))
     secure = split.scheme == "https"
     port = split.port or (443 if secure else 80)
-    way, procedure = Way(subscription.data["way"]), subscription.data["procedure"]
-    lines = [("User-Agent", own_agent(settings))]
+    way, procedure = NotificationMethod(subscription.data["way"]), subscription.data["procedure"]
+    lines = [("User-Agent", own_user_agent(settings))]
     if way.is_form:
         lines += [("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "text/xml, application/xml")]
-        own_way = Way.HTTPS_POST if secure and port != 443 else Way.HTTP_POST
+        own_way = NotificationMethod.HTTPS_POST if secure and port != 443 else NotificationMethod.HTTP_POST
         given = {
             "notifyProcedure": "",
             "protocol": str(own_way),
@@ -147,11 +159,11 @@ def registration(subscription: Subscription, settings: Settings) -> Message:
     lines.append(("Content-Type", "text/xml; charset=utf-8"))
     # The procedure of 2003 has five parameters, and calls back where it was called from; today's has a domain, too.
     domain = [split.hostname or ""] if procedure.startswith("rssCloud.") else []
-    if way is Way.XML_RPC:
+    if way is NotificationMethod.XML_RPC:
         called: tuple[Any, ...] = (PROCEDURE, port, split.path, str(way), [subscription.topic], *domain)
         body = xmlrpc.client.dumps(called, procedure or "rssCloud.pleaseNotify").encode()
         return Message("POST", subscription.callback, Fields(lines), body)
-    parameters: list[tuple[str, soap.Value | int]] = [
+    parameters: list[tuple[str, soap.ParameterValue | int]] = [
         ("notifyProcedure", PROCEDURE.rpartition(".")[2]),
         ("port", port),
         ("path", split.path),
@@ -164,17 +176,17 @@ def registration(subscription: Subscription, settings: Settings) -> Message:
     return Message("POST", subscription.callback, Fields(lines), body)
 
 
-def _answered(way: Way, answer: Response) -> tuple[bool, str]:
+def _registration_result(way: NotificationMethod, answer: Response) -> tuple[bool, str]:
     """Whether the cloud did it, and its words. Raises BadCall."""
     if way.is_form:
         if not 200 <= answer.status < 300:
             return False, f"it answered {answer.status}"
         return messages.read_result(answer.body)
-    value = rpc.read_answer(answer.body) if way is Way.XML_RPC else soap.read_answer(answer.body)
+    value = rpc.read_answer(answer.body) if way is NotificationMethod.XML_RPC else soap.read_answer(answer.body)
     return value is True or value in ("1", "true"), ""
 
 
-def _same(url: str, subscription: Subscription) -> bool:
+def _is_same_topic(url: str, subscription: Subscription) -> bool:
     """Whether this is the feed that we registered for."""
     try:
         return uri.normalise(url.strip()) == subscription.topic

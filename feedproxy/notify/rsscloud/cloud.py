@@ -13,44 +13,51 @@ from collections.abc import Callable
 from feedproxy.errors import FeedproxyError, Forbidden, StoreError
 from feedproxy.http.message import Response
 from feedproxy.notify import soap
-from feedproxy.notify.callback_policy import leads_back
-from feedproxy.notify.notification_service import Notices
+from feedproxy.notify.callback_policy import is_callback_to_self
+from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings import messages as ping_messages
-from feedproxy.notify.pings.messages import BadCall, BadPing
-from feedproxy.notify.pings.receiver import THANKS, Ear
-from feedproxy.notify.pings.sinks import own_agent
+from feedproxy.notify.pings.messages import InvalidCall, InvalidPing
+from feedproxy.notify.pings.receiver import THANKS, PingReceiver
+from feedproxy.notify.pings.sinks import own_user_agent
 from feedproxy.notify.protocol import Delivered, Delivery, Message, Refused, Retry, Verdict
-from feedproxy.notify.refresh_requests import Sources, TooOften
+from feedproxy.notify.refresh_requests import RateLimiter, TooManyRequests
 from feedproxy.notify.rsscloud import messages
-from feedproxy.notify.rsscloud.messages import LASTS, NAME, Refusal, Registration, Way, WrongCall
-from feedproxy.notify.subscriber_maintenance import Followers
+from feedproxy.notify.rsscloud.messages import (
+    NAME,
+    REGISTRATION_LIFETIME,
+    MalformedCall,
+    NotificationMethod,
+    Registration,
+    RegistrationRefused,
+)
+from feedproxy.notify.subscriber_maintenance import SubscriberMaintenance
 from feedproxy.notify.subscriptions import Role, State, Subscription
-from feedproxy.notify.topics import may_be_told, watched
+from feedproxy.notify.topics import may_notify, resolve_topic
 from feedproxy.request.endpoints import Call
 from feedproxy.request.entrance import ClientContext
 
-WELCOME = (
+REGISTERED = (
     "Thanks for the registration. You will be told when the feed changes. It expires after 25 hours: register anew "
     "every 24."
 )
 METHODS = ("pleaseNotify", "rssPleaseNotify")
 
 
-class CloudHub:
+class RssCloudServer:
     """The endpoints of the cloud, and what it tells."""
 
-    def __init__(self, notices: Notices) -> None:
-        self._notices = notices
-        self._ear = Ear(notices)
-        self._sources = Sources()
-        Followers(notices, NAME)
+    def __init__(self, service: NotificationService) -> None:
+        self._service = service
+        self._ping_receiver = PingReceiver(service)
+        self._rate_limiter = RateLimiter()
+        SubscriberMaintenance(service, NAME)
 
     # -- registration
 
     async def by_rpc(self, parameters: tuple[object, ...], call: Call) -> bool:
         """`rssCloud.pleaseNotify`, `xmlStorageSystem.rssPleaseNotify`: "returns true if it was able to do the
         registration, false otherwise". Raises WrongCall."""
-        return await self._registered(messages.from_parameters, parameters, call)
+        return await self._try_register(messages.from_parameters, parameters, call)
 
     async def by_form(self, call: Call) -> Response:
         """`/-/pleaseNotify`."""
@@ -58,69 +65,73 @@ class CloudHub:
         try:
             await self.register(messages.from_form(call.content), call.client)
         except FeedproxyError as error:
-            return messages.result("notifyResult", False, _words(error), accept)
-        return messages.result("notifyResult", True, WELCOME, accept)
+            return messages.write_result("notifyResult", False, _error_message(error), accept)
+        return messages.write_result("notifyResult", True, REGISTERED, accept)
 
     async def by_soap(self, call: Call) -> Response:
         """`/-/soap`: registration, and ping."""
         try:
             asked = soap.read_call(call.content)
             if asked.method in METHODS:
-                return soap.answer(asked, await self._registered(messages.from_soap, asked, call))
+                return soap.write_response(asked, await self._try_register(messages.from_soap, asked, call))
             if asked.method == "ping":
-                return soap.answer(asked, await self.ping(tuple(value for _, value in asked.parameters), call))
-            raise BadCall(f"there is no method {asked.method[:100]}")
-        except BadCall as error:
-            return soap.fault(str(error))
+                return soap.write_response(asked, await self.ping(tuple(value for _, value in asked.parameters), call))
+            raise InvalidCall(f"there is no method {asked.method[:100]}")
+        except InvalidCall as error:
+            return soap.write_fault(str(error))
 
     async def register(self, said: Registration, visit: ClientContext) -> None:
         """Register who comes by this visit. Raises Refusal and what else FeedproxyErrors there are."""
-        notices, now = self._notices, self._notices.clock.now()
+        notices, now = self._service, self._service.clock.now()
         settings = notices.settings()
-        if not self._sources.let(visit.address, now, settings.source_limit):
-            raise TooOften("too many registrations come from your address; please try again in a minute")
-        topics = {url: await watched(notices, url, settings.rsscloud_hub, visit.base) for url in said.urls}
+        if not self._rate_limiter.allow(visit.address, now, settings.source_limit):
+            raise TooManyRequests("too many registrations come from your address; please try again in a minute")
+        topics = {url: await resolve_topic(notices, url, settings.rsscloud_hub, visit.base) for url in said.urls}
         callback = said.callback(visit.address)
-        if leads_back(callback, settings, visit.base):
-            raise Refusal("the callback leads back here")
-        await notices.subscriptions.check_room(callback, settings.subscriptions_per_site)
-        await self._prove(said, callback, said.urls[0])
+        if is_callback_to_self(callback, settings, visit.base):
+            raise RegistrationRefused("the callback leads back here")
+        await notices.subscriptions.check_capacity(callback, settings.subscriptions_per_site)
+        await self._verify(said, callback, said.urls[0])
         now = notices.clock.now()
         for url, topic in topics.items():
-            data = {"way": str(said.way), "procedure": said.procedure, "url": url}
+            data = {"way": str(said.method), "procedure": said.procedure, "url": url}
             new = Subscription(
-                *(Role.TELL, NAME, topic, callback), expires=now + LASTS, state=State.ACTIVE, since=now, data=data
+                *(Role.SUBSCRIBER, NAME, topic, callback),
+                expires=now + REGISTRATION_LIFETIME,
+                state=State.ACTIVE,
+                since=now,
+                data=data,
             )
             await notices.subscriptions.put(new)
 
-    async def _registered[T](self, read: Callable[[T], Registration], given: T, call: Call) -> bool:
+    async def _try_register[T](self, read: Callable[[T], Registration], given: T, call: Call) -> bool:
         try:
             await self.register(read(given), call.client)
-        except WrongCall:
+        except MalformedCall:
             raise
         except FeedproxyError:
             return False
         return True
 
-    async def _prove(self, said: Registration, callback: str, url: str) -> None:
-        agent, courier = own_agent(self._notices.settings()), self._notices.courier
-        if said.domain and said.way.is_form:
+    async def _verify(self, said: Registration, callback: str, url: str) -> None:
+        agent, courier = own_user_agent(self._service.settings()), self._service.delivery_worker
+        if said.domain and said.method.is_form:
             token = secrets.token_urlsafe(24)
-            answer = await courier.ask(messages.challenge(callback, url, token, agent))
+            answer = await courier.request_now(messages.challenge(callback, url, token, agent))
             if not 200 <= answer.status < 300 or answer.body != token.encode():
-                raise Refusal("the callback did not give the challenge back")
+                raise RegistrationRefused("the callback did not give the challenge back")
             return
-        test = messages.notification(said.way, callback, said.procedure, url, agent)
-        if words := messages.objection(said.way, await courier.ask(test), strictly=bool(said.domain)):
-            raise Refusal(f"the call failed when the callback was tested: {words}")
+        test = messages.notification(said.method, callback, said.procedure, url, agent)
+        if words := messages.failure_reason(said.method, await courier.request_now(test), strictly=bool(said.domain)):
+            raise RegistrationRefused(f"the call failed when the callback was tested: {words}")
 
     # -- pings
 
     async def ping(self, parameters: tuple[object, ...], call: Call) -> bool:
         """`rssCloud.ping`: "true whenever well-formed". Raises WrongCall."""
         if len(parameters) != 1 or not isinstance(parameters[0], str):
-            raise WrongCall("a ping has one parameter, the address of the feed that changed")
-        await self._heard(parameters[0], call.client)
+            raise MalformedCall("a ping has one parameter, the address of the feed that changed")
+        await self._accept_ping(parameters[0], call.client)
         return True
 
     async def hello(self, parameters: tuple[object, ...], call: Call) -> bool:
@@ -130,15 +141,15 @@ class CloudHub:
     async def ping_by_form(self, call: Call) -> Response:
         """`/-/ping`."""
         accept = call.request.fields.combined("accept") or ""
-        url = next((value for name, value in messages.form(call.content) if name.lower() == "url"), "")
-        words = await self._heard(url, call.client)
-        return messages.result("result", not words, words or THANKS, accept)
+        url = next((value for name, value in messages.parse_form(call.content) if name.lower() == "url"), "")
+        words = await self._accept_ping(url, call.client)
+        return messages.write_result("result", not words, words or THANKS, accept)
 
-    async def _heard(self, url: str, visit: ClientContext) -> str:
+    async def _accept_ping(self, url: str, visit: ClientContext) -> str:
         """Act on a ping; why it was none, empty where it was."""
         try:
-            await self._ear.hear(ping_messages.in_words("", url), visit)
-        except (BadPing, TooOften) as error:
+            await self._ping_receiver.accept(ping_messages.ping_of("", url), visit)
+        except (InvalidPing, TooManyRequests) as error:
             return str(error)
         except FeedproxyError:
             return "the ping could not be written down; please try again later"
@@ -148,13 +159,15 @@ class CloudHub:
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
         """The notification, in the protocol that was asked for."""
-        if not may_be_told(self._notices, delivery.order.topic):
+        if not may_notify(self._service, delivery.request.topic):
             return None
         data = subscription.data
-        agent = own_agent(self._notices.settings())
-        return messages.notification(Way(data["way"]), subscription.callback, data["procedure"], data["url"], agent)
+        agent = own_user_agent(self._service.settings())
+        return messages.notification(
+            NotificationMethod(data["way"]), subscription.callback, data["procedure"], data["url"], agent
+        )
 
-    async def judge(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
+    async def interpret(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
         """What it came to: who fails is tried for a day, and then removed."""
         if isinstance(answer, Forbidden):
             return Refused(str(answer), remove=True)
@@ -162,9 +175,9 @@ class CloudHub:
             return Retry(str(answer))
         if answer.status == 410:
             return Refused("it answered 410", remove=True)
-        words = messages.objection(Way(subscription.data["way"]), answer)
+        words = messages.failure_reason(NotificationMethod(subscription.data["way"]), answer)
         return Retry(words) if words else Delivered(f"it answered {answer.status}")
 
 
-def _words(error: FeedproxyError) -> str:
+def _error_message(error: FeedproxyError) -> str:
     return "the registration could not be written down" if isinstance(error, StoreError) else str(error)

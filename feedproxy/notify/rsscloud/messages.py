@@ -16,15 +16,15 @@ from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify import soap, xmlrpc
-from feedproxy.notify.pings.messages import BadCall
+from feedproxy.notify.pings.messages import InvalidCall
 from feedproxy.notify.protocol import Message
-from feedproxy.notify.responses import XML, reply
+from feedproxy.notify.responses import XML, generated_response
 from feedproxy.notify.soap import SoapCall
 
 NAME = "rsscloud"
 
-LASTS: Seconds = 25 * 3600
-RENEWED: Seconds = 24 * 3600
+REGISTRATION_LIFETIME: Seconds = 25 * 3600
+RENEW_AFTER: Seconds = 24 * 3600
 """By convention registrations expire after 25 hours. Workstations should register every 24 hours"""
 
 URLS_MAX = 100
@@ -38,11 +38,11 @@ _PROCEDURE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 """Both an XML-RPC method's name and, in SOAP, an element's."""
 
 
-_OF_CLOUDS = frozenset({"hello", "ping", "pleasenotify", "rsspleasenotify"})
+_CLOUD_PROCEDURES = frozenset({"hello", "ping", "pleasenotify", "rsspleasenotify"})
 """The last parts of a cloud's own procedures. Every cloud answers its `ping` with true, which proves nothing."""
 
 
-class Way(StrEnum):
+class NotificationMethod(StrEnum):
     """By which protocol notifications come; case-sensitive."""
 
     HTTP_POST = "http-post"
@@ -53,16 +53,16 @@ class Way(StrEnum):
     @property
     def is_form(self) -> bool:
         """Whether a notification is a form's content."""
-        return self in (Way.HTTP_POST, Way.HTTPS_POST)
+        return self in (NotificationMethod.HTTP_POST, NotificationMethod.HTTPS_POST)
 
 
-class WrongCall(BadCall):
+class MalformedCall(InvalidCall):
     """A call that has not the form of its procedure."""
 
     fault_code = FAULT_CODE
 
 
-class Refusal(FeedproxyError):
+class RegistrationRefused(FeedproxyError):
     """The registration cannot be done: the answer is false, and this is why."""
 
     status_hint = 403
@@ -73,7 +73,7 @@ class Refusal(FeedproxyError):
 class Registration:
     """What a workstation asks for. `domain` is empty where the callback is at the caller's own address."""
 
-    way: Way
+    method: NotificationMethod
     procedure: str
     port: int
     path: str
@@ -84,11 +84,11 @@ class Registration:
         """The address to notify, for a caller from `address`. Raises Refusal."""
         host = self.domain or address.removeprefix("::ffff:")
         # "As a convenience, http-post with port 443 is also notified over HTTPS", say today's servers.
-        scheme = "https" if self.way is Way.HTTPS_POST or self.port == 443 else "http"
+        scheme = "https" if self.method is NotificationMethod.HTTPS_POST or self.port == 443 else "http"
         try:
             url = uri.normalise(f"{scheme}://{uri.hostport(host, self.port)}{self.path}")
         except BadTarget as error:
-            raise Refusal(f"the callback has no usable address: {error}") from error
+            raise RegistrationRefused(f"the callback has no usable address: {error}") from error
         return url
 
 
@@ -96,22 +96,22 @@ def registration(
     procedure: str, port: object, path: str, protocol: str, urls: Sequence[str], domain: str = ""
 ) -> Registration:
     """A registration of these parts. Raises Refusal."""
-    if protocol not in tuple(Way):
-        raise Refusal(f"the protocol {protocol[:40]!r} is none of {', '.join(Way)}")
-    way, digits = Way(protocol), str(port).strip()
+    if protocol not in tuple(NotificationMethod):
+        raise RegistrationRefused(f"the protocol {protocol[:40]!r} is none of {', '.join(NotificationMethod)}")
+    way, digits = NotificationMethod(protocol), str(port).strip()
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 5 and 0 < int(digits) <= 65535):
-        raise Refusal("port is a number from 1 to 65535")
+        raise RegistrationRefused("port is a number from 1 to 65535")
     if not way.is_form and not _PROCEDURE.fullmatch(procedure):
-        raise Refusal("the procedure to call is missing, or has no name that could be called")
-    if not way.is_form and procedure.rpartition(".")[2].lower() in _OF_CLOUDS:
-        raise Refusal("that is a procedure of clouds, not of workstations")
+        raise RegistrationRefused("the procedure to call is missing, or has no name that could be called")
+    if not way.is_form and procedure.rpartition(".")[2].lower() in _CLOUD_PROCEDURES:
+        raise RegistrationRefused("that is a procedure of clouds, not of workstations")
     if not urls or not all(urls):
-        raise Refusal("no feeds are named")
+        raise RegistrationRefused("no feeds are named")
     if len(urls) > URLS_MAX:
-        raise Refusal(f"more than {URLS_MAX} feeds are named in one call")
+        raise RegistrationRefused(f"more than {URLS_MAX} feeds are named in one call")
     domain = domain.strip()
     if re.search(r"[/?#@\\\s]", domain):
-        raise Refusal("domain is the name or the address of a host, and no more")
+        raise RegistrationRefused("domain is the name or the address of a host, and no more")
     bare = domain.removeprefix("[").removesuffix("]")
     path = path.strip()
     return Registration(
@@ -126,14 +126,14 @@ def from_parameters(parameters: Sequence[Any]) -> Registration:
     Raises WrongCall for what has not this form, Refusal.
     """
     if not 5 <= len(parameters) <= 6:
-        raise WrongCall(f"there are five or six parameters, not {len(parameters)}")
+        raise MalformedCall(f"there are five or six parameters, not {len(parameters)}")
     procedure, port, path, protocol, urls, *domain = parameters
     urls = [urls] if isinstance(urls, str) else urls
     texts = (procedure, path, protocol, *domain)
     if not isinstance(port, int | str) or isinstance(port, bool) or not isinstance(urls, list | tuple):
-        raise WrongCall("the second parameter is a port, and the fifth a list of addresses")
+        raise MalformedCall("the second parameter is a port, and the fifth a list of addresses")
     if not all(isinstance(each, str) for each in (*texts, *urls)):
-        raise WrongCall("procedure, path, protocol and addresses are strings")
+        raise MalformedCall("procedure, path, protocol and addresses are strings")
     return registration(procedure, port, path, protocol, [each.strip() for each in urls], "".join(domain))
 
 
@@ -148,16 +148,16 @@ def from_soap(call: SoapCall) -> Registration:
 
 def from_form(content: bytes) -> Registration:
     """The same as a form: protocol, port, path, url1 … urlN, perhaps domain and a procedure. Raises Refusal."""
-    given = form(content)
+    given = parse_form(content)
     lower = {name.lower(): value for name, value in given}
     if missing := [each for each in ("protocol", "port", "path") if not lower.get(each)]:
-        raise Refusal(f"these parameters are missing: {', '.join(missing)}")
+        raise RegistrationRefused(f"these parameters are missing: {', '.join(missing)}")
     urls = [value.strip() for name, value in given if name.lower().startswith("url")]
     procedure = lower.get("notifyprocedure") or lower.get("registerprocedure") or ""
     return registration(procedure, lower["port"], lower["path"], lower["protocol"], urls, lower.get("domain", ""))
 
 
-def form(content: bytes) -> list[tuple[str, str]]:
+def parse_form(content: bytes) -> list[tuple[str, str]]:
     """The fields of a form, in order; empty for what is none."""
     try:
         return parse_qsl(
@@ -170,14 +170,14 @@ def form(content: bytes) -> list[tuple[str, str]]:
 # -- what is told
 
 
-def notification(way: Way, callback: str, procedure: str, url: str, agent: str) -> Message:
+def notification(way: NotificationMethod, callback: str, procedure: str, url: str, agent: str) -> Message:
     """ "the cloud calls back to the procedure named in the registration call with one parameter, the url"."""
     lines = [("User-Agent", agent)]
     if way.is_form:
         lines.append(("Content-Type", "application/x-www-form-urlencoded"))
         return Message("POST", callback, Fields(lines), urlencode({"url": url}).encode())
     lines.append(("Content-Type", "text/xml; charset=utf-8"))
-    if way is Way.XML_RPC:
+    if way is NotificationMethod.XML_RPC:
         return Message("POST", callback, Fields(lines), xmlrpc.write_call(procedure, url))
     lines.append(("SOAPAction", f'"{urlsplit(callback).path}"'))
     return Message("POST", callback, Fields(lines), soap.write_call(procedure, [("url", url)], SOAP_NAMESPACE))
@@ -190,7 +190,7 @@ def challenge(callback: str, url: str, token: str, agent: str) -> Message:
     return Message("GET", f"{callback}{mark}{query}", Fields([("User-Agent", agent)]))
 
 
-def objection(way: Way, answer: Response, *, strictly: bool = False) -> str:
+def failure_reason(way: NotificationMethod, answer: Response, *, strictly: bool = False) -> str:
     """Why an answer to a notification is none of a workstation that wants it; empty where it is.
 
     `strictly`: it has to say so. "The workstation returns true."
@@ -200,8 +200,8 @@ def objection(way: Way, answer: Response, *, strictly: bool = False) -> str:
     if way.is_form:
         return ""
     try:
-        value = xmlrpc.read_answer(answer.body) if way is Way.XML_RPC else soap.read_answer(answer.body)
-    except BadCall as error:
+        value = xmlrpc.read_answer(answer.body) if way is NotificationMethod.XML_RPC else soap.read_answer(answer.body)
+    except InvalidCall as error:
         return str(error) if strictly or "fault" in str(error) else ""
     if value is False or value in ("0", "false"):
         return "it answered false"
@@ -211,23 +211,25 @@ def objection(way: Way, answer: Response, *, strictly: bool = False) -> str:
 # -- results
 
 
-def result(element: str, success: bool, words: str, accept: str) -> Response:
+def write_result(element: str, success: bool, words: str, accept: str) -> Response:
     """`<notifyResult success="…" msg="…"/>` and its like; as JSON where that is asked for."""
     if "application/json" in accept:
         body, media_type = json.dumps({"success": success, "msg": words}), "application/json"
     else:
-        said = xmlrpc.writable(words).replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+        said = xmlrpc.remove_unwritable(words).replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
         body = f'<?xml version="1.0" encoding="utf-8"?>\n<{element} success="{str(success).lower()}" msg="{said}"/>\n'
         media_type = XML
-    return reply(200, media_type, body.encode())
+    return generated_response(200, media_type, body.encode())
 
 
 def read_result(content: bytes) -> tuple[bool, str]:
     """Success and words of such a result. Raises BadCall."""
     try:
-        said: Mapping[str, Any] = json.loads(content) if content.lstrip()[:1] == b"{" else soap.document(content).attrib
+        said: Mapping[str, Any] = (
+            json.loads(content) if content.lstrip()[:1] == b"{" else soap.parse_document(content).attrib
+        )
     except ValueError as error:
-        raise BadCall("this is no result of a registration") from error
+        raise InvalidCall("this is no result of a registration") from error
     if "success" not in said:
-        raise BadCall("this is no result of a registration")
+        raise InvalidCall("this is no result of a registration")
     return str(said["success"]).lower() == "true", str(said.get("msg", ""))[:200]

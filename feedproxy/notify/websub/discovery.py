@@ -17,27 +17,27 @@ HUBS_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Discovered:
+class DiscoveredHubs:
     """The topic, as the publisher names it, and its hubs, those with https first."""
 
     topic: str
     hubs: tuple[str, ...] = ()
 
 
-def discover(target: str, fields: Fields, channel: Channel) -> Discovered:
+def discover(target: str, fields: Fields, channel: Channel) -> DiscoveredHubs:
     """What a feed fetched from `target` says, with these response fields."""
     links = parse_links(fields)
     hubs = [each.href for each in links if "hub" in each.rels] or list(channel.hubs)
     selves = [each.href for each in links if "self" in each.rels]
     selves = selves or [each.href for each in channel.self_links if each.rel == "self"]
-    found = dict.fromkeys(each for reference in hubs if (each := _absolute(target, reference)))
+    found = dict.fromkeys(each for reference in hubs if (each := _resolve(target, reference)))
     # "subscribers SHOULD always favor the HTTPS URL for hubs"
     ordered = sorted(found, key=lambda hub: not hub.startswith("https://"))
-    topic = next((each for reference in selves if (each := _absolute(target, reference))), target)
-    return Discovered(topic, tuple(ordered[:HUBS_MAX]))
+    topic = next((each for reference in selves if (each := _resolve(target, reference))), target)
+    return DiscoveredHubs(topic, tuple(ordered[:HUBS_MAX]))
 
 
-def favoured(hub: str, tries: int) -> str:
+def prefer_https(hub: str, tries: int) -> str:
     """The address to call a hub at: first by https, "even if the URL is advertised as HTTP"; then as it stands."""
     if tries or not hub.startswith("http://"):
         return hub
@@ -45,7 +45,7 @@ def favoured(hub: str, tries: int) -> str:
     return f"https://{hub.removeprefix('http://')}" if port == 80 and "." in host and host[-1].isalpha() else hub
 
 
-def _absolute(target: str, reference: str) -> str:
+def _resolve(target: str, reference: str) -> str:
     try:
         return uri.resolve(target, reference) if reference else ""
     except BadTarget:

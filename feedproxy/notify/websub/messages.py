@@ -49,7 +49,7 @@ class Mode(StrEnum):
     DENIED = "denied"
 
 
-class Wrong(FeedproxyError):
+class InvalidRequest(FeedproxyError):
     """A request to a hub with an error in it; the reason is for its developer."""
 
     detail = "websub"
@@ -60,7 +60,7 @@ class Wrong(FeedproxyError):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SubscriptionRequest:
     """A request to subscribe or to unsubscribe. `topic` and `callback` stand as they were given."""
 
     mode: Mode
@@ -71,37 +71,37 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishRequest:
     """A publisher says that these topics have changed."""
 
     topics: tuple[str, ...]
 
 
-def read_request(media_type: str | None, body: bytes) -> Asked | Published:
+def read_request(media_type: str | None, body: bytes) -> SubscriptionRequest | PublishRequest:
     """What is asked of a hub. Raises Wrong.
 
     "Hubs MUST ignore additional request parameters they do not understand."
     """
     if parse_parameters(media_type or "")[0] != FORM:
-        raise Wrong(f"the Content-Type has to be {FORM}", 415)
+        raise InvalidRequest(f"the Content-Type has to be {FORM}", 415)
     given = _form(body)
-    mode = _one(given, "hub.mode", required=True)
+    mode = _single_value(given, "hub.mode", required=True)
     if mode == Mode.PUBLISH:
         topics = [*given.get("hub.url", ()), *given.get("hub.topic", ())]
         if not topics or len(topics) > TOPICS_MAX:
-            raise Wrong(f"hub.url is to name what has changed, {TOPICS_MAX} addresses at most")
-        return Published(tuple(dict.fromkeys(topics)))
+            raise InvalidRequest(f"hub.url is to name what has changed, {TOPICS_MAX} addresses at most")
+        return PublishRequest(tuple(dict.fromkeys(topics)))
     if mode not in (Mode.SUBSCRIBE, Mode.UNSUBSCRIBE):
-        raise Wrong("hub.mode is subscribe, unsubscribe or publish")
-    secret = _one(given, "hub.secret")
+        raise InvalidRequest("hub.mode is subscribe, unsubscribe or publish")
+    secret = _single_value(given, "hub.secret")
     if len(secret.encode()) >= SECRET_MAX:
-        raise Wrong(f"hub.secret has to be less than {SECRET_MAX} bytes long")
-    return Asked(
+        raise InvalidRequest(f"hub.secret has to be less than {SECRET_MAX} bytes long")
+    return SubscriptionRequest(
         Mode(mode),
-        _one(given, "hub.topic", required=True),
-        read_callback(_one(given, "hub.callback", required=True)),
+        _single_value(given, "hub.topic", required=True),
+        read_callback(_single_value(given, "hub.callback", required=True)),
         # "MUST be ignored by the hub in that case."
-        _lease(_one(given, "hub.lease_seconds")) if mode == Mode.SUBSCRIBE else None,
+        _parse_lease(_single_value(given, "hub.lease_seconds")) if mode == Mode.SUBSCRIBE else None,
         secret,
     )
 
@@ -113,19 +113,19 @@ def read_callback(text: str) -> str:
     MUST use the exact callback used by the subscriber".
     """
     if len(text) > ADDRESS_MAX:
-        raise Wrong(f"hub.callback is longer than {ADDRESS_MAX} characters")
+        raise InvalidRequest(f"hub.callback is longer than {ADDRESS_MAX} characters")
     if "#" in text:
-        raise Wrong("hub.callback has a fragment, which is never sent")
+        raise InvalidRequest("hub.callback has a fragment, which is never sent")
     try:
         uri.normalise(text)
     except BadTarget as error:
-        raise Wrong(f"hub.callback cannot be called: {error}") from error
+        raise InvalidRequest(f"hub.callback cannot be called: {error}") from error
     if not text.isascii():
-        raise Wrong("hub.callback has characters that have to be percent-encoded")
+        raise InvalidRequest("hub.callback has characters that have to be percent-encoded")
     return _PERCENT.sub(lambda match: chr(int(match[1], 16)), text)
 
 
-def granted(asked: int | None, most: int) -> int:
+def granted_lease(asked: int | None, most: int) -> int:
     """The seconds of a lease. "Hubs MUST enforce lease expirations, and MUST NOT issue perpetual lease durations." """
     return int(max(LEASE_MIN, min(most if asked is None else asked, most)))
 
@@ -160,12 +160,12 @@ def is_signed(value: str | None, secret: str, body: bytes) -> bool:
     return hmac.compare_digest(expected.encode(), found.strip().lower().encode())
 
 
-def links(hub: str, topic: str) -> str:
+def link_field(hub: str, topic: str) -> str:
     """The Link field of a content distribution. "The Hub SHOULD combine these headers into a single Link Header" """
     return f'<{hub}>; rel="hub", <{topic}>; rel="self"'
 
 
-def form_of(**parameters: str | int) -> bytes:
+def write_form(**parameters: str | int) -> bytes:
     """hub.* parameters as the body of a request to a hub."""
     return urlencode({f"hub.{name}": value for name, value in parameters.items()}).encode()
 
@@ -191,7 +191,7 @@ def _seal(key: bytes, nonce: str) -> str:
     return hmac.new(key, nonce.encode("utf-8", "replace"), "sha256").hexdigest()[:SEAL_LENGTH]
 
 
-def plain(status: int, words: str = "", *extra: tuple[str, str]) -> Response:
+def plain_text(status: int, words: str = "", *extra: tuple[str, str]) -> Response:
     """An answer in plain text, which a browser takes for nothing else."""
     body = words.encode()
     lines = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store"), *extra]
@@ -203,25 +203,25 @@ def _form(body: bytes) -> dict[str, list[str]]:
     try:
         pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=PARAMETERS_MAX, errors="strict")
     except (ValueError, UnicodeError) as error:
-        raise Wrong("the body is no form in UTF-8") from error
+        raise InvalidRequest("the body is no form in UTF-8") from error
     found: dict[str, list[str]] = {}
     for name, value in pairs:
         found.setdefault(name, []).append(value)
     return found
 
 
-def _one(given: dict[str, list[str]], name: str, *, required: bool = False) -> str:
+def _single_value(given: dict[str, list[str]], name: str, *, required: bool = False) -> str:
     values = given.get(name, [])
     if len(values) > 1:
-        raise Wrong(f"{name} stands there more than once")
+        raise InvalidRequest(f"{name} stands there more than once")
     if required and not (values and values[0]):
-        raise Wrong(f"{name} is missing")
+        raise InvalidRequest(f"{name} is missing")
     return values[0] if values else ""
 
 
-def _lease(text: str) -> int | None:
+def _parse_lease(text: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and int(text[:12]) > 0):
-        raise Wrong("hub.lease_seconds has to be a positive decimal integer")
+        raise InvalidRequest("hub.lease_seconds has to be a positive decimal integer")
     return int(text[:12])

@@ -4,15 +4,15 @@ from collections.abc import Callable
 
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Response
-from feedproxy.notify.notification_service import Notices
-from feedproxy.notify.protocol import DAY, Change, Delivery, Message, Order, Verdict
+from feedproxy.notify.notification_service import NotificationService
+from feedproxy.notify.protocol import DAY, Change, Delivery, DeliveryRequest, Message, Verdict
 from feedproxy.notify.subscriptions import Subscription
-from feedproxy.notify.websub.content_distribution import Pushes
+from feedproxy.notify.websub.content_distribution import DistributionReceiver
 from feedproxy.notify.websub.hub import Hub
 from feedproxy.notify.websub.messages import NAME
 from feedproxy.notify.websub.subscriber import Subscriber
 
-_OURS = frozenset({"subscribe", "unsubscribe"})
+_SUBSCRIBER_REQUESTS = frozenset({"subscribe", "unsubscribe"})
 """Orders of the subscriber; the hub's are `verify` and `notify`."""
 
 
@@ -20,30 +20,30 @@ class WebSub:
     """Both roles. `hub` and `pushes` answer at their endpoints; `key` is a secret of this installation."""
 
     name = NAME
-    patience = DAY
-    removes = False
+    retry_for = DAY
+    remove_on_failure = False
     """ "The hub MUST keep the subscription active until the end of the lease duration" """
 
-    def __init__(self, notices: Notices, key: Callable[[], bytes]) -> None:
+    def __init__(self, notices: NotificationService, key: Callable[[], bytes]) -> None:
         self.hub = Hub(notices)
         self.subscriber = Subscriber(notices, key)
-        self.pushes = Pushes(notices, self.subscriber, key)
+        self.distribution_receiver = DistributionReceiver(notices, self.subscriber, key)
 
-    def standing(self, change: Change) -> tuple[Order, ...]:
+    def extra_deliveries(self, change: Change) -> tuple[DeliveryRequest, ...]:
         """Nobody is told who did not subscribe."""
         return ()
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
         """What to send now."""
-        role = self.subscriber if delivery.order.what in _OURS else self.hub
+        role = self.subscriber if delivery.request.what in _SUBSCRIBER_REQUESTS else self.hub
         return await role.message(delivery, subscription)
 
-    async def judge(
+    async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
         """What the answer means."""
-        role = self.subscriber if delivery.order.what in _OURS else self.hub
-        return await role.judge(delivery, subscription, answer)
+        role = self.subscriber if delivery.request.what in _SUBSCRIBER_REQUESTS else self.hub
+        return await role.interpret(delivery, subscription, answer)
 
     async def renew(self, subscription: Subscription) -> None:
         """A lease of ours will end."""
