@@ -11,8 +11,8 @@ from feedproxy.app import runtime
 from feedproxy.http import uri
 from feedproxy.http.user_agent import LENGTH_MAX
 from feedproxy.request.url_mapping import to_public
-from feedproxy.server.fastpath.access_log import GONE
-from feedproxy.server.fastpath.live_scoring import judge
+from feedproxy.server.fastpath.access_log import CLIENT_GONE
+from feedproxy.server.fastpath.live_scoring import score_flow
 from feedproxy.server.mitm.flow_handler import desk
 from feedproxy.telemetry.log_format import REQUESTS, Line
 from feedproxy.telemetry.recent_activity import Asked
@@ -52,7 +52,7 @@ class AccessLog:
         size = len(response.raw_content or b"") if response is not None else 0
         words = case.words
         if flow.error is not None and case.page is None and case.streamed is None:
-            code, size, words = 0, 0, GONE if flow.response is not None else words  # it was made, and not sent
+            code, size, words = 0, 0, CLIENT_GONE if flow.response is not None else words  # it was made, and not sent
         if case.streamed is not None:
             size = case.streamed.size
         connects = flow.request.method == "CONNECT"
@@ -61,7 +61,7 @@ class AccessLog:
         else:
             here.metrics.answered(case.visit.entrance, code, case.status, size, seconds)
         if case.arrival is not None and not connects and code:
-            judge(here, flow, case, size)
+            score_flow(here, flow, case, size)
         agent = flow.request.headers.get("user-agent", "")
         asked = case.arrival.request.target if case.arrival is not None else ""
         target = to_public(asked, here.settings) if asked else flow.request.path

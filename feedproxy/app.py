@@ -99,7 +99,7 @@ class Runtime:
         """The listeners are up, and not being closed."""
         self.requests = 0
         """Requests under way in mitmproxy."""
-        self.fronted = 0
+        self.fastpath_requests = 0
         """Requests under way that the listener in front answers itself."""
         self.changed = 0
         """Another number after every change of options or rules."""

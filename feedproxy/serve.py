@@ -44,10 +44,10 @@ from feedproxy.errors import BadTarget, FeedproxyError, UsageError
 from feedproxy.http import uri
 from feedproxy.http.content_coding import CODINGS
 from feedproxy.rules import Rules
-from feedproxy.server.fastpath.compatibility import in_front
-from feedproxy.server.fastpath.gc_policy import Garbage, look_seldom
-from feedproxy.server.fastpath.sockets import all_accepted, turn_away
-from feedproxy.server.fastpath.tls_connection import Certificate
+from feedproxy.server.fastpath.compatibility import select_modes
+from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects
+from feedproxy.server.fastpath.sockets import reject_new_connections, wait_accept_queue_empty
+from feedproxy.server.fastpath.tls_connection import ReloadingCertificate
 from feedproxy.settings import Settings, defaults, listen_address, option_names, restart_names
 from feedproxy.store import folder_lock
 from feedproxy.store.tiered import MEMORY, store_folder
@@ -150,7 +150,7 @@ def make_master(plan: Plan, clock: Clock | None = None) -> tuple[master.Master, 
     if mode:
         made.options.update(mode=[mode], keep_host_header=True)
     if here.settings.fast_path and not here.settings.record:  # what is answered there makes no flow to be recorded
-        made.options.update(mode=in_front(made.options.mode))
+        made.options.update(mode=select_modes(made.options.mode))
     if here.settings.tls_certificate and not all(mode.startswith("front") for mode in made.options.mode):
         raise UsageError("tls_certificate: only the fast path speaks TLS with readers, and it is off")
     return made, here
@@ -303,7 +303,7 @@ def _check(here: Runtime) -> None:
         except UsageError as error:
             raise UsageError(f"{name}: {error}") from error
     if here.settings.tls_certificate:
-        Certificate(here.settings.tls_certificate, here.settings.tls_key)
+        ReloadingCertificate(here.settings.tls_certificate, here.settings.tls_key)
     for name, permitted in (("codings", CODINGS), ("announce", ("hub", "cloud"))):
         for each in getattr(here.settings, name):
             if each not in permitted:
@@ -382,9 +382,9 @@ class _Life:
             self._master.shutdown()
             return
         self._here.ready = True
-        look_seldom(told_when=True)
+        freeze_startup_objects(has_scheduler=True)
         if not any(each.startswith("front") for each in self._master.options.mode):
-            self._look_for_garbage(Garbage(asyncio.get_running_loop().time()))
+            self._look_for_garbage(GcScheduler(asyncio.get_running_loop().time()))
         sys.setswitchinterval(SWITCHED)
         scheme = "https" if self._here.settings.tls_certificate else "http"
         for host, port, *_ in addresses:
@@ -414,11 +414,11 @@ class _Life:
             logger.warning(words, named, port)
             return
 
-    def _look_for_garbage(self, garbage: Garbage) -> None:
+    def _look_for_garbage(self, garbage: GcScheduler) -> None:
         """Do what the listener in front does, where there is none. Nothing tells here when clients are silent."""
         loop = asyncio.get_running_loop()
         loop.call_later(1, self._look_for_garbage, garbage)
-        garbage.look(loop.time(), int(loop.time()))
+        garbage.maybe_collect(loop.time(), int(loop.time()))
 
     def _beat(self, seat: Seat) -> None:
         """Tell the supervisor, as long as the event loop turns."""
@@ -451,15 +451,15 @@ class _Life:
         listening = [each for one in listeners for each in one.sockets]
         if not here.sockets:
             for each in listening:
-                turn_away(each)  # a worker's socket is its supervisor's, and systemd's sockets live on
+                reject_new_connections(each)  # a worker's socket is its supervisor's, and systemd's sockets live on
         if here.seat is not None or not here.sockets:
-            await all_accepted(listening)
+            await wait_accept_queue_empty(listening)
         for one in listeners:
             one.close()
         await asyncio.sleep(ARRIVAL)
         here.draining = True
         self._master.options.update(server=False)
-        while self._here.requests + self._here.fronted > 0 and loop.time() < deadline:  # noqa: ASYNC110 (it happens once)
+        while self._here.requests + self._here.fastpath_requests > 0 and loop.time() < deadline:  # noqa: ASYNC110 (it happens once)
             await asyncio.sleep(0.05)
         self._master.shutdown()
 

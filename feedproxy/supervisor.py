@@ -36,7 +36,7 @@ from pathlib import Path
 from feedproxy import serve, systemd
 from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError, UsageError
-from feedproxy.server.fastpath.sockets import turn_away
+from feedproxy.server.fastpath.sockets import reject_new_connections
 from feedproxy.store import folder_lock
 from feedproxy.workers.worker import BEAT, Seat
 
@@ -270,7 +270,7 @@ class Supervisor:
         for worker in self._workers:
             if not self.plan.sockets:
                 for each in worker.sockets:
-                    turn_away(each)
+                    reject_new_connections(each)
             _close(worker.sockets)
             worker.sockets = ()
         _close(self._admin)

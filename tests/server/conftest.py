@@ -68,7 +68,7 @@ class Front:
 
     stage: OnFront
     lines: list[Line] = field(default_factory=list)
-    asked: int = 0
+    service_calls: int = 0
     """Requests that the service was asked for."""
     _listener: Listener | None = None
 
@@ -132,7 +132,7 @@ async def front(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Opened]:
         answer = service.answer
 
         async def counted(*given: Any) -> Any:
-            made.asked += 1
+            made.service_calls += 1
             return await answer(*given)
 
         monkeypatch.setattr(service, "answer", counted)

@@ -79,10 +79,10 @@ async def test_who_goes_away_before_his_answer_is_begun_is_not_waited_for(
 ) -> None:
     """A drain waits for answers under way; a task that is cancelled before its first step runs nothing of its own."""
     proxy = await front()
-    monkeypatch.setattr("feedproxy.server.fastpath.handler.PATIENCE", -1.0)
+    monkeypatch.setattr("feedproxy.server.fastpath.handler.PREEMPT_AFTER", -1.0)
     dropped: list[object] = []
 
-    settle = proxy.listener.settle
+    settle = proxy.listener.update_interest
 
     def drop(reader: Any) -> None:
         if reader.task is None:
@@ -90,11 +90,11 @@ async def test_who_goes_away_before_his_answer_is_begun_is_not_waited_for(
             return
         dropped.append(reader)
         reader.task.cancel()
-        proxy.listener.drop(reader)
+        proxy.listener.close_connection(reader)
 
-    monkeypatch.setattr(proxy.listener, "settle", drop)
+    monkeypatch.setattr(proxy.listener, "update_interest", drop)
     line = await proxy.line()
     await line.say(proxy.get("/page"))
     await until(lambda: bool(dropped))
 
-    await until(lambda: not proxy.stage.runtime.fronted)
+    await until(lambda: not proxy.stage.runtime.fastpath_requests)

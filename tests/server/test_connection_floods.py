@@ -8,9 +8,9 @@ LONG = "x" * 4000
 async def test_a_head_that_is_longer_than_any_readers_is_answered_and_not_remembered(front: Opened) -> None:
     proxy = await front(score_readers=200)
     line = await proxy.warm()
-    table, waiter = proxy.listener._tables[False], proxy.listener._waiter
-    size, guests = table.size, len(waiter.teller._guests)
-    asked = proxy.asked
+    table, waiter = proxy.listener._caches[False], proxy.listener._handler
+    size, guests = table.size, len(waiter.access_logger._clients)
+    asked = proxy.service_calls
 
     for number in range(5):
         for field in (f"User-Agent: {number}{LONG}", f"Accept: {number}{LONG}", f"X-Pad: {number}{LONG}"):
@@ -18,39 +18,39 @@ async def test_a_head_that_is_longer_than_any_readers_is_answered_and_not_rememb
                 answer = await line.ask(proxy.get("/feed.rss", field))
                 assert (answer.status, answer.cache) == (200, "feedproxy; hit; ttl=3600")
 
-    assert proxy.asked == asked + 30, "each was asked of the service"
-    assert (table.size, len(waiter.teller._guests)) == (size, guests)
+    assert proxy.service_calls == asked + 30, "each was asked of the service"
+    assert (table.size, len(waiter.access_logger._clients)) == (size, guests)
     assert len(waiter.runtime.panel) == 1, "nor is anybody judged by it"
 
 
 async def test_what_a_second_readers_line_said_is_forgotten_with_its_second(front: Opened) -> None:
     proxy = await front()
     line = await proxy.warm()
-    (recipe,) = proxy.listener._tables[False].by_key.values()
+    (recipe,) = proxy.listener._caches[False].by_key.values()
     for number in range(20):
         await line.ask(proxy.get().replace(b"Reader/1.0", b"Reader/%d" % number))
-    assert recipe.lines
+    assert recipe.log_lines
 
-    proxy.listener.tend(proxy.listener._second + 1)
+    proxy.listener.tick(proxy.listener._now + 1)
 
-    assert not recipe.lines
+    assert not recipe.log_lines
 
 
 async def test_a_recipe_weighs_the_same_all_its_life(front: Opened) -> None:
     """What it adds to the table's size is what it takes from it, whatever its Age says meanwhile."""
     proxy = await front()
     line = await proxy.warm()
-    table = proxy.listener._tables[False]
+    table = proxy.listener._caches[False]
     ((key, recipe),) = table.by_key.items()
-    weight = recipe.weight()
+    weight = recipe.size()
 
     for seconds in (1, 10, 1000):
         proxy.clock.advance(seconds)
         await line.ask(proxy.get())
-        assert recipe.weight() == weight
-    for data in list(table.exact):
-        table.drop_exact(data)
-    table.drop(key)
+        assert recipe.size() == weight
+    for data in list(table.by_bytes):
+        table.remove_bytes(data)
+    table.remove(key)
 
     assert table.size == 0
-    await until(lambda: not proxy.listener._waiter.teller.lines)
+    await until(lambda: not proxy.listener._handler.access_logger.log_lines)

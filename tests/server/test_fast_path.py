@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from feedproxy.server.fastpath.listener import LINGER
+from feedproxy.server.fastpath.listener import LINGERING_TIMEOUT
 from tests.server.conftest import Opened, until
 from tests.stages.origin import a_feed
 from tests.waiting import PATIENCE
@@ -15,24 +15,24 @@ from tests.waiting import PATIENCE
 async def test_what_is_asked_again_and_again_is_answered_by_heart(front: Opened) -> None:
     proxy = await front()
     line = await proxy.warm()
-    asked = proxy.asked
+    asked = proxy.service_calls
 
     for _ in range(20):
         assert (await line.ask(proxy.get())).cache == "feedproxy; hit; ttl=3600"
 
-    assert proxy.asked == asked
+    assert proxy.service_calls == asked
     assert proxy.origin.requests == 1
 
 
 async def test_a_request_with_a_number_of_its_own_needs_no_second_thought(front: Opened) -> None:
     proxy = await front()
     line = await proxy.warm()
-    asked = proxy.asked
+    asked = proxy.service_calls
 
     for number in range(20):
         assert (await line.ask(proxy.get("/feed.rss", f"X-Request-Id: {number}"))).status == 200
 
-    assert proxy.asked == asked
+    assert proxy.service_calls == asked
 
 
 async def test_the_same_fields_in_another_order_need_no_second_thought(front: Opened) -> None:
@@ -45,11 +45,11 @@ async def test_the_same_fields_in_another_order_need_no_second_thought(front: Op
     costs = []
 
     for _ in range(3):  # another coding of the copy may become ready meanwhile, and answers are made anew
-        asked = proxy.asked
+        asked = proxy.service_calls
         for order in itertools.permutations(fields):
             answer = await line.ask(proxy.get("/feed.rss", *order))
             assert (answer.status, answer.fields["content-encoding"]) == (200, "gzip")
-        costs.append(proxy.asked - asked)
+        costs.append(proxy.service_calls - asked)
 
     assert min(costs) == 0
 
@@ -60,11 +60,11 @@ async def test_the_order_of_fields_of_one_name_is_their_content(front: Opened) -
     fields = ("Accept: a/a", "Accept: b/b")
     await line.ask(proxy.get("/feed.rss", *fields))
     await line.ask(proxy.get("/feed.rss", *fields))
-    asked = proxy.asked
+    asked = proxy.service_calls
 
     await line.ask(proxy.get("/feed.rss", *reversed(fields)))
 
-    assert proxy.asked == asked + 1
+    assert proxy.service_calls == asked + 1
 
 
 async def test_age_and_ttl_are_right_to_the_second(front: Opened) -> None:
@@ -179,8 +179,8 @@ async def test_last_answer_arrives_where_more_was_sent_behind_its_request(front:
             assert await asyncio.wait_for(line.reader.read(), PATIENCE) == b"", "it ends in order, and is not reset"
             await line.say(b"x" * 100_000)
             line.writer.close()
-    await until(lambda: len(proxy.listener._readers) == 1)  # the warm one
-    assert not proxy.listener._due
+    await until(lambda: len(proxy.listener._connections) == 1)  # the warm one
+    assert not proxy.listener._deadlines
 
 
 async def test_what_comes_behind_the_last_answer_is_thrown_away_for_some_seconds(front: Opened) -> None:
@@ -189,12 +189,12 @@ async def test_what_comes_behind_the_last_answer_is_thrown_away_for_some_seconds
     await line.say(proxy.get("/feed.rss", "Connection: close") + proxy.get())
     assert (await line.hear()).status == 200
     assert await line.ended(), "the second is not answered"
-    (reader,) = proxy.listener._readers.values()
+    (reader,) = proxy.listener._connections.values()
 
-    proxy.listener.tend(asyncio.get_running_loop().time() + LINGER)
+    proxy.listener.tick(asyncio.get_running_loop().time() + LINGERING_TIMEOUT)
 
     assert reader.fd < 0
-    assert not proxy.listener._due
+    assert not proxy.listener._deadlines
     assert proxy.stage.runtime.connections == 0
 
 
@@ -254,12 +254,12 @@ async def test_what_was_purged_is_asked_for_anew(front: Opened) -> None:
 async def test_an_option_that_changes_counts_for_the_next_request(front: Opened) -> None:
     proxy = await front()
     line = await proxy.warm()
-    asked = proxy.asked
+    asked = proxy.service_calls
 
     proxy.stage._master.options.update(public_url="https://feeds.example")
     await line.ask(proxy.get())
 
-    assert proxy.asked == asked + 1
+    assert proxy.service_calls == asked + 1
 
 
 async def test_every_answer_is_logged_counted_and_its_reader_is_a_subscriber(
@@ -270,7 +270,7 @@ async def test_every_answer_is_logged_counted_and_its_reader_is_a_subscriber(
     await proxy.warm()
     caplog.set_level(logging.INFO, "feedproxy.access")
 
-    await until(lambda: not proxy.listener._waiter.teller.lines)
+    await until(lambda: not proxy.listener._handler.access_logger.log_lines)
     caplog.clear()
     line = await proxy.warm(proxy.get().replace(b"Reader/1.0", b"Other/2.0"))
     for _ in range(3):

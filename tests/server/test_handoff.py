@@ -117,11 +117,11 @@ async def test_a_post_between_two_polls_goes_through_and_the_connection_comes_ba
 
     for _ in range(3):
         assert (await line.ask(post)).status == 201
-        asked = proxy.asked
+        asked = proxy.service_calls
         for _ in range(3):
             assert (await line.ask(proxy.get())).status == 200
-        assert proxy.asked == asked, "the memo answers again"
-    assert len(proxy.listener._readers) == 1
+        assert proxy.service_calls == asked, "the memo answers again"
+    assert len(proxy.listener._connections) == 1
 
 
 async def test_connections_are_counted_once_wherever_they_are(front: Opened) -> None:
@@ -142,12 +142,12 @@ async def test_the_explicit_proxy_is_answered_by_heart_too(front: Opened) -> Non
     proxy = await front()
     request = proxy.get().replace(b"GET /http", b"GET http").replace(b"Host: proxy.example", b"Host: else.example")
     line = await proxy.warm(request)
-    asked = proxy.asked
+    asked = proxy.service_calls
 
     answer = await line.ask(request)
 
     assert "hit" in answer.cache
-    assert proxy.asked == asked
+    assert proxy.service_calls == asked
 
 
 async def test_readers_behind_a_load_balancer_are_told_apart(front: Opened) -> None:
@@ -160,7 +160,7 @@ async def test_readers_behind_a_load_balancer_are_told_apart(front: Opened) -> N
             assert answer.status == 200
 
     assert proxy.stage.service.counts.total(proxy.origin.url("/feed.rss"), proxy.clock.now()) == 3
-    assert proxy.asked <= 7
+    assert proxy.service_calls <= 7
 
 
 async def test_what_vary_names_is_looked_at(front: Opened) -> None:
@@ -184,12 +184,12 @@ async def test_who_signs_in_gets_nothing_by_heart(front: Opened) -> None:
     proxy = await front(site_interval=0, feed_min_interval=0)
     await proxy.warm()
     line = await proxy.line()
-    asked = proxy.asked
+    asked = proxy.service_calls
 
     for _ in range(4):
         await line.ask(proxy.get("/feed.rss", "Authorization: Basic YTpi"))
 
-    assert proxy.asked == asked + 4
+    assert proxy.service_calls == asked + 4
 
 
 async def test_who_has_to_say_who_he_is_is_asked_also_when_the_answer_was_known_by_heart(front: Opened) -> None:
@@ -198,8 +198,8 @@ async def test_who_has_to_say_who_he_is_is_asked_also_when_the_answer_was_known_
     target = proxy.origin.url("/feed.rss")
 
     proxy.stage.use_rules(Rules([Rule(TargetPattern(target), {"readers": ("alice",)})]))
-    asked = proxy.asked
+    asked = proxy.service_calls
 
     for _ in range(4):
         assert (await line.ask(proxy.get())).status == 401
-    assert proxy.asked == asked
+    assert proxy.service_calls == asked

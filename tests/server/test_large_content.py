@@ -126,7 +126,7 @@ async def test_who_never_ends_is_cut_off(
     front: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, secure: bool
 ) -> None:
     monkeypatch.setattr(http_layer, "LINGER", 0.05)
-    for name in ("LINGER", "SILENCE"):
+    for name in ("LINGERING_TIME", "LINGERING_TIMEOUT"):
         monkeypatch.setattr(tls_relay, name, 0.05)
     if secure:
         proxy, context = await secured(front, tmp_path)

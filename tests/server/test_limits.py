@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from feedproxy.server.fastpath import compatibility, sockets
-from feedproxy.server.fastpath.response_cache import Once, Table
+from feedproxy.server.fastpath.response_cache import AdmissionFilter, FastPathCache
 from feedproxy.settings import Settings
 from tests.server.conftest import Opened, until
 
@@ -16,12 +16,12 @@ async def test_a_head_that_drips_is_answered_with_408(front: Opened) -> None:
     proxy = await front(head_timeout=15)
     line = await proxy.warm()
     await line.say(proxy.get()[:-10])
-    await until(lambda: bool(proxy.listener._due))
+    await until(lambda: bool(proxy.listener._deadlines))
     now = asyncio.get_running_loop().time()
 
-    proxy.listener.tend(now + 14)
-    assert proxy.listener._readers
-    proxy.listener.tend(now + 16)
+    proxy.listener.tick(now + 14)
+    assert proxy.listener._connections
+    proxy.listener.tick(now + 16)
 
     assert (await line.hear()).status == 408
     assert await line.ended()
@@ -31,10 +31,10 @@ async def test_a_head_that_came_in_time_is_forgiven(front: Opened) -> None:
     proxy = await front(head_timeout=15)
     line = await proxy.warm()
     await line.say(proxy.get()[:-10])
-    await until(lambda: bool(proxy.listener._due))
+    await until(lambda: bool(proxy.listener._deadlines))
     await line.ask(proxy.get()[-10:])
 
-    proxy.listener.tend(asyncio.get_running_loop().time() + 16)
+    proxy.listener.tick(asyncio.get_running_loop().time() + 16)
 
     assert (await line.ask(proxy.get())).status == 200
 
@@ -44,9 +44,9 @@ async def test_a_head_that_began_behind_a_miss_has_to_come_in_time_as_well(front
     line = await proxy.line()
     await line.say(proxy.get() + proxy.get()[:-10])
     assert (await line.hear()).status == 200
-    await until(lambda: bool(proxy.listener._due))
+    await until(lambda: bool(proxy.listener._deadlines))
 
-    proxy.listener.tend(asyncio.get_running_loop().time() + 16)
+    proxy.listener.tick(asyncio.get_running_loop().time() + 16)
 
     assert (await line.hear()).status == 408
     assert await line.ended()
@@ -56,7 +56,7 @@ async def test_who_is_silent_for_too_long_is_let_go(front: Opened) -> None:
     proxy = await front(tcp_timeout=60)
     line = await proxy.warm()
 
-    proxy.listener.tend(asyncio.get_running_loop().time() + 61)
+    proxy.listener.tick(asyncio.get_running_loop().time() + 61)
 
     assert await line.ended()
     assert not proxy.stage.runtime.connections
@@ -108,13 +108,13 @@ async def test_who_asks_and_does_not_read_makes_us_hold_one_answer(front: Opened
 
     for _ in range(50):
         line.writer.write(request)
-    (reader,) = proxy.listener._readers.values()
-    await until(lambda: bool(reader.left))
-    held = sum(len(each) for each in reader.left)
+    (reader,) = proxy.listener._connections.values()
+    await until(lambda: bool(reader.unsent))
+    held = sum(len(each) for each in reader.unsent)
 
     assert held <= 2_100_000
-    proxy.listener.tend(asyncio.get_running_loop().time() + 46)
-    assert not proxy.listener._readers, "who takes nothing for answer_timeout is let go"
+    proxy.listener.tick(asyncio.get_running_loop().time() + 46)
+    assert not proxy.listener._connections, "who takes nothing for answer_timeout is let go"
 
 
 async def test_a_drain_answers_who_waits_and_lets_go_of_who_is_idle(front: Opened) -> None:
@@ -129,13 +129,13 @@ async def test_a_drain_answers_who_waits_and_lets_go_of_who_is_idle(front: Opene
     proxy.stage.runtime.draining = True
     proxy.stage._master.options.update(server=False)
     assert await idle.ended()
-    assert proxy.stage.runtime.fronted == 1
+    assert proxy.stage.runtime.fastpath_requests == 1
     proxy.origin.gate.set()
 
     answer = await waiting.hear()
     assert (answer.status, answer.fields["connection"]) == (200, "close")
     assert await waiting.ended()
-    assert proxy.stage.runtime.fronted == 0
+    assert proxy.stage.runtime.fastpath_requests == 0
 
 
 async def test_without_file_descriptors_left_nobody_is_let_in_for_a_moment(
@@ -148,7 +148,7 @@ async def test_without_file_descriptors_left_nobody_is_let_in_for_a_moment(
             raise OSError(24, "Too many open files")
 
     proxy.listener._accept(Short(), 1)  # type: ignore[arg-type]
-    assert proxy.listener._doors == {}
+    assert proxy.listener._listen_sockets == {}
 
     line = await proxy.line()
     assert (await line.ask(proxy.get())).status == 200
@@ -167,14 +167,14 @@ async def test_without_file_descriptors_left_who_was_handed_over_stays_there(
     monkeypatch.setattr("feedproxy.server.fastpath.handoff.os.dup", short)
 
     assert (await line.ask(proxy.get())).status == 200
-    assert not proxy.listener._readers
+    assert not proxy.listener._connections
     monkeypatch.undo()
     assert (await line.ask(proxy.get())).status == 200
-    assert len(proxy.listener._readers) == 1
+    assert len(proxy.listener._connections) == 1
 
 
 def test_all_addresses_are_of_one_port_and_ipv6_is_among_them() -> None:
-    made = sockets.listening("", 0)
+    made = sockets.open_listen_sockets("", 0)
     try:
         assert len({each.getsockname()[1] for each in made}) == 1
         if socket.has_ipv6:
@@ -186,33 +186,33 @@ def test_all_addresses_are_of_one_port_and_ipv6_is_among_them() -> None:
 
 def test_the_memo_holds_no_more_than_it_may() -> None:
     class Fake:
-        def weight(self) -> int:
+        def size(self) -> int:
             return 1000
 
-    table = Table(50_000)
+    table = FastPathCache(50_000)
     for number in range(1000):
-        table.keep((b"GET", b"%d" % number), Fake())  # type: ignore[arg-type]
-        table.keep_exact(b"GET %d" % number, Fake(), b"")  # type: ignore[arg-type]
+        table.put((b"GET", b"%d" % number), Fake())  # type: ignore[arg-type]
+        table.put_bytes(b"GET %d" % number, Fake(), b"")  # type: ignore[arg-type]
         assert table.size <= 50_000
 
     assert 0 < len(table.by_key) < 50
     for key in list(table.by_key):
-        table.drop(key)
-    for data in list(table.exact):
-        table.drop_exact(data)
+        table.remove(key)
+    for data in list(table.by_bytes):
+        table.remove_bytes(data)
     assert table.size == 0
 
 
 def test_two_tables_of_a_listener_share_their_bound() -> None:
     class Fake:
-        def weight(self) -> int:
+        def size(self) -> int:
             return 1800
 
-    first = Table(50_000)
-    second = Table(50_000, first)
+    first = FastPathCache(50_000)
+    second = FastPathCache(50_000, first)
     for table in (first, second):
         for number in range(100):
-            table.keep((b"GET", b"%d" % number), Fake())  # type: ignore[arg-type]
+            table.put((b"GET", b"%d" % number), Fake())  # type: ignore[arg-type]
             assert first.size + second.size <= 50_000
 
     assert min(first.size, second.size) > 20_000
@@ -220,39 +220,39 @@ def test_two_tables_of_a_listener_share_their_bound() -> None:
 
 def test_what_cannot_be_used_any_more_is_let_go_within_a_minute() -> None:
     class Fake:
-        def weight(self) -> int:
+        def size(self) -> int:
             return 1800  # of a head with 400 bytes
 
-    table, number = Table(Settings().memory.hits), 0
+    table, number = FastPathCache(Settings().memory.hits), 0
     while table.size < Settings().memory.hits - 100_000:
         number += 1
-        table.keep((b"GET", b"%d" % number), Fake())  # type: ignore[arg-type]
-        table.keep_exact(b"GET %d" % number, Fake(), b"")  # type: ignore[arg-type]
+        table.put((b"GET", b"%d" % number), Fake())  # type: ignore[arg-type]
+        table.put_bytes(b"GET %d" % number, Fake(), b"")  # type: ignore[arg-type]
 
     for _ in range(60):
-        table.sweep(lambda _: False)
+        table.evict_stale(lambda _: False)
 
-    assert (len(table.by_key), len(table.exact), table.size) == (0, 0, 0)
+    assert (len(table.by_key), len(table.by_bytes), table.size) == (0, 0, 0)
 
 
 def test_what_was_seen_once_costs_a_number_and_is_forgotten_in_time() -> None:
-    once = Once(spared=True)
-    assert not once.again(b"a")
-    assert once.again(b"a")
+    once = AdmissionFilter(sampled=True)
+    assert not once.is_seen_before(b"a")
+    assert once.is_seen_before(b"a")
     for number in range(400_000):
-        once.again(b"%d" % number)
+        once.is_seen_before(b"%d" % number)
     assert len(once._young) + len(once._old) <= 2 * 16_384
-    assert any(once.again(b"b") for _ in range(20)), "who comes again is found out among strangers, too"
+    assert any(once.is_seen_before(b"b") for _ in range(20)), "who comes again is found out among strangers, too"
 
 
 def test_a_mitmproxy_that_is_another_is_not_leaned_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert compatibility.missing() == []
-    assert compatibility.in_front(["regular@127.0.0.1:0"]) == ["front@127.0.0.1:0"]
+    assert compatibility.find_missing() == []
+    assert compatibility.select_modes(["regular@127.0.0.1:0"]) == ["front@127.0.0.1:0"]
     monkeypatch.delattr("mitmproxy.proxy.layers.http.HttpLayer.make_stream")
 
-    assert compatibility.in_front(["regular"]) == ["regular"]
+    assert compatibility.select_modes(["regular"]) == ["regular"]
 
     assert "the fast path is off" in caplog.text
 

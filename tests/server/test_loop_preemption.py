@@ -6,8 +6,8 @@ import gc
 import pytest
 
 from feedproxy.server.fastpath import gc_policy, loop_preemption
-from feedproxy.server.fastpath.gc_policy import Garbage
-from feedproxy.server.fastpath.loop_preemption import serve_between
+from feedproxy.server.fastpath.gc_policy import GcScheduler
+from feedproxy.server.fastpath.loop_preemption import call_between_callbacks
 from tests.server.conftest import Opened
 
 
@@ -19,20 +19,20 @@ async def some_steps() -> None:
 
 
 async def test_readers_are_served_between_the_steps_of_one_turn(front: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_preemption, "PATIENCE", 0.0)
+    monkeypatch.setattr(loop_preemption, "PREEMPT_AFTER", 0.0)
     proxy = await front()
     line = await proxy.warm()
     sent, seen = proxy.get(), list[int]()
     loop = asyncio.get_running_loop()
-    lines = proxy.listener._waiter._lines
+    lines = proxy.listener._handler._lines
 
     def step() -> None:
         if not seen:
             line.writer.write(sent)
             assert proxy.listener._epoll.poll(30), "it has not come"
-        seen.append(proxy.listener._waiter.teller.told + len(lines))
+        seen.append(proxy.listener._handler.access_logger.logged_count + len(lines))
 
-    before = proxy.listener._waiter.teller.told + len(lines)
+    before = proxy.listener._handler.access_logger.logged_count + len(lines)
     for _ in range(3):
         loop.call_soon(step)
     assert (await line.hear()).status == 200
@@ -42,9 +42,9 @@ async def test_readers_are_served_between_the_steps_of_one_turn(front: Opened, m
 
 
 async def test_readers_are_served_before_the_only_step_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_preemption, "PATIENCE", 0.0)
+    monkeypatch.setattr(loop_preemption, "PREEMPT_AFTER", 0.0)
     order = list[str]()
-    end = serve_between(asyncio.get_running_loop(), lambda: order.append("look"))
+    end = call_between_callbacks(asyncio.get_running_loop(), lambda: order.append("look"))
     for _ in range(3):
         asyncio.get_running_loop().call_soon(order.append, "step")
         await asyncio.sleep(0)
@@ -55,14 +55,14 @@ async def test_readers_are_served_before_the_only_step_of_a_turn(monkeypatch: py
 
 
 async def test_the_look_itself_needs_no_look_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_preemption, "PATIENCE", 0.0)
+    monkeypatch.setattr(loop_preemption, "PREEMPT_AFTER", 0.0)
     looks = list[int]()
 
     def look() -> None:
         looks.append(1)
 
     loop = asyncio.get_running_loop()
-    end = serve_between(loop, look)
+    end = call_between_callbacks(loop, look)
     looks.clear()
     steps = loop._ready  # type: ignore[attr-defined]  # asyncio's own
     loop.call_soon(look)
@@ -77,7 +77,7 @@ async def test_what_goes_wrong_between_two_steps_harms_neither(caplog: pytest.Lo
     def wrong() -> None:
         raise ValueError("wrong")
 
-    end = serve_between(asyncio.get_running_loop(), wrong)
+    end = call_between_callbacks(asyncio.get_running_loop(), wrong)
     await some_steps()
     end()
 
@@ -85,9 +85,9 @@ async def test_what_goes_wrong_between_two_steps_harms_neither(caplog: pytest.Lo
 
 
 async def test_who_has_gone_is_served_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_preemption, "PATIENCE", 0.0)
+    monkeypatch.setattr(loop_preemption, "PREEMPT_AFTER", 0.0)
     served = list[int]()
-    end = serve_between(asyncio.get_running_loop(), lambda: served.append(1))
+    end = call_between_callbacks(asyncio.get_running_loop(), lambda: served.append(1))
     await some_steps()
     assert served
 
@@ -108,31 +108,31 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_all_is_looked_through_when_clients_are_silent_and_at_the_latest_after_a_day(looked: list[str]) -> None:
-    held = Garbage(0.0, took=lambda: 0.0)
+    held = GcScheduler(0.0, perf_counter=lambda: 0.0)
 
-    for now in range(int(gc_policy.SELDOM), int(gc_policy.SELDOM) + 10):
-        held.look(float(now), now)
+    for now in range(int(gc_policy.FULL_INTERVAL_WHEN_IDLE), int(gc_policy.FULL_INTERVAL_WHEN_IDLE) + 10):
+        held.maybe_collect(float(now), now)
     assert "unfreeze" not in looked, "there is a request each second"
-    held.look(int(gc_policy.SELDOM) + 20.0, int(gc_policy.SELDOM) + 9)
+    held.maybe_collect(int(gc_policy.FULL_INTERVAL_WHEN_IDLE) + 20.0, int(gc_policy.FULL_INTERVAL_WHEN_IDLE) + 9)
     assert looked[-2:] == ["unfreeze", "collect"]
-    held.look(2 * gc_policy.DAY, 10**9)
+    held.maybe_collect(2 * gc_policy.FULL_INTERVAL, 10**9)
     assert looked.count("unfreeze") == 2
 
 
 def test_what_was_made_since_is_looked_through_each_minute_under_load(looked: list[str]) -> None:
-    held = Garbage(0.0, took=lambda: 0.0)
+    held = GcScheduler(0.0, perf_counter=lambda: 0.0)
 
-    times = [now for now in range(1, 301) if held.look(float(now), now)]
+    times = [now for now in range(1, 301) if held.maybe_collect(float(now), now)]
 
     assert times == [60, 120, 180, 240, 300]
     assert looked == ["collect"] * 5
 
 
 def test_free_memory_is_given_back_each_minute(looked: list[str]) -> None:
-    held = Garbage(0.0, took=lambda: 0.0, trim=lambda: looked.append("trim"))
+    held = GcScheduler(0.0, perf_counter=lambda: 0.0, trim=lambda: looked.append("trim"))
 
     for now in range(1, 121):
-        held.look(float(now), now)
+        held.maybe_collect(float(now), now)
 
     assert looked == ["collect", "trim"] * 2
 
@@ -145,9 +145,9 @@ def test_trimming_the_heap_is_harmless_where_the_c_library_cannot(monkeypatch: p
 
 def test_a_look_that_takes_long_leaves_out_what_has_survived_it(looked: list[str]) -> None:
     clock = iter([0.0, 0.01, 1.0, 1.05])
-    held = Garbage(0.0, took=lambda: next(clock))
+    held = GcScheduler(0.0, perf_counter=lambda: next(clock))
 
-    held.look(gc_policy.MINUTE, 1)
-    held.look(2 * gc_policy.MINUTE, 2)
+    held.maybe_collect(gc_policy.PARTIAL_INTERVAL, 1)
+    held.maybe_collect(2 * gc_policy.PARTIAL_INTERVAL, 2)
 
     assert looked == ["collect", "collect", "freeze"]

@@ -16,7 +16,12 @@ from cryptography.x509.oid import NameOID
 from feedproxy.errors import UsageError
 from feedproxy.http.message import Fields, Response
 from feedproxy.serve import Plan, make_master
-from feedproxy.server.fastpath.tls_connection import PORTION, PORTIONS, Certificate, SecureReader
+from feedproxy.server.fastpath.tls_connection import (
+    BATCHES_PER_WRITE,
+    ENCRYPT_BATCH,
+    ReloadingCertificate,
+    TlsConnection,
+)
 from tests.server.conftest import Front, Line, Opened, until
 from tests.waiting import PATIENCE
 
@@ -80,7 +85,7 @@ async def test_hits_and_misses_are_answered_under_tls(front: Opened, tmp_path: P
 
     assert [each.status for each in answers] == [200] * 6
     assert [("hit" in each.cache) for each in answers] == [False, *[True] * 5]
-    assert proxy.asked == 2
+    assert proxy.service_calls == 2
     assert line.writer.get_extra_info("ssl_object").selected_alpn_protocol() == "http/1.1"
 
 
@@ -142,12 +147,12 @@ async def test_a_handshake_that_is_not_gone_on_with_has_its_time_and_one_that_is
         client.do_handshake()
     begun, done = await proxy.line(), await line_to(proxy, trusting(certificate))
     await begun.say(outgoing.read())
-    await until(lambda: [each.shaking for each in proxy.listener._readers.values()].count(True) == 1)
-    await until(lambda: len(proxy.listener._readers) == 2 and len(proxy.listener._due) == 1)
+    await until(lambda: [each.handshake_pending for each in proxy.listener._connections.values()].count(True) == 1)
+    await until(lambda: len(proxy.listener._connections) == 2 and len(proxy.listener._deadlines) == 1)
 
-    proxy.listener.tend(asyncio.get_running_loop().time() + 16)
+    proxy.listener.tick(asyncio.get_running_loop().time() + 16)
 
-    assert [each.shaking for each in proxy.listener._readers.values()] == [False]
+    assert [each.handshake_pending for each in proxy.listener._connections.values()] == [False]
     assert (await done.ask(proxy.get())).status == 200
 
 
@@ -163,16 +168,16 @@ async def test_who_speaks_no_tls_is_let_go(front: Opened, tmp_path: Path) -> Non
 
 def test_a_renewed_certificate_is_taken_over(tmp_path: Path) -> None:
     files = make_certificate(tmp_path)
-    held = Certificate(*files)
+    held = ReloadingCertificate(*files)
     make_certificate(tmp_path, "other.example")
     for each in files:
         os.utime(each, (1, 1))
 
-    held.renew()
+    held.update_volatile_fields()
 
     (tmp_path / "key.pem").write_text("broken")
     with pytest.raises(OSError, match=r"PEM|key"):
-        held.renew()
+        held.update_volatile_fields()
 
 
 async def test_a_certificate_that_is_none_is_told_at_start(tmp_path: Path) -> None:
@@ -202,13 +207,13 @@ async def test_of_a_large_answer_a_slow_reader_makes_us_hold_a_portion(front: Op
     line.writer.transport.pause_reading()  # type: ignore[attr-defined]
 
     await line.say(request)
-    await until(lambda: any(each.left for each in proxy.listener._readers.values()))
-    (reader,) = proxy.listener._readers.values()
-    held = sum(len(each) for each in reader.left)
+    await until(lambda: any(each.unsent for each in proxy.listener._connections.values()))
+    (reader,) = proxy.listener._connections.values()
+    held = sum(len(each) for each in reader.unsent)
     line.writer.transport.resume_reading()  # type: ignore[attr-defined]
     answer = await line.hear()
 
-    assert held < 2 * PORTION
+    assert held < 2 * ENCRYPT_BATCH
     assert answer.body == content
     assert await line.ended()
 
@@ -229,17 +234,17 @@ def test_however_fast_a_large_answer_is_taken_others_have_their_turn(
 
     monkeypatch.setattr(os, "write", taken)
     monkeypatch.setattr(os, "read", given)
-    reader = SecureReader(-1, "192.0.2.1", "192.0.2.1", None, Certificate(certificate, key).context)
+    reader = TlsConnection(-1, "192.0.2.1", "192.0.2.1", None, ReloadingCertificate(certificate, key).context)
     for _ in range(2):
         with contextlib.suppress(ssl.SSLWantReadError):
             client.do_handshake()
         reader.read()
-    content = os.urandom(3 * PORTIONS * PORTION + 1)
+    content = os.urandom(3 * BATCHES_PER_WRITE * ENCRYPT_BATCH + 1)
 
     turns, got = [reader.write(b"head", content)], b""
     while not turns[-1]:
-        assert reader.left
-        turns.append(reader.write_on())
+        assert reader.unsent
+        turns.append(reader.send_unsent())
     with contextlib.suppress(ssl.SSLWantReadError):
         while piece := client.read(1 << 20):
             got += piece

@@ -19,34 +19,34 @@ from feedproxy.http.user_agent import LENGTH_MAX
 from feedproxy.proxy.cached_hit import HitState
 from feedproxy.request.entrance import ClientContext
 from feedproxy.request.url_mapping import to_public
-from feedproxy.server.fastpath.live_scoring import judge_answer, judge_recipe
-from feedproxy.server.fastpath.response_template import Recipe, Tally
+from feedproxy.server.fastpath.live_scoring import score_response, score_template
+from feedproxy.server.fastpath.response_template import HitCounter, ResponseTemplate
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.telemetry.log_format import REQUESTS, Line, as_text, quoted, write_all
 from feedproxy.telemetry.recent_activity import REQUESTS_MAX, Asked
 
 logger = logging.getLogger(REQUESTS)
 
-MOMENT: Seconds = 0.05
+FLUSH_INTERVAL: Seconds = 0.05
 """How long a line of the log may wait for others: a write for each would cost a fifth of what its answer does."""
 
-GUESTS_MAX = 8192
+CLIENTS_MAX = 8192
 """Readers known at once."""
 
-LINES_MOST = 512
+FLUSH_THRESHOLD = 512
 """Lines that are not let wait for more."""
 
-KEPT_MAX = 32_768
+EXTRA_LINES_MAX = 32_768
 """Lines of second and further readers that all recipes together keep within a second: a stranger may ask for each feed
 under ever new names."""
 
 
-GONE = "the reader has gone meanwhile"
+CLIENT_GONE = "the reader has gone meanwhile"
 """The reason, where there was nobody any more to be answered; the status is 0 then."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class AccessRecord:
     """What is said of one answer that was made for one reader; `size` is what was sent of its content."""
 
     request: Request
@@ -59,187 +59,198 @@ class Told:
     """The answer's."""
 
 
-class Guest(NamedTuple):
+class ClientIdentity(NamedTuple):
     """A reader, as the log and the count know him: User-Agent, plain and quoted, pseudonym, and that as text."""
 
-    agent: str
+    user_agent: str
     quoted: str
     pseudonym: Pseudonym
-    name: str
-    asker: tuple[str, bytes]
+    pseudonym_text: str
+    key: tuple[str, bytes]
     """Address and line of the User-Agent, as recipes remember him."""
 
 
-class Teller:
+class AccessLogger:
     """Tells of answers, one by one or many together."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self.lines: list[str] = []
+        self.log_lines: list[str] = []
         """What the log has not been given yet."""
-        self.recent: deque[tuple[Instant, Recipe, HitState, bytes]] = deque(maxlen=REQUESTS_MAX)
+        self.recent_hits: deque[tuple[Instant, ResponseTemplate, HitState, bytes]] = deque(maxlen=REQUESTS_MAX)
         """The last answers that were given by a recipe, which the journal has not been given yet."""
-        self._tallies: dict[tuple[str, str | None, int], Tally] = {}
-        self.told = 0
+        self._counters: dict[tuple[str, str | None, int], HitCounter] = {}
+        self.logged_count = 0
         """Answers that were told of, or more: it grows with each."""
-        self._is_due = False
-        self._guests: dict[tuple[str, bytes], Guest] = {}
-        self._crowded: list[Recipe] = []
+        self._flush_scheduled = False
+        self._clients: dict[tuple[str, bytes], ClientIdentity] = {}
+        self._templates_with_lines: list[ResponseTemplate] = []
         """Recipes that keep lines of several readers, one mention for each line."""
         self._since = self._until = 0.0
-        runtime.metrics.settle_first(self.settle)
+        runtime.metrics.settle_first(self.flush_counters)
 
-    def tally_of(self, recipe: Recipe) -> Tally:
+    def counter_for(self, template: ResponseTemplate) -> HitCounter:
         """Where answers of this kind are added up."""
-        key = (recipe.visit.entrance, recipe.moment.detail, recipe.status)
-        return self._tallies.setdefault(key, Tally())
+        key = (template.visit.entrance, template.hit_state.detail, template.status)
+        return self._counters.setdefault(key, HitCounter())
 
-    def line_of(self, recipe: Recipe, address: str, agent: bytes, now: Instant) -> str:
+    def make_line(self, template: ResponseTemplate, address: str, user_agent_line: bytes, now: Instant) -> str:
         """The line for this reader, for the first time in this moment; he is counted."""
-        guest = self._known(address, agent, now)
-        if recipe.schedule is not None:
-            here = self._runtime
-            here.service.counts.seen(recipe.target, guest.pseudonym, guest.agent, now)
-            if recipe.asked:
-                judge_recipe(here, recipe, address, guest.agent, now)
-        return self._kept(recipe, guest, now)
+        client = self._identify(address, user_agent_line, now)
+        if template.schedule is not None:
+            app = self._runtime
+            app.service.counts.seen(template.target, client.pseudonym, client.user_agent, now)
+            if template.request_lines:
+                score_template(app, template, address, client.user_agent, now)
+        return self._store_line(template, client, now)
 
-    def line_again(self, recipe: Recipe, address: str, agent: bytes, now: Instant) -> str:
+    def repeat_line(self, template: ResponseTemplate, address: str, user_agent_line: bytes, now: Instant) -> str:
         """The line for who comes a second time in this moment."""
-        return self._kept(recipe, self._known(address, agent, now), now)
+        return self._store_line(template, self._identify(address, user_agent_line, now), now)
 
-    def _kept(self, recipe: Recipe, guest: Guest, now: Instant) -> str:
-        line = self._written(recipe, guest, now)
-        if recipe.keep_line(guest.asker, line):
-            self._crowded.append(recipe)
-            if len(self._crowded) >= KEPT_MAX:
-                self._forget_lines()
+    def _store_line(self, template: ResponseTemplate, client: ClientIdentity, now: Instant) -> str:
+        line = self._format_line(template, client, now)
+        if template.store_log_line(client.key, line):
+            self._templates_with_lines.append(template)
+            if len(self._templates_with_lines) >= EXTRA_LINES_MAX:
+                self._clear_lines()
         return line
 
-    def _known(self, address: str, agent: bytes, now: Instant) -> Guest:
-        if not self._since <= now < self._until or len(self._guests) >= GUESTS_MAX:
-            self._guests.clear()
+    def _identify(self, address: str, user_agent_line: bytes, now: Instant) -> ClientIdentity:
+        if not self._since <= now < self._until or len(self._clients) >= CLIENTS_MAX:
+            self._clients.clear()
             self._since, self._until = now, self._runtime.service.audience.known_until(now)
-        guest = self._guests.get((address, agent))
-        if guest is None:
-            guest = self._guest(address, agent, now)
-            self._guests[guest.asker] = guest
-        return guest
+        client = self._clients.get((address, user_agent_line))
+        if client is None:
+            client = self._make_identity(address, user_agent_line, now)
+            self._clients[client.key] = client
+        return client
 
-    def _guest(self, address: str, agent: bytes, now: Instant) -> Guest:
-        said = agent.partition(b":")[2].strip(b" \t").decode("latin-1")
-        pseudonym = self._runtime.service.audience.known(address, said, now)
-        return Guest(said, quoted(said), pseudonym, f"{pseudonym.current:015x}", (address, agent))
+    def _make_identity(self, address: str, user_agent_line: bytes, now: Instant) -> ClientIdentity:
+        user_agent = user_agent_line.partition(b":")[2].strip(b" \t").decode("latin-1")
+        pseudonym = self._runtime.service.audience.known(address, user_agent, now)
+        return ClientIdentity(
+            user_agent, quoted(user_agent), pseudonym, f"{pseudonym.current:015x}", (address, user_agent_line)
+        )
 
-    def _written(self, recipe: Recipe, guest: Guest, now: Instant) -> str:
-        here, target = self._runtime, recipe.target
-        form = here.settings.log_format
+    def _format_line(self, template: ResponseTemplate, client: ClientIdentity, now: Instant) -> str:
+        app, target = self._runtime, template.target
+        form = app.settings.log_format
         if form == "off":
             return ""
-        if not recipe.shown:
-            shown, recipe.upstream = here.names_in_log(target)
-            recipe.shown = target if shown == target else shown
-        moment, entrance = recipe.moment, recipe.visit.entrance
+        if not template.shown_target:
+            shown, template.upstream = app.names_in_log(target)
+            template.shown_target = target if shown == target else shown
+        hit_state, entrance = template.hit_state, template.visit.entrance
         if form == "text":
             return as_text(
-                guest.name,
+                client.pseudonym_text,
                 entrance,
-                recipe.method,
-                recipe.shown,
-                recipe.status,
-                len(recipe.body),
+                template.method,
+                template.shown_target,
+                template.status,
+                len(template.body),
                 "0.0ms",
-                moment.cache_status_value,
-                guest.quoted,
-                moment.reason,
+                hit_state.cache_status_value,
+                client.quoted,
+                hit_state.reason,
             )
         line = Line(
             at=now,
-            reader=guest.name,
+            reader=client.pseudonym_text,
             entrance=entrance,
-            method=recipe.method,
-            target=recipe.shown,
-            status=recipe.status,
-            size=len(recipe.body),
-            cache=moment.cache_status_value,
+            method=template.method,
+            target=template.shown_target,
+            status=template.status,
+            size=len(template.body),
+            cache=hit_state.cache_status_value,
             seconds=0.0,
-            agent=guest.agent,
-            words=moment.reason,
-            upstream=recipe.upstream,
+            agent=client.user_agent,
+            words=hit_state.reason,
+            upstream=template.upstream,
         )
         return line.written(form, str)
 
-    def tell(self, told: Told, seconds: Seconds) -> None:
+    def log(self, record: AccessRecord, seconds: Seconds) -> None:
         """Tell of one answer, and how long it took."""
-        here, request = self._runtime, told.request
-        self.told += 1
-        here.metrics.answered(told.visit.entrance, told.status, told.cache, told.size, seconds)
-        if told.status:
-            judge_answer(here, request, told.visit, told.status, told.fields, told.size)
-        agent = request.fields.get("user-agent") or ""
-        asked = Asked(
-            here.clock.now(),
-            told.visit.entrance,
+        app, request = self._runtime, record.request
+        self.logged_count += 1
+        app.metrics.answered(record.visit.entrance, record.status, record.cache, record.size, seconds)
+        if record.status:
+            score_response(app, request, record.visit, record.status, record.fields, record.size)
+        user_agent = request.fields.get("user-agent") or ""
+        activity = Asked(
+            app.clock.now(),
+            record.visit.entrance,
             request.method,
-            to_public(request.target, here.settings),
-            told.status,
-            told.size,
-            told.cache.text(),
-            agent[:LENGTH_MAX],
+            to_public(request.target, app.settings),
+            record.status,
+            record.size,
+            record.cache.text(),
+            user_agent[:LENGTH_MAX],
         )
-        here.journal.asked(asked)
-        if here.settings.log_format == "off":
+        app.journal.asked(activity)
+        if app.settings.log_format == "off":
             return
-        target, upstream = here.names_in_log(request.target, request.fields)
+        target, upstream = app.names_in_log(request.target, request.fields)
         line = Line(
-            at=asked.at,
-            reader=here.service.audience.pseudonym_of(told.visit, agent),
-            entrance=told.visit.entrance,
+            at=activity.at,
+            reader=app.service.audience.pseudonym_of(record.visit, user_agent),
+            entrance=record.visit.entrance,
             method=request.method,
             target=target,
-            status=told.status,
-            size=told.size,
-            cache=asked.cache,
+            status=record.status,
+            size=record.size,
+            cache=activity.cache,
             seconds=seconds,
-            agent=agent,
+            agent=user_agent,
             upstream=upstream,
-            words=told.words,
+            words=record.words,
         )
-        self.lines.append(line.written(here.settings.log_format))
+        self.log_lines.append(line.written(app.settings.log_format))
 
-    def flush_soon(self) -> None:
+    def schedule_flush(self) -> None:
         """Give the log what was collected, together with what comes in a moment."""
-        if len(self.lines) >= LINES_MOST or self._runtime.draining:
+        if len(self.log_lines) >= FLUSH_THRESHOLD or self._runtime.draining:
             self.flush()
-        elif self.lines and not self._is_due:
-            self._is_due = True
-            asyncio.get_running_loop().call_later(MOMENT, self.flush)
+        elif self.log_lines and not self._flush_scheduled:
+            self._flush_scheduled = True
+            asyncio.get_running_loop().call_later(FLUSH_INTERVAL, self.flush)
 
     def flush(self) -> None:
         """Give the log what was collected."""
-        self._is_due = False
-        lines, self.lines[:] = list(self.lines), ()
-        self.told += len(lines)
-        if said := [line for line in lines if line]:
-            write_all(logger, said)
+        self._flush_scheduled = False
+        lines, self.log_lines[:] = list(self.log_lines), ()
+        self.logged_count += len(lines)
+        if user_agent := [line for line in lines if line]:
+            write_all(logger, user_agent)
 
-    def _forget_lines(self) -> None:
-        for each in self._crowded:
-            each.lines = None
-        self._crowded.clear()
+    def _clear_lines(self) -> None:
+        for template in self._templates_with_lines:
+            template.log_lines = None
+        self._templates_with_lines.clear()
 
-    def settle(self) -> None:
+    def flush_counters(self) -> None:
         """Give the metrics what was added up, and forget what was true for a second."""
-        self._forget_lines()
-        for now, recipe, moment, agent in self.recent:
-            said = agent.partition(b":")[2].strip(b" \t").decode("latin-1")[:LENGTH_MAX]
-            target = to_public(recipe.target, self._runtime.settings)
-            visit, size = recipe.visit, len(recipe.body)
+        self._clear_lines()
+        for now, template, hit_state, user_agent_line in self.recent_hits:
+            user_agent = user_agent_line.partition(b":")[2].strip(b" \t").decode("latin-1")[:LENGTH_MAX]
+            target = to_public(template.target, self._runtime.settings)
+            visit, size = template.visit, len(template.body)
             self._runtime.journal.asked(
-                Asked(now, visit.entrance, recipe.method, target, recipe.status, size, moment.cache_status_value, said)
+                Asked(
+                    now,
+                    visit.entrance,
+                    template.method,
+                    target,
+                    template.status,
+                    size,
+                    hit_state.cache_status_value,
+                    user_agent,
+                )
             )
-        self.recent.clear()
-        for (entrance, detail, status), tally in self._tallies.items():
-            if tally.count:
-                count, size, tally.count, tally.size = tally.count, tally.size, 0, 0
+        self.recent_hits.clear()
+        for (entrance, detail, status), counter in self._counters.items():
+            if counter.count:
+                count, size, counter.count, counter.size = counter.count, counter.size, 0, 0
                 self._runtime.metrics.answered_again(entrance, status, detail or "", size, count)

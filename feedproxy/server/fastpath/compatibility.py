@@ -15,7 +15,7 @@ from typing import Any
 
 logger = logging.getLogger("feedproxy")
 
-NAMES: Mapping[str, tuple[str, ...]] = {
+REQUIRED_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "mitmproxy.ctx": (),
     "mitmproxy.proxy.mode_specs": ("RegularMode.type_name", "ReverseMode.type_name", "ProxyMode.parse"),
     "mitmproxy.proxy.mode_servers": (
@@ -33,7 +33,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 }
 """Modules, and the names in them that have to be there."""
 
-SOURCES: Mapping[str, tuple[str, ...]] = {
+REQUIRED_SOURCE: Mapping[str, tuple[str, ...]] = {
     # Attributes that are made when there is an instance: looked for in the words of those who make them.
     "mitmproxy.proxy.layers.http._http1:Http1Connection": ("self.request", "self.buf", "self.state"),
     "mitmproxy.proxy.layers.http:HttpLayer": ("self.connections", "self.streams"),
@@ -45,48 +45,52 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
 """Classes, and the words that have to stand in their source."""
 
 
-def missing() -> list[str]:
+def find_missing() -> list[str]:
     """What is not as it was."""
-    gone = [f"{module}.{name}" for module, names in NAMES.items() for name in _absent(module, names)]
-    for where, words in SOURCES.items():
-        module, _, name = where.partition(":")
+    missing = [
+        f"{module}.{name}"
+        for module, names in REQUIRED_ATTRIBUTES.items()
+        for name in _missing_attributes(module, names)
+    ]
+    for place, texts in REQUIRED_SOURCE.items():
+        module, _, name = place.partition(":")
         try:
             source = inspect.getsource(getattr(importlib.import_module(module), name))
         except (ImportError, AttributeError, OSError):
-            gone.append(where)
+            missing.append(place)
             continue
-        gone += [f"{where} ({each})" for each in words if each not in source]
+        missing += [f"{place} ({text})" for text in texts if text not in source]
     # Of Python and the system: epoll is Linux's.
-    gone += [name for owner, name in ((socket.socket, "_accept"), (select, "epoll")) if not hasattr(owner, name)]
-    return gone
+    missing += [name for owner, name in ((socket.socket, "_accept"), (select, "epoll")) if not hasattr(owner, name)]
+    return missing
 
 
-def _absent(module: str, names: Iterable[str]) -> Iterable[str]:
+def _missing_attributes(module: str, names: Iterable[str]) -> Iterable[str]:
     try:
-        there: Any = importlib.import_module(module)
+        module_object: Any = importlib.import_module(module)
     except ImportError:
         return [""]
     absent = []
     for name in names:
-        here = there
+        value = module_object
         for part in name.split("."):
-            here = getattr(here, part, None)
-        if here is None:
+            value = getattr(value, part, None)
+        if value is None:
             absent.append(name)
     return absent
 
 
-def in_front(modes: Iterable[str]) -> list[str]:
+def select_modes(modes: Iterable[str]) -> list[str]:
     """mitmproxy's modes as they are answered in front; unchanged where they cannot be."""
-    if gone := missing():
-        logger.warning("not as it has to be here: %s; the fast path is off, and answers are slower", ", ".join(gone))
+    if missing := find_missing():
+        logger.warning("not as it has to be here: %s; the fast path is off, and answers are slower", ", ".join(missing))
         return list(modes)
     # Importing it makes the modes known to mitmproxy.
     import feedproxy.server.fastpath.proxy_mode  # noqa: F401, PLC0415
 
-    ours = {"regular": "front", "reverse": "frontreverse"}
+    fast_path_modes = {"regular": "front", "reverse": "frontreverse"}
     changed = []
     for mode in modes:
         name = mode.partition("@")[0].partition(":")[0]
-        changed.append(ours[name] + mode.removeprefix(name) if name in ours else mode)
+        changed.append(fast_path_modes[name] + mode.removeprefix(name) if name in fast_path_modes else mode)
     return changed

@@ -5,11 +5,11 @@ import os
 import socket
 from typing import Any
 
-CHUNK = 8_192
+READ_SIZE = 8_192
 """Bytes read at one go: every head of a sane reader fits in."""
 
 
-class Reader:
+class ClientConnection:
     """A connection, by its file descriptor. It is answered strictly one request after the other.
 
     `address` is empty for a load balancer of ours: then each request says who asks. `place` is where it is counted
@@ -21,45 +21,45 @@ class Reader:
 
     __slots__ = (
         "address",
+        "cache",
         "closes",
-        "due",
         "fd",
-        "held",
-        "last",
-        "left",
-        "muted",
-        "parting",
+        "has_deadline",
+        "last_read",
+        "lingering",
+        "network",
         "peer",
-        "place",
+        "read_paused",
         "registered",
-        "table",
         "task",
+        "unparsed",
+        "unsent",
     )
 
-    def __init__(self, fd: int, peer: str, address: str, table: Any) -> None:
+    def __init__(self, fd: int, peer: str, address: str, cache: Any) -> None:
         self.fd = fd
         self.peer = peer
-        self.place = ""
+        self.network = ""
         self.address = address
-        self.table = table
-        self.held = b""
-        self.left: list[memoryview | bytes] = []
+        self.cache = cache
+        self.unparsed = b""
+        self.unsent: list[memoryview | bytes] = []
         self.task: asyncio.Task[None] | None = None
         self.closes = False
         self.registered = False
-        self.muted = False
-        self.due = False
-        self.parting = False
-        self.last = 0.0
+        self.read_paused = False
+        self.has_deadline = False
+        self.lingering = False
+        self.last_read = 0.0
 
     secure = False
-    shaking = False
+    handshake_pending = False
     """Whether a handshake has still to be done."""
 
     def read(self) -> bytes | None:
         """What has come; None for nothing yet, b"" for the end. Raises OSError."""
         try:
-            return os.read(self.fd, CHUNK)
+            return os.read(self.fd, READ_SIZE)
         except BlockingIOError:
             return None
 
@@ -72,45 +72,45 @@ class Reader:
         if sent == len(head) + len(body):
             return True
         if sent < len(head):
-            self.left = [memoryview(head)[sent:], body]
+            self.unsent = [memoryview(head)[sent:], body]
         else:
-            self.left = [memoryview(body)[sent - len(head) :]]
+            self.unsent = [memoryview(body)[sent - len(head) :]]
         return False
 
-    def write_on(self) -> bool:
+    def send_unsent(self) -> bool:
         """Send more of what is left; True when nothing is. Raises OSError."""
-        while self.left:
+        while self.unsent:
             try:
-                sent = os.write(self.fd, self.left[0])
+                sent = os.write(self.fd, self.unsent[0])
             except BlockingIOError:
                 return False
-            if sent < len(self.left[0]):
-                self.left[0] = memoryview(self.left[0])[sent:]
+            if sent < len(self.unsent[0]):
+                self.unsent[0] = memoryview(self.unsent[0])[sent:]
                 return False
-            self.left.pop(0)
+            self.unsent.pop(0)
         return True
 
     def discard(self) -> bool | None:
         """Throw away what has come; None where nothing has yet, False at the end. Raises OSError."""
         try:
-            return bool(os.read(self.fd, CHUNK))
+            return bool(os.read(self.fd, READ_SIZE))
         except BlockingIOError:
             return None
 
-    def shut(self) -> None:
+    def half_close(self) -> None:
         """End the sending side. Raises OSError."""
-        self.finish()
-        ours = socket.socket(fileno=self.fd)
+        self.send_close()
+        client_socket = socket.socket(fileno=self.fd)
         try:
-            ours.shutdown(socket.SHUT_WR)
+            client_socket.shutdown(socket.SHUT_WR)
         finally:
-            ours.detach()
+            client_socket.detach()
 
-    def finish(self) -> bool:
+    def send_close(self) -> bool:
         """Say that no more will come, where that can be said; False where it is not sent yet. Raises OSError."""
         return True
 
-    def given_away(self) -> socket.socket:
+    def detach_socket(self) -> socket.socket:
         """Its socket, for who goes on with it."""
         return socket.socket(fileno=self.fd)
 

@@ -12,26 +12,26 @@ from collections.abc import Callable
 
 from feedproxy.clock import Seconds
 
-YOUNG, MIDDLE = 1_000, 1
+YOUNG_THRESHOLD, MIDDLE_THRESHOLD = 1_000, 1
 """Objects made before the young ones are looked at, and such looks before one at what has survived them: a few thousand
 then, in a millisecond. Ten thousand of a full store take seven."""
 
-WHOLE, NEVER = 2_000, 1_000_000
+OLD_THRESHOLD, NEVER = 2_000, 1_000_000
 """Looks at the middle ones before one at all."""
 
-SILENT: Seconds = 2
+IDLE_AFTER: Seconds = 2
 """Seconds without a request, after which clients count as silent."""
 
-SELDOM: Seconds = 600
+FULL_INTERVAL_WHEN_IDLE: Seconds = 600
 """Between two looks at everything."""
 
-DAY: Seconds = 86_400
+FULL_INTERVAL: Seconds = 86_400
 """After this long everything is looked at though clients are not silent."""
 
-MINUTE: Seconds = 60
+PARTIAL_INTERVAL: Seconds = 60
 """Between two looks while clients are not silent."""
 
-TOLERATED: Seconds = 0.02
+FREEZE_ABOVE: Seconds = 0.02
 """A look that takes longer leaves out, from then on, what has survived it, until everything is looked at."""
 
 
@@ -47,47 +47,47 @@ def trim() -> None:
         give_back(0)
 
 
-def look_seldom(*, told_when: bool) -> None:
+def freeze_startup_objects(*, has_scheduler: bool) -> None:
     """What was made until now stays, and need not be looked at again; what is made later is looked at as said above.
 
     `told_when`: a Garbage tells when all is looked at; else Python finds out, and every client waits.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG, MIDDLE, NEVER if told_when else WHOLE)
+    gc.set_threshold(YOUNG_THRESHOLD, MIDDLE_THRESHOLD, NEVER if has_scheduler else OLD_THRESHOLD)
 
 
-class Garbage:
+class GcScheduler:
     """When all that is held is looked through. `look` is called each second; times are the event loop's."""
 
     def __init__(
-        self, now: Seconds, took: Callable[[], Seconds] = time.perf_counter, trim: Callable[[], None] = trim
+        self, now: Seconds, perf_counter: Callable[[], Seconds] = time.perf_counter, trim: Callable[[], None] = trim
     ) -> None:
-        self._looked = self._whole = now
-        self._asked = now
-        self._answers = 0
-        self._clock = took
+        self._last_collection = self._last_full = now
+        self._last_response = now
+        self._responses = 0
+        self._perf_counter = perf_counter
         self._trim = trim
 
-    def look(self, now: Seconds, answers: int) -> bool:
+    def maybe_collect(self, now: Seconds, responses: int) -> bool:
         """Look, if it is time; `answers` have been given so far. Whether it was."""
-        if answers != self._answers:
-            self._answers, self._asked = answers, now
-        since = now - self._whole
-        if since >= DAY or (since >= SELDOM and now - self._asked >= SILENT):
+        if responses != self._responses:
+            self._responses, self._last_response = responses, now
+        since = now - self._last_full
+        if since >= FULL_INTERVAL or (since >= FULL_INTERVAL_WHEN_IDLE and now - self._last_response >= IDLE_AFTER):
             gc.unfreeze()
             self._collect()
-            self._looked = self._whole = now
+            self._last_collection = self._last_full = now
             return True
-        if now - self._looked < MINUTE:
+        if now - self._last_collection < PARTIAL_INTERVAL:
             return False
-        self._looked = now
+        self._last_collection = now
         self._collect()
         return True
 
     def _collect(self) -> None:
-        began = self._clock()
+        began = self._perf_counter()
         gc.collect()
-        if self._clock() - began > TOLERATED:
+        if self._perf_counter() - began > FREEZE_ABOVE:
             gc.freeze()
         self._trim()

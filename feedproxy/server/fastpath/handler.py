@@ -21,13 +21,13 @@ from feedproxy.proxy.cached_hit import HitState, advance_hit, recompute_hit, reu
 from feedproxy.request.context import PassThrough, ProxyResponse
 from feedproxy.request.entrance import Entrance
 from feedproxy.request.upstream_request import is_loop
-from feedproxy.server.fastpath.access_log import GONE, Teller, Told
-from feedproxy.server.fastpath.connection import Reader
-from feedproxy.server.fastpath.live_scoring import LENGTH_MAX
-from feedproxy.server.fastpath.loop_preemption import PATIENCE
-from feedproxy.server.fastpath.request_head import KEPT, Head, read
-from feedproxy.server.fastpath.response_cache import Shared, Table
-from feedproxy.server.fastpath.response_template import Recipe, head_of
+from feedproxy.server.fastpath.access_log import CLIENT_GONE, AccessLogger, AccessRecord
+from feedproxy.server.fastpath.connection import ClientConnection
+from feedproxy.server.fastpath.live_scoring import VALUES_LENGTH_MAX
+from feedproxy.server.fastpath.loop_preemption import PREEMPT_AFTER
+from feedproxy.server.fastpath.request_head import KEYED_FIELDS, RequestHead, parse_head
+from feedproxy.server.fastpath.response_cache import FastPathCache, Interner
+from feedproxy.server.fastpath.response_template import ResponseTemplate, encode_head
 from feedproxy.server.mitm.flow_handler import finished, refused
 from feedproxy.server.mitm.request_routing import Arrival, Came, arrive
 from feedproxy.upstream import local_failure
@@ -35,192 +35,199 @@ from feedproxy.upstream.own_authority import may_be_own
 
 logger = logging.getLogger(__name__)
 
-UNTOLD = "\0"
+NOT_LOGGED = "\0"
 """No line of the log."""
 
-LONGEST = 2048
+CACHEABLE_HEAD_MAX = 2048
 """Bytes of a head that is remembered: several times what readers send. Of longer ones a stranger may make any number,
 each unlike the last; they are answered by the service, and nothing is kept of them."""
 
 
-class Connections(Protocol):
+class ConnectionOwner(Protocol):
     """What the waiter wants of who holds the connections."""
 
-    def drop(self, reader: Reader) -> None:
+    def close_connection(self, connection: ClientConnection) -> None:
         """End it."""
         ...
 
-    def part(self, reader: Reader) -> None:
+    def lingering_close(self, connection: ClientConnection) -> None:
         """End it behind its last answer, so that this arrives."""
         ...
 
-    def hand_over(self, reader: Reader, data: bytes) -> None:
+    def hand_off(self, connection: ClientConnection, data: bytes) -> None:
         """Give it, and what was read, to mitmproxy."""
         ...
 
-    def settle(self, reader: Reader) -> None:
+    def update_interest(self, connection: ClientConnection) -> None:
         """Wait for what is next: the reader's next bytes, that he takes ours, or the answer."""
         ...
 
 
-class Waiter:
+class FastPathHandler:
     """Answers readers. `begin` is called before each turn, `teller.flush_soon` after it."""
 
-    def __init__(self, runtime: Runtime, connections: Connections) -> None:
+    def __init__(self, runtime: Runtime, connections: ConnectionOwner) -> None:
         self.runtime = runtime
-        self.teller = Teller(runtime)
+        self.access_logger = AccessLogger(runtime)
         self.now: Instant = 0.0
-        self._began = 0.0
-        self._token = self._steps = 0
+        self._iteration_start = 0.0
+        self._generation = self._clock_steps = 0
         self._connections = connections
-        self._shared = Shared()
-        self._lines = self.teller.lines
-        self._recent = self.teller.recent
+        self._interner = Interner()
+        self._lines = self.access_logger.log_lines
+        self._recent = self.access_logger.recent_hits
         self._clock = runtime.clock.now
         self._store = runtime.service.store
-        self._common = runtime.service.store.common
+        self._coordination = runtime.service.store.common
         self._head_max = runtime.settings.header_max
 
-    def begin(self) -> None:
+    def start_iteration(self) -> None:
         """Look at the clock, and whether anything has changed."""
         now = self._clock()
         if now < self.now:
-            self._steps += 1  # a clock that was set back: nothing that was right until then is right for that
+            self._clock_steps += 1  # a clock that was set back: nothing that was right until then is right for that
         self.now = now
-        self._began = time.monotonic()
-        token = self._common.generation + self.runtime.changed + self._steps
-        if token != self._token:  # else the same object: recipes hold it by the thousand
-            self._token = token
+        self._iteration_start = time.monotonic()
+        generation = self._coordination.generation + self.runtime.changed + self._clock_steps
+        if generation != self._generation:  # else the same object: recipes hold it by the thousand
+            self._generation = generation
 
-    def serve(self, reader: Reader, data: bytes) -> None:
+    def handle_bytes(self, connection: ClientConnection, data: bytes) -> None:
         """Answer what was read, as far as it is complete."""
-        found = reader.table.exact.get(data)
-        if found is not None:
-            recipe, agent = found
-            if (recipe.token == self._token and self.now <= recipe.until) or self._is_good(recipe):
-                reader.held = b""
-                self._give(reader, recipe, agent)
+        entry = connection.cache.by_bytes.get(data)
+        if entry is not None:
+            template, user_agent = entry
+            if (template.generation == self._generation and self.now <= template.valid_until) or self._is_current(
+                template
+            ):
+                connection.unparsed = b""
+                self._send_cached(connection, template, user_agent)
                 return
-            reader.table.drop_exact(data)
+            connection.cache.remove_bytes(data)
         while data:
             if data[0] not in b"GH":
-                self._connections.hand_over(reader, data)
+                self._connections.hand_off(connection, data)
                 return
             end = data.find(b"\r\n\r\n") + 4
             if end < 4:
                 # mitmproxy takes bare line feeds for the end of a line as well.
                 if len(data) > self._head_max or b"\n\n" in data or b"\n\r\n" in data:
-                    self._connections.hand_over(reader, data)
+                    self._connections.hand_off(connection, data)
                     return
                 break
             if end > self._head_max:
-                self._connections.hand_over(reader, data)
+                self._connections.hand_off(connection, data)
                 return
             block, data = (data, b"") if end == len(data) else (data[:end], data[end:])
-            if not self._serve_one(reader, block, data):
+            if not self._handle_request(connection, block, data):
                 return
-        reader.held = data
+        connection.unparsed = data
 
-    def _serve_one(self, reader: Reader, block: bytes, rest: bytes) -> bool:
+    def _handle_request(self, connection: ClientConnection, block: bytes, rest: bytes) -> bool:
         """Answer one request; False where nothing more is to be done on this connection now."""
-        reader.held = rest
-        head = read(block, believed=not reader.address)
+        connection.unparsed = rest
+        head = parse_head(block, trusted_peer=not connection.address)
         if head is None:
-            self._connections.hand_over(reader, block + rest)
+            self._connections.hand_off(connection, block + rest)
             return False
-        table: Table = reader.table
-        recipe = table.by_key.get(head.key) if head.key is not None and len(block) <= LONGEST else None
-        if recipe is None:
-            return self._ask(reader, head, block)
-        if not ((recipe.token == self._token and self.now <= recipe.until) or self._is_good(recipe)):
+        cache: FastPathCache = connection.cache
+        template = cache.by_key.get(head.key) if head.key is not None and len(block) <= CACHEABLE_HEAD_MAX else None
+        if template is None:
+            return self._call_service(connection, head, block)
+        if not (
+            (template.generation == self._generation and self.now <= template.valid_until) or self._is_current(template)
+        ):
             assert head.key is not None
-            table.drop(head.key)
-            return self._ask(reader, head, block)
-        if not rest and table.worth_keeping_exactly(block):
-            table.keep_exact(block, recipe, self._shared(head.agent))
-        return self._give(reader, recipe, head.agent)
+            cache.remove(head.key)
+            return self._call_service(connection, head, block)
+        if not rest and cache.should_admit_bytes(block):
+            cache.put_bytes(block, template, self._interner(head.user_agent))
+        return self._send_cached(connection, template, head.user_agent)
 
-    def _is_good(self, recipe: Recipe) -> bool:
+    def _is_current(self, template: ResponseTemplate) -> bool:
         """Whether a recipe that may be too old is right; if it has to be, it is made so."""
-        if recipe.token != self._token:
-            target = recipe.target
-            if recipe.rules is not self.runtime.rules or self.runtime.settings_for(target) is not recipe.conditions[0]:
+        if template.generation != self._generation:
+            target = template.target
+            if (
+                template.rules is not self.runtime.rules
+                or self.runtime.settings_for(target) is not template.conditions[0]
+            ):
                 return False  # by other rules the target that it came from may be for others
-            if self._store.stamp(target, used=True) is not recipe.stamp:
+            if self._store.stamp(target, used=True) is not template.resource_version:
                 return False
-            recipe.token = self._token
-            if self.now <= recipe.until and self.now >= recipe.since:
+            template.generation = self._generation
+            if self.now <= template.valid_until and self.now >= template.valid_from:
                 return True
-        moment: HitState | None = recipe.moment
-        if not advance_hit(recipe.moment, self.now):
-            resource = self._store.get(recipe.target)
-            moment = recompute_hit(recipe.given(resource), self.now) if resource is not None else None
-        if moment is None:
+        hit_state: HitState | None = template.hit_state
+        if not advance_hit(template.hit_state, self.now):
+            resource = self._store.get(template.target)
+            hit_state = recompute_hit(template.reusable_hit(resource), self.now) if resource is not None else None
+        if hit_state is None:
             return False
-        recipe.renew(moment, self.now)
+        template.update_volatile_fields(hit_state, self.now)
         return True
 
-    def _give(self, reader: Reader, recipe: Recipe, agent: bytes) -> bool:
+    def _send_cached(self, connection: ClientConnection, template: ResponseTemplate, user_agent: bytes) -> bool:
         """Answer with a recipe; whether more can be answered now."""
-        address = reader.address or recipe.visit.address
-        asker = (address, agent)
-        if recipe.reader == asker:
-            line = recipe.line or self.teller.line_again(recipe, address, agent, self.now)
-        elif recipe.lines is None or (line := recipe.lines.get(asker, UNTOLD)) is UNTOLD:
-            line = self.teller.line_of(recipe, address, agent, self.now)
+        address = connection.address or template.visit.address
+        client = (address, user_agent)
+        if template.first_client == client:
+            line = template.log_line or self.access_logger.repeat_line(template, address, user_agent, self.now)
+        elif template.log_lines is None or (line := template.log_lines.get(client, NOT_LOGGED)) is NOT_LOGGED:
+            line = self.access_logger.make_line(template, address, user_agent, self.now)
         self._lines.append(line)
-        self._recent.append((self.now, recipe, recipe.moment, agent))
-        tally = recipe.tally
-        tally.count += 1
-        tally.size += len(recipe.body)
-        if recipe.closes:
-            reader.closes = True
+        self._recent.append((self.now, template, template.hit_state, user_agent))
+        counter = template.hit_counter
+        counter.count += 1
+        counter.size += len(template.body)
+        if template.closes:
+            connection.closes = True
         try:
-            if reader.write(recipe.head, recipe.body):
-                if not recipe.closes:
+            if connection.write(template.head, template.body):
+                if not template.closes:
                     return True
-                self._connections.part(reader)
+                self._connections.lingering_close(connection)
                 return False
         except OSError:
-            self._connections.drop(reader)
+            self._connections.close_connection(connection)
             return False
-        self._connections.settle(reader)
+        self._connections.update_interest(connection)
         return False
 
-    def tidy(self, tables: Iterable[Table]) -> None:
+    def run_housekeeping(self, tables: Iterable[FastPathCache]) -> None:
         """Once a second: what was added up goes to the metrics, and what nobody can use any more goes."""
-        self.teller.settle()
-        for table in tables:
-            table.sweep(lambda recipe: self._store.stamp(recipe.target) is recipe.stamp)
+        self.access_logger.flush_counters()
+        for cache in tables:
+            cache.evict_stale(lambda template: self._store.stamp(template.target) is template.resource_version)
 
     # -- what the service is asked for
 
-    def _ask(self, reader: Reader, head: Head, block: bytes) -> bool:
+    def _call_service(self, connection: ClientConnection, head: RequestHead, block: bytes) -> bool:
         """Ask the service; True where it has answered, and more can be."""
-        found = self._arrival(reader, head)
-        if found is None:
-            self._connections.hand_over(reader, block + reader.held)
+        routed = self._route(connection, head)
+        if routed is None:
+            self._connections.hand_off(connection, block + connection.unparsed)
             return False
         loop = asyncio.get_running_loop()
         # At once, unless others wait already: there are readers among them whose answer is known by heart.
-        eager = time.monotonic() - self._began < PATIENCE
-        task = asyncio.Task(self._answer(reader, head, block, found), loop=loop, eager_start=eager)
+        eager = time.monotonic() - self._iteration_start < PREEMPT_AFTER
+        task = asyncio.Task(self._respond(connection, head, block, routed), loop=loop, eager_start=eager)
         if task.done():
-            return reader.fd >= 0 and not reader.left and not reader.parting
+            return connection.fd >= 0 and not connection.unsent and not connection.lingering
         # Counted here, not in the coroutine: a task that is cancelled before its first step runs nothing of it.
-        self.runtime.fronted += 1
-        task.add_done_callback(self._answered)
-        reader.task = task
-        self._connections.settle(reader)
+        self.runtime.fastpath_requests += 1
+        task.add_done_callback(self._on_task_done)
+        connection.task = task
+        self._connections.update_interest(connection)
         return False
 
-    def _answered(self, _: asyncio.Task[None]) -> None:
-        self.runtime.fronted -= 1
+    def _on_task_done(self, _: asyncio.Task[None]) -> None:
+        self.runtime.fastpath_requests -= 1
 
-    def _arrival(self, reader: Reader, head: Head) -> Arrival | None:
+    def _route(self, connection: ClientConnection, head: RequestHead) -> Arrival | None:
         """Where it wants to go; None for what is not asked of the service, or wrong."""
         settings = self.runtime.settings
-        absolute = head.absolute()
+        absolute = head.split_absolute_form()
         if absolute is not None and settings.upstream:
             return None
         entrance = Entrance.REVERSE if settings.upstream else Entrance.PROXY if absolute else Entrance.GATEWAY
@@ -228,25 +235,27 @@ class Waiter:
         url = head.target if absolute else ""
         if absolute is not None and may_be_own(url, settings, self.runtime.listeners):
             return None  # the desk knows whether it is
-        came = Came(head.method, path, head.fields, reader.peer, ("", 0), url, authority, tls=reader.secure)
+        came = Came(head.method, path, head.fields, connection.peer, ("", 0), url, authority, tls=connection.secure)
         try:
-            found = arrive(came, entrance, settings, None)
+            routed = arrive(came, entrance, settings, None)
         except FeedproxyError:
             return None  # mitmproxy's flow will be refused in the same way
-        if not isinstance(found, Arrival) or is_loop(found.request.fields, self.runtime.service.pseudonym):
+        if not isinstance(routed, Arrival) or is_loop(routed.request.fields, self.runtime.service.pseudonym):
             return None
-        if self.runtime.settings_for(found.request.target).readers:
+        if self.runtime.settings_for(routed.request.target).readers:
             return None  # who has to say who he is says it to the desk
-        return found
+        return routed
 
-    async def _answer(self, reader: Reader, head: Head, block: bytes, found: Arrival) -> None:
+    async def _respond(self, connection: ClientConnection, head: RequestHead, block: bytes, routed: Arrival) -> None:
         began = time.perf_counter()
-        request, visit, here = found.request, found.visit, self.runtime
+        request, visit, app = routed.request, routed.visit, self.runtime
         try:
-            answer = await here.service.answer(request, visit)
+            answer = await app.service.answer(request, visit)
         except asyncio.CancelledError:
-            self.teller.tell(Told(request, visit, 0, 0, CacheStatus(), GONE), time.perf_counter() - began)
-            self.teller.flush_soon()
+            self.access_logger.log(
+                AccessRecord(request, visit, 0, 0, CacheStatus(), CLIENT_GONE), time.perf_counter() - began
+            )
+            self.access_logger.schedule_flush()
             raise
         except MemoryError:
             local_failure.complaints.say("no memory is left to answer a request")
@@ -254,82 +263,99 @@ class Waiter:
             answer = ProxyResponse(response, status, "no memory is left for it")
         except Exception:
             logger.exception("a request could not be answered")
-            words = "feedproxy failed; its log says more"
-            response, status = refused(request.method, request.fields, FeedproxyError(words))
-            answer = ProxyResponse(response, status, words)
-        was_waiting, reader.task = reader.task is not None, None
-        if reader.fd < 0:
-            self.teller.tell(Told(request, visit, 0, 0, answer.status, GONE), time.perf_counter() - began)
-            self.teller.flush_soon()
+            reason = "feedproxy failed; its log says more"
+            response, status = refused(request.method, request.fields, FeedproxyError(reason))
+            answer = ProxyResponse(response, status, reason)
+        was_pending, connection.task = connection.task is not None, None
+        if connection.fd < 0:
+            self.access_logger.log(
+                AccessRecord(request, visit, 0, 0, answer.status, CLIENT_GONE), time.perf_counter() - began
+            )
+            self.access_logger.schedule_flush()
             return
         if isinstance(answer, PassThrough):
-            self._connections.hand_over(reader, block + reader.held)
+            self._connections.hand_off(connection, block + connection.unparsed)
             return
-        response = finished(answer.response, visit, here.clock.now())
-        closes = head.closes or here.draining
-        body = _body(response, request.method)
-        told = Told(request, visit, response.status, len(body), answer.status, answer.reason, response.fields)
-        self.teller.tell(told, time.perf_counter() - began)
-        self._remember(reader, head, block, found, answer, response)
-        interim = b"" if visit.entrance is Entrance.GATEWAY else _interim(answer)
-        self._send(reader, interim + _head(response, request.method, closes=closes), body, closes=closes)
-        if was_waiting and reader.fd >= 0:
-            if not reader.left and reader.held:
-                self.begin()
-                self.serve(reader, reader.held)
-            if reader.fd >= 0:
-                self._connections.settle(reader)
-        if was_waiting:
-            self.teller.flush_soon()  # no turn of the loop does it
+        response = finished(answer.response, visit, app.clock.now())
+        closes = head.closes or app.draining
+        body = _response_body(response, request.method)
+        record = AccessRecord(request, visit, response.status, len(body), answer.status, answer.reason, response.fields)
+        self.access_logger.log(record, time.perf_counter() - began)
+        self._store_template(connection, head, block, routed, answer, response)
+        interim = b"" if visit.entrance is Entrance.GATEWAY else _encode_interim(answer)
+        self._send(
+            connection, interim + _encode_response_head(response, request.method, closes=closes), body, closes=closes
+        )
+        if was_pending and connection.fd >= 0:
+            if not connection.unsent and connection.unparsed:
+                self.start_iteration()
+                self.handle_bytes(connection, connection.unparsed)
+            if connection.fd >= 0:
+                self._connections.update_interest(connection)
+        if was_pending:
+            self.access_logger.schedule_flush()  # no turn of the loop does it
 
-    def _send(self, reader: Reader, head: bytes, body: bytes, *, closes: bool) -> None:
-        reader.closes = reader.closes or closes
+    def _send(self, connection: ClientConnection, head: bytes, body: bytes, *, closes: bool) -> None:
+        connection.closes = connection.closes or closes
         try:
-            if not reader.write(head, body):
-                self._connections.settle(reader)
+            if not connection.write(head, body):
+                self._connections.update_interest(connection)
             elif closes:
-                self._connections.part(reader)
+                self._connections.lingering_close(connection)
         except OSError:
-            self._connections.drop(reader)
+            self._connections.close_connection(connection)
 
-    def _remember(
-        self, reader: Reader, head: Head, block: bytes, found: Arrival, answer: ProxyResponse, response: Response
+    def _store_template(
+        self,
+        connection: ClientConnection,
+        head: RequestHead,
+        block: bytes,
+        routed: Arrival,
+        answer: ProxyResponse,
+        response: Response,
     ) -> None:
         """Keep the answer as a recipe, where it may be given again, and is worth it."""
-        table: Table = reader.table
-        if head.key is None or len(block) > LONGEST or not answer.status.hit or not table.worth_keeping(head.key):
+        cache: FastPathCache = connection.cache
+        if (
+            head.key is None
+            or len(block) > CACHEABLE_HEAD_MAX
+            or not answer.status.hit
+            or not cache.should_admit(head.key)
+        ):
             return
-        request, now = found.request, self._clock()
+        request, now = routed.request, self._clock()
         settings, resource = self.runtime.settings_for(request.target), self._store.get(request.target)
-        given = reusable_hit(answer, request, found.visit, resource, settings, now)
-        moment, stamp = recompute_hit(given, now) if given is not None else None, self._store.stamp(request.target)
-        if given is None or moment is None or stamp is None:
+        hit = reusable_hit(answer, request, routed.visit, resource, settings, now)
+        hit_state, version = recompute_hit(hit, now) if hit is not None else None, self._store.stamp(request.target)
+        if hit is None or hit_state is None or version is None:
             return
         try:
-            recipe = Recipe(given, self._shared(found.visit), request.method, response, moment, now, closes=head.closes)
+            template = ResponseTemplate(
+                hit, self._interner(routed.visit), request.method, response, hit_state, now, closes=head.closes
+            )
         except ValueError:
             return
-        recipe.token, recipe.stamp = self._token, stamp
-        recipe.conditions = self._shared.conditions(recipe.conditions)
-        recipe.rules = self.runtime.rules
-        recipe.schedule = self._shared(recipe.schedule)
-        recipe.tally = self.teller.tally_of(recipe)
+        template.generation, template.resource_version = self._generation, version
+        template.conditions = self._interner.intern_conditions(template.conditions)
+        template.rules = self.runtime.rules
+        template.schedule = self._interner(template.schedule)
+        template.hit_counter = self.access_logger.counter_for(template)
         # Who says at length what others say in brief is not judged (live_scoring.py), and what he says is shared with
         # nobody.
-        if self.runtime.settings.score_readers and sum(map(len, head.lines)) <= LENGTH_MAX:
-            recipe.asked = self._shared(tuple(map(self._shared, head.lines[1:])))
-        if given.vary_names <= KEPT:
-            table.keep(tuple(map(self._shared, head.key)), recipe)
-        elif table.worth_keeping_exactly(block):
-            table.keep_exact(block, recipe, self._shared(head.agent))
+        if self.runtime.settings.score_readers and sum(map(len, head.lines)) <= VALUES_LENGTH_MAX:
+            template.request_lines = self._interner(tuple(map(self._interner, head.lines[1:])))
+        if hit.vary_names <= KEYED_FIELDS:
+            cache.put(tuple(map(self._interner, head.key)), template)
+        elif cache.should_admit_bytes(block):
+            cache.put_bytes(block, template, self._interner(head.user_agent))
 
 
-def _body(response: Response, method: str) -> bytes:
+def _response_body(response: Response, method: str) -> bytes:
     """What goes out as content (RFC 9110, 6.4.1)."""
     return b"" if method == "HEAD" or response.status in (204, 304) else response.body
 
 
-def _head(response: Response, method: str, *, closes: bool) -> bytes:
+def _encode_response_head(response: Response, method: str, *, closes: bool) -> bytes:
     fields = response.fields
     if response.status in (204, 304):
         fields = fields.without("content-length", "transfer-encoding")
@@ -337,8 +363,8 @@ def _head(response: Response, method: str, *, closes: bool) -> bytes:
         fields = fields.with_added("Content-Length", str(len(response.body)))
     if closes:
         fields = fields.with_added("Connection", "close")
-    return head_of(response.status, fields, response.reason)
+    return encode_head(response.status, fields, response.reason)
 
 
-def _interim(answer: ProxyResponse) -> bytes:
-    return b"".join(head_of(each.status, each.fields, each.reason) for each in answer.interim)
+def _encode_interim(answer: ProxyResponse) -> bytes:
+    return b"".join(encode_head(response.status, response.fields, response.reason) for response in answer.interim)

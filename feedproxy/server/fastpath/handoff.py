@@ -19,55 +19,57 @@ from mitmproxy.proxy.layers.http._http1 import Http1Server
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
+class PeerAddress:
     """Where a connection comes from, and which of ours it leads to.
 
     `secure`: TLS was taken off already, and its socket does not tell any of that.
     """
 
     address: str
-    own: tuple[Any, ...]
+    local_address: tuple[Any, ...]
     secure: bool = False
 
 
-class Writer(asyncio.StreamWriter):
+class PeerAwareWriter(asyncio.StreamWriter):
     """Writes to a connection that does not know where it leads."""
 
-    def __init__(self, writer: asyncio.StreamWriter, reader: asyncio.StreamReader, peer: Peer) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, reader: asyncio.StreamReader, peer: PeerAddress) -> None:
         protocol = writer.transport.get_protocol()
         super().__init__(writer.transport, protocol, reader, asyncio.get_running_loop())
         self._peer = peer
-        self._made_from = writer  # which would end the connection when nobody holds it any more
+        self._original_writer = writer  # which would end the connection when nobody holds it any more
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "peername":
             return (self._peer.address, 0)
-        return self._peer.own if name == "sockname" else super().get_extra_info(name, default)
+        return self._peer.local_address if name == "sockname" else super().get_extra_info(name, default)
 
 
-type Adopt = Callable[[int, str, bytes], None]
-type Handle = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+type TakeBack = Callable[[int, str, bytes], None]
+type HandleStream = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-class Handed(asyncio.StreamReaderProtocol):
+class HandedOffProtocol(asyncio.StreamReaderProtocol):
     """A connection that mitmproxy's handler serves, until it can be taken back."""
 
-    def __init__(self, stream: asyncio.StreamReader, handle: Handle, peer: Peer, adopt: Adopt) -> None:
+    def __init__(
+        self, stream: asyncio.StreamReader, handle: HandleStream, peer: PeerAddress, take_back: TakeBack
+    ) -> None:
         super().__init__(stream, handle)
         self.peer = peer
-        self._stream_in = stream
-        self._adopt = adopt
-        self._socket: asyncio.Transport | None = None
+        self._stream = stream
+        self._take_back = take_back
+        self._socket_transport: asyncio.Transport | None = None
         self.handler: Any = None
         """mitmproxy's ConnectionHandler, once there is one."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self._socket = transport
+        self._socket_transport = transport
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        transport = self._socket
+        transport = self._socket_transport
         if transport is None or transport.is_closing() or data[:1] not in (b"G", b"H") or not self._is_idle(transport):
             super().data_received(data)
             return
@@ -77,13 +79,13 @@ class Handed(asyncio.StreamReaderProtocol):
             super().data_received(data)
             return
         transport.abort()
-        self._adopt(descriptor, self.peer.address, data)
+        self._take_back(descriptor, self.peer.address, data)
 
     def _is_idle(self, transport: asyncio.Transport) -> bool:
         """Whether mitmproxy waits for the next plain request, and nothing it wrote is still to be sent."""
         if self.peer.secure:
             return False  # what is behind the pair of sockets is not ours to take back
-        if self.handler is None or self._stream_in._buffer or transport.get_write_buffer_size():  # type: ignore[attr-defined]
+        if self.handler is None or self._stream._buffer or transport.get_write_buffer_size():  # type: ignore[attr-defined]
             return False
         return is_idle(self.handler)
 
@@ -91,22 +93,24 @@ class Handed(asyncio.StreamReaderProtocol):
 def is_idle(handler: Any) -> bool:
     """Whether a handler speaks HTTP/1 over plain TCP, and has nothing to do."""
     layers = handler.layer.context.layers
-    if any(isinstance(each, ClientTLSLayer) for each in layers):
+    if any(isinstance(layer, ClientTLSLayer) for layer in layers):
         return False
-    http = [each for each in layers if isinstance(each, HttpLayer)]
-    if len(http) != 1 or http[0].streams:
+    http_layers = [layer for layer in layers if isinstance(layer, HttpLayer)]
+    if len(http_layers) != 1 or http_layers[0].streams:
         return False
-    server = http[0].connections.get(handler.client)
+    server = http_layers[0].connections.get(handler.client)
     if not isinstance(server, Http1Server):
         return False
     return server.state == server.read_headers and server.request is None and not server.buf
 
 
-async def hand_over(given: socket.socket, peer: Peer, data: bytes, handle: Handle, adopt: Adopt) -> None:
+async def hand_off(
+    client_socket: socket.socket, peer: PeerAddress, data: bytes, handle: HandleStream, take_back: TakeBack
+) -> None:
     """Let mitmproxy's `handle` go on with a connection of which `data` has been read."""
     loop = asyncio.get_running_loop()
     stream = asyncio.StreamReader(loop=loop)
     stream.feed_data(data)
-    given.setblocking(False)
+    client_socket.setblocking(False)
     with contextlib.suppress(OSError):  # it may have gone on the way
-        await loop.connect_accepted_socket(lambda: Handed(stream, handle, peer, adopt), given)
+        await loop.connect_accepted_socket(lambda: HandedOffProtocol(stream, handle, peer, take_back), client_socket)

@@ -18,13 +18,13 @@ from collections.abc import Callable, Sequence
 
 from feedproxy.app import Runtime
 from feedproxy.clock import Seconds
-from feedproxy.server.fastpath.connection import Reader
-from feedproxy.server.fastpath.gc_policy import Garbage
-from feedproxy.server.fastpath.handler import Waiter
-from feedproxy.server.fastpath.handoff import Peer
-from feedproxy.server.fastpath.loop_preemption import serve_between
-from feedproxy.server.fastpath.response_cache import Table
-from feedproxy.server.fastpath.tls_connection import LOOKED_AT, Certificate, SecureReader
+from feedproxy.server.fastpath.connection import ClientConnection
+from feedproxy.server.fastpath.gc_policy import GcScheduler
+from feedproxy.server.fastpath.handler import FastPathHandler
+from feedproxy.server.fastpath.handoff import PeerAddress
+from feedproxy.server.fastpath.loop_preemption import call_between_callbacks
+from feedproxy.server.fastpath.response_cache import FastPathCache
+from feedproxy.server.fastpath.tls_connection import CERTIFICATE_CHECK_INTERVAL, ReloadingCertificate, TlsConnection
 from feedproxy.server.mitm.connection_limits import Crowd, place_of
 from feedproxy.server.mitm.http1_patches import error_page
 from feedproxy.server.mitm.request_routing import trusts
@@ -32,22 +32,22 @@ from feedproxy.upstream.local_failure import Complaints
 
 logger = logging.getLogger("feedproxy")
 
-ROUNDS = 4
+POLLS_PER_CALL = 4
 """Times the epoll is asked again before others get their turn: most of a busy turn's cost is the turn itself."""
-EVENTS = 256
-ACCEPTED = 64
+EVENTS_PER_POLL = 256
+ACCEPT_BATCH = 64
 """Connections accepted at one go, where they queue. Who comes alone costs no second try, which would fail."""
-BEAT: Seconds = 1
+TICK_INTERVAL: Seconds = 1
 """How often time-outs are looked at."""
-LINGER: Seconds = 5
+LINGERING_TIMEOUT: Seconds = 5
 """How long what comes behind the last answer of a connection is thrown away; nginx has the same (lingering_timeout)."""
-BREATH: Seconds = 1
+ACCEPT_PAUSE: Seconds = 1
 """How long nobody is let in once the process has no file descriptors left."""
-SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
-IN, OUT, GONE = select.EPOLLIN, select.EPOLLOUT, select.EPOLLHUP | select.EPOLLERR
+IN, OUT, HANGUP = select.EPOLLIN, select.EPOLLOUT, select.EPOLLHUP | select.EPOLLERR
 
-type HandOver = Callable[[socket.socket, Peer, bytes], None]
+type HandOff = Callable[[socket.socket, PeerAddress, bytes], None]
 """Gives a connection, where it comes from, and what was read of it, to mitmproxy."""
 
 
@@ -58,342 +58,346 @@ class Listener:
         self,
         runtime: Runtime,
         sockets: Sequence[socket.socket],
-        hand_over: HandOver,
-        crowd: Crowd,
+        hand_over: HandOff,
+        limiter: Crowd,
         idle_timeout: Seconds,
-        certificate: Certificate | None = None,
+        certificate: ReloadingCertificate | None = None,
     ) -> None:
         self.sockets = list(sockets)
-        self.own = sockets[0].getsockname()
+        self.local_address = sockets[0].getsockname()
         self._runtime = runtime
-        self._give_away = hand_over
-        self._crowd = crowd
+        self._hand_off_socket = hand_over
+        self._limiter = limiter
         self._idle_timeout = idle_timeout
         self._certificate = certificate
         self._loop = asyncio.get_running_loop()
         self._epoll = select.epoll()
-        self._doors = {each.fileno(): each for each in self.sockets}
+        self._listen_sockets = {connection.fileno(): connection for connection in self.sockets}
         self._complaints = Complaints()
-        self._readers: dict[int, Reader] = {}
-        self._due: dict[Reader, tuple[Seconds, bool]] = {}
+        self._connections: dict[int, ClientConnection] = {}
+        self._deadlines: dict[ClientConnection, tuple[Seconds, bool]] = {}
         """Until when a head has to be whole, or (True) an answer taken on."""
         size = runtime.settings.memory.hits
-        first = Table(size)
-        self._tables = {False: first, True: Table(size, first)}
-        self._waiter = Waiter(runtime, self)
-        self._second = self._loop.time()
-        self._swept = self._looked = self._second
-        for descriptor in self._doors:
+        first = FastPathCache(size)
+        self._caches = {False: first, True: FastPathCache(size, first)}
+        self._handler = FastPathHandler(runtime, self)
+        self._now = self._loop.time()
+        self._idle_checked = self._certificate_checked = self._now
+        for descriptor in self._listen_sockets:
             self._epoll.register(descriptor, IN)
-        self._loop.add_reader(self._epoll.fileno(), self._ready)
-        self._leave_steps = serve_between(self._loop, self._ready)
-        self._garbage = Garbage(self._second)
-        self._beat = self._loop.call_later(BEAT, self._look_after)
+        self._loop.add_reader(self._epoll.fileno(), self._on_readable)
+        self._stop_preempting = call_between_callbacks(self._loop, self._on_readable)
+        self._gc = GcScheduler(self._now)
+        self._timer = self._loop.call_later(TICK_INTERVAL, self._on_timer)
 
     # -- one turn
 
-    def _ready(self) -> None:
-        waiter, readers = self._waiter, self._readers
-        for round_ in range(ROUNDS):
-            events = self._epoll.poll(0, EVENTS)
+    def _on_readable(self) -> None:
+        handler, connections = self._handler, self._connections
+        for poll_number in range(POLLS_PER_CALL):
+            events = self._epoll.poll(0, EVENTS_PER_POLL)
             if not events:
                 break
-            if not round_:
-                waiter.begin()
+            if not poll_number:
+                handler.start_iteration()
             alone = len(events) == 1
             for descriptor, event in events:
-                reader = readers.get(descriptor)
-                if reader is None:
-                    if descriptor in self._doors:
-                        self._accept(self._doors[descriptor], ACCEPTED if round_ else 1)
+                connection = connections.get(descriptor)
+                if connection is None:
+                    if descriptor in self._listen_sockets:
+                        self._accept(self._listen_sockets[descriptor], ACCEPT_BATCH if poll_number else 1)
                         alone = False
-                elif reader.task is not None:
-                    self._while_waiting(reader, event)
-                elif reader.left:
-                    self._write_on(reader)
+                elif connection.task is not None:
+                    self._on_event_during_task(connection, event)
+                elif connection.unsent:
+                    self._send_unsent(connection)
                 else:
-                    self._read(reader)
+                    self._read(connection)
             if alone:
                 break  # where one asks at a time, nobody has meanwhile
-        waiter.teller.flush_soon()
+        handler.access_logger.schedule_flush()
 
-    def _read(self, reader: Reader) -> None:
-        if reader.parting:
-            self._throw_away(reader)
+    def _read(self, connection: ClientConnection) -> None:
+        if connection.lingering:
+            self._discard(connection)
             return
         try:
-            data = reader.read()
+            data = connection.read()
         except OSError:
-            self.drop(reader)
+            self.close_connection(connection)
             return
         if data is None:
-            if reader.left:
-                self.settle(reader)
-            elif reader.shaking or reader.due:
-                self._mind(reader)
+            if connection.unsent:
+                self.update_interest(connection)
+            elif connection.handshake_pending or connection.has_deadline:
+                self._update_header_deadline(connection)
             return
         if not data:
-            self.drop(reader)
+            self.close_connection(connection)
             return
-        reader.last = self._second
-        if reader.held:
-            data = reader.held + data
-        self._waiter.serve(reader, data)
-        if reader.held or reader.due:
-            self._mind(reader)
+        connection.last_read = self._now
+        if connection.unparsed:
+            data = connection.unparsed + data
+        self._handler.handle_bytes(connection, data)
+        if connection.unparsed or connection.has_deadline:
+            self._update_header_deadline(connection)
 
-    def _mind(self, reader: Reader) -> None:
+    def _update_header_deadline(self, connection: ClientConnection) -> None:
         """A head that has begun has to come in time, and so has a handshake."""
-        if reader.fd < 0 or reader.left or reader.task is not None:
+        if connection.fd < 0 or connection.unsent or connection.task is not None:
             return
-        begun = reader.held or reader.shaking
-        if begun and not reader.due:
+        is_incomplete = connection.unparsed or connection.handshake_pending
+        if is_incomplete and not connection.has_deadline:
             timeout = self._runtime.settings.head_timeout
             if timeout:
-                self._due[reader] = (self._loop.time() + timeout, False)
-                reader.due = True
-        elif reader.due and not begun:
-            self._due.pop(reader, None)
-            reader.due = False
+                self._deadlines[connection] = (self._loop.time() + timeout, False)
+                connection.has_deadline = True
+        elif connection.has_deadline and not is_incomplete:
+            self._deadlines.pop(connection, None)
+            connection.has_deadline = False
 
-    def _while_waiting(self, reader: Reader, event: int) -> None:
-        if event & GONE:
-            task = reader.task
-            self.drop(reader)
+    def _on_event_during_task(self, connection: ClientConnection, event: int) -> None:
+        if event & HANGUP:
+            task = connection.task
+            self.close_connection(connection)
             if task is not None:
                 task.cancel()  # an update that no other waits for may end (refresh/singleflight.py)
-        elif not reader.muted:
+        elif not connection.read_paused:
             # What he sends meanwhile stays with the system until his turn comes.
-            reader.muted = True
-            self._epoll.modify(reader.fd, 0)
+            connection.read_paused = True
+            self._epoll.modify(connection.fd, 0)
 
-    def _write_on(self, reader: Reader) -> None:
+    def _send_unsent(self, connection: ClientConnection) -> None:
         try:
-            if not reader.write_on():
-                self._due[reader] = (self._loop.time() + self._runtime.settings.answer_timeout, True)
+            if not connection.send_unsent():
+                self._deadlines[connection] = (self._loop.time() + self._runtime.settings.answer_timeout, True)
                 return
         except OSError:
-            self.drop(reader)
+            self.close_connection(connection)
             return
-        self._due.pop(reader, None)
-        reader.due = False
-        if reader.closes:
-            self.part(reader)
+        self._deadlines.pop(connection, None)
+        connection.has_deadline = False
+        if connection.closes:
+            self.lingering_close(connection)
             return
-        self.settle(reader)
-        if reader.held:
-            self._waiter.serve(reader, reader.held)
-            self._mind(reader)
+        self.update_interest(connection)
+        if connection.unparsed:
+            self._handler.handle_bytes(connection, connection.unparsed)
+            self._update_header_deadline(connection)
 
     # -- coming and going
 
-    def _accept(self, door: socket.socket, most: int) -> None:
-        for _ in range(most):
+    def _accept(self, listen_socket: socket.socket, count: int) -> None:
+        for _ in range(count):
             try:
                 # socket.accept() makes an object of it, which is half of what a whole connection costs here.
-                descriptor, address = door._accept()  # type: ignore[attr-defined]
+                descriptor, address = listen_socket._accept()  # type: ignore[attr-defined]
             except BlockingIOError:
                 return
             except OSError as error:
-                if error.errno in SHORT:
-                    self._out_of_breath(error)
+                if error.errno in EXHAUSTED:
+                    self._pause_accepting(error)
                 return
-            reader = self._welcome(descriptor, address[0])
-            if reader is not None:
-                self._read(reader)
-                if reader.fd >= 0 and not reader.registered:
-                    self.settle(reader)
+            connection = self._register(descriptor, address[0])
+            if connection is not None:
+                self._read(connection)
+                if connection.fd >= 0 and not connection.registered:
+                    self.update_interest(connection)
 
-    def _welcome(self, descriptor: int, peer: str) -> Reader | None:
+    def _register(self, descriptor: int, peer: str) -> ClientConnection | None:
         """Count it, and hold it; None where it is refused."""
-        here = self._runtime
-        settings = here.settings
-        believed = bool(settings.trusted_proxies) and trusts(settings, peer)
-        address, table = "" if believed else peer, self._tables[believed]
-        reader: Reader
-        if not self.sockets or here.draining or here.connections >= settings.max_connections:
+        app = self._runtime
+        settings = app.settings
+        is_trusted = bool(settings.trusted_proxies) and trusts(settings, peer)
+        address, cache = "" if is_trusted else peer, self._caches[is_trusted]
+        connection: ClientConnection
+        if not self.sockets or app.draining or app.connections >= settings.max_connections:
             os.close(descriptor)
             return None
         try:
             os.set_blocking(descriptor, False)
             if self._certificate is None:
-                reader = Reader(descriptor, peer, address, table)
+                connection = ClientConnection(descriptor, peer, address, cache)
             else:
-                reader = SecureReader(descriptor, peer, address, table, self._certificate.context)
+                connection = TlsConnection(descriptor, peer, address, cache, self._certificate.context)
         except OSError:
             return None
-        most = settings.max_connections_per_address
-        if most and not believed:
-            place = place_of(peer)
-            if not self._crowd.enter(place, most):
-                reader.close()
+        count = settings.max_connections_per_address
+        if count and not is_trusted:
+            network = place_of(peer)
+            if not self._limiter.enter(network, count):
+                connection.close()
                 return None
-            reader.place = place
-        here.connections += 1
-        reader.last = self._second
-        return reader
+            connection.network = network
+        app.connections += 1
+        connection.last_read = self._now
+        return connection
 
-    def adopt(self, descriptor: int, peer: str, data: bytes) -> None:
+    def take_back(self, descriptor: int, peer: str, data: bytes) -> None:
         """A connection that mitmproxy is done with comes back, with what has been read of its next request."""
-        reader = self._welcome(descriptor, peer)
-        if reader is None:
+        connection = self._register(descriptor, peer)
+        if connection is None:
             return
-        self._waiter.begin()
-        self._waiter.serve(reader, data)
-        self._mind(reader)
-        if reader.fd >= 0 and not reader.registered:
-            self.settle(reader)
-        self._waiter.teller.flush_soon()
+        self._handler.start_iteration()
+        self._handler.handle_bytes(connection, data)
+        self._update_header_deadline(connection)
+        if connection.fd >= 0 and not connection.registered:
+            self.update_interest(connection)
+        self._handler.access_logger.schedule_flush()
 
-    def settle(self, reader: Reader) -> None:
+    def update_interest(self, connection: ClientConnection) -> None:
         """Wait for what is next: the reader's next bytes, that he takes ours, or the answer."""
-        if reader.fd < 0:
+        if connection.fd < 0:
             return
-        if reader.left and reader not in self._due:
-            self._due[reader] = (self._loop.time() + self._runtime.settings.answer_timeout, True)
-        wanted = OUT if reader.left else 0 if reader.task is not None else IN
-        if not reader.registered:
-            self._epoll.register(reader.fd, wanted)
-            reader.registered = True
-            self._readers[reader.fd] = reader
-        elif wanted or reader.muted:  # with a task under way it is muted when he sends something, not before
-            self._epoll.modify(reader.fd, wanted)
-        reader.muted = wanted == 0 and reader.muted
-        if reader.held:
-            self._mind(reader)
+        if connection.unsent and connection not in self._deadlines:
+            self._deadlines[connection] = (self._loop.time() + self._runtime.settings.answer_timeout, True)
+        events_wanted = OUT if connection.unsent else 0 if connection.task is not None else IN
+        if not connection.registered:
+            self._epoll.register(connection.fd, events_wanted)
+            connection.registered = True
+            self._connections[connection.fd] = connection
+        elif (
+            events_wanted or connection.read_paused
+        ):  # with a task under way it is muted when he sends something, not before
+            self._epoll.modify(connection.fd, events_wanted)
+        connection.read_paused = events_wanted == 0 and connection.read_paused
+        if connection.unparsed:
+            self._update_header_deadline(connection)
 
-    def drop(self, reader: Reader) -> None:
+    def close_connection(self, connection: ClientConnection) -> None:
         """Let go of a connection, whatever is still to be said."""
-        if self._forget(reader):
-            reader.close()
-            reader.fd = -1
-            reader.left = []
-            reader.held = b""
+        if self._unregister(connection):
+            connection.close()
+            connection.fd = -1
+            connection.unsent = []
+            connection.unparsed = b""
 
-    def part(self, reader: Reader) -> None:
+    def lingering_close(self, connection: ClientConnection) -> None:
         """Let go of a connection behind its last answer.
 
         "If a server performs an immediate close of a TCP connection, there is a significant risk that the client will
         not be able to read the last HTTP response." -- RFC 9112, section 9.6. So where more has come than was read, its
         sending side is closed first, and what comes is thrown away for a while.
         """
-        if reader.fd < 0:
+        if connection.fd < 0:
             return
         try:
-            if not reader.discard() and not reader.held:
-                self.drop(reader)
+            if not connection.discard() and not connection.unparsed:
+                self.close_connection(connection)
                 return
-            reader.shut()
+            connection.half_close()
         except OSError:
-            self.drop(reader)
+            self.close_connection(connection)
             return
-        reader.held, reader.parting = b"", True
-        self._due[reader] = (self._loop.time() + LINGER, True)
-        self.settle(reader)
+        connection.unparsed, connection.lingering = b"", True
+        self._deadlines[connection] = (self._loop.time() + LINGERING_TIMEOUT, True)
+        self.update_interest(connection)
 
-    def _throw_away(self, reader: Reader) -> None:
+    def _discard(self, connection: ClientConnection) -> None:
         try:
-            has_ended = reader.discard() is False
+            has_ended = connection.discard() is False
         except OSError:
             has_ended = True
         if has_ended:
-            self.drop(reader)
+            self.close_connection(connection)
 
-    def hand_over(self, reader: Reader, data: bytes) -> None:
+    def hand_off(self, connection: ClientConnection, data: bytes) -> None:
         """Give a connection to mitmproxy, with what was read of it."""
-        if self._forget(reader):
+        if self._unregister(connection):
             try:
-                given = reader.given_away()
+                given = connection.detach_socket()
             except OSError:
-                reader.close()
+                connection.close()
             else:
-                self._give_away(given, Peer(reader.peer, self.own, secure=reader.secure), data)
-            reader.fd, reader.held = -1, b""
+                self._hand_off_socket(
+                    given, PeerAddress(connection.peer, self.local_address, secure=connection.secure), data
+                )
+            connection.fd, connection.unparsed = -1, b""
 
-    def _forget(self, reader: Reader) -> bool:
-        if reader.fd < 0:
+    def _unregister(self, connection: ClientConnection) -> bool:
+        if connection.fd < 0:
             return False
-        if reader.due or reader.left or reader.parting:
-            self._due.pop(reader, None)
-        if reader.place:
-            self._crowd.leave(reader.place)
+        if connection.has_deadline or connection.unsent or connection.lingering:
+            self._deadlines.pop(connection, None)
+        if connection.network:
+            self._limiter.leave(connection.network)
         self._runtime.connections -= 1
-        if reader.registered:
-            del self._readers[reader.fd]
+        if connection.registered:
+            del self._connections[connection.fd]
             try:  # noqa: SIM105 (a context manager would cost more than the call)
-                self._epoll.unregister(reader.fd)
+                self._epoll.unregister(connection.fd)
             except OSError:
                 pass
         return True
 
-    def _out_of_breath(self, error: OSError) -> None:
+    def _pause_accepting(self, error: OSError) -> None:
         self._complaints.say(f"no new connections for a moment: {error.strerror}")
-        for descriptor in self._doors:
+        for descriptor in self._listen_sockets:
             self._epoll.unregister(descriptor)
-        doors, self._doors = self._doors, {}
+        listen_sockets, self._listen_sockets = self._listen_sockets, {}
 
-        def open_again() -> None:
+        def resume() -> None:
             if self.sockets:
-                self._doors = doors
-                for descriptor in doors:
+                self._listen_sockets = listen_sockets
+                for descriptor in listen_sockets:
                     self._epoll.register(descriptor, IN)
 
-        self._loop.call_later(BREATH, open_again)
+        self._loop.call_later(ACCEPT_PAUSE, resume)
 
     # -- time
 
-    def _look_after(self) -> None:
-        self._beat = self._loop.call_later(BEAT, self._look_after)
-        self.tend(self._loop.time())
+    def _on_timer(self) -> None:
+        self._timer = self._loop.call_later(TICK_INTERVAL, self._on_timer)
+        self.tick(self._loop.time())
 
-    def tend(self, now: Seconds) -> None:
+    def tick(self, now: Seconds) -> None:
         """Once a second: whose time is over is let go, and what was put off is done. `now` is the event loop's time."""
-        self._second = now
-        if self._certificate is not None and self._second - self._looked > LOOKED_AT:
-            self._looked = self._second
+        self._now = now
+        if self._certificate is not None and self._now - self._certificate_checked > CERTIFICATE_CHECK_INTERVAL:
+            self._certificate_checked = self._now
             try:
-                self._certificate.renew()
+                self._certificate.update_volatile_fields()
             except OSError as error:
                 logger.warning("tls_certificate: %s; the old one is used on", error)
-        for reader, (until, writes) in list(self._due.items()):
-            if self._second >= until:
-                if not writes:
+        for connection, (until, is_writing) in list(self._deadlines.items()):
+            if self._now >= until:
+                if not is_writing:
                     with contextlib.suppress(OSError):
-                        reader.write(error_page(408, "The head of this request did not come in time."), b"")
-                self.drop(reader)
-        if self._second - self._swept > self._idle_timeout / 8:
-            self._swept = self._second
-            limit = self._second - self._idle_timeout
-            for reader in [each for each in self._readers.values() if each.last < limit]:
-                if reader.task is None and not reader.left:
-                    self.drop(reader)
-        self._waiter.tidy(self._tables.values())
-        self._garbage.look(now, self._waiter.teller.told)
-        self._end_with_the_last()
+                        connection.write(error_page(408, "The head of this request did not come in time."), b"")
+                self.close_connection(connection)
+        if self._now - self._idle_checked > self._idle_timeout / 8:
+            self._idle_checked = self._now
+            limit = self._now - self._idle_timeout
+            for connection in [connection for connection in self._connections.values() if connection.last_read < limit]:
+                if connection.task is None and not connection.unsent:
+                    self.close_connection(connection)
+        self._handler.run_housekeeping(self._caches.values())
+        self._gc.maybe_collect(now, self._handler.access_logger.logged_count)
+        self._close_when_idle()
 
     def close(self) -> None:
         """Let nobody in any more. Who waits for an answer gets it; who is idle, or done, is let go."""
         if self._epoll.closed:
             return
-        self._ready()  # what has been sent by now is answered
-        for descriptor, door in self._doors.items():
+        self._on_readable()  # what has been sent by now is answered
+        for descriptor, listen_socket in self._listen_sockets.items():
             self._epoll.unregister(descriptor)
-            door.close()
+            listen_socket.close()
         self.sockets.clear()
-        self._doors = {}
-        self._waiter.teller.flush()
-        for reader in list(self._readers.values()):
-            if reader.task is None and not reader.left:
-                self.drop(reader)
+        self._listen_sockets = {}
+        self._handler.access_logger.flush()
+        for connection in list(self._connections.values()):
+            if connection.task is None and not connection.unsent:
+                self.close_connection(connection)
             else:
-                reader.closes = True
-        self._end_with_the_last()
+                connection.closes = True
+        self._close_when_idle()
 
-    def _end_with_the_last(self) -> None:
+    def _close_when_idle(self) -> None:
         """Let go of the epoll, once nobody can come any more and the last has gone."""
-        if not self.sockets and not self._readers and not self._epoll.closed:
-            self._waiter.teller.flush()
-            self._leave_steps()
+        if not self.sockets and not self._connections and not self._epoll.closed:
+            self._handler.access_logger.flush()
+            self._stop_preempting()
             self._loop.remove_reader(self._epoll.fileno())
             self._epoll.close()
-            self._beat.cancel()
+            self._timer.cancel()

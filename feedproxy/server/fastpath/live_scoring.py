@@ -14,35 +14,35 @@ from feedproxy.feed.channel import Schedule
 from feedproxy.http.message import Fields, Request
 from feedproxy.request.entrance import ClientContext, public_url_for
 from feedproxy.scoring.scored_request import Poll
-from feedproxy.server.fastpath.response_template import Recipe
+from feedproxy.server.fastpath.response_template import ResponseTemplate
 from feedproxy.server.mitm.flow_handler import Case
 from feedproxy.server.mitm.request_routing import fields_of
 
-LINES_MAX, LENGTH_MAX = 64, 4096
+FIELDS_MAX, VALUES_LENGTH_MAX = 64, 4096
 """Field lines of a request, and characters of their values, that are judged: what is remembered of a reader holds his
 last request, and readers send a tenth of that."""
 
 
-def judge(here: Runtime, flow: http.HTTPFlow, case: Case, size: int) -> None:
+def score_flow(app: Runtime, flow: http.HTTPFlow, case: Case, size: int) -> None:
     """An answer that mitmproxy gave."""
-    panel = here.panel
+    panel = app.panel
     if not panel.size or case.arrival is None or flow.request.method not in ("GET", "HEAD"):
         return
-    target, response, now = case.arrival.request.target, flow.response or case.page, here.clock.now()
-    asked = fields_of(flow.request)
-    schedule = _schedule(here, target)
-    if schedule is None or _says_too_much(asked):
+    target, response, now = case.arrival.request.target, flow.response or case.page, app.clock.now()
+    request_fields = fields_of(flow.request)
+    schedule = _schedule(app, target)
+    if schedule is None or _is_oversized(request_fields):
         return
     panel.see(
         case.visit.address,
-        asked.get("user-agent") or "",
+        request_fields.get("user-agent") or "",
         target,
         now,
         lambda number: poll_of(
             number,
             now,
             target,
-            asked,
+            request_fields,
             response.status_code if response is not None else 0,
             fields_of(response) if response is not None else Fields(),
             schedule,
@@ -51,68 +51,81 @@ def judge(here: Runtime, flow: http.HTTPFlow, case: Case, size: int) -> None:
             version=flow.request.http_version,
             connection=flow.client_conn.id,
             entrance=case.visit.entrance,
-            public=public_url_for(target, case.visit, upstream=here.settings.upstream),
+            public=public_url_for(target, case.visit, upstream=app.settings.upstream),
         ),
     )
 
 
-def judge_answer(here: Runtime, request: Request, visit: ClientContext, status: int, answer: Fields, size: int) -> None:
+def score_response(
+    app: Runtime, request: Request, visit: ClientContext, status: int, response_fields: Fields, size: int
+) -> None:
     """An answer that the listener in front gave."""
-    panel = here.panel
-    if not panel.size or (schedule := _schedule(here, request.target)) is None:
+    panel = app.panel
+    if not panel.size or (schedule := _schedule(app, request.target)) is None:
         return
-    now, target, asked = here.clock.now(), request.target, request.fields
-    if _says_too_much(asked):
+    now, target, request_fields = app.clock.now(), request.target, request.fields
+    if _is_oversized(request_fields):
         return
     panel.see(
         visit.address,
-        asked.get("user-agent") or "",
+        request_fields.get("user-agent") or "",
         target,
         now,
         lambda number: poll_of(
             number,
             now,
             target,
-            asked,
+            request_fields,
             status,
-            answer,
+            response_fields,
             schedule,
             size,
             method=request.method,
             entrance=visit.entrance,
-            public=public_url_for(target, visit, upstream=here.settings.upstream),
+            public=public_url_for(target, visit, upstream=app.settings.upstream),
         ),
     )
 
 
-def judge_recipe(here: Runtime, recipe: Recipe, address: str, agent: str, now: Instant) -> None:
+def score_template(app: Runtime, template: ResponseTemplate, address: str, agent: str, now: Instant) -> None:
     """An answer by recipe: whoever gets it has asked with the same fields, but for the User-Agent."""
-    panel, target = here.panel, recipe.target
-    if not panel.size or (schedule := recipe.schedule) is None:
+    panel, target = app.panel, template.target
+    if not panel.size or (schedule := template.schedule) is None:
         return
 
     def poll(number: int) -> Poll:
-        asked, answer = _fields(recipe.asked), _fields(tuple(recipe.head.split(b"\r\n")[1:]))
-        own = asked.with_field("User-Agent", agent) if agent else asked.without("user-agent")
+        request_fields, response_fields = (
+            _fields(template.request_lines),
+            _fields(tuple(template.head.split(b"\r\n")[1:])),
+        )
+        fields = request_fields.with_field("User-Agent", agent) if agent else request_fields.without("user-agent")
         return poll_of(
-            number, now, target, own, recipe.status, answer, schedule, len(recipe.body), method=recipe.method
+            number,
+            now,
+            target,
+            fields,
+            template.status,
+            response_fields,
+            schedule,
+            len(template.body),
+            method=template.method,
         )
 
     panel.see(address, agent, target, now, poll)
 
 
-def _says_too_much(asked: Fields) -> bool:
-    return len(asked) > LINES_MAX or sum([len(value) for _, value in asked]) > LENGTH_MAX
+def _is_oversized(request_fields: Fields) -> bool:
+    return len(request_fields) > FIELDS_MAX or sum([len(value) for _, value in request_fields]) > VALUES_LENGTH_MAX
 
 
-def _schedule(here: Runtime, target: str) -> Schedule | None:
+def _schedule(app: Runtime, target: str) -> Schedule | None:
     """What the feed says of its schedule; None for what is no feed."""
-    found = here.service.store.get(target)
-    return found.channel.schedule if found is not None and found.channel is not None else None
+    separator = app.service.store.get(target)
+    return separator.channel.schedule if separator is not None and separator.channel is not None else None
 
 
 @lru_cache(maxsize=256)
 def _fields(lines: tuple[bytes, ...]) -> Fields:
     """The fields in these lines of a head."""
-    parted = (line.decode("latin-1").partition(":") for line in lines)
-    return Fields((name, value.strip()) for name, found, value in parted if found)
+    split_lines = (line.decode("latin-1").partition(":") for line in lines)
+    return Fields((name, value.strip()) for name, separator, value in split_lines if separator)

@@ -17,45 +17,45 @@ from feedproxy.clock import Seconds
 
 logger = logging.getLogger(__name__)
 
-PATIENCE: Seconds = 0.0005
+PREEMPT_AFTER: Seconds = 0.0005
 """How long readers may be unheard while steps are taken; a look at them costs a fiftieth of that."""
 
-type Serve = Callable[[], None]
+type Callback = Callable[[], None]
 
 
-class Steps(deque[Any]):
+class PreemptibleReadyQueue(deque[Any]):
     """The steps that are ready, with looks at the readers in between."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.serves: list[Serve] = []
-        self._due: Seconds = 0.0
+        self.callbacks: list[Callback] = []
+        self._next_call: Seconds = 0.0
 
     def popleft(self) -> Any:
         """The next step; before it, readers who have waited for long enough are served."""
-        step = super().popleft()
-        if time.monotonic() >= self._due:
-            looks = getattr(step, "_callback", None)
-            for serve in self.serves:
-                if serve == looks:
+        handle = super().popleft()
+        if time.monotonic() >= self._next_call:
+            own_callback = getattr(handle, "_callback", None)
+            for callback in self.callbacks:
+                if callback == own_callback:
                     continue
                 try:
-                    serve()
+                    callback()
                 except Exception:
                     logger.exception("readers could not be served between two steps")
-            self._due = time.monotonic() + PATIENCE
-        return step
+            self._next_call = time.monotonic() + PREEMPT_AFTER
+        return handle
 
 
-def serve_between(loop: asyncio.AbstractEventLoop, serve: Serve) -> Serve:
+def call_between_callbacks(loop: asyncio.AbstractEventLoop, callback: Callback) -> Callback:
     """Let this be called between the loop's steps; what comes back ends that. A loop of another make is left alone."""
-    steps: Any = getattr(loop, "_ready", None)
-    if type(steps) is deque:
-        watched = loop._ready = Steps()  # type: ignore[attr-defined]  # asyncio's own, and not declared
-        while steps:
-            watched.append(steps.popleft())
-        steps = watched
-    if not isinstance(steps, Steps):
+    ready: Any = getattr(loop, "_ready", None)
+    if type(ready) is deque:
+        queue = loop._ready = PreemptibleReadyQueue()  # type: ignore[attr-defined]  # asyncio's own, and not declared
+        while ready:
+            queue.append(ready.popleft())
+        ready = queue
+    if not isinstance(ready, PreemptibleReadyQueue):
         return lambda: None
-    steps.serves.append(serve)
-    return lambda: steps.serves.remove(serve)
+    ready.callbacks.append(callback)
+    return lambda: ready.callbacks.remove(callback)

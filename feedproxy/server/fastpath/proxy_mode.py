@@ -15,10 +15,10 @@ from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layer import Layer
 
 from feedproxy.app import runtime
-from feedproxy.server.fastpath.handoff import Handed, Peer, Writer, hand_over
+from feedproxy.server.fastpath.handoff import HandedOffProtocol, PeerAddress, PeerAwareWriter, hand_off
 from feedproxy.server.fastpath.listener import Listener
-from feedproxy.server.fastpath.sockets import listening, ready
-from feedproxy.server.fastpath.tls_connection import Certificate
+from feedproxy.server.fastpath.sockets import open_listen_sockets, start_listening
+from feedproxy.server.fastpath.tls_connection import ReloadingCertificate
 from feedproxy.server.mitm.connection_teardown import Handler
 from feedproxy.server.mitm.flow_handler import desk
 
@@ -35,65 +35,67 @@ class FrontReverseMode(mode_specs.ReverseMode):
     """In front of one origin, answered in front of that."""
 
 
-class _InFront[M: mode_specs.ProxyMode](mode_servers.AsyncioServerInstance[M]):
+class _FastPathInstance[M: mode_specs.ProxyMode](mode_servers.AsyncioServerInstance[M]):
     """What both have in common: how they listen, and how what they cannot answer is served."""
 
     _listener: Listener
     _tasks: set[asyncio.Task[None]]
 
     async def listen(self, host: str, port: int) -> list[Any]:
-        here = runtime(ctx.master)
+        app = runtime(ctx.master)
         self._tasks = set()
-        if here.sockets and self.mode.custom_listen_port is None:
-            sockets = list(here.sockets)
-            for each in sockets:
-                ready(each)
+        if app.sockets and self.mode.custom_listen_port is None:
+            sockets = list(app.sockets)
+            for listen_socket in sockets:
+                start_listening(listen_socket)
         else:
-            sockets = listening(host, port, reuse_port=here.seat is not None or here.settings.reuse_port)
-        for each in sockets:
-            here.listeners.add(each.getsockname()[1], for_readers=True)
-        settings = here.settings
-        certificate = Certificate(settings.tls_certificate, settings.tls_key) if settings.tls_certificate else None
-        crowd, timeout = desk(here).crowd, ctx.options.tcp_timeout
-        self._listener = Listener(here, sockets, self._hand_over, crowd, timeout, certificate)
+            sockets = open_listen_sockets(host, port, reuse_port=app.seat is not None or app.settings.reuse_port)
+        for listen_socket in sockets:
+            app.listeners.add(listen_socket.getsockname()[1], for_readers=True)
+        settings = app.settings
+        certificate = (
+            ReloadingCertificate(settings.tls_certificate, settings.tls_key) if settings.tls_certificate else None
+        )
+        limiter, timeout = desk(app).crowd, ctx.options.tcp_timeout
+        self._listener = Listener(app, sockets, self._hand_off_socket, limiter, timeout, certificate)
         return [self._listener]
 
-    def _hand_over(self, given: socket.socket, peer: Peer, data: bytes) -> None:
-        going = hand_over(given, peer, data, self.handle_stream, self._listener.adopt)
-        task = asyncio.ensure_future(going)
+    def _hand_off_socket(self, client_socket: socket.socket, peer: PeerAddress, data: bytes) -> None:
+        handing_off = hand_off(client_socket, peer, data, self.handle_stream, self._listener.take_back)
+        task = asyncio.ensure_future(handing_off)
         self._tasks.add(task)
-        task.add_done_callback(self._handed_over)
+        task.add_done_callback(self._on_handed_off)
 
-    def _handed_over(self, task: asyncio.Task[None]) -> None:
+    def _on_handed_off(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("a connection could not be handed over", exc_info=error)
 
     async def handle_stream(self, reader: Any, writer: Any = None) -> None:
         protocol = writer.transport.get_protocol()
-        handed = protocol if isinstance(protocol, Handed) else None
-        if handed is not None and handed.peer.secure:
-            writer = Writer(writer, reader, handed.peer)
+        protocol_handed_off = protocol if isinstance(protocol, HandedOffProtocol) else None
+        if protocol_handed_off is not None and protocol_handed_off.peer.secure:
+            writer = PeerAwareWriter(writer, reader, protocol_handed_off.peer)
         handler = Handler(ctx.master, reader, writer, ctx.options, self.mode)  # type: ignore[no-untyped-call]
         handler.layer = self.make_top_layer(handler.layer.context)
-        if handed is not None:
-            handed.handler = handler
-            handler.client.tls = handed.peer.secure
+        if protocol_handed_off is not None:
+            protocol_handed_off.handler = handler
+            handler.client.tls = protocol_handed_off.peer.secure
         with self.manager.register_connection(handler.client.id, handler):
             await handler.handle_client()
         handler.take_apart()
-        if handed is not None:
-            handed.handler = None
+        if protocol_handed_off is not None:
+            protocol_handed_off.handler = None
 
 
-class FrontInstance(_InFront[FrontMode]):
+class FrontInstance(_FastPathInstance[FrontMode]):
     """Serves FrontMode."""
 
     def make_top_layer(self, context: Context) -> Layer:
         return layers.modes.HttpProxy(context)
 
 
-class FrontReverseInstance(_InFront[FrontReverseMode]):
+class FrontReverseInstance(_FastPathInstance[FrontReverseMode]):
     """Serves FrontReverseMode."""
 
     def make_top_layer(self, context: Context) -> Layer:

@@ -20,21 +20,21 @@ from feedproxy.http.message import NAME_LONGEST, Fields
 from feedproxy.server.mitm.request_routing import HOST
 
 
-class Kind(IntEnum):
+class LineKind(IntEnum):
     """What a line is to the answer."""
 
-    IDLE = 0  # no answer depends on it, but where Vary nominates it
+    IGNORED = 0  # no answer depends on it, but where Vary nominates it
     HOST = 1  # part of the key, and there once
-    AGENT = 2
-    START = 3  # the request line
-    CLOSES = 4
+    USER_AGENT = 2
+    REQUEST_LINE = 3  # the request line
+    CONNECTION_CLOSE = 4
     FORWARDED = 5  # part of the key where the peer is believed, else idle
-    ALONE = 6  # makes the answer this request's own: it is not repeated
-    ODD = 7  # not for us
-    KEPT = 8  # part of the key; this and all above, one for each name
+    UNCACHEABLE = 6  # makes the answer this request's own: it is not repeated
+    UNSUPPORTED = 7  # not for us
+    KEYED = 8  # part of the key; this and all above, one for each name
 
 
-KEPT = frozenset(
+KEYED_FIELDS = frozenset(
     [
         "accept",
         "accept-encoding",
@@ -51,42 +51,44 @@ KEPT = frozenset(
 )
 """Names of fields that answers depend on. What Vary nominates beyond them is looked at where answers are kept."""
 
-_KINDS: dict[str, int] = {
-    **{name: Kind.KEPT + place for place, name in enumerate(sorted(KEPT))},
-    "host": Kind.HOST,
-    "user-agent": Kind.AGENT,
-    **dict.fromkeys(["a-im", "authorization", "if-range", "range", "via"], Kind.ALONE),
-    **dict.fromkeys(["forwarded", "x-forwarded-for", "x-forwarded-proto"], Kind.FORWARDED),
+_KIND_BY_NAME: dict[str, int] = {
+    **{name: LineKind.KEYED + index for index, name in enumerate(sorted(KEYED_FIELDS))},
+    "host": LineKind.HOST,
+    "user-agent": LineKind.USER_AGENT,
+    **dict.fromkeys(["a-im", "authorization", "if-range", "range", "via"], LineKind.UNCACHEABLE),
+    **dict.fromkeys(["forwarded", "x-forwarded-for", "x-forwarded-proto"], LineKind.FORWARDED),
     **dict.fromkeys(
         # They frame content, or change the protocol; these are mitmproxy's to understand.
         ["content-length", "expect", "http2-settings", "transfer-encoding", "upgrade"],
-        Kind.ODD,
+        LineKind.UNSUPPORTED,
     ),
 }
 
-_IDLE, _KEPT, _HOST, _AGENT, _FORWARDED = map(int, (Kind.IDLE, Kind.KEPT, Kind.HOST, Kind.AGENT, Kind.FORWARDED))
+_IGNORED, _KEYED, _HOST, _USER_AGENT, _FORWARDED = map(
+    int, (LineKind.IGNORED, LineKind.KEYED, LineKind.HOST, LineKind.USER_AGENT, LineKind.FORWARDED)
+)
 """Most lines are one of these; a member of an enumeration takes twice as long to compare."""
 
-_START = re.compile(rb"(?:GET|HEAD) (?:/|http://[0-9A-Za-z.-]+(?::[0-9]{1,5})?/)[!-\[\]-~]* HTTP/1\.1")
+_REQUEST_LINE = re.compile(rb"(?:GET|HEAD) (?:/|http://[0-9A-Za-z.-]+(?::[0-9]{1,5})?/)[!-\[\]-~]* HTTP/1\.1")
 """Only visible ASCII is permitted in a request target, and the backslash is one that browsers read as `/`."""
-_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[\t\x20-\x7e\x80-\xff]*")
-_IN_VALUES = b"\t" + bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100))
-_ABSOLUTE = re.compile(r"http://([^/]+)(/.*)")
+_FIELD_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[\t\x20-\x7e\x80-\xff]*")
+_VALUE_BYTES = b"\t" + bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100))
+_ABSOLUTE_FORM = re.compile(r"http://([^/]+)(/.*)")
 
-_CLOSE = b"Connection: close"
+_CLOSE_LINE = b"Connection: close"
 
-_REMEMBERED = 4096
+_LINES_PER_GENERATION = 4096
 """Lines per generation; of two generations, the older is given up. A line is some 100 bytes."""
-_LONGEST = 1024
+_MEMOIZED_LINE_MAX = 1024
 """Bytes of a line that is remembered."""
 
 
-class Head(NamedTuple):
+class RequestHead(NamedTuple):
     """A request's head. `key` is what its answer depends on; None where it is this request's own."""
 
     lines: list[bytes]
     key: tuple[bytes, ...] | None
-    agent: bytes
+    user_agent: bytes
     closes: bool
 
     @property
@@ -104,58 +106,60 @@ class Head(NamedTuple):
         pairs = (line.decode("latin-1").split(":", 1) for line in self.lines[1:])
         return Fields((name, value.strip(" \t")) for name, value in pairs)
 
-    def absolute(self) -> tuple[str, str] | None:
+    def split_absolute_form(self) -> tuple[str, str] | None:
         """Authority and path of an absolute-form; None of an origin-form."""
-        found = _ABSOLUTE.fullmatch(self.target)
+        found = _ABSOLUTE_FORM.fullmatch(self.target)
         return (found[1], found[2]) if found else None
 
 
-class Lines:
+class LineClassifier:
     """What lines mean, remembered within bounds: two generations, of which the older goes when the younger is full."""
 
     def __init__(self) -> None:
         self._young: dict[bytes, int] = {}
         self._old: dict[bytes, int] = {}
-        self.known: Callable[[bytes], int | None] = self._young.get
+        self.lookup: Callable[[bytes], int | None] = self._young.get
 
-    def kind(self, line: bytes) -> int:
+    def kind_of(self, line: bytes) -> int:
         """What a line is."""
         kind = self._young.get(line)
-        return self.learn(line) if kind is None else kind
+        return self.classify(line) if kind is None else kind
 
-    def learn(self, line: bytes) -> int:
+    def classify(self, line: bytes) -> int:
         """The kind of a line that is not among the young."""
         name, _, value = line.partition(b":")
-        if _NAMES.get(name) == _IDLE and not value.translate(None, _IN_VALUES):
-            return _IDLE  # often unlike any other: what is never met again is not worth its place
+        if _IGNORED_NAMES.get(name) == _IGNORED and not value.translate(None, _VALUE_BYTES):
+            return _IGNORED  # often unlike any other: what is never met again is not worth its place
         kind = self._old.get(line)
         if kind is None:
-            kind = int(kind_of(line))
-        if len(line) <= _LONGEST:
+            kind = int(classify_line(line))
+        if len(line) <= _MEMOIZED_LINE_MAX:
             self._young[line] = kind
-            if len(self._young) >= _REMEMBERED:
+            if len(self._young) >= _LINES_PER_GENERATION:
                 self._old, self._young = self._young, {}
-                self.known = self._young.get
+                self.lookup = self._young.get
         return kind
 
 
-def kind_of(line: bytes) -> int:
+def classify_line(line: bytes) -> int:
     """What a line is, request line included."""
-    found = _LINE.fullmatch(line)
+    found = _FIELD_LINE.fullmatch(line)
     if found is None:
-        return Kind.START if _START.fullmatch(line) else Kind.ODD
+        return LineKind.REQUEST_LINE if _REQUEST_LINE.fullmatch(line) else LineKind.UNSUPPORTED
     lowered, value = found[1].decode("ascii").lower(), line[found.end(1) + 1 :]
     if lowered == "connection":
-        return {b"keep-alive": Kind.IDLE, b"close": Kind.CLOSES}.get(value.strip(b" \t").lower(), Kind.ODD)
+        return {b"keep-alive": LineKind.IGNORED, b"close": LineKind.CONNECTION_CLOSE}.get(
+            value.strip(b" \t").lower(), LineKind.UNSUPPORTED
+        )
     if lowered == "host":
-        return Kind.HOST if _is_host(value.strip(b" \t").decode("latin-1")) else Kind.ODD
-    kind = _KINDS.get(lowered, Kind.IDLE)
-    if kind == Kind.IDLE and len(_NAMES) < _NAMES_MAX and len(found[1]) <= NAME_LONGEST:
-        _NAMES[found[1]] = _IDLE
+        return LineKind.HOST if _is_valid_host(value.strip(b" \t").decode("latin-1")) else LineKind.UNSUPPORTED
+    kind = _KIND_BY_NAME.get(lowered, LineKind.IGNORED)
+    if kind == LineKind.IGNORED and len(_IGNORED_NAMES) < _IGNORED_NAMES_MAX and len(found[1]) <= NAME_LONGEST:
+        _IGNORED_NAMES[found[1]] = _IGNORED
     return kind
 
 
-def _is_host(value: str) -> bool:
+def _is_valid_host(value: str) -> bool:
     """Whether this is a host for us, and for mitmproxy, which would refuse the request if it were none."""
     try:
         url.parse_authority(value, check=True)
@@ -164,51 +168,51 @@ def _is_host(value: str) -> bool:
     return HOST.match(value) is not None
 
 
-_NAMES: dict[bytes, int] = {}
+_IGNORED_NAMES: dict[bytes, int] = {}
 """Names, as they are written, of fields that no answer depends on."""
-_NAMES_MAX = 512
-_LINES = Lines()
+_IGNORED_NAMES_MAX = 512
+_CLASSIFIER = LineClassifier()
 
 
-def read(block: bytes, *, believed: bool = False) -> Head | None:
+def parse_head(block: bytes, *, trusted_peer: bool = False) -> RequestHead | None:
     """The head whose bytes these are, empty line included; None where it is not for us.
 
     `believed`: the peer is a load balancer of ours, and what it forwards is part of the key.
     """
     lines = block.split(b"\r\n")
     del lines[-2:]  # the empty line, and what is behind it
-    known = _LINES.known
-    kept: list[bytes] = []
-    start = host = agent = b""
-    hosts = agents = starts = last = 0
-    closes = alone = mixed = False
+    lookup = _CLASSIFIER.lookup
+    keyed: list[bytes] = []
+    request_line = host = user_agent = b""
+    hosts = user_agents = request_lines = last_kind = 0
+    closes = is_uncacheable = is_unordered = False
     for line in lines:
-        kind = known(line)
+        kind = lookup(line)
         if kind is None:
-            kind = _LINES.learn(line)
-        if kind == _IDLE:
+            kind = _CLASSIFIER.classify(line)
+        if kind == _IGNORED:
             continue
-        if kind >= _KEPT or (kind == _FORWARDED and believed):
-            kept.append(line)
-            if kind < last:
-                mixed = True
-            last = kind
-        elif kind == _AGENT:
-            agent, agents = line, agents + 1
+        if kind >= _KEYED or (kind == _FORWARDED and trusted_peer):
+            keyed.append(line)
+            if kind < last_kind:
+                is_unordered = True
+            last_kind = kind
+        elif kind == _USER_AGENT:
+            user_agent, user_agents = line, user_agents + 1
         elif kind == _HOST:
             host, hosts = line, hosts + 1
-        elif kind == Kind.START:
-            start, starts = line, starts + 1
-        elif kind == Kind.CLOSES:
+        elif kind == LineKind.REQUEST_LINE:
+            request_line, request_lines = line, request_lines + 1
+        elif kind == LineKind.CONNECTION_CLOSE:
             closes = True
-        elif kind == Kind.ALONE:
-            alone = True
-        elif kind == Kind.ODD:
+        elif kind == LineKind.UNCACHEABLE:
+            is_uncacheable = True
+        elif kind == LineKind.UNSUPPORTED:
             return None
-    if hosts != 1 or starts != 1 or start is not lines[0]:
+    if hosts != 1 or request_lines != 1 or request_line is not lines[0]:
         return None
-    if mixed:
+    if is_unordered:
         # Fields of different names come in any order (RFC 9110, 5.3); those of one name stay as they came.
-        kept.sort(key=_LINES.kind)
-    key = (start, host, *kept, *((_CLOSE,) if closes else ()))
-    return Head(lines, None if alone or agents > 1 else key, agent, closes)
+        keyed.sort(key=_CLASSIFIER.kind_of)
+    key = (request_line, host, *keyed, *((_CLOSE_LINE,) if closes else ()))
+    return RequestHead(lines, None if is_uncacheable or user_agents > 1 else key, user_agent, closes)

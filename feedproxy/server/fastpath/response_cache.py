@@ -14,161 +14,161 @@ from collections.abc import Callable
 from typing import Any
 
 from feedproxy.proxy.cached_hit import HitConditions
-from feedproxy.server.fastpath.response_template import Recipe
+from feedproxy.server.fastpath.response_template import ResponseTemplate
 
-type Key = tuple[bytes, ...]
+type RequestKey = tuple[bytes, ...]
 
 ENTRY_OVERHEAD = 320
 """Bytes of an entry beside its key: the pair, its place in the table, the objects' heads."""
 
-SEEN_MAX = 16_384
+HASHES_PER_GENERATION = 16_384
 """Numbers of what was seen once, per generation; the older of two is given up."""
 
-STRANGERS = 1024
+SAMPLE_AFTER = 1024
 """So many in a row were never seen before: then one in ONE_IN is looked at."""
-ONE_IN = 8
+SAMPLE_ONE_IN = 8
 
-SHARED_MAX = 8192
+INTERNED_MAX = 8192
 """Lines, and what else is shared, that are known at once."""
 
-SLICE = 32
+EVICTION_BATCH = 32
 """Entries given up at one go."""
 
-SWEPT = 1024
+SWEEP_BATCH = 1024
 """Entries looked at each second for whether they can still be used: all within a minute, as many as there may be by
 default. Half a millisecond."""
 
 
-class Once:
+class AdmissionFilter:
     """What has been seen before, by its hash: two generations of numbers.
 
     `spared`: where many in a row are strangers, only one in some is looked at. Noting each would cost more than it
     brings, and who comes again and again is found out all the same.
     """
 
-    def __init__(self, *, spared: bool = False) -> None:
-        self._spared = spared
+    def __init__(self, *, sampled: bool = False) -> None:
+        self._sampled = sampled
         self._young: set[int] = set()
         self._old: set[int] = set()
-        self._strangers = 0
+        self._unseen_in_a_row = 0
 
-    def again(self, what: bytes | Key) -> bool:
+    def is_seen_before(self, value: bytes | RequestKey) -> bool:
         """Whether it was seen before; from now on it was."""
-        self._strangers += 1
-        if self._spared and self._strangers > STRANGERS and self._strangers % ONE_IN:
+        self._unseen_in_a_row += 1
+        if self._sampled and self._unseen_in_a_row > SAMPLE_AFTER and self._unseen_in_a_row % SAMPLE_ONE_IN:
             return False
-        number = hash(what)
+        number = hash(value)
         if number in self._young or number in self._old:
-            self._strangers = 0
+            self._unseen_in_a_row = 0
             return True
         self._young.add(number)
-        if len(self._young) >= SEEN_MAX:
+        if len(self._young) >= HASHES_PER_GENERATION:
             self._old, self._young = self._young, set()
         return False
 
 
-class Shared:
+class Interner:
     """One object for all that are equal: most readers of a feed, and most feeds of a reader, bring the same lines."""
 
     def __init__(self) -> None:
-        self._known: dict[Any, Any] = {}
+        self._values: dict[Any, Any] = {}
 
     def __call__[T](self, value: T) -> T:
         """The one that is known already, or this one."""
-        if len(self._known) >= SHARED_MAX:
-            self._known.clear()
-        found: T = self._known.setdefault(value, value)
+        if len(self._values) >= INTERNED_MAX:
+            self._values.clear()
+        found: T = self._values.setdefault(value, value)
         return found
 
-    def conditions(self, terms: HitConditions) -> HitConditions:
+    def intern_conditions(self, conditions: HitConditions) -> HitConditions:
         """The same for what answers depend on; settings are the same where they are one object."""
-        if len(self._known) >= SHARED_MAX:
-            self._known.clear()
-        found: HitConditions = self._known.setdefault((id(terms[0]), *terms[1:]), terms)
+        if len(self._values) >= INTERNED_MAX:
+            self._values.clear()
+        found: HitConditions = self._values.setdefault((id(conditions[0]), *conditions[1:]), conditions)
         return found
 
 
-class Table:
+class FastPathCache:
     """Recipes for requests that come from peers believed alike, over connections of one kind.
 
     `size_max` bounds it and the one `beside` it together: mostly one of the two is used.
     """
 
-    def __init__(self, size_max: int, beside: "Table | None" = None) -> None:
+    def __init__(self, size_max: int, sibling: "FastPathCache | None" = None) -> None:
         self._max = size_max
-        self._beside = beside
-        if beside is not None:
-            beside._beside = self
+        self._sibling = sibling
+        if sibling is not None:
+            sibling._sibling = self
         self.size = 0
-        self.exact: OrderedDict[bytes, tuple[Recipe, bytes]] = OrderedDict()
+        self.by_bytes: OrderedDict[bytes, tuple[ResponseTemplate, bytes]] = OrderedDict()
         """Recipe, and the line that names the User-Agent, by the bytes of a whole request."""
-        self.by_key: OrderedDict[Key, Recipe] = OrderedDict()
-        self._once, self._once_exact = Once(), Once(spared=True)
+        self.by_key: OrderedDict[RequestKey, ResponseTemplate] = OrderedDict()
+        self._key_filter, self._bytes_filter = AdmissionFilter(), AdmissionFilter(sampled=True)
 
-    def worth_keeping(self, key: Key) -> bool:
+    def should_admit(self, key: RequestKey) -> bool:
         """Whether a request with this key comes for the second time, or there is room to spare."""
-        return self.size < self._max // 2 or self._once.again(key)
+        return self.size < self._max // 2 or self._key_filter.is_seen_before(key)
 
-    def worth_keeping_exactly(self, data: bytes) -> bool:
+    def should_admit_bytes(self, data: bytes) -> bool:
         """Whether these very bytes come for the second time."""
-        return self._once_exact.again(data)
+        return self._bytes_filter.is_seen_before(data)
 
-    def keep(self, key: Key, recipe: Recipe) -> None:
+    def put(self, key: RequestKey, template: ResponseTemplate) -> None:
         """Answer with this recipe whatever has this key."""
         if key not in self.by_key:
-            self.size += _size_of(key)
+            self.size += _entry_size(key)
         else:
-            self.size -= self.by_key[key].weight()
-        self.by_key[key] = recipe
-        self.size += recipe.weight()
-        self._make_room()
+            self.size -= self.by_key[key].size()
+        self.by_key[key] = template
+        self.size += template.size()
+        self._enforce_limit()
 
-    def keep_exact(self, data: bytes, recipe: Recipe, agent: bytes) -> None:
+    def put_bytes(self, data: bytes, template: ResponseTemplate, user_agent: bytes) -> None:
         """Answer these very bytes with this recipe."""
-        if data not in self.exact:
+        if data not in self.by_bytes:
             self.size += len(data) + ENTRY_OVERHEAD
-        self.exact[data] = (recipe, agent)
-        self._make_room()
+        self.by_bytes[data] = (template, user_agent)
+        self._enforce_limit()
 
-    def drop(self, key: Key) -> None:
+    def remove(self, key: RequestKey) -> None:
         """This key is to be looked at anew."""
-        recipe = self.by_key.pop(key, None)
-        if recipe is not None:
-            self.size -= recipe.weight() + _size_of(key)
+        template = self.by_key.pop(key, None)
+        if template is not None:
+            self.size -= template.size() + _entry_size(key)
 
-    def drop_exact(self, data: bytes) -> None:
+    def remove_bytes(self, data: bytes) -> None:
         """These bytes are to be looked at anew."""
-        if self.exact.pop(data, None) is not None:
+        if self.by_bytes.pop(data, None) is not None:
             self.size -= len(data) + ENTRY_OVERHEAD
 
-    def sweep(self, is_current: Callable[[Recipe], bool]) -> None:
+    def evict_stale(self, is_current: Callable[[ResponseTemplate], bool]) -> None:
         """Give up what cannot be used any more, looking at a few: it would hold what the store has let go."""
-        for _ in range(min(SWEPT, len(self.by_key))):
-            key, recipe = next(iter(self.by_key.items()))
+        for _ in range(min(SWEEP_BATCH, len(self.by_key))):
+            key, template = next(iter(self.by_key.items()))
             self.by_key.move_to_end(key)
-            if not is_current(recipe):
-                self.drop(key)
-        for _ in range(min(SWEPT, len(self.exact))):
-            data, (recipe, _) = next(iter(self.exact.items()))
-            self.exact.move_to_end(data)
-            if not is_current(recipe):
-                self.drop_exact(data)
+            if not is_current(template):
+                self.remove(key)
+        for _ in range(min(SWEEP_BATCH, len(self.by_bytes))):
+            data, (template, _) = next(iter(self.by_bytes.items()))
+            self.by_bytes.move_to_end(data)
+            if not is_current(template):
+                self.remove_bytes(data)
 
-    def _make_room(self) -> None:
-        for _ in range(SLICE):
-            beside = self._beside
-            if self.size + (beside.size if beside is not None else 0) <= self._max:
+    def _enforce_limit(self) -> None:
+        for _ in range(EVICTION_BATCH):
+            sibling = self._sibling
+            if self.size + (sibling.size if sibling is not None else 0) <= self._max:
                 return
-            (beside if beside is not None and beside.size > self.size else self)._evict()
+            (sibling if sibling is not None and sibling.size > self.size else self)._evict_oldest()
 
-    def _evict(self) -> None:
-        if self.exact:
-            data, _ = self.exact.popitem(last=False)
+    def _evict_oldest(self) -> None:
+        if self.by_bytes:
+            data, _ = self.by_bytes.popitem(last=False)
             self.size -= len(data) + ENTRY_OVERHEAD
         if self.by_key:
-            key, recipe = self.by_key.popitem(last=False)
-            self.size -= recipe.weight() + _size_of(key)
+            key, template = self.by_key.popitem(last=False)
+            self.size -= template.size() + _entry_size(key)
 
 
-def _size_of(key: Key) -> int:
+def _entry_size(key: RequestKey) -> int:
     return ENTRY_OVERHEAD + sum(map(len, key))

@@ -17,27 +17,27 @@ from feedproxy.proxy.cached_hit import HitState, ReusableHit
 from feedproxy.request.entrance import ClientContext
 from feedproxy.store.resource import Resource
 
-OVERHEAD = 1024
+TEMPLATE_OVERHEAD = 1024
 """Bytes of a recipe beside its head: objects, key, the readers of this moment."""
 
-LINES_MAX = 1024
+LOG_LINES_MAX = 1024
 """Readers whose lines are kept at once; more of them in one moment have theirs written twice."""
 
-NOBODY = ("", b"")
+NO_CLIENT = ("", b"")
 
 _METHODS = {"GET": "GET", "HEAD": "HEAD"}
 """One object for each."""
 
-_AGE, _STATUS, _LIFETIME = range(3)
+_AGE, _CACHE_STATUS, _CACHE_CONTROL = range(3)
 
-type _Place = tuple[int, int, int]
+type _Slot = tuple[int, int, int]
 """What changes there, where it begins, and how long it is."""
 
-_PLACE = struct.Struct(">BHB")
+_SLOT_FORMAT = struct.Struct(">BHB")
 """A place as it is kept: a fifth of what a tuple takes, and there is a recipe for every feed."""
 
 
-class Tally:
+class HitCounter:
     """Answers that were alike to the metrics, and are not counted yet."""
 
     __slots__ = ("count", "size")
@@ -47,7 +47,7 @@ class Tally:
         self.size = 0
 
 
-class Recipe:
+class ResponseTemplate:
     """How to answer one kind of request.
 
     `head` is right from `since` until `until`, as long as nothing has changed since `token`. `line` is what the log
@@ -56,50 +56,50 @@ class Recipe:
     """
 
     __slots__ = (
-        "_places",
-        "asked",
+        "_slots",
         "body",
         "closes",
         "conditions",
+        "first_client",
+        "generation",
         "head",
-        "line",
-        "lines",
+        "hit_counter",
+        "hit_state",
+        "log_line",
+        "log_lines",
         "method",
-        "moment",
-        "reader",
+        "request_lines",
+        "resource_version",
         "rules",
         "schedule",
-        "shown",
-        "since",
-        "stamp",
+        "shown_target",
         "status",
-        "tally",
         "target",
-        "token",
-        "until",
         "upstream",
-        "variant",
+        "valid_from",
+        "valid_until",
+        "variant_index",
         "visit",
     )
 
     def __init__(
         self,
-        given: ReusableHit,
+        hit: ReusableHit,
         visit: ClientContext,
         method: str,
         response: Response,
-        moment: HitState,
+        hit_state: HitState,
         now: Instant,
         *,
         closes: bool,
     ) -> None:
         """Raises ValueError where `response` is not what comes of it at that moment."""
-        self.target = given.resource.target
-        self.conditions = given.conditions
-        self.schedule = given.resource.channel.schedule if given.resource.channel is not None else None
+        self.target = hit.resource.target
+        self.conditions = hit.conditions
+        self.schedule = hit.resource.channel.schedule if hit.resource.channel is not None else None
         """The channel's; None for what is no feed."""
-        self.variant = [each is given.stored for each in given.resource.variants].index(True)
-        self.stamp: object = None
+        self.variant_index = [slot is hit.stored for slot in hit.resource.variants].index(True)
+        self.resource_version: object = None
         """The version of the resource in the store (store/interface.py), which may pack the resource itself."""
         self.visit = visit
         self.method = _METHODS.get(method, method)
@@ -108,120 +108,120 @@ class Recipe:
         self.closes = closes
         self.rules: object = None
         """The rules by which its target may have what it gives (store/permitted_store.py)."""
-        self.tally = Tally()
-        self.asked: tuple[bytes, ...] = ()
+        self.hit_counter = HitCounter()
+        self.request_lines: tuple[bytes, ...] = ()
         """The fields' lines of the request it was made for, where readers are judged."""
-        self.reader = NOBODY
-        self.line = ""
-        self.lines: dict[tuple[str, bytes], str] | None = None
-        self.shown = self.upstream = ""
-        self.token = -1
-        self.head = head_of(response.status, _framed(response, closes=closes))
-        self._places = _packed(_places(self.head, response, moment))
+        self.first_client = NO_CLIENT
+        self.log_line = ""
+        self.log_lines: dict[tuple[str, bytes], str] | None = None
+        self.shown_target = self.upstream = ""
+        self.generation = -1
+        self.head = encode_head(response.status, _with_connection_field(response, closes=closes))
+        self._slots = _pack(_find_slots(self.head, response, hit_state))
         before = self.head
-        self.renew(moment, now)
+        self.update_volatile_fields(hit_state, now)
         if self.head != before:
             raise ValueError("more changes in this answer than is known")
 
-    def renew(self, moment: HitState, now: Instant) -> None:
+    def update_volatile_fields(self, hit_state: HitState, now: Instant) -> None:
         """Write what tells the time anew."""
-        self.moment = moment
-        self.since, self.until = now, moment.until
-        self.reader, self.line, self.lines = NOBODY, "", None
+        self.hit_state = hit_state
+        self.valid_from, self.valid_until = now, hit_state.until
+        self.first_client, self.log_line, self.log_lines = NO_CLIENT, "", None
         parts: list[bytes] = []
-        head, end, moves = self.head, 0, False
-        for slot, at, length in _PLACE.iter_unpack(self._places):
-            value = _value(slot, moment)
+        head, end, has_moved = self.head, 0, False
+        for kind, at, length in _SLOT_FORMAT.iter_unpack(self._slots):
+            value = _slot_value(kind, hit_state)
             parts += head[end:at], value
             end = at + length
             if len(value) != length:
-                moves = True
+                has_moved = True
         parts.append(head[end:])
         self.head = b"".join(parts)
-        if moves:
-            self._places = _packed(_moved(_PLACE.iter_unpack(self._places), moment))
+        if has_moved:
+            self._slots = _pack(_shift(_SLOT_FORMAT.iter_unpack(self._slots), hit_state))
 
-    def given(self, resource: Resource) -> ReusableHit:
+    def reusable_hit(self, resource: Resource) -> ReusableHit:
         """What it was made of, from the resource that it was made of."""
-        return ReusableHit(resource, resource.variants[self.variant], *self.conditions)
+        return ReusableHit(resource, resource.variants[self.variant_index], *self.conditions)
 
-    def keep_line(self, asker: tuple[str, bytes], line: str) -> bool:
+    def store_log_line(self, client: tuple[str, bytes], log_line: str) -> bool:
         """What the log says of this reader, until the next moment; whether he is not the first, but one more."""
-        if self.reader is NOBODY:
+        if self.first_client is NO_CLIENT:
             # Most feeds are not asked for twice in a second: his line is kept when he comes again.
-            self.reader, self.line = asker, ""
+            self.first_client, self.log_line = client, ""
             return False
-        if self.reader == asker:
-            self.line = line
+        if self.first_client == client:
+            self.log_line = log_line
             return False
-        if self.lines is None or len(self.lines) >= LINES_MAX:
-            self.lines = {}
-        self.lines[asker] = line
+        if self.log_lines is None or len(self.log_lines) >= LOG_LINES_MAX:
+            self.log_lines = {}
+        self.log_lines[client] = log_line
         return True
 
-    def weight(self) -> int:
+    def size(self) -> int:
         """Bytes held by this recipe alone, the same all its life; the body is the store's."""
-        moves: int = sum([length for _, _, length in _PLACE.iter_unpack(self._places)])
-        return OVERHEAD + 2 * (len(self.head) - moves) + sum(map(len, self.asked))
+        has_moved: int = sum([length for _, _, length in _SLOT_FORMAT.iter_unpack(self._slots)])
+        return TEMPLATE_OVERHEAD + 2 * (len(self.head) - has_moved) + sum(map(len, self.request_lines))
 
 
-def head_of(status: int, fields: Fields, reason: str = "") -> bytes:
+def encode_head(status: int, fields: Fields, reason: str = "") -> bytes:
     """Status line and fields, as they go to the reader."""
-    said = reason or status_codes.RESPONSES.get(status, "")
+    phrase = reason or status_codes.RESPONSES.get(status, "")
     lines = "".join([f"{name}: {value}\r\n" for name, value in fields])
-    return f"HTTP/1.1 {status} {said}\r\n{lines}\r\n".encode("latin-1")
+    return f"HTTP/1.1 {status} {phrase}\r\n{lines}\r\n".encode("latin-1")
 
 
-def _framed(response: Response, *, closes: bool) -> Fields:
+def _with_connection_field(response: Response, *, closes: bool) -> Fields:
     return response.fields.with_added("Connection", "close") if closes else response.fields
 
 
-def _value(slot: int, moment: HitState) -> bytes:
+def _slot_value(kind: int, hit_state: HitState) -> bytes:
     """What stands in this place at that moment."""
-    if slot == _AGE:
-        return b"%d" % moment.age
-    return (moment.cache_status_value if slot == _STATUS else moment.cache_control_value).encode("ascii")
+    if kind == _AGE:
+        return b"%d" % hit_state.age
+    return (hit_state.cache_status_value if kind == _CACHE_STATUS else hit_state.cache_control_value).encode("ascii")
 
 
-def _places(head: bytes, response: Response, moment: HitState) -> list[_Place]:
+def _find_slots(head: bytes, response: Response, hit_state: HitState) -> list[_Slot]:
     """What changes in the head, in its order."""
-    at, places = head.index(b"\r\n") + 2, list[tuple[int, int, int]]()
+    at, slots = head.index(b"\r\n") + 2, list[tuple[int, int, int]]()
     for name, value in response.fields:
-        slot = _slot_of(name.lower(), moment)
-        if slot is not None and value.encode("latin-1") == _value(slot, moment):
-            places.append((slot, at + len(name) + 2, len(value)))
+        kind = _slot_kind(name.lower(), hit_state)
+        if kind is not None and value.encode("latin-1") == _slot_value(kind, hit_state):
+            slots.append((kind, at + len(name) + 2, len(value)))
         at += len(name) + len(value) + 4
-    found = {slot for slot, _, _ in places}
-    if _AGE not in found or _STATUS not in found or response.reason:
+    found = {kind for kind, _, _ in slots}
+    if _AGE not in found or _CACHE_STATUS not in found or response.reason:
         raise ValueError("it does not tell the time as others do")
-    return places
+    return slots
 
 
-def _packed(places: Iterable[_Place]) -> bytes:
+def _pack(slots: Iterable[_Slot]) -> bytes:
     """Raises ValueError where one is beyond all that heads of ours have."""
     try:
-        return b"".join([_PLACE.pack(*each) for each in places])
+        return b"".join([_SLOT_FORMAT.pack(*slot) for slot in slots])
     except struct.error as error:
         raise ValueError(f"a place that cannot be kept: {error}") from error
 
 
-def _moved(places: Iterable[_Place], moment: HitState) -> list[_Place]:
+def _shift(slots: Iterable[_Slot], hit_state: HitState) -> list[_Slot]:
     """The same places, where what stands in them has other lengths."""
-    moved, grown = [], 0
-    for slot, at, length in places:
-        now_long = len(_value(slot, moment))
-        moved.append((slot, at + grown, now_long))
-        grown += now_long - length
-    return moved
+    shifted, shift = [], 0
+    for kind, at, length in slots:
+        new_length = len(_slot_value(kind, hit_state))
+        shifted.append((kind, at + shift, new_length))
+        shift += new_length - length
+    return shifted
 
 
-def _slot_of(name: str, moment: HitState) -> int | None:
+def _slot_kind(name: str, hit_state: HitState) -> int | None:
     if name == "age":
         return _AGE
     if name == "cache-status":
-        return _STATUS
-    if name == "cache-control" and moment.overrides_cache_control:
-        return _LIFETIME
-    if name == "cdn-cache-control" and moment.emits_cdn_cache_control:
-        return _LIFETIME
+        return _CACHE_STATUS
+    if name == "cache-control" and hit_state.overrides_cache_control:
+        return _CACHE_CONTROL
+    if name == "cdn-cache-control" and hit_state.emits_cdn_cache_control:
+        return _CACHE_CONTROL
     return None

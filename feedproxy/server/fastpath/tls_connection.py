@@ -17,27 +17,27 @@ from typing import Any
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import UsageError
-from feedproxy.server.fastpath.connection import Reader
-from feedproxy.server.fastpath.tls_relay import Relay
+from feedproxy.server.fastpath.connection import ClientConnection
+from feedproxy.server.fastpath.tls_relay import TlsRelay
 
-RECORD = 16_384
+RECORD_MAX = 16_384
 """Bytes of a TLS record at most."""
 
-TAKEN = 2 * RECORD
+READ_SIZE = 2 * RECORD_MAX
 """Bytes read at one go. All that is in them is decrypted at once: no epoll would tell of what were left."""
 
-PORTION = 131_072
+ENCRYPT_BATCH = 131_072
 """Bytes encrypted at one go. What is encrypted is this connection's alone, where the answer itself is everybody's: of a
 large one, no more is held for a slow reader."""
 
-PORTIONS = 8
+BATCHES_PER_WRITE = 8
 """So many at one go, however fast they are taken: a millisecond. Then it is others' turn."""
 
-LOOKED_AT: Seconds = 60
+CERTIFICATE_CHECK_INTERVAL: Seconds = 60
 """How often the files are looked at: who renews a certificate needs not start anything anew."""
 
 
-class Certificate:
+class ReloadingCertificate:
     """A certificate with its key, from files that may be renewed."""
 
     def __init__(self, certificate: str, key: str) -> None:
@@ -49,15 +49,15 @@ class Certificate:
         self.context.set_alpn_protocols(["http/1.1"])
         self.context.options |= ssl.OP_NO_RENEGOTIATION
         self.context.num_tickets = 1  # a reader makes one connection at a time
-        self._loaded = self._times()
+        self._loaded = self._modification_times()
         try:
             self._load()
         except (OSError, ssl.SSLError) as error:
             raise UsageError(f"tls_certificate: {certificate}: {error.strerror or error}") from error
 
-    def renew(self) -> None:
+    def update_volatile_fields(self) -> None:
         """Take over files that have changed. Raises OSError where they are wrong; then the old ones count on."""
-        times = self._times()
+        times = self._modification_times()
         if times != self._loaded:
             self._loaded = times
             self._load()
@@ -65,64 +65,66 @@ class Certificate:
     def _load(self) -> None:
         self.context.load_cert_chain(self._certificate, self._key, password=lambda: "")
 
-    def _times(self) -> list[float]:
+    def _modification_times(self) -> list[float]:
         times = []
-        for each in filter(None, (self._certificate, self._key)):
+        for path in filter(None, (self._certificate, self._key)):
             with contextlib.suppress(OSError):
-                times.append(each.stat().st_mtime)
+                times.append(path.stat().st_mtime)
         return times
 
 
-class SecureReader(Reader):
+class TlsConnection(ClientConnection):
     """A connection under TLS. Its handshake goes on with every byte that comes, until it is done."""
 
-    __slots__ = ("_come", "_ended", "_go", "_rest", "_tls", "shaking")
+    __slots__ = ("_close_sent", "_incoming", "_outgoing", "_tls", "_unencrypted", "handshake_pending")
 
     secure = True
 
     def __init__(self, fd: int, peer: str, address: str, table: Any, context: ssl.SSLContext) -> None:
         super().__init__(fd, peer, address, table)
-        self._come, self._go = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._come, self._go, server_side=True)
-        self.shaking, self._ended = True, False
-        self._rest = memoryview(b"")
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self.handshake_pending, self._close_sent = True, False
+        self._unencrypted = memoryview(b"")
         """What of an answer is not encrypted yet; as long as there is any, something is `left`."""
 
     def read(self) -> bytes | None:
         try:
-            taken = os.read(self.fd, TAKEN)
+            received = os.read(self.fd, READ_SIZE)
         except BlockingIOError:
             return None
-        if not taken:
+        if not received:
             return b""
-        self._come.write(taken)
-        if self.shaking:
-            self._shake()
-        return self._decrypted() if not self.shaking and (self._come.pending or self._tls.pending()) else None
+        self._incoming.write(received)
+        if self.handshake_pending:
+            self._handshake()
+        return (
+            self._decrypt() if not self.handshake_pending and (self._incoming.pending or self._tls.pending()) else None
+        )
 
-    def _shake(self) -> None:
+    def _handshake(self) -> None:
         """Go on with the handshake. Raises OSError where it fails; the other side has been told why."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError:
-            self._send_off()
+            self._send_outgoing()
             raise
         else:
-            self.shaking = False
-            if self._come.pending:
+            self.handshake_pending = False
+            if self._incoming.pending:
                 return  # the request is there already: the ticket goes with its answer
             # At once: a reader's system may hold his request back until his Finished is acknowledged (RFC 9293, 3.7.4).
-        self._send_off()
+        self._send_outgoing()
 
-    def _decrypted(self) -> bytes | None:
+    def _decrypt(self) -> bytes | None:
         """All that has come as a whole; b"" for the end. Raises OSError."""
         data = b""
         try:
-            while more := self._tls.read(self._come.pending or RECORD):
-                data += more
-                if not self._come.pending and not self._tls.pending():
+            while chunk := self._tls.read(self._incoming.pending or RECORD_MAX):
+                data += chunk
+                if not self._incoming.pending and not self._tls.pending():
                     return data
         except ssl.SSLWantReadError:
             return data or None
@@ -131,67 +133,67 @@ class SecureReader(Reader):
         return data
 
     def write(self, head: bytes, body: bytes) -> bool:
-        if len(body) > PORTION:
+        if len(body) > ENCRYPT_BATCH:
             self._tls.write(head)
-            self._rest = memoryview(body)
-            return self._send_off() and self.write_on()
+            self._unencrypted = memoryview(body)
+            return self._send_outgoing() and self.send_unsent()
         self._tls.write(head + body)
         if self.closes:
-            self._say_the_end()
-        return self._send_off()
+            self._close_tls()
+        return self._send_outgoing()
 
-    def write_on(self) -> bool:
-        for more in range(PORTIONS - 1, -1, -1):
-            if self.left and not super().write_on():
+    def send_unsent(self) -> bool:
+        for batches_left in range(BATCHES_PER_WRITE - 1, -1, -1):
+            if self.unsent and not super().send_unsent():
                 return False
-            if not self._rest:
+            if not self._unencrypted:
                 return True
-            portion, self._rest = self._rest[:PORTION], self._rest[PORTION:]
-            self._tls.write(portion)
-            if self.closes and not self._rest:
-                self._say_the_end()
-            if more:
-                self._send_off()
+            batch, self._unencrypted = self._unencrypted[:ENCRYPT_BATCH], self._unencrypted[ENCRYPT_BATCH:]
+            self._tls.write(batch)
+            if self.closes and not self._unencrypted:
+                self._close_tls()
+            if batches_left:
+                self._send_outgoing()
             else:
-                self.left = [self._go.read()]
+                self.unsent = [self._outgoing.read()]
         return False
 
-    def _say_the_end(self) -> None:
+    def _close_tls(self) -> None:
         """Tell the other side that no more will come; it need not answer."""
-        if not self.shaking and not self._ended:
-            self._ended = True
+        if not self.handshake_pending and not self._close_sent:
+            self._close_sent = True
             with contextlib.suppress(ssl.SSLError):  # it has not answered yet
                 self._tls.unwrap()
 
-    def _send_off(self) -> bool:
+    def _send_outgoing(self) -> bool:
         """Send what OpenSSL has for the other side; False where that does not take all of it now. Raises OSError."""
-        going = self._go.read()
-        if not going:
-            return not self.left
-        if self.left:
-            self.left.append(going)
+        outgoing = self._outgoing.read()
+        if not outgoing:
+            return not self.unsent
+        if self.unsent:
+            self.unsent.append(outgoing)
             return False
         try:
-            sent = os.write(self.fd, going)
+            sent = os.write(self.fd, outgoing)
         except BlockingIOError:
             sent = 0
-        if sent < len(going):
-            self.left = [memoryview(going)[sent:]]
+        if sent < len(outgoing):
+            self.unsent = [memoryview(outgoing)[sent:]]
             return False
         return True
 
-    def finish(self) -> bool:
-        self._say_the_end()
-        return self._send_off()
+    def send_close(self) -> bool:
+        self._close_tls()
+        return self._send_outgoing()
 
-    def given_away(self) -> socket.socket:
+    def detach_socket(self) -> socket.socket:
         """The far end of a pair, behind which TLS goes on. Raises OSError."""
         near, far = socket.socketpair()
-        Relay(copy(self), near)  # this one is the listener's, who forgets its descriptor
+        TlsRelay(copy(self), near)  # this one is the listener's, who forgets its descriptor
         return far
 
     def close(self) -> None:
-        if not self._ended and not self.left and not self._rest:
+        if not self._close_sent and not self.unsent and not self._unencrypted:
             with contextlib.suppress(OSError):
-                self.finish()
+                self.send_close()
         super().close()

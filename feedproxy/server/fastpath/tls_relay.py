@@ -12,136 +12,138 @@ import asyncio
 import socket
 
 from feedproxy.clock import Seconds
-from feedproxy.server.fastpath.connection import Reader
+from feedproxy.server.fastpath.connection import ClientConnection
 
-PIECE = 65_536
+READ_SIZE = 65_536
 
-SILENCE: Seconds = 5
-LINGER: Seconds = 30
+LINGERING_TIMEOUT: Seconds = 5
+LINGERING_TIME: Seconds = 30
 """How long that is done, where nothing comes, and in all; nginx has the same (lingering_timeout, lingering_time)."""
 
 
-class Relay:
+class TlsRelay:
     """Carries bytes between a TLS connection and the near end of a pair, until either ends."""
 
-    def __init__(self, secure: Reader, near: socket.socket) -> None:
-        self._secure = secure
-        self._plain = socket.socket(fileno=secure.fd)
-        self._near = near
+    def __init__(self, tls: ClientConnection, pair_socket: socket.socket) -> None:
+        self._tls = tls
+        self._client_socket = socket.socket(fileno=tls.fd)
+        self._pair_socket = pair_socket
         self._loop = asyncio.get_running_loop()
-        self._inwards = b""
-        self._said = self._heard = False
-        self._wasted = False
-        self._last: Seconds | None = None
+        self._inbound = b""
+        self._upstream_eof = self._client_eof = False
+        self._discarded = False
+        self._lingering_until: Seconds | None = None
         """Until when it is thrown away; None as long as mitmproxy may have more to say."""
-        self._alarm: asyncio.TimerHandle | None = None
-        near.setblocking(False)
-        self._loop.add_reader(self._plain, self._turn)
-        self._loop.add_reader(near, self._turn)
+        self._timer: asyncio.TimerHandle | None = None
+        pair_socket.setblocking(False)
+        self._loop.add_reader(self._client_socket, self._pump)
+        self._loop.add_reader(pair_socket, self._pump)
 
-    def _turn(self) -> None:
+    def _pump(self) -> None:
         """Carry what there is, and wait for what stops it."""
-        if self._last is not None:
-            self._waste()
+        if self._lingering_until is not None:
+            self._discard()
             return
         try:
-            self._carry_in()
-            self._carry_out()
+            self._pump_in()
+            self._pump_out()
         except OSError:
-            self.end()
+            self.close()
             return
-        if self._said and not self._secure.left:
-            self._take_leave()
+        if self._upstream_eof and not self._tls.unsent:
+            self._half_close()
             return
-        waits = bool(self._secure.left)
-        self._wait(self._plain, reads=not self._inwards and not self._heard, writes=waits)
-        self._wait(self._near, reads=not waits and not self._said, writes=bool(self._inwards))
+        is_blocked = bool(self._tls.unsent)
+        self._update_interest(self._client_socket, reads=not self._inbound and not self._client_eof, writes=is_blocked)
+        self._update_interest(
+            self._pair_socket, reads=not is_blocked and not self._upstream_eof, writes=bool(self._inbound)
+        )
 
-    def _carry_in(self) -> None:
-        while not self._heard or self._inwards:
-            if not self._inwards:
-                data = self._secure.read()
+    def _pump_in(self) -> None:
+        while not self._client_eof or self._inbound:
+            if not self._inbound:
+                data = self._tls.read()
                 if data is None:
                     return
-                self._inwards = data
+                self._inbound = data
             try:
-                if not self._inwards:
-                    self._heard = True
-                    self._near.shutdown(socket.SHUT_WR)
+                if not self._inbound:
+                    self._client_eof = True
+                    self._pair_socket.shutdown(socket.SHUT_WR)
                     return
-                sent = self._near.send(self._inwards)
+                sent = self._pair_socket.send(self._inbound)
             except BlockingIOError:
                 return
             except OSError:
                 # mitmproxy has closed its end, and what it said may still wait to be carried out.
-                self._inwards, self._heard = b"", True
+                self._inbound, self._client_eof = b"", True
                 return
-            self._inwards = self._inwards[sent:]
+            self._inbound = self._inbound[sent:]
 
-    def _carry_out(self) -> None:
-        while not self._said:
-            if self._secure.left and not self._secure.write_on():
+    def _pump_out(self) -> None:
+        while not self._upstream_eof:
+            if self._tls.unsent and not self._tls.send_unsent():
                 return
             try:
-                data = self._near.recv(PIECE)
+                data = self._pair_socket.recv(READ_SIZE)
             except BlockingIOError:
                 return
-            self._said = not data
+            self._upstream_eof = not data
             if data:
-                self._secure.write(data, b"")
-        if self._secure.left:
-            self._secure.write_on()
+                self._tls.write(data, b"")
+        if self._tls.unsent:
+            self._tls.send_unsent()
 
-    def _wait(self, end: socket.socket, *, reads: bool, writes: bool) -> None:
+    def _update_interest(self, end: socket.socket, *, reads: bool, writes: bool) -> None:
         if reads:
-            self._loop.add_reader(end, self._turn)
+            self._loop.add_reader(end, self._pump)
         else:
             self._loop.remove_reader(end)
         if writes:
-            self._loop.add_writer(end, self._turn)
+            self._loop.add_writer(end, self._pump)
         else:
             self._loop.remove_writer(end)
 
-    def _take_leave(self) -> None:
+    def _half_close(self) -> None:
         """Say that this is the end, and wait for the reader to hear it."""
-        self._loop.remove_reader(self._near)
-        self._loop.remove_writer(self._near)
-        self._loop.remove_writer(self._plain)
+        self._loop.remove_reader(self._pair_socket)
+        self._loop.remove_writer(self._pair_socket)
+        self._loop.remove_writer(self._client_socket)
         try:
-            self._secure.finish()
-            self._plain.shutdown(socket.SHUT_WR)
+            self._tls.send_close()
+            self._client_socket.shutdown(socket.SHUT_WR)
         except OSError:
-            self.end()
+            self.close()
             return
-        self._loop.add_reader(self._plain, self._turn)
-        self._last = self._loop.time() + LINGER
-        self._alarm = self._loop.call_later(SILENCE, self._look)
+        self._loop.add_reader(self._client_socket, self._pump)
+        self._lingering_until = self._loop.time() + LINGERING_TIME
+        self._timer = self._loop.call_later(LINGERING_TIMEOUT, self._check_lingering)
 
-    def _waste(self) -> None:
+    def _discard(self) -> None:
         try:
-            self._wasted = bool(self._plain.recv(PIECE))
+            self._discarded = bool(self._client_socket.recv(READ_SIZE))
         except BlockingIOError:
             return
         except OSError:
-            self._wasted = False
-        if not self._wasted:
-            self.end()
+            self._discarded = False
+        if not self._discarded:
+            self.close()
 
-    def _look(self) -> None:
-        if not self._wasted or (self._last is not None and self._loop.time() > self._last):
-            self.end()
+    def _check_lingering(self) -> None:
+        if not self._discarded or (self._lingering_until is not None and self._loop.time() > self._lingering_until):
+            self.close()
             return
-        self._wasted = False
-        self._alarm = self._loop.call_later(SILENCE, self._look)
+        self._discarded = False
+        self._timer = self._loop.call_later(LINGERING_TIMEOUT, self._check_lingering)
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Let go of both."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-        for each in (self._plain, self._near):
-            if each.fileno() >= 0:
-                self._loop.remove_reader(each)
-                self._loop.remove_writer(each)
-        self._near.close()
-        self._secure.close()
-        self._plain.detach()
+        if self._timer is not None:
+            self._timer.cancel()
+        for end in (self._client_socket, self._pair_socket):
+            if end.fileno() >= 0:
+                self._loop.remove_reader(end)
+                self._loop.remove_writer(end)
+        self._pair_socket.close()
+        self._tls.close()
+        self._client_socket.detach()

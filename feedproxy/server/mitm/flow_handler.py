@@ -27,7 +27,7 @@ from feedproxy.request.endpoints import Call, Endpoint
 from feedproxy.request.entrance import ClientContext, Entrance, apply_entrance_rules
 from feedproxy.request.problem import problem_response
 from feedproxy.request.upstream_request import is_loop
-from feedproxy.server.fastpath.response_template import head_of
+from feedproxy.server.fastpath.response_template import encode_head
 from feedproxy.server.mitm import landing_preview, passthrough
 from feedproxy.server.mitm.backpressure import Pace
 from feedproxy.server.mitm.connection_limits import Crowd
@@ -415,7 +415,7 @@ def finished(response: Response, visit: ClientContext, now: Instant) -> Response
 
 def _is_well_formed(response: Response) -> bool:
     try:
-        return is_well_formed(head_of(response.status, response.fields, response.reason))
+        return is_well_formed(encode_head(response.status, response.fields, response.reason))
     except UnicodeEncodeError:
         return False
 
