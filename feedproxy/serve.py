@@ -245,11 +245,25 @@ async def check(plan: Plan) -> list[str]:
     ]
 
 
+READABLE_BY_OTHERS = 0o044
+"""Bits of a file's mode: its group, and everybody, may read it."""
+
+
 def _warnings(settings: Settings) -> list[str]:
     """Return what is permitted, and hardly meant."""
+    found = []
     if settings.upstream and not settings.public_url:
-        return ["public_url is not set: feeds, redirects and notifications cannot name the address that readers use"]
-    return []
+        found.append(
+            "public_url is not set: feeds, redirects and notifications cannot name the address that readers use"
+        )
+    for name in ("wsse_file", "wallet", "admin_token_file"):
+        path = Path(getattr(settings, name)).expanduser() if getattr(settings, name) else None
+        with contextlib.suppress(OSError):
+            if path is not None and (mode := path.stat().st_mode) & READABLE_BY_OTHERS:
+                found.append(
+                    f"{name}: {path} holds secrets and other users can read it: mode {mode & 0o777:04o}, not 0600"
+                )
+    return found
 
 
 def _check_folders(settings: Settings) -> None:

@@ -332,6 +332,18 @@ async def test_check_warns_of_an_upstream_without_public_url(tmp_path: Path, pub
     assert any(line.startswith("warning: public_url") for line in lines) == (not public)
 
 
+@pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o640, True), (0o644, True)])
+async def test_check_warns_of_a_file_of_secrets_that_others_can_read(tmp_path: Path, mode: int, warned: bool) -> None:
+    (secrets := tmp_path / "wsse").write_text("bob:word\n")
+    secrets.chmod(mode)
+
+    options = {"confdir": str(tmp_path), "wsse_file": str(secrets), "store": "memory:"}
+
+    lines = await serve.check(serve.Plan(options=options))
+
+    assert any(line.startswith(f"warning: wsse_file: {secrets} holds secrets") for line in lines) is warned
+
+
 async def test_reload_takes_over_another_parent_proxy_and_refuses_a_wrong_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -13,6 +13,7 @@ from feedproxy.admin import form
 from feedproxy.admin.feed_pages import OUTCOME, Answers, Notice, Watched, as_json, wants_json
 from feedproxy.admin.feed_table import Clerk
 from feedproxy.aio import yielding
+from feedproxy.clock import Seconds
 from feedproxy.feed import subscription_address
 from feedproxy.feed.opml import Listing, Subscription
 from feedproxy.http import uri
@@ -33,6 +34,9 @@ CONFIRMED_MAX = 20
 
 AT_ONCE = 8
 """Origins asked at the same time when a pattern names many feeds."""
+
+TURNS_MAX: Seconds = 60
+"""Seconds for which a refresh of many feeds waits for their site's turns; what comes later is answered as `later`."""
 
 SENTENCES = {
     "updated": "The origin has sent a new version.",
@@ -170,10 +174,14 @@ class Deeds:
         return self._outcome(request, target, view, Notice(True, changed if is_change else unchanged))
 
     async def _refresh_all(self, service: Service, targets: list[str]) -> list[View]:
-        gate = asyncio.Semaphore(AT_ONCE)
+        """Refresh them, those of one site one after the other in its turns (`site_interval`) for a minute at most."""
+        gate, clock = asyncio.Semaphore(AT_ONCE), self._runtime.clock
+        end = clock.now() + TURNS_MAX
 
         async def one(target: str) -> View:
             async with gate:
+                while (turn := service.admin.site_turn(target)) is not None and turn < end:
+                    await clock.sleep(max(0.01, turn - clock.now()))
                 return self._refreshed(await service.admin.refresh(target))
 
         return await asyncio.gather(*(one(target) for target in targets))

@@ -117,6 +117,13 @@ class CacheAdmin:
                 return until
         return None
 
+    def site_turn(self, target: str) -> Instant | None:
+        """When the site of this target may be asked, where nothing else has to be waited for; None for now, or else."""
+        match self._dispatch.permission(self._lookup.get(target), target, self._settings_for(target)):
+            case throttle.Wait(until, Detail.SITE_INTERVAL):
+                return until
+        return None
+
     async def refresh(self, target: str) -> RefreshReport:
         """Ask the origin of this target now, or as soon as its floor allows (then the outcome is `later`)."""
         target = self.to_upstream_url(target)

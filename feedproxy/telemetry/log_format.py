@@ -32,11 +32,14 @@ def printable(line: str) -> str:
 
 
 class LineFormatter(logging.Formatter):
-    """One line for what is logged, without control characters; the lines of a traceback are indented below it."""
+    """One line for what is logged, without control characters; the lines of a traceback are indented below it.
+
+    The level stands before every line but those of requests, which have a status.
+    """
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         if record.name != REQUESTS:
-            record.message = text_without_secrets(record.message)
+            record.message = f"[{record.levelname.lower()}] {text_without_secrets(record.message)}"
         return printable(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:

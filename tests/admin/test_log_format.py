@@ -101,7 +101,17 @@ def test_combined_lines_have_nothing_before_them_and_other_lines_have() -> None:
     handler.emit(logging.LogRecord("feedproxy", logging.INFO, "", 0, "other", (), None))
     lines = stream.getvalue().splitlines()
     assert lines[:3] == ["one", "two", "three"]
-    assert re.fullmatch(r"\d{4}-\S+ other", lines[3])
+    assert re.fullmatch(r"\d{4}-\S+ \[info\] other", lines[3])
+
+
+@pytest.mark.parametrize("form", ["text", "combined"])
+@pytest.mark.parametrize(("level", "said"), [(logging.INFO, "info"), (logging.WARNING, "warning")])
+def test_line_that_tells_of_no_request_begins_with_its_level(form: str, level: int, said: str) -> None:
+    stream = io.StringIO()
+    handler = LineHandler(stream)
+    handler.set_form(form)
+    handler.emit(logging.LogRecord("feedproxy.pings", level, "", 0, "a word", (), None))
+    assert re.fullmatch(rf"\d{{4}}-\S+ \[{said}\] a word\n", stream.getvalue())
 
 
 def test_lines_written_together_have_the_time_before_them_and_nothing_else() -> None:

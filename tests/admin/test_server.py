@@ -1,5 +1,6 @@
 """The admin listener, spoken to over loopback."""
 
+import asyncio
 import json
 import re
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from feedproxy.cache.cache_status import CacheStatus, Fwd
+from feedproxy.clock import ManualClock
 from feedproxy.errors import UsageError
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.store.resource import Ending, Failures, Sighting
@@ -382,6 +384,21 @@ async def test_refresh_and_purge_read_a_pattern_alike(proxy: Proxy, pattern: str
     _, purged, _ = await proxy.post("/purge", {"pattern": pattern})
 
     assert (refreshed["matched"], purged["purged"]) == (matched, matched)
+
+
+async def test_refresh_of_a_pattern_waits_for_the_turns_of_a_site(proxy: Proxy) -> None:
+    clock = proxy.runtime.clock
+    assert isinstance(clock, ManualClock)
+    await proxy.keep(*(a_resource(f"http://127.0.0.1:1/{number}.xml") for number in range(4)))
+
+    asked = asyncio.ensure_future(proxy.post("/refresh?pattern=http://127.0.0.1:1/*"))
+    while not asked.done():
+        await asyncio.wait({asked}, timeout=0.05)
+        clock.advance(1)
+
+    _, told, _ = await asked
+    assert [each["outcome"] for each in told["refreshed"]] == ["failed"] * 4  # nothing listens there: it was asked
+    assert clock.now() - NOW >= 3
 
 
 FORMS = {

@@ -59,13 +59,13 @@ def logged(formatter: logging.Formatter, message: str, error: Exception | None =
 
 def test_lines_of_other_loggers_are_one_line_each() -> None:
     said = logged(LineFormatter("%(message)s"), "client says \x1b]0;x\x07\r\n2026 forged line\x85\u2028")
-    assert said == "client says \\u001b]0;x\\u0007\\u000d\\u000a2026 forged line\\u0085\\u2028\n"
+    assert said == "[error] client says \\u001b]0;x\\u0007\\u000d\\u000a2026 forged line\\u0085\\u2028\n"
 
 
 def test_the_words_of_an_exception_forge_no_line() -> None:
     said = logged(LineFormatter("%(message)s"), "it failed", ValueError("x\n2026 forged\x1b[31m"))
     first, *rest = said.splitlines()
-    assert first == "it failed"
+    assert first == "[error] it failed"
     assert all(line.startswith("  ") for line in rest)
     assert "\x1b" not in said
 
