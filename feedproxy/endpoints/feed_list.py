@@ -111,14 +111,14 @@ class ImportedFeeds:
         self._checked_at = time.monotonic()
         raw = self._store.get_state(IMPORTED)
         if raw != self._raw:
-            self._raw, self.imported = raw, _decode_imported(raw)
-        return self.imported
+            self._raw, self._imported = raw, _decode_imported(raw)
+        return self._imported
 
     async def save(self, imported: Imported) -> None:
         """Write the imports to the store. Raises StoreError."""
         raw = _encode_imported(imported)
         await self._store.put_state(IMPORTED, raw)
-        self._raw, self.imported = raw, imported
+        self._raw, self._imported = raw, imported
 
 
 class FeedList:
