@@ -164,7 +164,8 @@ class OutboundSubscriptions:
             if self._renewed_by_pushes:
                 await self._extend(subscription)
             await self._service.service.admin.record_push(subscription.topic, subscription.expires)
-            await self._service.refresh_requests.enqueue([subscription.topic])
+            is_test = subscription.state is State.PENDING
+            await self._service.refresh_requests.enqueue([subscription.topic], is_test=is_test)
         return True
 
     async def _extend(self, subscription: Subscription) -> None:

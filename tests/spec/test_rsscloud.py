@@ -598,6 +598,25 @@ async def test_what_we_did_not_register_for_is_not_read(stand_at: Callable[..., 
     assert clouds.stand.origin.requests == requests
 
 
+async def test_test_call_of_a_cloud_does_not_delay_the_first_notification(stand_at: Callable[..., Any]) -> None:
+    clouds = await workstation(stand_at, ping_interval=600, feed_min_interval=0, site_interval=0)
+    clouds.stand.others.answer = lambda _: Unreachable("closed")  # it does not get to its answer yet
+    clouds.stand.origin.publish("/feed.xml", clouded("one"))
+    await clouds.stand.read()
+    path = await our_path(clouds)
+    await clouds.push(path, urlencode({"url": TARGET}).encode())
+    await clouds.stand.settled()
+    clouds.stand.others.answer = lambda _: Response(200, body=TAKEN)
+    await clouds.stand.pass_time(60)
+    assert (await held(clouds, Role.PUBLISHER))[0].state is State.ACTIVE
+    requests = clouds.stand.origin.requests
+
+    await clouds.push(path, urlencode({"url": TARGET}).encode())
+    await clouds.stand.settled()
+
+    assert clouds.stand.origin.requests == requests + 1
+
+
 async def test_notifications_that_come_twice_or_thrice_cost_the_origin_one_fetch(stand_at: Callable[..., Any]) -> None:
     clouds = await registered(stand_at, ping_interval=30)
     path, requests = await our_path(clouds), clouds.stand.origin.requests
@@ -708,7 +727,7 @@ async def test_a_hundred_notifications_of_one_cloud_are_not_too_many(
 ) -> None:
     rung: list[str] = []
 
-    async def promise(self: RefreshRequests, targets: list[str]) -> None:
+    async def promise(self: RefreshRequests, targets: list[str], *, is_test: bool = False) -> None:
         rung.extend(targets)
 
     monkeypatch.setattr(RefreshRequests, "enqueue", promise)
