@@ -27,7 +27,7 @@ class Access:
             here.endpoints.remove(secret_urls.PATH)
 
     async def with_token(self, call: Call) -> Response:
-        return await secret_urls.answer(runtime(ctx.master), call)
+        return await secret_urls.handle(runtime(ctx.master), call)
 
 
 addons = [Access()]

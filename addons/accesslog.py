@@ -13,7 +13,7 @@ from feedproxy.http.user_agent import LENGTH_MAX
 from feedproxy.request.url_mapping import to_public
 from feedproxy.server.fastpath.access_log import CLIENT_GONE
 from feedproxy.server.fastpath.live_scoring import score_flow
-from feedproxy.server.mitm.flow_handler import desk
+from feedproxy.server.mitm.flow_handler import get_flow_handler
 from feedproxy.telemetry.log_format import REQUESTS, Line
 from feedproxy.telemetry.recent_activity import Asked
 
@@ -43,27 +43,27 @@ class AccessLog:
 
     def _tell(self, flow: http.HTTPFlow) -> None:
         here = runtime(ctx.master)
-        case = desk(here).leave(flow)
+        case = get_flow_handler(here).pop(flow)
         if case is None or case.status is None:
             return
         seconds = time.time() - flow.request.timestamp_start
-        response = flow.response or case.page
+        response = flow.response or case.error_page
         code = response.status_code if response is not None else 0
         size = len(response.raw_content or b"") if response is not None else 0
-        words = case.words
-        if flow.error is not None and case.page is None and case.streamed is None:
+        words = case.reason
+        if flow.error is not None and case.error_page is None and case.streamed is None:
             code, size, words = 0, 0, CLIENT_GONE if flow.response is not None else words  # it was made, and not sent
         if case.streamed is not None:
             size = case.streamed.size
         connects = flow.request.method == "CONNECT"
         if connects:
-            here.metrics.connected(case.connected or "refused", code, case.status.detail or "", size, seconds)
+            here.metrics.connected(case.connect_result or "refused", code, case.status.detail or "", size, seconds)
         else:
             here.metrics.answered(case.visit.entrance, code, case.status, size, seconds)
-        if case.arrival is not None and not connects and code:
+        if case.routed_request is not None and not connects and code:
             score_flow(here, flow, case, size)
         agent = flow.request.headers.get("user-agent", "")
-        asked = case.arrival.request.target if case.arrival is not None else ""
+        asked = case.routed_request.request.target if case.routed_request is not None else ""
         target = to_public(asked, here.settings) if asked else flow.request.path
         if connects:
             target = uri.hostport(flow.request.host, flow.request.port)
@@ -74,8 +74,8 @@ class AccessLog:
         if here.settings.log_format == "off":
             return
         named, upstream = target, ""
-        if case.arrival is not None and not connects:
-            named, upstream = here.names_in_log(case.arrival.request.target, case.arrival.request.fields)
+        if case.routed_request is not None and not connects:
+            named, upstream = here.names_in_log(case.routed_request.request.target, case.routed_request.request.fields)
         line = Line(
             at=here.clock.now(),
             reader=here.service.audience.pseudonym_of(case.visit, agent),

@@ -8,7 +8,7 @@ from mitmproxy.addonmanager import Loader
 from feedproxy import settings
 from feedproxy.app import runtime
 from feedproxy.errors import FeedproxyError
-from feedproxy.server.mitm.flow_handler import CACHED, desk
+from feedproxy.server.mitm.flow_handler import CACHED_METHODS, get_flow_handler
 
 logger = logging.getLogger(__name__)
 
@@ -54,12 +54,12 @@ class Cache:
         runtime(ctx.master).adopt(ctx.options)
 
     async def request(self, flow: http.HTTPFlow) -> None:
-        at = desk(runtime(ctx.master))
+        at = get_flow_handler(runtime(ctx.master))
         alone = not runtime(ctx.master).whole
-        if flow.response is not None or (alone and flow.request.method not in CACHED):
+        if flow.response is not None or (alone and flow.request.method not in CACHED_METHODS):
             return
         try:
-            await at.serve(flow)
+            await at.on_request(flow)
         except FeedproxyError as error:
             at.refuse(flow, error)
         except Exception:
@@ -68,7 +68,7 @@ class Cache:
             at.refuse(flow, FeedproxyError("feedproxy failed; its log says more"))
 
     def client_disconnected(self, client: connection.Client) -> None:
-        desk(runtime(ctx.master)).gone(client.id)
+        get_flow_handler(runtime(ctx.master)).on_client_disconnected(client.id)
 
     async def done(self) -> None:
         await runtime(ctx.master).close()

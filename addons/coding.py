@@ -9,7 +9,7 @@ from feedproxy.http import content_coding, negotiation
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields
 from feedproxy.refresh.ingest.coding_policy import level_of
-from feedproxy.server.mitm.flow_handler import desk
+from feedproxy.server.mitm.flow_handler import get_flow_handler
 from feedproxy.server.mitm.request_routing import fields_of, headers_of
 from feedproxy.settings import Settings
 
@@ -30,7 +30,7 @@ class Coding:
     def response(self, flow: http.HTTPFlow) -> None:
         here = runtime(ctx.master)
         response = flow.response
-        if response is None or desk(here).case(flow) or response.status_code != 200:
+        if response is None or get_flow_handler(here).state_of(flow) or response.status_code != 200:
             return
         fields, body = fields_of(response), response.raw_content or b""
         if not _worth_coding(fields, body, here.settings):

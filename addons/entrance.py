@@ -22,7 +22,7 @@ class Stream(FeedStream):
     """mitmproxy's stream, with our own words for what fails on the way upstream."""
 
     error_page = staticmethod(flow_handler.error_page)
-    interim_of = staticmethod(flow_handler.interim_of)
+    interim_of = staticmethod(flow_handler.interim_responses)
     too_large = staticmethod(flow_handler.too_large)
 
 
@@ -55,7 +55,7 @@ class Entrance:
             "tls_certificate",
             "tls_key",
         )
-        http1_patches.mend()
+        http1_patches.apply()
         parent_proxy_connections.install()
         # An eager mitmproxy connects upstream before anybody asked whether it may.
         ctx.options.update_defer(connection_strategy="lazy", rawtcp=False, websocket=False)
@@ -73,61 +73,65 @@ class Entrance:
     def client_connected(self, client: connection.Client) -> None:
         here = runtime(ctx.master)
         here.connections += 1
-        flow_handler.desk(here).pace.connected(client, ctx.master.addons.get("proxyserver"))
+        flow_handler.get_flow_handler(here).backpressure.on_client_connected(
+            client, ctx.master.addons.get("proxyserver")
+        )
         if here.draining or here.connections > here.settings.max_connections:
             client.error = "feedproxy holds as many connections as it may"
         elif (peer := _peer(client)) is None:
             client.error = "the reader has gone already"
-        elif not flow_handler.desk(here).crowd.let_in(client.id, peer, here.settings):
+        elif not flow_handler.get_flow_handler(here).connection_limiter.acquire_for_client(
+            client.id, peer, here.settings
+        ):
             client.error = "feedproxy holds as many connections from that address as it may"
 
     def client_disconnected(self, client: connection.Client) -> None:
         here = runtime(ctx.master)
         here.connections -= 1
-        flow_handler.desk(here).crowd.gone(client.id)
-        flow_handler.desk(here).gone(client.id)
+        flow_handler.get_flow_handler(here).connection_limiter.release_client(client.id)
+        flow_handler.get_flow_handler(here).on_client_disconnected(client.id)
 
     def server_connect(self, data: ServerConnectionHookData) -> None:
         # Here, and not where the other limits are: no script of ours that finds targets goes without the veto.
-        passthrough.check(data, flow_handler.desk(runtime(ctx.master)).passes)
+        passthrough.enforce(data, flow_handler.get_flow_handler(runtime(ctx.master)).connect_approvals)
 
     def server_connected(self, data: ServerConnectionHookData) -> None:
-        flow_handler.desk(runtime(ctx.master)).pace.server_connected(data.client, data.server)
+        flow_handler.get_flow_handler(runtime(ctx.master)).backpressure.on_server_connected(data.client, data.server)
 
     def next_layer(self, chosen: layer.NextLayer) -> None:
-        at = flow_handler.desk(runtime(ctx.master))
-        tunnel = at.passes.tunnels.get(chosen.context.client.id)
-        if tunnel is not None and not at.intercepts(tunnel[0]):
+        handler = flow_handler.get_flow_handler(runtime(ctx.master))
+        tunnel = handler.connect_approvals.tunnels.get(chosen.context.client.id)
+        if tunnel is not None and not handler.intercepts(tunnel[0]):
             chosen.layer = TCPLayer(chosen.context, ignore=True)
             return
         if chosen.layer is None and (default := ctx.master.addons.get("nextlayer")):
             default.next_layer(chosen)
         decided = runtime(ctx.master).settings
-        install(chosen, Stream, decided.header_max, decided.head_timeout, at.pace)
+        install(chosen, Stream, decided.header_max, decided.head_timeout, handler.backpressure)
 
     async def http_connect(self, flow: http.HTTPFlow) -> None:
-        at = flow_handler.desk(runtime(ctx.master))
+        handler = flow_handler.get_flow_handler(runtime(ctx.master))
         try:
-            await at.connect(flow)
+            await handler.on_connect(flow)
         except FeedproxyError as error:
-            at.refuse(flow, error)
+            handler.refuse(flow, error)
         except Exception:
             logger.exception("CONNECT failed")
-            at.refuse(flow, Forbidden("feedproxy could not decide whether that address may be reached"))
+            handler.refuse(flow, Forbidden("feedproxy could not decide whether that address may be reached"))
 
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
         here = runtime(ctx.master)
-        at = flow_handler.desk(here)
+        handler = flow_handler.get_flow_handler(here)
         try:
-            if not await at.pace.caught_up(flow.client_conn.id, here.settings.answer_timeout):
+            if not await handler.backpressure.wait_drained(flow.client_conn.id, here.settings.answer_timeout):
                 flow.kill()
                 return
-            await at.arrive(flow)
+            await handler.on_request_headers(flow)
         except FeedproxyError as error:
-            at.refuse(flow, error)
+            handler.refuse(flow, error)
         except Exception:
             logger.exception("a request could not be read")
-            at.refuse(flow, NotFound("feedproxy could not make sense of this request"))
+            handler.refuse(flow, NotFound("feedproxy could not make sense of this request"))
 
 
 addons = [Entrance()]

@@ -10,7 +10,7 @@ from feedproxy.feed import xml_redirect
 from feedproxy.feed.xml_redirect import Gone
 from feedproxy.feed.xml_redirect import Moved as MovedAway
 from feedproxy.http import uri
-from feedproxy.server.mitm.flow_handler import desk
+from feedproxy.server.mitm.flow_handler import get_flow_handler
 
 CONTENT_MAX = 65_536
 """No redirect document is longer; what is, is not looked into."""
@@ -35,7 +35,7 @@ class Moved:
 
     def response(self, flow: http.HTTPFlow) -> None:
         response = flow.response
-        if response is None or desk(runtime(ctx.master)).case(flow) or response.status_code != 200:
+        if response is None or get_flow_handler(runtime(ctx.master)).state_of(flow) or response.status_code != 200:
             return
         content = response.raw_content
         if not content or len(content) > CONTENT_MAX or "content-encoding" in response.headers:

@@ -9,7 +9,7 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from feedproxy import settings
 from feedproxy.app import runtime
 from feedproxy.server.mitm import parent_proxy_connections, passthrough
-from feedproxy.server.mitm.flow_handler import desk
+from feedproxy.server.mitm.flow_handler import get_flow_handler
 
 logger = logging.getLogger(__name__)
 
@@ -50,11 +50,11 @@ class Origin:
     async def server_connect(self, data: ServerConnectionHookData) -> None:
         here = runtime(ctx.master)
         if not here.whole:  # without the entrance mitmproxy finds its own targets, and only addresses are checked
-            await passthrough.check_address(data, here.policy, here.parent_of)
+            await passthrough.enforce_address_policy(data, here.policy, here.parent_of)
 
     async def responseheaders(self, flow: http.HTTPFlow) -> None:
         try:
-            await desk(runtime(ctx.master)).returned(flow)
+            await get_flow_handler(runtime(ctx.master)).on_response_headers(flow)
         except Exception:
             logger.exception("a streamed answer could not be made ready")
             flow.kill()

@@ -12,8 +12,8 @@ from feedproxy.errors import UsageError
 from feedproxy.lab.record.har_writer import HarWriter
 from feedproxy.lab.record.recorder import Recorder
 from feedproxy.lab.record.redact import KEEPABLE, Redactor
-from feedproxy.server.mitm.flow_handler import desk
-from feedproxy.server.mitm.recording import Names, both_sides, of_origin, of_reader
+from feedproxy.server.mitm.flow_handler import get_flow_handler
+from feedproxy.server.mitm.recording import StableNames, client_exchange, flow_exchanges, origin_exchange
 
 logger = logging.getLogger("feedproxy.record")
 
@@ -26,7 +26,7 @@ class Record:
 
     def __init__(self) -> None:
         self._writer: HarWriter | None = None
-        self._connections = Names("")
+        self._connections = StableNames("")
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "record", "record_max", "record_keep")
@@ -75,7 +75,7 @@ class Record:
         decided = here.settings
         key = here.remembered("recording-secret")
         # What several processes have recorded may be read as one.
-        self._connections = Names(f"{here.random_bytes(4).hex()}-")
+        self._connections = StableNames(f"{here.random_bytes(4).hex()}-")
         self._writer = HarWriter(Path(decided.record).expanduser(), limit=decided.record_max)
         return Recorder(
             self._writer, Redactor(key, decided.record_keep), lambda target: here.settings_for(target).private
@@ -87,17 +87,17 @@ class Record:
         if at is None or (recorder := here.recorder) is None or flow.request.method == "CONNECT":
             return
         seconds = max(0.0, here.clock.now() - at)
-        case, named = desk(here).case(flow), self._connections
-        if case is not None and case.arrival is not None and case.status is not None:
-            target, user = case.arrival.request.target, case.visit.user
+        case, named = get_flow_handler(here).state_of(flow), self._connections
+        if case is not None and case.routed_request is not None and case.status is not None:
+            target, user = case.routed_request.request.target, case.visit.user
             private = bool(user) or here.doorkeeper.key_for(target, user) != target
             upstream = here.settings.upstream
-            recorder.note(*of_reader(flow, case, at, seconds, named, upstream), private=private)
+            recorder.note(*client_exchange(flow, case, at, seconds, named, upstream), private=private)
         elif not here.whole:
-            for noted in both_sides(flow, at, seconds, named):
+            for noted in flow_exchanges(flow, at, seconds, named):
                 recorder.note(*noted)
-        if case is not None and case.passing:
-            recorder.note(*of_origin(flow, at, seconds, named))  # mitmproxy itself asked the origin
+        if case is not None and case.is_streaming:
+            recorder.note(*origin_exchange(flow, at, seconds, named))  # mitmproxy itself asked the origin
 
 
 addons = [Record()]

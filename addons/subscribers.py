@@ -6,8 +6,8 @@ from mitmproxy.addonmanager import Loader
 from feedproxy import settings
 from feedproxy.app import runtime
 from feedproxy.request.entrance import Entrance
-from feedproxy.server.mitm.flow_handler import desk
-from feedproxy.server.mitm.request_routing import came, visit_of
+from feedproxy.server.mitm.flow_handler import get_flow_handler
+from feedproxy.server.mitm.request_routing import client_context, incoming_request
 
 
 class Subscribers:
@@ -21,10 +21,10 @@ class Subscribers:
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
         here = runtime(ctx.master)
-        if flow.response or here.whole or flow.request.method != "GET" or desk(here).case(flow):
+        if flow.response or here.whole or flow.request.method != "GET" or get_flow_handler(here).state_of(flow):
             return
         audience = here.service.audience
-        visit = visit_of(came(flow), here.settings, Entrance.PROXY)
+        visit = client_context(incoming_request(flow), here.settings, Entrance.PROXY)
         audience.seen(flow.request.url, visit, flow.request.headers.get("user-agent", ""))
         flow.request.headers["User-Agent"] = audience.agent(flow.request.url)
 

@@ -7,7 +7,7 @@ from feedproxy import settings
 from feedproxy.app import runtime
 from feedproxy.http.message import Response
 from feedproxy.refresh.ingest.ingest import prepare
-from feedproxy.server.mitm.flow_handler import desk
+from feedproxy.server.mitm.flow_handler import get_flow_handler
 from feedproxy.server.mitm.request_routing import fields_of, headers_of
 
 
@@ -23,7 +23,12 @@ class Usm:
     def response(self, flow: http.HTTPFlow) -> None:
         here = runtime(ctx.master)
         response = flow.response
-        if response is None or desk(here).case(flow) or response.status_code != 200 or not response.raw_content:
+        if (
+            response is None
+            or get_flow_handler(here).state_of(flow)
+            or response.status_code != 200
+            or not response.raw_content
+        ):
             return
         options = here.settings
         if len(response.raw_content) > options.buffer_max:

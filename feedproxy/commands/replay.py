@@ -120,7 +120,7 @@ async def _in_front(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
     """A whole proxy, whose origin is the replay, whatever address is meant: nothing leaves this machine."""
     from feedproxy import serve  # noqa: PLC0415 -- only this pays for importing mitmproxy
     from feedproxy.lab.replay.replay_listener import Listener  # noqa: PLC0415
-    from feedproxy.server.replay_backend import stage  # noqa: PLC0415
+    from feedproxy.server.replay_backend import replay_setup  # noqa: PLC0415
 
     listener = Listener(replay, clock, answered=_moving(clock, args.per_request))
     await listener.start("127.0.0.1", 0)
@@ -138,7 +138,7 @@ async def _in_front(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
         sets = ("refresh_ahead=false", *args.set) if args.step else tuple(args.set)
         plan = serve.Plan(args.config, sets, options)
         announce: Callable[[str], None] = lambda address: print(f"feedproxy listens on {address}", flush=True)  # noqa: E731
-        code = await serve.serve(plan, announce, clock, prepare=stage(listener.url, clock, args.seed))
+        code = await serve.serve(plan, announce, clock, prepare=replay_setup(listener.url, clock, args.seed))
         assert isinstance(code, int)
         return code
     finally:

@@ -21,21 +21,21 @@ class ReplayClient:
 
     async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized:
         """What the replay answers for this target; raises what a Fetcher raises."""
-        asked = replace(request, target=f"{self._base}/{request.target}")
-        return await self._fetcher.fetch(asked, exempt=True)
+        replay_request = replace(request, target=f"{self._base}/{request.target}")
+        return await self._fetcher.fetch(replay_request, exempt=True)
 
     async def close(self) -> None:
         """Close every connection."""
         await self._fetcher.close()
 
 
-def stage(base: str, clock: Clock, seed: str) -> Callable[[Runtime], None]:
+def replay_setup(base: str, clock: Clock, seed: str) -> Callable[[Runtime], None]:
     """What makes a Runtime ask the replay at `base`, its operator able to move the clock, and chance repeat itself."""
 
-    def prepare(here: Runtime) -> None:
-        here.random_bytes = random.Random(seed).randbytes  # noqa: S311 -- a play: names and secrets last as long as it
+    def prepare(app: Runtime) -> None:
+        app.random_bytes = random.Random(seed).randbytes  # noqa: S311 -- a play: names and secrets last as long as it
         random.seed(seed)  # the jitter of back-offs
-        here.make_fetcher = lambda: ReplayClient(base, FetchLimits.from_settings(here.settings), clock)
-        here.deeds["advance"] = lambda request: advance(request, clock)
+        app.make_fetcher = lambda: ReplayClient(base, FetchLimits.from_settings(app.settings), clock)
+        app.deeds["advance"] = lambda request: advance(request, clock)
 
     return prepare

@@ -10,7 +10,7 @@ import pytest
 
 from feedproxy.endpoints.feed_list import FeedList, ImportedFeeds
 from feedproxy.feed import opml
-from feedproxy.server.mitm.flow_handler import desk
+from feedproxy.server.mitm.flow_handler import get_flow_handler
 from feedproxy.subscribers.distinct_readers import DistinctReaders
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
@@ -391,7 +391,7 @@ async def test_using_a_feed_never_adds_a_host_but_the_operators_word_does(door):
     proxy, origin, _ = await door(list_readers_min=1)
     origin.publish(PATH, a_feed())
     await proxy.get(PATH)
-    at = desk(proxy.stage.runtime)
+    at = get_flow_handler(proxy.stage.runtime)
     outline = '<outline xmlUrl="https://feeds.example/a"/>'
     await proxy.stage.runtime.feed_list.import_list(a_file(outline))
     assert not at.intercepts("feeds.example")

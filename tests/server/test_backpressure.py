@@ -80,18 +80,18 @@ class Client:
 async def test_what_waits_to_be_sent_is_given_up_some_time_after_the_connection_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(backpressure, "LINGER", 0)
+    monkeypatch.setattr(backpressure, "LINGERING_TIME", 0)
     came: asyncio.Future[asyncio.StreamWriter] = asyncio.get_running_loop().create_future()
     server = await asyncio.start_server(lambda _, writer: came.set_result(writer), "127.0.0.1", 0)
     reader, writing = await asyncio.open_connection(*server.sockets[0].getsockname())
-    writer, client, held = await came, Client(), backpressure.Pace()
+    writer, client, held = await came, Client(), backpressure.WriteBackpressure()
     handler = SimpleNamespace(transports={client: SimpleNamespace(writer=writer)})
-    held.connected(client, SimpleNamespace(connections={client.id: handler}))
+    held.on_client_connected(client, SimpleNamespace(connections={client.id: handler}))
     writer.write(LARGE)
-    assert not await held.caught_up(client.id, 0.01)
+    assert not await held.wait_drained(client.id, 0.01)
     writer.close()
 
-    held.gone(client.id)
+    held.on_client_disconnected(client.id)
 
     with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
         await reader.readexactly(len(LARGE))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.server.mitm.flow_handler import desk
+from feedproxy.server.mitm.flow_handler import get_flow_handler
 from tests.server.conftest import Opened, until
 from tests.stages.play import OnProxy
 
@@ -27,7 +27,7 @@ async def test_who_goes_away_while_a_name_is_looked_up_is_forgotten(
         await answer.wait()
         return ["127.0.0.1"]
 
-    at = desk(stage.runtime)
+    at = get_flow_handler(stage.runtime)
     policy = stage.runtime.connect_policy if method == "CONNECT" else stage.runtime.policy
     monkeypatch.setattr(policy, "resolve", slow)
     _, writer = await asyncio.open_connection("127.0.0.1", int(stage.base.rpartition(":")[2]))
@@ -43,9 +43,9 @@ async def test_who_goes_away_while_a_name_is_looked_up_is_forgotten(
     for _ in range(50):
         await asyncio.sleep(0)
 
-    assert not at.passes.approved
-    assert not at.passes.tunnels
-    assert not at._of_client
+    assert not at.connect_approvals.approved
+    assert not at.connect_approvals.tunnels
+    assert not at._flows_of_client
     await stage.close()
 
 
@@ -70,7 +70,7 @@ async def test_who_goes_away_before_a_slow_answer_has_a_line_all_the_same(
     (line,) = (each for each in caplog.messages if "/feed.rss" in each)
     assert " 0 0 " in line
     assert line.endswith("the reader has gone meanwhile")
-    await until(lambda: not proxy.stage.runtime.requests and not desk(proxy.stage.runtime)._cases)
+    await until(lambda: not proxy.stage.runtime.requests and not get_flow_handler(proxy.stage.runtime)._flows)
     assert b'status="0"' in proxy.stage.runtime.metrics.exposition()
 
 

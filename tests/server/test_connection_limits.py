@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.server.mitm.connection_limits import Crowd, place_of
+from feedproxy.server.mitm.connection_limits import ConnectionLimiter, client_network
 from feedproxy.settings import Settings
 from tests.stages.play import OnProxy
 
@@ -24,32 +24,32 @@ from tests.stages.play import OnProxy
     ],
 )
 def test_a_place_is_an_address_or_a_network_that_one_has_to_himself(peer: str, place: str) -> None:
-    assert place_of(peer) == place
+    assert client_network(peer) == place
 
 
 def test_what_has_gone_makes_room_and_leaves_nothing_behind() -> None:
-    crowd, settings = Crowd(), Settings(max_connections_per_address=2)
+    crowd, settings = ConnectionLimiter(), Settings(max_connections_per_address=2)
 
-    assert [crowd.let_in(client, "192.0.2.7", settings) for client in "abc"] == [True, True, False]
-    assert crowd.let_in("d", "192.0.2.8", settings)
-    crowd.gone("c")  # which was never let in
-    assert not crowd.let_in("e", "192.0.2.7", settings)
-    crowd.gone("a")
-    assert crowd.let_in("f", "192.0.2.7", settings)
+    assert [crowd.acquire_for_client(client, "192.0.2.7", settings) for client in "abc"] == [True, True, False]
+    assert crowd.acquire_for_client("d", "192.0.2.8", settings)
+    crowd.release_client("c")  # which was never let in
+    assert not crowd.acquire_for_client("e", "192.0.2.7", settings)
+    crowd.release_client("a")
+    assert crowd.acquire_for_client("f", "192.0.2.7", settings)
 
     for client in "bdf":
-        crowd.gone(client)
-    assert not crowd._held
-    assert not crowd._places
+        crowd.release_client(client)
+    assert not crowd._counts
+    assert not crowd._networks
 
 
 @pytest.mark.parametrize(
     "given", [{"max_connections_per_address": 0}, {"trusted_proxies": ("192.0.2.0/24",)}], ids=["none", "trusted"]
 )
 def test_a_load_balancer_may_hold_any_number_and_so_may_all_where_there_is_no_limit(given: dict[str, Any]) -> None:
-    crowd, settings = Crowd(), Settings(**{"max_connections_per_address": 1, **given})
+    crowd, settings = ConnectionLimiter(), Settings(**{"max_connections_per_address": 1, **given})
 
-    assert all(crowd.let_in(str(each), "192.0.2.7", settings) for each in range(10))
+    assert all(crowd.acquire_for_client(str(each), "192.0.2.7", settings) for each in range(10))
 
 
 @pytest.fixture

@@ -125,7 +125,7 @@ async def test_it_is_told_to_log_and_metrics(front: Opened, caplog: pytest.LogCa
 async def test_who_never_ends_is_cut_off(
     front: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, secure: bool
 ) -> None:
-    monkeypatch.setattr(http_layer, "LINGER", 0.05)
+    monkeypatch.setattr(http_layer, "LINGERING_TIME", 0.05)
     for name in ("LINGERING_TIME", "LINGERING_TIMEOUT"):
         monkeypatch.setattr(tls_relay, name, 0.05)
     if secure:

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from feedproxy.server.mitm.origin_reset import read_to_the_end
+from feedproxy.server.mitm.origin_reset import drain_on_reset
 from tests.waiting import PATIENCE
 
 ANSWER = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 100000\r\n\r\n" + bytes(100_000)
@@ -16,7 +16,7 @@ ANSWER = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 100000\r\n\r\n" + b
 async def test_what_came_before_a_reset_is_read(ending: str, *, waits: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as door:
         reader, writer = await asyncio.open_connection(*door.getsockname())
-        read_to_the_end(writer)
+        drain_on_reset(writer)
         origin, _ = door.accept()
         writer.write(b"PUT / HTTP/1.1\r\n\r\n" + bytes(10_000_000 if waits else 0))
         draining = asyncio.create_task(writer.drain())
@@ -36,7 +36,7 @@ async def test_what_came_before_a_reset_is_read(ending: str, *, waits: bool) -> 
 async def test_a_connection_that_ends_in_order_ends_as_before() -> None:
     with socket.create_server(("127.0.0.1", 0)) as door:
         reader, writer = await asyncio.open_connection(*door.getsockname())
-        read_to_the_end(writer)
+        drain_on_reset(writer)
         origin, _ = door.accept()
         with origin:
             origin.sendall(ANSWER)

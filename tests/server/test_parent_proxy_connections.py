@@ -16,8 +16,8 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from feedproxy.clock import ManualClock
 from feedproxy.http.url_pattern import TargetPattern
 from feedproxy.rules import Rule, Rules
-from feedproxy.server.mitm.parent_proxy_connections import Through, install
-from feedproxy.server.mitm.passthrough import check_address
+from feedproxy.server.mitm.parent_proxy_connections import ParentProxyHost, install
+from feedproxy.server.mitm.passthrough import enforce_address_policy
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.parent_proxy import Parent
 from tests.server.conftest import NOON, Answer, Line
@@ -211,17 +211,19 @@ async def test_veto_leads_through_the_parent_or_refuses(
     data = ServerConnectionHookData(server, client=None)  # type: ignore[arg-type]
     parent = Parent(scheme, "proxy.example.com", 3128)
 
-    await check_address(data, AddressPolicy(lookup=public), lambda target: parent)
+    await enforce_address_policy(data, AddressPolicy(lookup=public), lambda target: parent)
 
     if refusal is None:
         assert server.error is None
-        assert isinstance(server.address[0], Through)  # type: ignore[index]
+        assert isinstance(server.address[0], ParentProxyHost)  # type: ignore[index]
         assert server.address != (
             "proxy.example.com",
             3128,
         )  # its connection is no connection to the parent's own pages
         assert server.sni == "feeds.example.com"
-        await check_address(data, AddressPolicy(lookup=public), lambda target: parent)  # when it is opened once more
+        await enforce_address_policy(
+            data, AddressPolicy(lookup=public), lambda target: parent
+        )  # when it is opened once more
         assert server.error is None
     else:
         assert refusal in (server.error or "")
@@ -232,6 +234,8 @@ async def test_mitmproxy_that_opens_connections_otherwise_is_refused(monkeypatch
     server = Server(address=("feeds.example.com", 443))
     data = ServerConnectionHookData(server, client=None)  # type: ignore[arg-type]
 
-    await check_address(data, AddressPolicy(lookup=here), lambda target: Parent("http", "proxy.example.com", 3128))
+    await enforce_address_policy(
+        data, AddressPolicy(lookup=here), lambda target: Parent("http", "proxy.example.com", 3128)
+    )
 
     assert "with this version of mitmproxy" in (server.error or "")

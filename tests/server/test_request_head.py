@@ -10,7 +10,7 @@ from mitmproxy.test import tflow
 
 from feedproxy.clock import ManualClock
 from feedproxy.server.mitm import http1_patches
-from feedproxy.server.mitm.http_layer import OneAtATime
+from feedproxy.server.mitm.http_layer import SerialHttp1Server
 from tests.stages.play import OnProxy
 from tests.waiting import PATIENCE
 
@@ -24,7 +24,7 @@ class Wire:
         self.now = 100.0
         monkeypatch.setattr(http1_patches.time, "monotonic", lambda: self.now)
         self.client = tflow.tclient_conn()
-        self.server = OneAtATime(context.Context(self.client, Options()))
+        self.server = SerialHttp1Server(context.Context(self.client, Options()))
         self.server.head_timeout = head_timeout
         self.sent, self.is_closed = b"", False
         self.alarms: list[tuple[float, commands.RequestWakeup]] = []
@@ -43,7 +43,7 @@ class Wire:
     def says(self, data: bytes) -> None:
         self._play(events.DataReceived(self.client, data))
 
-    def passes(self, seconds: float) -> None:
+    def connect_approvals(self, seconds: float) -> None:
         self.now += seconds
         due = [each for each in self.alarms if each[0] <= self.now]
         for each in due:
@@ -55,11 +55,11 @@ def test_a_head_that_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     wire = Wire(monkeypatch, 15)
     wire.says(BEGINNING)
     for _ in range(14):
-        wire.passes(1)
+        wire.connect_approvals(1)
         wire.says(b"a")
     assert not wire.is_closed
 
-    wire.passes(1)
+    wire.connect_approvals(1)
 
     assert wire.is_closed
     assert wire.sent.startswith(b"HTTP/1.1 408 Request Timeout")
@@ -68,7 +68,7 @@ def test_a_head_that_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_connection_that_says_nothing_is_none_of_a_heads_business(monkeypatch: pytest.MonkeyPatch) -> None:
     wire = Wire(monkeypatch, 15)
 
-    wire.passes(3_600)
+    wire.connect_approvals(3_600)
 
     assert not wire.is_closed
     assert wire.alarms == []
@@ -77,10 +77,10 @@ def test_a_connection_that_says_nothing_is_none_of_a_heads_business(monkeypatch:
 def test_of_a_head_that_has_come_the_alarm_means_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     wire = Wire(monkeypatch, 15)
     wire.says(BEGINNING)
-    wire.passes(10)
+    wire.connect_approvals(10)
     wire.says(b"a\r\nHost: us\r\n\r\n")
 
-    wire.passes(3_600)
+    wire.connect_approvals(3_600)
 
     assert not wire.is_closed
     assert wire.alarms == []
@@ -89,16 +89,16 @@ def test_of_a_head_that_has_come_the_alarm_means_nothing(monkeypatch: pytest.Mon
 def test_every_head_has_its_own_time_and_all_of_a_connection_one_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
     wire = Wire(monkeypatch, 15)
     wire.says(b"\r")  # of an empty line before a request, which means nothing
-    wire.passes(10)
+    wire.connect_approvals(10)
     wire.says(b"\n")
     wire.says(BEGINNING)
     assert len(wire.alarms) == 1
 
-    wire.passes(5)
+    wire.connect_approvals(5)
     assert not wire.is_closed
-    wire.passes(9)
+    wire.connect_approvals(9)
     assert not wire.is_closed
-    wire.passes(1.5)
+    wire.connect_approvals(1.5)
 
     assert wire.is_closed
 

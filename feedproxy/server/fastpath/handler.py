@@ -28,8 +28,8 @@ from feedproxy.server.fastpath.loop_preemption import PREEMPT_AFTER
 from feedproxy.server.fastpath.request_head import KEYED_FIELDS, RequestHead, parse_head
 from feedproxy.server.fastpath.response_cache import FastPathCache, Interner
 from feedproxy.server.fastpath.response_template import ResponseTemplate, encode_head
-from feedproxy.server.mitm.flow_handler import finished, refused
-from feedproxy.server.mitm.request_routing import Arrival, Came, arrive
+from feedproxy.server.mitm.flow_handler import finish_response, refusal_response
+from feedproxy.server.mitm.request_routing import IncomingRequest, RoutedRequest, route
 from feedproxy.upstream import local_failure
 from feedproxy.upstream.own_authority import may_be_own
 
@@ -224,7 +224,7 @@ class FastPathHandler:
     def _on_task_done(self, _: asyncio.Task[None]) -> None:
         self.runtime.fastpath_requests -= 1
 
-    def _route(self, connection: ClientConnection, head: RequestHead) -> Arrival | None:
+    def _route(self, connection: ClientConnection, head: RequestHead) -> RoutedRequest | None:
         """Where it wants to go; None for what is not asked of the service, or wrong."""
         settings = self.runtime.settings
         absolute = head.split_absolute_form()
@@ -235,18 +235,22 @@ class FastPathHandler:
         url = head.target if absolute else ""
         if absolute is not None and may_be_own(url, settings, self.runtime.listeners):
             return None  # the desk knows whether it is
-        came = Came(head.method, path, head.fields, connection.peer, ("", 0), url, authority, tls=connection.secure)
+        came = IncomingRequest(
+            head.method, path, head.fields, connection.peer, ("", 0), url, authority, tls=connection.secure
+        )
         try:
-            routed = arrive(came, entrance, settings, None)
+            routed = route(came, entrance, settings, None)
         except FeedproxyError:
             return None  # mitmproxy's flow will be refused in the same way
-        if not isinstance(routed, Arrival) or is_loop(routed.request.fields, self.runtime.service.pseudonym):
+        if not isinstance(routed, RoutedRequest) or is_loop(routed.request.fields, self.runtime.service.pseudonym):
             return None
         if self.runtime.settings_for(routed.request.target).readers:
             return None  # who has to say who he is says it to the desk
         return routed
 
-    async def _respond(self, connection: ClientConnection, head: RequestHead, block: bytes, routed: Arrival) -> None:
+    async def _respond(
+        self, connection: ClientConnection, head: RequestHead, block: bytes, routed: RoutedRequest
+    ) -> None:
         began = time.perf_counter()
         request, visit, app = routed.request, routed.visit, self.runtime
         try:
@@ -259,12 +263,12 @@ class FastPathHandler:
             raise
         except MemoryError:
             local_failure.complaints.say("no memory is left to answer a request")
-            response, status = refused(request.method, request.fields, Overload("no memory is left for it"))
+            response, status = refusal_response(request.method, request.fields, Overload("no memory is left for it"))
             answer = ProxyResponse(response, status, "no memory is left for it")
         except Exception:
             logger.exception("a request could not be answered")
             reason = "feedproxy failed; its log says more"
-            response, status = refused(request.method, request.fields, FeedproxyError(reason))
+            response, status = refusal_response(request.method, request.fields, FeedproxyError(reason))
             answer = ProxyResponse(response, status, reason)
         was_pending, connection.task = connection.task is not None, None
         if connection.fd < 0:
@@ -276,7 +280,7 @@ class FastPathHandler:
         if isinstance(answer, PassThrough):
             self._connections.hand_off(connection, block + connection.unparsed)
             return
-        response = finished(answer.response, visit, app.clock.now())
+        response = finish_response(answer.response, visit, app.clock.now())
         closes = head.closes or app.draining
         body = _response_body(response, request.method)
         record = AccessRecord(request, visit, response.status, len(body), answer.status, answer.reason, response.fields)
@@ -310,7 +314,7 @@ class FastPathHandler:
         connection: ClientConnection,
         head: RequestHead,
         block: bytes,
-        routed: Arrival,
+        routed: RoutedRequest,
         answer: ProxyResponse,
         response: Response,
     ) -> None:

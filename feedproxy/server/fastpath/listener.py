@@ -25,9 +25,9 @@ from feedproxy.server.fastpath.handoff import PeerAddress
 from feedproxy.server.fastpath.loop_preemption import call_between_callbacks
 from feedproxy.server.fastpath.response_cache import FastPathCache
 from feedproxy.server.fastpath.tls_connection import CERTIFICATE_CHECK_INTERVAL, ReloadingCertificate, TlsConnection
-from feedproxy.server.mitm.connection_limits import Crowd, place_of
+from feedproxy.server.mitm.connection_limits import ConnectionLimiter, client_network
 from feedproxy.server.mitm.http1_patches import error_page
-from feedproxy.server.mitm.request_routing import trusts
+from feedproxy.server.mitm.request_routing import is_trusted_proxy
 from feedproxy.upstream.local_failure import Complaints
 
 logger = logging.getLogger("feedproxy")
@@ -59,7 +59,7 @@ class Listener:
         runtime: Runtime,
         sockets: Sequence[socket.socket],
         hand_over: HandOff,
-        limiter: Crowd,
+        limiter: ConnectionLimiter,
         idle_timeout: Seconds,
         certificate: ReloadingCertificate | None = None,
     ) -> None:
@@ -208,7 +208,7 @@ class Listener:
         """Count it, and hold it; None where it is refused."""
         app = self._runtime
         settings = app.settings
-        is_trusted = bool(settings.trusted_proxies) and trusts(settings, peer)
+        is_trusted = bool(settings.trusted_proxies) and is_trusted_proxy(settings, peer)
         address, cache = "" if is_trusted else peer, self._caches[is_trusted]
         connection: ClientConnection
         if not self.sockets or app.draining or app.connections >= settings.max_connections:
@@ -224,8 +224,8 @@ class Listener:
             return None
         count = settings.max_connections_per_address
         if count and not is_trusted:
-            network = place_of(peer)
-            if not self._limiter.enter(network, count):
+            network = client_network(peer)
+            if not self._limiter.acquire(network, count):
                 connection.close()
                 return None
             connection.network = network
@@ -320,7 +320,7 @@ class Listener:
         if connection.has_deadline or connection.unsent or connection.lingering:
             self._deadlines.pop(connection, None)
         if connection.network:
-            self._limiter.leave(connection.network)
+            self._limiter.release(connection.network)
         self._runtime.connections -= 1
         if connection.registered:
             del self._connections[connection.fd]

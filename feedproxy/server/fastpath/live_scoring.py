@@ -15,7 +15,7 @@ from feedproxy.http.message import Fields, Request
 from feedproxy.request.entrance import ClientContext, public_url_for
 from feedproxy.scoring.scored_request import Poll
 from feedproxy.server.fastpath.response_template import ResponseTemplate
-from feedproxy.server.mitm.flow_handler import Case
+from feedproxy.server.mitm.flow_handler import FlowState
 from feedproxy.server.mitm.request_routing import fields_of
 
 FIELDS_MAX, VALUES_LENGTH_MAX = 64, 4096
@@ -23,12 +23,12 @@ FIELDS_MAX, VALUES_LENGTH_MAX = 64, 4096
 last request, and readers send a tenth of that."""
 
 
-def score_flow(app: Runtime, flow: http.HTTPFlow, case: Case, size: int) -> None:
+def score_flow(app: Runtime, flow: http.HTTPFlow, case: FlowState, size: int) -> None:
     """An answer that mitmproxy gave."""
     panel = app.panel
-    if not panel.size or case.arrival is None or flow.request.method not in ("GET", "HEAD"):
+    if not panel.size or case.routed_request is None or flow.request.method not in ("GET", "HEAD"):
         return
-    target, response, now = case.arrival.request.target, flow.response or case.page, app.clock.now()
+    target, response, now = case.routed_request.request.target, flow.response or case.error_page, app.clock.now()
     request_fields = fields_of(flow.request)
     schedule = _schedule(app, target)
     if schedule is None or _is_oversized(request_fields):

@@ -19,8 +19,8 @@ from feedproxy.server.fastpath.handoff import HandedOffProtocol, PeerAddress, Pe
 from feedproxy.server.fastpath.listener import Listener
 from feedproxy.server.fastpath.sockets import open_listen_sockets, start_listening
 from feedproxy.server.fastpath.tls_connection import ReloadingCertificate
-from feedproxy.server.mitm.connection_teardown import Handler
-from feedproxy.server.mitm.flow_handler import desk
+from feedproxy.server.mitm.connection_teardown import CycleFreeHandler
+from feedproxy.server.mitm.flow_handler import get_flow_handler
 
 logger = logging.getLogger("feedproxy")
 
@@ -56,7 +56,7 @@ class _FastPathInstance[M: mode_specs.ProxyMode](mode_servers.AsyncioServerInsta
         certificate = (
             ReloadingCertificate(settings.tls_certificate, settings.tls_key) if settings.tls_certificate else None
         )
-        limiter, timeout = desk(app).crowd, ctx.options.tcp_timeout
+        limiter, timeout = get_flow_handler(app).connection_limiter, ctx.options.tcp_timeout
         self._listener = Listener(app, sockets, self._hand_off_socket, limiter, timeout, certificate)
         return [self._listener]
 
@@ -76,14 +76,14 @@ class _FastPathInstance[M: mode_specs.ProxyMode](mode_servers.AsyncioServerInsta
         protocol_handed_off = protocol if isinstance(protocol, HandedOffProtocol) else None
         if protocol_handed_off is not None and protocol_handed_off.peer.secure:
             writer = PeerAwareWriter(writer, reader, protocol_handed_off.peer)
-        handler = Handler(ctx.master, reader, writer, ctx.options, self.mode)  # type: ignore[no-untyped-call]
+        handler = CycleFreeHandler(ctx.master, reader, writer, ctx.options, self.mode)  # type: ignore[no-untyped-call]
         handler.layer = self.make_top_layer(handler.layer.context)
         if protocol_handed_off is not None:
             protocol_handed_off.handler = handler
             handler.client.tls = protocol_handed_off.peer.secure
         with self.manager.register_connection(handler.client.id, handler):
             await handler.handle_client()
-        handler.take_apart()
+        handler.break_cycles()
         if protocol_handed_off is not None:
             protocol_handed_off.handler = None
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from mitmproxy.net.http import url
 
 from feedproxy.http.message import NAME_LONGEST, Fields
-from feedproxy.server.mitm.request_routing import HOST
+from feedproxy.server.mitm.request_routing import AUTHORITY
 
 
 class LineKind(IntEnum):
@@ -165,7 +165,7 @@ def _is_valid_host(value: str) -> bool:
         url.parse_authority(value, check=True)
     except ValueError:
         return False
-    return HOST.match(value) is not None
+    return AUTHORITY.match(value) is not None
 
 
 _IGNORED_NAMES: dict[bytes, int] = {}

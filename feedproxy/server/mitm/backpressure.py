@@ -9,20 +9,20 @@ import asyncio
 from typing import Any
 
 from feedproxy.clock import Seconds
-from feedproxy.server.mitm.origin_reset import read_to_the_end
+from feedproxy.server.mitm.origin_reset import drain_on_reset
 
-LINGER: Seconds = 30
+LINGERING_TIME: Seconds = 30
 """How long the rest of an answer may take after mitmproxy has let go of the connection."""
 
 
-class Pace:
+class WriteBackpressure:
     """The writers of the connections held, by client id."""
 
     def __init__(self) -> None:
         self._writers: dict[str, asyncio.StreamWriter] = {}
         self._handlers: dict[str, Any] = {}
 
-    def connected(self, client: Any, proxyserver: Any) -> None:
+    def on_client_connected(self, client: Any, proxyserver: Any) -> None:
         """A reader has come; `proxyserver` is mitmproxy's addon of that name."""
         handler = proxyserver.connections.get(client.id) if proxyserver is not None else None
         writer = handler.transports[client].writer if handler is not None else None
@@ -30,30 +30,30 @@ class Pace:
             self._writers[client.id] = writer
             self._handlers[client.id] = handler
 
-    def server_connected(self, client: Any, server: Any) -> None:
+    def on_server_connected(self, client: Any, server: Any) -> None:
         """A connection to an origin is there, and nothing has been written to it."""
         handler = self._handlers.get(client.id)
-        held = handler.transports.get(server) if handler is not None else None
-        if held is not None:
-            read_to_the_end(held.writer)
+        connection = handler.transports.get(server) if handler is not None else None
+        if connection is not None:
+            drain_on_reset(connection.writer)
 
     def unsent(self, client: Any) -> int:
         """Bytes written to a client that its system has not taken yet."""
         writer = self._writers.get(client.id)
         return writer.transport.get_write_buffer_size() if writer is not None else 0
 
-    def hold_back(self, client: Any, server: Any, holds: bool) -> None:
+    def set_reading_paused(self, client: Any, server: Any, paused: bool) -> None:
         """Stop reading from a server on behalf of a client; or go on."""
         handler = self._handlers.get(client.id)
-        held = handler.transports.get(server) if handler is not None else None
-        transport = getattr(held.writer, "transport", None) if held is not None else None
+        connection = handler.transports.get(server) if handler is not None else None
+        transport = getattr(connection.writer, "transport", None) if connection is not None else None
         if isinstance(transport, asyncio.Transport):
-            if holds:
+            if paused:
                 transport.pause_reading()
             else:
                 transport.resume_reading()
 
-    async def caught_up(self, client: str, seconds: Seconds) -> bool:
+    async def wait_drained(self, client: str, seconds: Seconds) -> bool:
         """Wait until the reader has what was sent before, but for a buffer full; whether he has, after `seconds`."""
         if (writer := self._writers.get(client)) is None:
             return True
@@ -68,7 +68,7 @@ class Pace:
         writer = self._writers.get(client.id)
         return writer is not None and not writer.is_closing()
 
-    def gone(self, client: str) -> None:
+    def on_client_disconnected(self, client: str) -> None:
         """mitmproxy has let go of the connection."""
         self._handlers.pop(client, None)
         writer = self._writers.pop(client, None)
@@ -77,4 +77,4 @@ class Pace:
         # Where it is told to end a connection just when it begins to take in what was read, mitmproxy forgets to.
         writer.close()
         if writer.transport.get_write_buffer_size():
-            asyncio.get_running_loop().call_later(LINGER, writer.transport.abort)
+            asyncio.get_running_loop().call_later(LINGERING_TIME, writer.transport.abort)

@@ -4,53 +4,53 @@ import ipaddress
 from collections.abc import Hashable
 from functools import lru_cache
 
-from feedproxy.server.mitm.request_routing import trusts
+from feedproxy.server.mitm.request_routing import is_trusted_proxy
 from feedproxy.settings import Settings
 
 
-class Crowd:
+class ConnectionLimiter:
     """The connections that are counted, by client id, and how many come from each place."""
 
     def __init__(self) -> None:
-        self._places: dict[Hashable, str] = {}
-        self._held: dict[str, int] = {}
+        self._networks: dict[Hashable, str] = {}
+        self._counts: dict[str, int] = {}
 
-    def let_in(self, client: Hashable, peer: str, settings: Settings) -> bool:
+    def acquire_for_client(self, client: Hashable, peer: str, settings: Settings) -> bool:
         """Count one more; False where its address holds as many as it may. A load balancer's are its readers'."""
-        most = settings.max_connections_per_address
-        if not most or trusts(settings, peer):
+        limit = settings.max_connections_per_address
+        if not limit or is_trusted_proxy(settings, peer):
             return True
-        place = place_of(peer)
-        if not self.enter(place, most):
+        network = client_network(peer)
+        if not self.acquire(network, limit):
             return False
-        self._places[client] = place
+        self._networks[client] = network
         return True
 
-    def gone(self, client: Hashable) -> None:
+    def release_client(self, client: Hashable) -> None:
         """The connection has ended, if it was counted."""
-        place = self._places.pop(client, None)
-        if place is not None:
-            self.leave(place)
+        network = self._networks.pop(client, None)
+        if network is not None:
+            self.release(network)
 
-    def enter(self, place: str, most: int) -> bool:
+    def acquire(self, network: str, limit: int) -> bool:
         """Count one more of a place; False where it holds so many already. Whoever enters leaves."""
-        held = self._held.get(place, 0)
-        if held >= most:
+        count = self._counts.get(network, 0)
+        if count >= limit:
             return False
-        self._held[place] = held + 1
+        self._counts[network] = count + 1
         return True
 
-    def leave(self, place: str) -> None:
+    def release(self, network: str) -> None:
         """Count one less."""
-        held = self._held[place] - 1
-        if held:
-            self._held[place] = held
+        count = self._counts[network] - 1
+        if count:
+            self._counts[network] = count
         else:
-            del self._held[place]
+            del self._counts[network]
 
 
 @lru_cache(maxsize=4096)
-def place_of(peer: str) -> str:
+def client_network(peer: str) -> str:
     """Whose an address is: of IPv6 everybody has a whole /64 to himself (RFC 6177, section 2)."""
     try:
         address = ipaddress.ip_address(peer.partition("%")[0])

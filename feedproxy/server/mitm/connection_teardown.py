@@ -14,7 +14,7 @@ from mitmproxy.proxy import events, layer
 from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 
 
-class _Ended(layer.Layer):
+class _ClosedLayer(layer.Layer):
     """Stands in the place of the layers, for whatever event is still to come."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class _Ended(layer.Layer):
     _handle_event = handle_event
 
 
-class Handler(ProxyConnectionHandler):
+class CycleFreeHandler(ProxyConnectionHandler):
     """Serves a connection, and leaves nothing that has to be looked for."""
 
     async def handle_connection(self, connection: Connection) -> None:
@@ -45,35 +45,35 @@ class Handler(ProxyConnectionHandler):
         if is_cancelled:
             raise asyncio.CancelledError
 
-    def take_apart(self) -> bool:
+    def break_cycles(self) -> bool:
         """Break the circles, once `handle_client` has returned; False where a request is still being answered."""
-        layers = list(_layers_below(self.layer))
-        if any(each._paused is not None for each in layers):
+        layers = list(_reachable_layers(self.layer))
+        if any(layer_found._paused is not None for layer_found in layers):
             return False  # it goes on when its hook returns, and ends by itself
-        self.layer = _Ended()
-        self.timeout_watchdog.callback = _nothing
+        self.layer = _ClosedLayer()
+        self.timeout_watchdog.callback = _do_nothing
         self.transports.clear()
-        for each in layers:
-            if (state := getattr(each, "h2_conn", None)) is not None:
+        for layer_found in layers:
+            if (state := getattr(layer_found, "h2_conn", None)) is not None:
                 state.__dict__.clear()
-            each.__dict__.clear()
+            layer_found.__dict__.clear()
         return True
 
 
-async def _nothing() -> None:
+async def _do_nothing() -> None:
     """Time out."""
 
 
-def _layers_below(top: layer.Layer) -> Iterator[layer.Layer]:
+def _reachable_layers(top: layer.Layer) -> Iterator[layer.Layer]:
     """This layer and all that can be reached from it."""
-    found, left = {id(top)}, [top]
-    while left:
-        here = left.pop()
-        yield here
-        for each in _layers_in(list(here.__dict__.values())):
-            if id(each) not in found:
-                found.add(id(each))
-                left.append(each)
+    seen, pending = {id(top)}, [top]
+    while pending:
+        current = pending.pop()
+        yield current
+        for layer_found in _layers_in(list(current.__dict__.values())):
+            if id(layer_found) not in seen:
+                seen.add(id(layer_found))
+                pending.append(layer_found)
 
 
 def _layers_in(values: list[Any]) -> Iterator[layer.Layer]:
@@ -82,7 +82,9 @@ def _layers_in(values: list[Any]) -> Iterator[layer.Layer]:
             yield value
         elif isinstance(value, dict | list):
             yield from (
-                each for each in (value.values() if isinstance(value, dict) else value) if isinstance(each, layer.Layer)
+                layer_found
+                for layer_found in (value.values() if isinstance(value, dict) else value)
+                if isinstance(layer_found, layer.Layer)
             )
         elif (layers := getattr(value, "layers", None)) is not None:  # a context
             yield from layers

@@ -29,23 +29,23 @@ from feedproxy.request.problem import problem_response
 from feedproxy.request.upstream_request import is_loop
 from feedproxy.server.fastpath.response_template import encode_head
 from feedproxy.server.mitm import landing_preview, passthrough
-from feedproxy.server.mitm.backpressure import Pace
-from feedproxy.server.mitm.connection_limits import Crowd
-from feedproxy.server.mitm.http_layer import AT_ONCE, CONTENT_CAP, CONTENT_MAX
-from feedproxy.server.mitm.parent_proxy_connections import Through, way
-from feedproxy.server.mitm.passthrough import Passes, Streamed
+from feedproxy.server.mitm.backpressure import WriteBackpressure
+from feedproxy.server.mitm.connection_limits import ConnectionLimiter
+from feedproxy.server.mitm.http_layer import CONTENT_CAP, CONTENT_MAX, RESPOND_EARLY
+from feedproxy.server.mitm.parent_proxy_connections import ParentProxyHost, route_through_parent
+from feedproxy.server.mitm.passthrough import BodyCounter, ConnectApprovals
 from feedproxy.server.mitm.request_routing import (
     OWN_AUTHORITY,
-    Arrival,
-    Came,
-    Misspelt,
-    Ours,
-    addressed_to_us,
-    arrive,
-    came,
+    IncomingRequest,
+    LocalPath,
+    MisspelledTarget,
+    RoutedRequest,
+    as_gateway_request,
+    client_context,
     entrance_of,
     fields_of,
-    visit_of,
+    incoming_request,
+    route,
 )
 from feedproxy.upstream.fair_limits import Asker, asking, client_of
 from feedproxy.upstream.own_authority import is_own
@@ -54,15 +54,15 @@ from feedproxy.upstream.parent_proxy_tunnel import named
 
 logger = logging.getLogger(__name__)
 
-CACHED = ("GET", "HEAD")
+CACHED_METHODS = ("GET", "HEAD")
 """The methods whose answers are stored and served; everything else streams through, but for TRACE."""
 
-ALLOWED = (*CACHED, "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+ALLOWED_METHODS = (*CACHED_METHODS, "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 """What Allow says of a target: TRACE is missing."""
 
 
 @dataclass(slots=True)
-class Case:
+class FlowState:
     """One flow, as the desk sees it.
 
     `endpoint` and `call` are what was asked of ourselves; `streamed` counts the content that streams; `page` is what
@@ -71,32 +71,32 @@ class Case:
     """
 
     visit: ClientContext
-    arrival: Arrival | None = None
+    routed_request: RoutedRequest | None = None
     status: CacheStatus | None = None
-    words: str = ""
-    passing: bool = False
+    reason: str = ""
+    is_streaming: bool = False
     interim: tuple[Response, ...] = ()
     endpoint: Endpoint | None = None
     call: Call | None = None
-    streamed: Streamed | None = None
-    page: http.Response | None = None
-    connected: str = ""
+    streamed: BodyCounter | None = None
+    error_page: http.Response | None = None
+    connect_result: str = ""
     parent: Parent | None = None
     """The parent proxy that a request streams through."""
 
 
-class Desk:
+class FlowHandler:
     """The cases under way, by flow id; and what may pass."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
-        self.passes = Passes()
-        self.pace = Pace()
-        self.crowd = Crowd()
-        self._cases: dict[str, Case] = {}
-        self._of_client: dict[str, set[str]] = {}
+        self.connect_approvals = ConnectApprovals()
+        self.backpressure = WriteBackpressure()
+        self.connection_limiter = ConnectionLimiter()
+        self._flows: dict[str, FlowState] = {}
+        self._flows_of_client: dict[str, set[str]] = {}
 
-    async def connect(self, flow: http.HTTPFlow) -> None:
+    async def on_connect(self, flow: http.HTTPFlow) -> None:
         """CONNECT: only to the ports and addresses that may be reached.
 
         Nor to a host of which a rule protects anything: what is asked for in a tunnel is not seen. Raises Forbidden,
@@ -114,31 +114,31 @@ class Desk:
             )
         readers = self.runtime.settings_for(target).readers
         if readers:
-            visit = visit_of(came(flow), settings, Entrance.PROXY)
+            visit = client_context(incoming_request(flow), settings, Entrance.PROXY)
             fields = fields_of(flow.request)
             user, _ = await self.runtime.doorkeeper.admit(readers, fields, visit.address, proxy=True)
-            self.passes.users[flow.client_conn.id] = user
+            self.connect_approvals.users[flow.client_conn.id] = user
         policy = self.runtime.connect_policy
         policy.check_port(port)
-        client = client_of(visit_of(came(flow), settings, Entrance.PROXY).address)
+        client = client_of(client_context(incoming_request(flow), settings, Entrance.PROXY).address)
         with asking(Asker(client, is_known=False)):
             parent = self.runtime.parent_of(target)
-            address: str | Through
+            address: str | ParentProxyHost
             if parent is not None:
-                address = await way(parent, host, port, policy, tls=True)
+                address = await route_through_parent(parent, host, port, policy, tls=True)
             else:
                 address = (await policy.resolve(host, port))[0]
-        if _has_gone(flow):
+        if _is_client_gone(flow):
             raise Unreachable("the reader has gone meanwhile")
-        self.passes.tunnels[flow.client_conn.id] = (host, port)
-        self.passes.approve(flow.client_conn.id, host, port, address)
-        case = self._open(flow, Case(visit_of(came(flow), settings, Entrance.PROXY)))
+        self.connect_approvals.tunnels[flow.client_conn.id] = (host, port)
+        self.connect_approvals.approve(flow.client_conn.id, host, port, address)
+        state = self._register(flow, FlowState(client_context(incoming_request(flow), settings, Entrance.PROXY)))
         if self.intercepts(host):
-            case.connected, case.status = "intercept", CacheStatus()
-            case.words = "TLS intercepted; its requests are logged separately"
+            state.connect_result, state.status = "intercept", CacheStatus()
+            state.reason = "TLS intercepted; its requests are logged separately"
         else:
-            case.connected, case.status = "tunnel", CacheStatus(fwd=Fwd.METHOD, detail=Detail.PASS_THROUGH)
-            case.words = "CONNECT tunnel, not inspected"
+            state.connect_result, state.status = "tunnel", CacheStatus(fwd=Fwd.METHOD, detail=Detail.PASS_THROUGH)
+            state.reason = "CONNECT tunnel, not inspected"
 
     def intercepts(self, host: str) -> bool:
         """Whether what CONNECT leads to that host is decrypted here."""
@@ -147,259 +147,282 @@ class Desk:
         patterns = self.runtime.settings.intercept
         return any(fnmatch.fnmatchcase(host.lower(), pattern.lower()) for pattern in patterns)
 
-    async def arrive(self, flow: http.HTTPFlow) -> None:
+    async def on_request_headers(self, flow: http.HTTPFlow) -> None:
         """A request's head is there. What is asked of us is answered; what has no cache is sent on its way."""
         if flow.response is not None or flow.error is not None:
             return
         flow.request.stream = False  # stream_large_bodies may have decided otherwise before
         settings = self.runtime.settings
-        tunnel = self.passes.tunnels.get(flow.client_conn.id)
-        head = came(flow)
+        tunnel = self.connect_approvals.tunnels.get(flow.client_conn.id)
+        head = incoming_request(flow)
         entrance = entrance_of(flow, settings, tunnel)
-        if entrance is Entrance.PROXY and tunnel is None and await self._names_us(head):
+        if entrance is Entrance.PROXY and tunnel is None and await self._is_own_address(head):
             flow.metadata[OWN_AUTHORITY] = True
-            head, entrance = addressed_to_us(head), Entrance.GATEWAY
+            head, entrance = as_gateway_request(head), Entrance.GATEWAY
         elif entrance is Entrance.REVERSE and head.absolute and head.authority:
-            named = replace(head, url=f"http://{head.authority}{head.path}")  # mitmproxy's url is the origin's
-            if await self._names_us(named):
-                head = replace(addressed_to_us(named), absolute=False)
-        found = arrive(head, entrance, settings, tunnel)
-        if isinstance(found, Ours | Misspelt):
-            self._own(flow, found)
+            renamed = replace(head, url=f"http://{head.authority}{head.path}")  # mitmproxy's url is the origin's
+            if await self._is_own_address(renamed):
+                head = replace(as_gateway_request(renamed), absolute=False)
+        routed = route(head, entrance, settings, tunnel)
+        if isinstance(routed, LocalPath | MisspelledTarget):
+            self._handle_local_path(flow, routed)
             return
-        if self._ends_here(flow, found):
+        if self._respond_locally(flow, routed):
             return
-        found = await self._admitted(flow, found)
-        has_content = _length(flow) != 0
-        if is_loop(found.request.fields, self.runtime.service.pseudonym):
+        routed = await self._authorize(flow, routed)
+        has_content = _content_length(flow) != 0
+        if is_loop(routed.request.fields, self.runtime.service.pseudonym):
             raise LoopDetected("this request has passed this proxy already")
-        case = self._open(flow, Case(found.visit, found))
-        if found.request.method not in CACHED or has_content:
+        state = self._register(flow, FlowState(routed.visit, routed))
+        if routed.request.method not in CACHED_METHODS or has_content:
             # A GET with content means something that no cache can know (RFC 9110, 9.3.1).
-            fwd = Fwd.METHOD if found.request.method not in CACHED else Fwd.BYPASS
-            await self._forward(flow, case, CacheStatus(fwd=fwd, detail=Detail.PASS_THROUGH))
+            fwd = Fwd.METHOD if routed.request.method not in CACHED_METHODS else Fwd.BYPASS
+            await self._stream_upstream(flow, state, CacheStatus(fwd=fwd, detail=Detail.PASS_THROUGH))
             flow.request.stream = True
 
-    async def _names_us(self, head: Came) -> bool:
-        here = self.runtime
-        return await is_own(head.url, here.settings, here.policy, here.listeners)
+    async def _is_own_address(self, head: IncomingRequest) -> bool:
+        app = self.runtime
+        return await is_own(head.url, app.settings, app.policy, app.listeners)
 
-    async def serve(self, flow: http.HTTPFlow) -> None:
+    async def on_request(self, flow: http.HTTPFlow) -> None:
         """A GET or HEAD is whole: answer it, or let it stream."""
-        if flow.id not in self._cases:
-            await self.arrive(flow)
-        case = self._cases.get(flow.id)
-        if case is None or case.passing or flow.response is not None:
+        if flow.id not in self._flows:
+            await self.on_request_headers(flow)
+        state = self._flows.get(flow.id)
+        if state is None or state.is_streaming or flow.response is not None:
             return
-        if case.endpoint is not None and case.call is not None:
-            response = await case.endpoint.handler(replace(case.call, content=flow.request.raw_content or b""))
-            self._put_own(flow, case, response)
+        if state.endpoint is not None and state.call is not None:
+            response = await state.endpoint.handler(replace(state.call, content=flow.request.raw_content or b""))
+            self._set_local_response(flow, state, response)
             return
-        if case.arrival is None:
+        if state.routed_request is None:
             return
-        found = await self.runtime.service.answer(case.arrival.request, case.visit)
-        if _has_gone(flow):
-            self._cases[flow.id] = case  # forgotten with its client: its end, which comes now, tells of it
-        match found:
-            case ProxyResponse(response, status, words) as answer:
-                self._put(flow, case, response, status, words)
-                if case.visit.entrance is not Entrance.GATEWAY:
-                    case.interim = answer.interim  # their links are meant for another origin than the gateway's
+        routed = await self.runtime.service.answer(state.routed_request.request, state.visit)
+        if _is_client_gone(flow):
+            self._flows[flow.id] = state  # forgotten with its client: its end, which comes now, tells of it
+        match routed:
+            case ProxyResponse(response, status, reason) as answer:
+                self._set_response(flow, state, response, status, reason)
+                if state.visit.entrance is not Entrance.GATEWAY:
+                    state.interim = answer.interim  # their links are meant for another origin than the gateway's
             case PassThrough(status):
-                await self._forward(flow, case, status)
+                await self._stream_upstream(flow, state, status)
 
-    async def returned(self, flow: http.HTTPFlow) -> None:
+    async def on_response_headers(self, flow: http.HTTPFlow) -> None:
         """The head of a streamed answer is there: what is stored is invalidated before the reader hears of it."""
-        case = self._cases.get(flow.id)
-        if case is None or not case.passing or case.arrival is None or case.status is None or flow.response is None:
+        state = self._flows.get(flow.id)
+        if (
+            state is None
+            or not state.is_streaming
+            or state.routed_request is None
+            or state.status is None
+            or flow.response is None
+        ):
             return
-        if case.parent is not None and flow.response.status_code == 407:
-            case.status, case.words = CacheStatus(detail=Detail.PARENT_PROXY), f"{named(case.parent)} answered 407"
-            case.streamed = passthrough.refuse_parents_challenge(flow)
+        if state.parent is not None and flow.response.status_code == 407:
+            state.status, state.reason = CacheStatus(detail=Detail.PARENT_PROXY), f"{named(state.parent)} answered 407"
+            state.streamed = passthrough.refuse_parents_challenge(flow)
             return
         response = Response(flow.response.status_code, fields_of(flow.response))
         service = self.runtime.service
-        await service.admin.invalidate_after_write(case.arrival.request, response)
-        settings = self.runtime.settings_for(case.arrival.request.target)
-        case.streamed = passthrough.answer(flow, case.arrival, case.status, settings, via=service.via)
+        await service.admin.invalidate_after_write(state.routed_request.request, response)
+        settings = self.runtime.settings_for(state.routed_request.request.target)
+        state.streamed = passthrough.prepare_response(
+            flow, state.routed_request, state.status, settings, via=service.via
+        )
 
-    def failed(self, flow: http.HTTPFlow, words: str) -> http.Response:
+    def make_error_page(self, flow: http.HTTPFlow, reason: str) -> http.Response:
         """The way upstream failed: what the reader gets, and from now on is told of this flow."""
-        error, case = passthrough.failure(words), self._cases.get(flow.id)
+        error, state = passthrough.classify_failure(reason), self._flows.get(flow.id)
         status = CacheStatus(detail=error.detail)
-        if case is not None and case.status is not None and isinstance(error, Unreachable):
-            status = replace(case.status, detail=error.detail)  # a veto is none of the origin's: nothing went there
-        page = passthrough.error_page(flow, words, status)
-        if case is not None:
-            case.status, case.words, case.page = status, words, page
+        if state is not None and state.status is not None and isinstance(error, Unreachable):
+            status = replace(state.status, detail=error.detail)  # a veto is none of the origin's: nothing went there
+        page = passthrough.error_page(flow, reason, status)
+        if state is not None:
+            state.status, state.reason, state.error_page = status, reason, page
         return page
 
     def refuse(self, flow: http.HTTPFlow, error: FeedproxyError) -> None:
         """Answer with what went wrong; nothing of it goes upstream."""
-        response, status = refused(flow.request.method, fields_of(flow.request), error)
-        case = self._cases.get(flow.id)
-        if case is None:
+        response, status = refusal_response(flow.request.method, fields_of(flow.request), error)
+        state = self._flows.get(flow.id)
+        if state is None:
             settings = self.runtime.settings
-            entrance = entrance_of(flow, settings, self.passes.tunnels.get(flow.client_conn.id))
-            visit = visit_of(came(flow), settings, entrance)
-            case = self._open(flow, Case(visit))
-        case.passing = False
-        self._put(flow, case, response, status, str(error))
-        self._answer_at_once(flow)
+            entrance = entrance_of(flow, settings, self.connect_approvals.tunnels.get(flow.client_conn.id))
+            visit = client_context(incoming_request(flow), settings, entrance)
+            state = self._register(flow, FlowState(visit))
+        state.is_streaming = False
+        self._set_response(flow, state, response, status, str(error))
+        self._respond_early(flow)
 
-    def case(self, flow: http.HTTPFlow) -> Case | None:
+    def state_of(self, flow: http.HTTPFlow) -> FlowState | None:
         """What is known of a flow."""
-        return self._cases.get(flow.id)
+        return self._flows.get(flow.id)
 
-    def leave(self, flow: http.HTTPFlow) -> Case | None:
+    def pop(self, flow: http.HTTPFlow) -> FlowState | None:
         """The flow is over: what was known of it, for the last time."""
-        case = self._cases.pop(flow.id, None)
-        if (flows := self._of_client.get(flow.client_conn.id)) is not None:
+        state = self._flows.pop(flow.id, None)
+        if (flows := self._flows_of_client.get(flow.client_conn.id)) is not None:
             flows.discard(flow.id)
-        self.runtime.requests = len(self._cases)
-        return case
+        self.runtime.requests = len(self._flows)
+        return state
 
-    def gone(self, client: str) -> None:
+    def on_client_disconnected(self, client: str) -> None:
         """The client has gone, and with it whatever mitmproxy forgot to end."""
-        self.passes.forget(client)
-        self.pace.gone(client)
-        for flow in self._of_client.pop(client, ()):
-            self._cases.pop(flow, None)
-        self.runtime.requests = len(self._cases)
+        self.connect_approvals.forget(client)
+        self.backpressure.on_client_disconnected(client)
+        for flow in self._flows_of_client.pop(client, ()):
+            self._flows.pop(flow, None)
+        self.runtime.requests = len(self._flows)
 
-    async def _admitted(self, flow: http.HTTPFlow, found: Arrival) -> Arrival:
+    async def _authorize(self, flow: http.HTTPFlow, routed: RoutedRequest) -> RoutedRequest:
         """The request of one who may make it, without what he proved that with. Raises AccessDenied.
 
         A tunnel's user has said who he is when he asked for it; in it no client would understand 407.
         """
-        request, visit = found.request, found.visit
+        request, visit = routed.request, routed.visit
         readers = self.runtime.settings_for(request.target).readers
         if not readers:
-            return found
+            return routed
         client = flow.client_conn.id
         user, fields = await self.runtime.doorkeeper.admit(
             readers,
             request.fields,
             visit.address,
-            proxy=visit.entrance is Entrance.PROXY and client not in self.passes.tunnels,
-            user=self.passes.users.get(client, ""),
+            proxy=visit.entrance is Entrance.PROXY and client not in self.connect_approvals.tunnels,
+            user=self.connect_approvals.users.get(client, ""),
         )
-        return replace(found, request=replace(request, fields=fields), visit=replace(visit, user=user))
+        return replace(routed, request=replace(request, fields=fields), visit=replace(visit, user=user))
 
-    def _open(self, flow: http.HTTPFlow, case: Case) -> Case:
-        self._cases[flow.id] = case
-        if not _has_gone(flow):
-            self._of_client.setdefault(flow.client_conn.id, set()).add(flow.id)
-        self.runtime.requests = len(self._cases)
-        return case
+    def _register(self, flow: http.HTTPFlow, state: FlowState) -> FlowState:
+        self._flows[flow.id] = state
+        if not _is_client_gone(flow):
+            self._flows_of_client.setdefault(flow.client_conn.id, set()).add(flow.id)
+        self.runtime.requests = len(self._flows)
+        return state
 
-    def _answer_at_once(self, flow: http.HTTPFlow) -> None:
+    def _respond_early(self, flow: http.HTTPFlow) -> None:
         """Nobody will read its content: where that may be much the answer does not wait for it."""
         flow.request.stream = False
-        length = _length(flow)
+        length = _content_length(flow)
         if flow.request.raw_content is None and (length is None or length > CONTENT_MAX):
-            flow.metadata[AT_ONCE] = True
+            flow.metadata[RESPOND_EARLY] = True
 
-    def too_large(self, flow: http.HTTPFlow, case: Case) -> None:
+    def too_large(self, flow: http.HTTPFlow, state: FlowState) -> None:
         """Refuse its content: at once where it has not come yet (RFC 9110, 10.1.1)."""
-        words = f"No more than {flow.metadata.get(CONTENT_CAP, CONTENT_MAX)} bytes of content are read here."
-        response = problem_response(413, Detail.CONTENT_TOO_LARGE, words, request=_bare(flow))
-        self._put_own(flow, case, response, Detail.CONTENT_TOO_LARGE)
-        flow.metadata[AT_ONCE] = True
+        reason = f"No more than {flow.metadata.get(CONTENT_CAP, CONTENT_MAX)} bytes of content are read here."
+        response = problem_response(413, Detail.CONTENT_TOO_LARGE, reason, request=_request_without_target(flow))
+        self._set_local_response(flow, state, response, Detail.CONTENT_TOO_LARGE)
+        flow.metadata[RESPOND_EARLY] = True
 
-    def _own(self, flow: http.HTTPFlow, ours: Ours | Misspelt) -> None:
+    def _handle_local_path(self, flow: http.HTTPFlow, local_path: LocalPath | MisspelledTarget) -> None:
         prefix = self.runtime.settings.endpoint_prefix
-        if isinstance(ours, Ours) and ours.path.startswith(prefix):
-            self._endpoint(flow, ours, ours.path.removeprefix(prefix))
+        if isinstance(local_path, LocalPath) and local_path.path.startswith(prefix):
+            self._endpoint(flow, local_path, local_path.path.removeprefix(prefix))
             return
-        case, request, base = self._open(flow, Case(ours.visit)), _bare(flow), ours.visit.base
-        if request.method not in CACHED:
-            self._put_own(flow, case, _not_allowed(request, CACHED), Detail.METHOD)
-        elif isinstance(ours, Misspelt):
-            self._put_own(flow, case, gateway_redirect(ours.target, base))
-        elif target := pasted_target(ours.path, base):
+        state, request, base = (
+            self._register(flow, FlowState(local_path.visit)),
+            _request_without_target(flow),
+            local_path.visit.base,
+        )
+        if request.method not in CACHED_METHODS:
+            self._set_local_response(flow, state, _not_allowed(request, CACHED_METHODS), Detail.METHOD)
+        elif isinstance(local_path, MisspelledTarget):
+            self._set_local_response(flow, state, gateway_redirect(local_path.target, base))
+        elif target := pasted_target(local_path.path, base):
             flow.request.stream = False
             flow.metadata[CONTENT_CAP] = CONTENT_MAX
-            case.endpoint = Endpoint(partial(self._preview, target))
-            case.call = Call(replace(request, target=ours.path), ours.visit, ours.path)
+            state.endpoint = Endpoint(partial(self._preview, target))
+            state.call = Call(replace(request, target=local_path.path), local_path.visit, local_path.path)
             return
         else:
-            self._put_own(flow, case, landing_page(ours.path, base, prefix))
-        self._answer_at_once(flow)
+            self._set_local_response(flow, state, landing_page(local_path.path, base, prefix))
+        self._respond_early(flow)
 
     async def _preview(self, target: str, call: Call) -> Response:
         """The landing page for a pasted address."""
-        seen = await landing_preview.look(self.runtime, target, call.client)
-        return preview_page(seen, call.client.base, self.runtime.settings.endpoint_prefix)
+        preview = await landing_preview.load_preview(self.runtime, target, call.client)
+        return preview_page(preview, call.client.base, self.runtime.settings.endpoint_prefix)
 
-    def _endpoint(self, flow: http.HTTPFlow, ours: Ours, below: str) -> None:
+    def _endpoint(self, flow: http.HTTPFlow, local_path: LocalPath, endpoint_path: str) -> None:
         """Refuse what no endpoint takes; what one takes is answered by `serve`, once its content is there."""
-        path, _, query = below.partition("?")
-        endpoint, request = self.runtime.endpoints.find(path), _bare(flow)
-        case = self._open(flow, Case(ours.visit))
+        path, _, query = endpoint_path.partition("?")
+        endpoint, request = self.runtime.endpoints.find(path), _request_without_target(flow)
+        state = self._register(flow, FlowState(local_path.visit))
         if endpoint is None:
-            words = "There is no such endpoint."
-            self._put_own(flow, case, problem_response(404, Detail.NOT_FOUND, words, request=request), Detail.NOT_FOUND)
-            self._answer_at_once(flow)
+            reason = "There is no such endpoint."
+            self._set_local_response(
+                flow, state, problem_response(404, Detail.NOT_FOUND, reason, request=request), Detail.NOT_FOUND
+            )
+            self._respond_early(flow)
         elif request.method not in endpoint.methods:
-            self._put_own(flow, case, _not_allowed(request, endpoint.methods), Detail.METHOD)
-            self._answer_at_once(flow)
+            self._set_local_response(flow, state, _not_allowed(request, endpoint.methods), Detail.METHOD)
+            self._respond_early(flow)
         else:
             flow.request.stream = False
             flow.metadata[CONTENT_CAP] = cap = endpoint.content_limit(path)
-            if (_length(flow) or 0) > cap:
-                self.too_large(flow, case)
+            if (_content_length(flow) or 0) > cap:
+                self.too_large(flow, state)
                 return
-            case.endpoint, case.call = endpoint, Call(replace(request, target=ours.path), ours.visit, path, query)
+            state.endpoint, state.call = (
+                endpoint,
+                Call(replace(request, target=local_path.path), local_path.visit, path, query),
+            )
 
-    def _put_own(self, flow: http.HTTPFlow, case: Case, response: Response, detail: Detail | None = None) -> None:
+    def _set_local_response(
+        self, flow: http.HTTPFlow, state: FlowState, response: Response, detail: Detail | None = None
+    ) -> None:
         """An answer of our own; one that speaks of a stored copy brings its own Cache-Status."""
         status = CacheStatus(detail=detail)
         if "cache-status" not in response.fields:
             response = response.with_fields(append(response.fields, status))
-        self._put(flow, case, response, status)
+        self._set_response(flow, state, response, status)
 
-    def _ends_here(self, flow: http.HTTPFlow, found: Arrival) -> bool:
+    def _respond_locally(self, flow: http.HTTPFlow, routed: RoutedRequest) -> bool:
         """Answer what goes no further; False for what may.
 
         TRACE would give a page's script what its reader's browser adds to a request (RFC 9110, 9.3.8); and OPTIONS
         with `Max-Forwards: 0` is asked of us (7.6.2).
         """
-        request, allow = found.request, ("Allow", ", ".join(ALLOWED))
+        request, allow_field = routed.request, ("Allow", ", ".join(ALLOWED_METHODS))
         if request.method == "TRACE":
             status = CacheStatus(detail=Detail.METHOD)
-            shown = replace(request, target=found.shown or request.target)
+            shown = replace(request, target=routed.shown or request.target)
             response = problem_response(
-                405, Detail.METHOD, "This proxy passes no TRACE.", request=shown, extra=(allow,)
+                405, Detail.METHOD, "This proxy passes no TRACE.", request=shown, extra=(allow_field,)
             )
-        elif request.method == "OPTIONS" and passthrough.hops_left(request.fields) == 0:
+        elif request.method == "OPTIONS" and passthrough.max_forwards(request.fields) == 0:
             status = CacheStatus()
-            response = Response(200, Fields([allow, ("Content-Length", "0")]))
+            response = Response(200, Fields([allow_field, ("Content-Length", "0")]))
         else:
             return False
-        case = self._open(flow, Case(found.visit))
-        self._put(flow, case, response.with_fields(append(response.fields, status)), status)
-        self._answer_at_once(flow)
+        state = self._register(flow, FlowState(routed.visit))
+        self._set_response(flow, state, response.with_fields(append(response.fields, status)), status)
+        self._respond_early(flow)
         return True
 
-    async def _forward(self, flow: http.HTTPFlow, case: Case, status: CacheStatus) -> None:
-        assert case.arrival is not None
-        target = case.arrival.request.target
+    async def _stream_upstream(self, flow: http.HTTPFlow, state: FlowState, status: CacheStatus) -> None:
+        assert state.routed_request is not None
+        target = state.routed_request.request.target
         settings, parent = self.runtime.settings_for(target), self.runtime.parent_of(target)
-        with asking(Asker(client_of(case.visit.address), is_known=False)):
-            await passthrough.approve(self.passes, flow.client_conn.id, target, settings, self.runtime.policy, parent)
-        if _has_gone(flow):
-            self.passes.forget(flow.client_conn.id)
+        with asking(Asker(client_of(state.visit.address), is_known=False)):
+            await passthrough.approve(
+                self.connect_approvals, flow.client_conn.id, target, settings, self.runtime.policy, parent
+            )
+        if _is_client_gone(flow):
+            self.connect_approvals.forget(flow.client_conn.id)
             raise Unreachable("the reader has gone meanwhile")
-        passthrough.begin(flow, case.arrival, via=self.runtime.service.via, parent=parent)
-        case.status, case.passing, case.parent = status, True, parent
+        passthrough.prepare_request(flow, state.routed_request, via=self.runtime.service.via, parent=parent)
+        state.status, state.is_streaming, state.parent = status, True, parent
 
-    def _put(self, flow: http.HTTPFlow, case: Case, response: Response, status: CacheStatus, words: str = "") -> None:
-        flow.response = passthrough.make(finished(response, case.visit, self.runtime.clock.now()))
-        case.status, case.words = status, words
+    def _set_response(
+        self, flow: http.HTTPFlow, state: FlowState, response: Response, status: CacheStatus, reason: str = ""
+    ) -> None:
+        flow.response = passthrough.to_mitmproxy(finish_response(response, state.visit, self.runtime.clock.now()))
+        state.status, state.reason = status, reason
 
 
-def finished(response: Response, visit: ClientContext, now: Instant) -> Response:
+def finish_response(response: Response, visit: ClientContext, now: Instant) -> Response:
     """The response with what every one of ours carries when it leaves through this visit's entrance."""
     if visit.entrance is Entrance.GATEWAY and "content-security-policy" not in response.fields:
         response = response.with_fields(apply_entrance_rules(response.fields, visit, target="", upstream=""))
@@ -409,7 +432,7 @@ def finished(response: Response, visit: ClientContext, now: Instant) -> Response
     if not _is_well_formed(response):
         # Whatever made it, a stored copy that was tampered with or an option: nothing of it goes out.
         logger.error("an answer with control characters in its head is withheld")
-        response, _ = refused("GET", Fields(), FeedproxyError("feedproxy failed; its log says more"))
+        response, _ = refusal_response("GET", Fields(), FeedproxyError("feedproxy failed; its log says more"))
     return response
 
 
@@ -420,7 +443,7 @@ def _is_well_formed(response: Response) -> bool:
         return False
 
 
-def refused(method: str, fields: Fields, error: FeedproxyError) -> tuple[Response, CacheStatus]:
+def refusal_response(method: str, fields: Fields, error: FeedproxyError) -> tuple[Response, CacheStatus]:
     """The answer to a request of which nothing goes upstream, and what is said of it."""
     status = CacheStatus(detail=error.detail)
     extra = error.fields if isinstance(error, AccessDenied) else ()
@@ -431,21 +454,25 @@ def refused(method: str, fields: Fields, error: FeedproxyError) -> tuple[Respons
 
 
 def _not_allowed(request: Request, methods: tuple[str, ...]) -> Response:
-    said = "Only GET and HEAD are allowed here." if methods == CACHED else f"This takes {' and '.join(methods)} only."
-    return problem_response(405, Detail.METHOD, said, request=request, extra=(("Allow", ", ".join(methods)),))
+    detail_text = (
+        "Only GET and HEAD are allowed here."
+        if methods == CACHED_METHODS
+        else f"This takes {' and '.join(methods)} only."
+    )
+    return problem_response(405, Detail.METHOD, detail_text, request=request, extra=(("Allow", ", ".join(methods)),))
 
 
-def _bare(flow: http.HTTPFlow) -> Request:
+def _request_without_target(flow: http.HTTPFlow) -> Request:
     """The request, without its target."""
     return Request(flow.request.method, "", fields_of(flow.request))
 
 
-def _has_gone(flow: http.HTTPFlow) -> bool:
+def _is_client_gone(flow: http.HTTPFlow) -> bool:
     """Whether `gone` has been called for this flow's client: what is noted of it now would be noted for ever."""
     return flow.client_conn.timestamp_end is not None
 
 
-def _length(flow: http.HTTPFlow) -> int | None:
+def _content_length(flow: http.HTTPFlow) -> int | None:
     """Bytes of the request's content; None where it does not say."""
     if "transfer-encoding" in flow.request.headers:
         return None
@@ -455,31 +482,31 @@ def _length(flow: http.HTTPFlow) -> int | None:
         return None
 
 
-def interim_of(flow: http.HTTPFlow) -> list[http.Response]:
+def interim_responses(flow: http.HTTPFlow) -> list[http.Response]:
     """The 1xx responses that came on the way to a flow's answer, as mitmproxy sends them."""
-    case = next((found for each in _desks.values() if (found := each.case(flow)) is not None), None)
-    return [passthrough.make(response) for response in case.interim] if case is not None else []
+    state = next((routed for handler in _handlers.values() if (routed := handler.state_of(flow)) is not None), None)
+    return [passthrough.to_mitmproxy(response) for response in state.interim] if state is not None else []
 
 
-def error_page(flow: http.HTTPFlow, words: str) -> http.Response:
+def error_page(flow: http.HTTPFlow, reason: str) -> http.Response:
     """The answer for a flow whose way upstream failed."""
-    at = next((each for each in _desks.values() if each.case(flow) is not None), None)
-    return at.failed(flow, words) if at is not None else passthrough.error_page(flow, words)
+    handler = next((handler for handler in _handlers.values() if handler.state_of(flow) is not None), None)
+    return handler.make_error_page(flow, reason) if handler is not None else passthrough.error_page(flow, reason)
 
 
 def too_large(flow: http.HTTPFlow) -> None:
     """Answer a flow that has more content than it may."""
-    for each in _desks.values():
-        if (case := each.case(flow)) is not None:
-            each.too_large(flow, case)
+    for handler in _handlers.values():
+        if (state := handler.state_of(flow)) is not None:
+            handler.too_large(flow, state)
 
 
-_desks: "WeakKeyDictionary[Runtime, Desk]" = WeakKeyDictionary()
+_handlers: "WeakKeyDictionary[Runtime, FlowHandler]" = WeakKeyDictionary()
 
 
-def desk(runtime: Runtime) -> Desk:
+def get_flow_handler(runtime: Runtime) -> FlowHandler:
     """The desk of this Runtime."""
-    found = _desks.get(runtime)
-    if found is None:
-        found = _desks[runtime] = Desk(runtime)
-    return found
+    routed = _handlers.get(runtime)
+    if routed is None:
+        routed = _handlers[runtime] = FlowHandler(runtime)
+    return routed

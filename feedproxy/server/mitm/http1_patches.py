@@ -95,7 +95,7 @@ class ChunkReader:
         raise h11.RemoteProtocolError("the connection broke within the chunks")
 
 
-class CappedServer(_http1.Http1Server):
+class LimitedHttp1Server(_http1.Http1Server):
     """Reads requests, strictly, whose heads are no longer than `head_max` bytes; a longer one is 431, and the end.
 
     One that has not come as a whole `head_timeout` seconds after its beginning is 408, and the end; 0 is no limit.
@@ -105,40 +105,40 @@ class CappedServer(_http1.Http1Server):
     head_timeout: Seconds = HEAD_TIMEOUT
     still_reads: Callable[[Client], bool] = staticmethod(lambda _: True)
     """Whether a client whose sending side has ended may still read: it has not reset the connection."""
-    _begun: float | None = None
-    _waits = False
+    _head_started: float | None = None
+    _timer_set = False
     _empty_lines = 0
-    _has_ended = False
+    _client_eof = False
     """The client has closed its sending side."""
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
         if isinstance(event, events.Wakeup):
-            self._waits = False
+            self._timer_set = False
         else:
             yield from super()._handle_event(event)
         if not self.head_timeout:
             return
         if self.state != self.read_headers or not self.buf:
-            self._begun = None
+            self._head_started = None
             return
-        if isinstance(event, events.DataReceived) and self._begun is None:
-            self._begun = time.monotonic()
-        if self._begun is not None and not self._waits:
-            yield from self._wait_for_the_rest(self._begun + self.head_timeout - time.monotonic())
+        if isinstance(event, events.DataReceived) and self._head_started is None:
+            self._head_started = time.monotonic()
+        if self._head_started is not None and not self._timer_set:
+            yield from self._await_head(self._head_started + self.head_timeout - time.monotonic())
 
-    def _wait_for_the_rest(self, remaining: Seconds) -> layer.CommandGenerator[None]:
+    def _await_head(self, remaining: Seconds) -> layer.CommandGenerator[None]:
         if remaining > 0.001:
             # One alarm at a time: who begins a thousand heads a second must not set off a thousand.
-            self._waits = True
+            self._timer_set = True
             yield commands.RequestWakeup(remaining)
             return
         yield commands.SendData(self.conn, error_page(408, "The head of this request did not come in time."))
         yield commands.CloseConnection(self.conn)
         self.state = self.done
 
-    def refuse(self, status: int, words: str = "") -> layer.CommandGenerator[None]:
+    def refuse(self, status: int, reason: str = "") -> layer.CommandGenerator[None]:
         """Answer what cannot be read, and end the connection."""
-        yield commands.SendData(self.conn, error_page(status, words))
+        yield commands.SendData(self.conn, error_page(status, reason))
         yield from self.end()
 
     def end(self) -> layer.CommandGenerator[None]:
@@ -153,7 +153,7 @@ class CappedServer(_http1.Http1Server):
             return  # as a chunk it would be the last one
         if isinstance(event, ResponseTrailers):
             return
-        if isinstance(event, ResponseHeaders) and not is_well_formed(_head_of(event.response)):
+        if isinstance(event, ResponseHeaders) and not is_well_formed(_encode_head(event.response)):
             logger.error("an answer with control characters in its head is withheld")
             yield from self.refuse(502)
             return
@@ -188,9 +188,9 @@ class CappedServer(_http1.Http1Server):
 
     def _refuse_head(self, error: BadRequest | ValueError) -> layer.CommandGenerator[None]:
         status = error.status_hint if isinstance(error, BadRequest) else 400
-        words = f"This request could not be read: {error}." if isinstance(error, BadRequest) else ""
+        reason = f"This request could not be read: {error}." if isinstance(error, BadRequest) else ""
         logger.info("answered %d: %s", status, error)
-        yield from self.refuse(status, words)
+        yield from self.refuse(status, reason)
 
     def _skip_empty_lines(self) -> None:
         # "In the interest of robustness, a server that is expecting to receive and parse a request-line SHOULD ignore
@@ -208,23 +208,23 @@ class CappedServer(_http1.Http1Server):
                 yield command
 
     def wait(self, event: events.Event) -> layer.CommandGenerator[None]:
-        if isinstance(event, events.ConnectionClosed) and self._may_still_read(event):
-            self._has_ended = True
+        if isinstance(event, events.ConnectionClosed) and self._client_may_still_read(event):
+            self._client_eof = True
             return
         yield from super().wait(event)
 
-    def _may_still_read(self, event: events.ConnectionClosed) -> bool:
+    def _client_may_still_read(self, event: events.ConnectionClosed) -> bool:
         is_half_closed = event.connection.state is ConnectionState.CAN_WRITE
         is_tunnel = self.request is not None and self.request.method == "CONNECT"
         return is_half_closed and not is_tunnel and self.still_reads(self.context.client)
 
     def mark_done(self, *, request: bool = False, response: bool = False) -> layer.CommandGenerator[None]:
         yield from super().mark_done(request=request, response=response)
-        if self._has_ended and self.state == self.read_headers:
+        if self._client_eof and self.state == self.read_headers:
             yield from self.read_headers(events.ConnectionClosed(self.conn))
 
 
-class PatientClient(_http1.Http1Client):
+class InterimTolerantClient(_http1.Http1Client):
     """Reads responses, past those that come on the way."""
 
     head_max = HEAD_MAX
@@ -312,7 +312,7 @@ def without_framing(fields: Iterable[Line], status: int, method: str) -> list[Li
     return [line for line in fields if line[0].lower() not in unwanted]
 
 
-def _head_of(response: http.Response) -> bytes:
+def _encode_head(response: http.Response) -> bytes:
     """A response's head, in HTTP/1.1."""
     return b"HTTP/1.1 %d %b\r\n%b\r\n" % (response.status_code, response.data.reason, bytes(response.headers))
 
@@ -321,52 +321,52 @@ def _body_reader(size: int | None, *, of_request: bool) -> Any:
     return ChunkReader(of_request=of_request) if size is None else _http1.make_body_reader(size)
 
 
-def error_page(status: int, words: str = "") -> bytes:
+def error_page(status: int, reason: str = "") -> bytes:
     """A whole response of ours, for those whose request could not be read."""
-    page: bytes = http1.assemble_response(error_response(status, words))
+    page: bytes = http1.assemble_response(error_response(status, reason))
     return page
 
 
-def error_response(status: int, words: str = "") -> http.Response:
+def error_response(status: int, reason: str = "") -> http.Response:
     """The same, as mitmproxy's response."""
-    is_theirs = status < 500 or status in (501, 505)
-    detail = Detail.BAD_REQUEST if is_theirs else Detail.UNREACHABLE
-    words = words or ("This request could not be read." if is_theirs else "The origin failed.")
-    response = problem_response(status, detail, words)
+    is_client_error = status < 500 or status in (501, 505)
+    detail = Detail.BAD_REQUEST if is_client_error else Detail.UNREACHABLE
+    reason = reason or ("This request could not be read." if is_client_error else "The origin failed.")
+    response = problem_response(status, detail, reason)
     fields = append(response.fields, CacheStatus(detail=detail)).with_field("Connection", "close")
-    made = http.Response.make(status, response.body)
-    made.reason = HTTPStatus(status).phrase
-    made.headers = http.Headers([(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields])
-    return made
+    answer = http.Response.make(status, response.body)
+    answer.reason = HTTPStatus(status).phrase
+    answer.headers = http.Headers([(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields])
+    return answer
 
 
-def mend() -> bool:
+def apply() -> bool:
     """Replace the names, once; False where mitmproxy has changed too much for it."""
-    if http_layers.Http1Client is PatientClient:  # type: ignore[attr-defined]
+    if http_layers.Http1Client is InterimTolerantClient:  # type: ignore[attr-defined]
         return True
-    wanted: dict[Any, tuple[str, ...]] = {
+    required: dict[Any, tuple[str, ...]] = {
         http_layers: ("Http1Client", "Http1Server", "HttpLayer", "HttpStream"),
         _http1: ("make_error_response", "make_body_reader"),
         _http1.Http1Client: ("read_headers", "read_body", "mark_done", "send"),
         _http1.Http1Server: ("read_headers", "read_body", "wait", "mark_done", "send", "done"),
     }
     missing = [
-        f"{owner.__name__}.{name}" for owner, names in wanted.items() for name in names if not hasattr(owner, name)
+        f"{owner.__name__}.{name}" for owner, names in required.items() for name in names if not hasattr(owner, name)
     ]
     if missing:
         logger.warning("this mitmproxy lacks %s: streamed 1xx and trailers are not mended", ", ".join(missing))
         return False
-    http_layers.Http1Client = PatientClient  # type: ignore[attr-defined]
-    _http1.make_error_response = _page_for_mitmproxy
+    http_layers.Http1Client = InterimTolerantClient  # type: ignore[attr-defined]
+    _http1.make_error_response = _make_error_page
     return True
 
 
-def _page_for_mitmproxy(status_code: int, message: str = "") -> bytes:
+def _make_error_page(status_code: int, message: str = "") -> bytes:
     logger.info("answered %d: %s", status_code, message)
     return error_page(status_code)
 
 
 def _head_length(buf: Any) -> int:
-    held = bytes(buf)
-    end = held.find(b"\r\n\r\n")
-    return end if end >= 0 else len(held)
+    received = bytes(buf)
+    end = received.find(b"\r\n\r\n")
+    return end if end >= 0 else len(received)

@@ -47,13 +47,13 @@ POINTS = 1_000
 POINTS_PER_SECOND = 100
 """What it gains. A client that measures its connection sends a PING or two per window of content."""
 
-RESET_COSTS = 5
+RESET_COST = 5
 """200 resets at once, then 20 in a second: a page that is left resets the 100 streams that it may have open."""
 
-CONTENT_EARNS = 1_024
+BYTES_PER_POINT = 1_024
 """Bytes of content sent that earn a point: two WINDOW_UPDATE for each frame of 16 KiB are covered several times."""
 
-CONTENT_FREE = 256
+FREE_DATA_MIN = 256
 """Bytes of DATA that cost nothing."""
 
 FRAME_MAX = 131_072
@@ -62,25 +62,25 @@ FRAME_MAX = 131_072
 SETTINGS_MAX = 32
 """Settings in one frame; the standards know a dozen."""
 
-CONTINUATIONS = 16
+CONTINUATIONS_MAX = 16
 """CONTINUATION frames of one header block; 64 KiB in frames of 16 KiB are four."""
 
-TABLE_MAX = 4_096
+HEADER_TABLE_MAX = 4_096
 """Bytes of the table that our header blocks are compressed with (RFC 7541, 4.2), even if the client permits more."""
 
-STREAMS_AT_ONCE, FRAMES_AT_ONCE = 8, 128
+STREAMS_PER_BATCH, FRAMES_PER_BATCH = 8, 128
 """Streams opened, and frames handled, before other clients have their turn: some ten milliseconds."""
 
-CLOSED_STREAMS = 1_024
+CLOSED_STREAMS_MAX = 1_024
 """Streams remembered after their end, so that late frames are told from wrong ones."""
 
-HELD_MAX = 1_048_576
+BUFFERED_MAX = 1_048_576
 """Bytes of a streamed answer kept for a client that makes no room for them; from there on the origin is not read."""
 
 UNSENT_MAX = 262_144
 """Bytes that wait in the connection's socket; from there on the client reads too slowly to be given more."""
 
-LOOKED_AT: Seconds = 0.01
+UNSENT_POLL_INTERVAL: Seconds = 0.01
 """How long after that it is looked at again: 25 MB in a second."""
 
 
@@ -91,7 +91,7 @@ class Transport(Protocol):
         """Bytes written to a client that its system has not taken yet."""
         ...
 
-    def hold_back(self, client: connection.Client, server: connection.Server, holds: bool) -> None:
+    def set_reading_paused(self, client: connection.Client, server: connection.Server, paused: bool) -> None:
         """Stop reading from a server on behalf of a client; or go on."""
         ...
 
@@ -107,7 +107,7 @@ class NoTransport:
         """Nothing waits."""
         return 0
 
-    def hold_back(self, client: connection.Client, server: connection.Server, holds: bool) -> None:
+    def set_reading_paused(self, client: connection.Client, server: connection.Server, paused: bool) -> None:
         """Let it come."""
 
     def still_reads(self, client: connection.Client) -> bool:
@@ -115,15 +115,15 @@ class NoTransport:
         return True
 
 
-class Excessive(Exception):
+class ExcessiveLoad(Exception):
     """The connection has asked for more than it may."""
 
-    def __init__(self, words: str, code: ErrorCodes = ErrorCodes.ENHANCE_YOUR_CALM) -> None:
-        super().__init__(words)
+    def __init__(self, reason: str, code: ErrorCodes = ErrorCodes.ENHANCE_YOUR_CALM) -> None:
+        super().__init__(reason)
         self.code = code
 
 
-class Allowance:
+class FrameAllowance:
     """Counts the frames of a connection, from their first nine bytes. Raises Excessive."""
 
     def __init__(self, head_max: int, now: Seconds) -> None:
@@ -135,51 +135,51 @@ class Allowance:
         self.in_block = False
         """Whether a header block has begun and not ended."""
 
-    def gain(self, now: Seconds) -> None:
+    def refill(self, now: Seconds) -> None:
         """What time brings."""
         self._points = min(POINTS, self._points + (now - self._since) * POINTS_PER_SECOND)
         self._since = now
 
     def earn(self, size: int) -> None:
         """What content brings."""
-        self._points = min(POINTS, self._points + size / CONTENT_EARNS)
+        self._points = min(POINTS, self._points + size / BYTES_PER_POINT)
 
     def check_size(self, kind: int, length: int) -> None:
         """Refuse a frame by its announced length, before it has come."""
         if length > FRAME_MAX:
-            raise Excessive(f"a frame of {length} bytes", ErrorCodes.FRAME_SIZE_ERROR)
+            raise ExcessiveLoad(f"a frame of {length} bytes", ErrorCodes.FRAME_SIZE_ERROR)
         if kind == SETTINGS and length > 6 * SETTINGS_MAX:
-            raise Excessive(f"{length // 6} settings in a frame")
+            raise ExcessiveLoad(f"{length // 6} settings in a frame")
         if kind in (HEADERS, CONTINUATION) and (length if kind == HEADERS else self._block + length) > self._head_max:
-            raise Excessive("a header block that is too long")
+            raise ExcessiveLoad("a header block that is too long")
 
     def count(self, kind: int, flags: int, stream: int, length: int) -> bool:
         """Count a frame; whether it opens a stream."""
-        if kind == DATA and (length >= CONTENT_FREE or flags & END_STREAM):
+        if kind == DATA and (length >= FREE_DATA_MIN or flags & END_STREAM):
             return False
-        opens = False
+        opens_stream = False
         if kind == HEADERS:
             self._block, self._continuations = length, 0
             self.in_block = not flags & END_HEADERS
-            opens, self._highest = stream > self._highest, max(stream, self._highest)
-            if opens:
+            opens_stream, self._highest = stream > self._highest, max(stream, self._highest)
+            if opens_stream:
                 return True  # these are counted as streams (SETTINGS_MAX_CONCURRENT_STREAMS), and as resets
         elif kind == CONTINUATION:
             self._block += length
             self._continuations += 1
             self.in_block = not flags & END_HEADERS
-            if self._continuations > CONTINUATIONS:
-                raise Excessive("a header block in too many frames")
-        self._points -= RESET_COSTS if kind == RST_STREAM else 1
+            if self._continuations > CONTINUATIONS_MAX:
+                raise ExcessiveLoad("a header block in too many frames")
+        self._points -= RESET_COST if kind == RST_STREAM else 1
         if self._points < 0:
-            raise Excessive("too many frames without content")
-        return opens
+            raise ExcessiveLoad("too many frames without content")
+        return opens_stream
 
 
 class BoundedConnection(BufferedH2Connection):
     """hyper-h2's state of a connection; what waits for room is not copied."""
 
-    MAX_CLOSED_STREAMS = CLOSED_STREAMS
+    MAX_CLOSED_STREAMS = CLOSED_STREAMS_MAX
     unsent: Callable[[], int] = staticmethod(lambda: 0)
     is_choked = False
     """Whether something waits that only the socket has no room for."""
@@ -191,7 +191,7 @@ class BoundedConnection(BufferedH2Connection):
         self.local_settings.max_header_list_size = head_max
         self.local_settings.acknowledge()
 
-    def held(self, stream_id: int) -> int:
+    def buffered(self, stream_id: int) -> int:
         """Bytes of this stream that wait for room."""
         return sum(len(piece.data) for piece in self.stream_buffers.get(stream_id, ()))
 
@@ -204,7 +204,7 @@ class BoundedConnection(BufferedH2Connection):
     ) -> None:
         assert pad_length is None
         self.stream_buffers[stream_id].append(SendH2Data(memoryview(data), end_stream))  # type: ignore[arg-type]
-        self._send_held(stream_id)
+        self._send_buffered(stream_id)
 
     def stream_window_updated(self, stream_id: int) -> bool:
         stream = self.streams.get(stream_id)
@@ -213,9 +213,9 @@ class BoundedConnection(BufferedH2Connection):
             self.stream_buffers.pop(stream_id, None)
             self.stream_trailers.pop(stream_id, None)
             return False
-        return self._send_held(stream_id)
+        return self._send_buffered(stream_id)
 
-    def _send_held(self, stream_id: int) -> bool:
+    def _send_buffered(self, stream_id: int) -> bool:
         """Send what there is room for; whether anything was."""
         pieces, sent = self.stream_buffers.get(stream_id), False
         while pieces:
@@ -226,12 +226,12 @@ class BoundedConnection(BufferedH2Connection):
             if data and room <= 0:
                 pieces.appendleft(SendH2Data(data, end_stream))
                 return sent
-            portion, rest = data[:room], data[room:]
+            batch, rest = data[:room], data[room:]
             if rest:
                 pieces.appendleft(SendH2Data(rest, end_stream))
             # memoryview: hyper-h2 writes whatever has a length and can be joined
-            h2.connection.H2Connection.send_data(self, stream_id, portion, end_stream and not rest)
-            self._written += len(portion)
+            h2.connection.H2Connection.send_data(self, stream_id, batch, end_stream and not rest)
+            self._written += len(batch)
             sent = True
         self.stream_buffers.pop(stream_id, None)
         if (trailers := self.stream_trailers.pop(stream_id, None)) is not None:
@@ -253,23 +253,23 @@ class BoundedServer(Http2Server):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.h2_conn = BoundedConnection(self.h2_conf)
-        self._allowance = Allowance(self.head_max, self.now())
-        self._come = bytearray()
+        self._allowance = FrameAllowance(self.head_max, self.now())
+        self._received = bytearray()
         """What has come and is not handled yet, from the beginning of a frame on."""
         self._frames: deque[tuple[int, bool]] = deque()
         """Of the frames in it that are whole: their bytes, and whether they open a stream."""
         self._counted = 0
         self._preface = len(PREFACE)
-        self._turn: commands.RequestWakeup | None = None
-        self._alarm: commands.RequestWakeup | None = None
-        self._begun: Seconds | None = None
-        self._look: commands.RequestWakeup | None = None
-        self._held: dict[int, connection.Server] = {}
+        self._next_batch: commands.RequestWakeup | None = None
+        self._deadline_timer: commands.RequestWakeup | None = None
+        self._partial_since: Seconds | None = None
+        self._poll_timer: commands.RequestWakeup | None = None
+        self._paused_servers: dict[int, connection.Server] = {}
 
     def limit(self, head_max: int, head_timeout: Seconds, transport: Transport) -> None:
         """Say how large a header block may be, how long it may take to come, and what is below."""
         self.head_max, self.head_timeout, self.transport = head_max, head_timeout, transport
-        self._allowance = Allowance(head_max, self.now())
+        self._allowance = FrameAllowance(head_max, self.now())
         self.h2_conn.bound(head_max)
         self.h2_conn.unsent = lambda: transport.unsent(self.context.client)
 
@@ -277,126 +277,136 @@ class BoundedServer(Http2Server):
         if isinstance(event, events.DataReceived):
             yield from self._receive(event.data)
         elif isinstance(event, events.Wakeup):
-            if event.command is self._turn:
-                self._turn = None
-                yield from self._handle_portion()
-            elif event.command is self._alarm:
-                self._alarm = None
-                yield from self._look_at_the_time()
-            elif event.command is self._look:
-                self._look = None
+            if event.command is self._next_batch:
+                self._next_batch = None
+                yield from self._handle_batch()
+            elif event.command is self._deadline_timer:
+                self._deadline_timer = None
+                yield from self._check_deadline()
+            elif event.command is self._poll_timer:
+                self._poll_timer = None
                 yield from self._send_more()
         else:
             yield from super()._handle_event(event)
             if isinstance(event, ResponseData):
                 self._allowance.earn(len(event.data))
-                self._hold_back(event.stream_id)
-            yield from self._look_again()
+                self._pause_server(event.stream_id)
+            yield from self._schedule_poll()
 
     def _receive(self, data: bytes) -> layer.CommandGenerator[None]:
-        self._come += data
-        self._allowance.gain(self.now())
+        self._received += data
+        self._allowance.refill(self.now())
         try:
             self._count()
-        except Excessive as error:
-            yield from self._end(str(error), error.code)
+        except ExcessiveLoad as error:
+            yield from self._end_connection(str(error), error.code)
             return
-        if self._turn is None:
-            yield from self._handle_portion()
+        if self._next_batch is None:
+            yield from self._handle_batch()
 
     def _count(self) -> None:
         """Find the frames that have come as a whole, and count them. Raises Excessive."""
-        come, place = self._come, self._counted
+        received, offset = self._received, self._counted
         if self._preface:
-            if len(come) < self._preface:
+            if len(received) < self._preface:
                 return  # a wrong one is hyper-h2's to refuse, once it has come
-            place, self._preface = self._preface, 0
-            self._frames.append((place, False))
-        while len(come) - place >= FRAME_HEAD:
-            first, kind, flags, stream = struct.unpack_from(">IBBI", b"\0" + come[place : place + FRAME_HEAD])
-            self._allowance.check_size(kind, first)
-            size = FRAME_HEAD + first
-            if len(come) - place < size:
+            offset, self._preface = self._preface, 0
+            self._frames.append((offset, False))
+        while len(received) - offset >= FRAME_HEAD:
+            payload_length, kind, flags, stream = struct.unpack_from(
+                ">IBBI", b"\0" + received[offset : offset + FRAME_HEAD]
+            )
+            self._allowance.check_size(kind, payload_length)
+            size = FRAME_HEAD + payload_length
+            if len(received) - offset < size:
                 break
-            self._frames.append((size, self._allowance.count(kind, flags, stream & 0x7FFFFFFF, first)))
-            place += size
+            self._frames.append((size, self._allowance.count(kind, flags, stream & 0x7FFFFFFF, payload_length)))
+            offset += size
             if not self._allowance.in_block:
-                self._begun = None
-        self._counted = place
+                self._partial_since = None
+        self._counted = offset
 
-    def _handle_portion(self) -> layer.CommandGenerator[None]:
+    def _handle_batch(self) -> layer.CommandGenerator[None]:
         """Handle some of the frames that have come, and leave the rest for the next turn."""
         size = frames = streams = 0
-        while self._frames and frames < FRAMES_AT_ONCE and streams < STREAMS_AT_ONCE:
-            length, opens = self._frames.popleft()
-            size, frames, streams = size + length, frames + 1, streams + opens
+        while self._frames and frames < FRAMES_PER_BATCH and streams < STREAMS_PER_BATCH:
+            length, opens_stream = self._frames.popleft()
+            size, frames, streams = size + length, frames + 1, streams + opens_stream
         if size:
-            portion = bytes(memoryview(self._come)[:size])
-            del self._come[:size]
+            batch = bytes(memoryview(self._received)[:size])
+            del self._received[:size]
             self._counted -= size
             handle = self._handle_event  # it is exchanged where the connection is ended
-            yield from super()._handle_event(events.DataReceived(self.conn, portion))
+            yield from super()._handle_event(events.DataReceived(self.conn, batch))
             if self._handle_event != handle:
                 return
-            self.h2_conn.encoder.header_table_size = min(self.h2_conn.encoder.header_table_size, TABLE_MAX)
-            self._let_go_on()
-            yield from self._look_again()
+            self.h2_conn.encoder.header_table_size = min(self.h2_conn.encoder.header_table_size, HEADER_TABLE_MAX)
+            self._resume_servers()
+            yield from self._schedule_poll()
         if self._frames:
-            self._turn = commands.RequestWakeup(0)
-            yield self._turn
-        yield from self._mind_the_time()
+            self._next_batch = commands.RequestWakeup(0)
+            yield self._next_batch
+        yield from self._update_deadline()
 
     # -- what has begun has to come in time
 
-    def _mind_the_time(self) -> layer.CommandGenerator[None]:
-        partial = self._come[self._counted : self._counted + FRAME_HEAD]  # frames that wait for their turn have come
-        waits = bool(self._preface) or self._allowance.in_block or (len(partial) > 0 and partial[3:4] != bytes([DATA]))
-        if not waits or not self.head_timeout:
-            self._begun = None
+    def _update_deadline(self) -> layer.CommandGenerator[None]:
+        partial = self._received[
+            self._counted : self._counted + FRAME_HEAD
+        ]  # frames that wait for their turn have come
+        is_incomplete = (
+            bool(self._preface) or self._allowance.in_block or (len(partial) > 0 and partial[3:4] != bytes([DATA]))
+        )
+        if not is_incomplete or not self.head_timeout:
+            self._partial_since = None
             return
-        if self._begun is None:
-            self._begun = self.now()
-        if self._alarm is None:
-            self._alarm = commands.RequestWakeup(self.head_timeout)
-            yield self._alarm
+        if self._partial_since is None:
+            self._partial_since = self.now()
+        if self._deadline_timer is None:
+            self._deadline_timer = commands.RequestWakeup(self.head_timeout)
+            yield self._deadline_timer
 
-    def _look_at_the_time(self) -> layer.CommandGenerator[None]:
-        if self._begun is None:
+    def _check_deadline(self) -> layer.CommandGenerator[None]:
+        if self._partial_since is None:
             return
-        remaining = self._begun + self.head_timeout - self.now()
+        remaining = self._partial_since + self.head_timeout - self.now()
         if remaining > 0.001:
-            self._alarm = commands.RequestWakeup(remaining)
-            yield self._alarm
+            self._deadline_timer = commands.RequestWakeup(remaining)
+            yield self._deadline_timer
         else:
-            yield from self._end("a header block that did not come in time", ErrorCodes.ENHANCE_YOUR_CALM)
+            yield from self._end_connection("a header block that did not come in time", ErrorCodes.ENHANCE_YOUR_CALM)
 
     # -- what there is no room for
 
-    def _hold_back(self, stream_id: int) -> None:
-        if self.h2_conn.held(stream_id) > HELD_MAX and (server := self.server_of(stream_id)) is not None:
-            self._held[stream_id] = server
-            self.transport.hold_back(self.context.client, server, True)
+    def _pause_server(self, stream_id: int) -> None:
+        if self.h2_conn.buffered(stream_id) > BUFFERED_MAX and (server := self.server_of(stream_id)) is not None:
+            self._paused_servers[stream_id] = server
+            self.transport.set_reading_paused(self.context.client, server, True)
 
-    def _let_go_on(self) -> None:
-        for stream_id in [each for each in self._held if self.h2_conn.held(each) <= HELD_MAX // 2]:
-            self.transport.hold_back(self.context.client, self._held.pop(stream_id), False)
+    def _resume_servers(self) -> None:
+        for stream_id in [
+            paused_stream
+            for paused_stream in self._paused_servers
+            if self.h2_conn.buffered(paused_stream) <= BUFFERED_MAX // 2
+        ]:
+            self.transport.set_reading_paused(self.context.client, self._paused_servers.pop(stream_id), False)
 
-    def _look_again(self) -> layer.CommandGenerator[None]:
+    def _schedule_poll(self) -> layer.CommandGenerator[None]:
         """Where the socket is full, see later whether it still is: nothing tells."""
-        if self.h2_conn.is_choked and self._look is None:
-            self._look = commands.RequestWakeup(LOOKED_AT)
-            yield self._look
+        if self.h2_conn.is_choked and self._poll_timer is None:
+            self._poll_timer = commands.RequestWakeup(UNSENT_POLL_INTERVAL)
+            yield self._poll_timer
 
     def _send_more(self) -> layer.CommandGenerator[None]:
         self.h2_conn.is_choked = False
         self.h2_conn.connection_window_updated()
         if data := self.h2_conn.data_to_send():
             yield commands.SendData(self.conn, data)
-        self._let_go_on()
-        yield from self._look_again()
+        self._resume_servers()
+        yield from self._schedule_poll()
 
-    def _end(self, words: str, code: ErrorCodes) -> layer.CommandGenerator[None]:
-        self._come.clear()
+    def _end_connection(self, reason: str, code: ErrorCodes) -> layer.CommandGenerator[None]:
+        self._received.clear()
         self._frames.clear()
         self._counted = 0
-        yield from self.protocol_error(f"HTTP/2: {words}", code)
+        yield from self.protocol_error(f"HTTP/2: {reason}", code)

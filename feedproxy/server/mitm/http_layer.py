@@ -44,7 +44,7 @@ from mitmproxy.proxy.layers.http._http2 import Http2Server
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadRequest, MalformedResponse
 from feedproxy.http import message_syntax
-from feedproxy.server.mitm.http1_patches import CappedServer, error_response, without_framing
+from feedproxy.server.mitm.http1_patches import LimitedHttp1Server, error_response, without_framing
 from feedproxy.server.mitm.http2_limits import BoundedServer, NoTransport, Transport
 
 logger = logging.getLogger("feedproxy")
@@ -56,13 +56,13 @@ CONTENT_MAX = 65_536
 """Bytes of content that a request may have which is refused, or asks for something of ours that sets no other cap; and
 of what comes before its turn, beside the next head."""
 
-AT_ONCE = "feedproxy.at-once"
+RESPOND_EARLY = "feedproxy.at-once"
 """Key in `flow.metadata`: the answer does not wait for the request's content, and ends the connection."""
 
 NO_ERROR = 0
 """HTTP/2's code for a stream that ends well (RFC 9113, section 7)."""
 
-LINGER: Seconds = 30
+LINGERING_TIME: Seconds = 30
 """How long what comes after such an answer is thrown away; nginx has the same (lingering_time)."""
 
 CONTENT_CAP = "feedproxy.content-cap"
@@ -79,7 +79,7 @@ type Refuse = Callable[[http.HTTPFlow], None]
 
 
 @dataclass
-class ThrowAway(HttpEvent):
+class DiscardRequestBody(HttpEvent):
     """What else comes on this HTTP/1 connection is of no use."""
 
 
@@ -94,7 +94,7 @@ class FeedStream(HttpStream):
     interim_of: InterimOf = staticmethod(lambda _: ())
     too_large: Refuse = staticmethod(_too_large)
 
-    under_way = 0
+    events_in_progress = 0
     """Events that are being handled: the next request of a pipeline begins while the last event of this one is."""
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
@@ -102,9 +102,9 @@ class FeedStream(HttpStream):
             return  # an empty DATA frame (RFC 9113, section 6.1) says nothing, and as a chunk would be the last one
         if isinstance(event, RequestTrailers | ResponseTrailers) and event.trailers is not None:
             event.trailers = _trailers_of(event.trailers)
-        self.under_way += 1
+        self.events_in_progress += 1
         yield from super()._handle_event(event)
-        self.under_way -= 1
+        self.events_in_progress -= 1
 
     def check_invalid(self, request: bool) -> layer.CommandGenerator[bool]:
         # A head of HTTP/1 was judged when it was read (http1_patches.py).
@@ -153,7 +153,7 @@ class FeedStream(HttpStream):
         )
 
     def start_response_stream(self) -> layer.CommandGenerator[None]:
-        self._close_where_content_is_missing()
+        self._close_if_content_is_missing()
         yield from super().start_response_stream()
 
     def send_response(self, already_streamed: bool = False) -> layer.CommandGenerator[None]:
@@ -162,34 +162,34 @@ class FeedStream(HttpStream):
             for interim in self.interim_of(self.flow):
                 yield SendHttp(ResponseHeaders(self.stream_id, interim, False), self.context.client)
         if not already_streamed:
-            self._close_where_content_is_missing()
+            self._close_if_content_is_missing()
         yield from super().send_response(already_streamed)
         if self._content_is_missing() and self.server_state == self.state_done:
-            yield from self._give_up_content()
+            yield from self._abandon_content()
 
     def _content_is_missing(self) -> bool:
         """Whether content that streams upstream has not come as a whole yet."""
         return bool(self.client_state == self.state_stream_request_body)
 
-    def _close_where_content_is_missing(self) -> None:
+    def _close_if_content_is_missing(self) -> None:
         """An answer that comes before the content of its request ends the connection (RFC 9112, section 9.5)."""
         if self._content_is_missing() and not self.flow.request.is_http2 and self.flow.response is not None:
             self.flow.response.headers["Connection"] = "close"
 
-    def _give_up_content(self) -> layer.CommandGenerator[None]:
+    def _abandon_content(self) -> layer.CommandGenerator[None]:
         """The answer is complete, and the content of the request is not: neither side has any use for the rest."""
         self.flow.live = False
         self.client_state = self.server_state = self.state_errored
         yield SendHttp(RequestProtocolError(self.stream_id, "answered already", ErrorCode.CANCEL), self.context.server)
         yield SendHttp(ResponseEndOfMessage(self.stream_id), self.context.client)
-        yield from self._stop_content()
+        yield from self._discard_content()
 
-    def _stop_content(self) -> layer.CommandGenerator[None]:
+    def _discard_content(self) -> layer.CommandGenerator[None]:
         """Throw away what still comes of the content, and forget the exchange."""
         if self.flow.request.is_http2:
             yield from self._reset()
         else:
-            yield SendHttp(ThrowAway(self.stream_id), self.context.client)
+            yield SendHttp(DiscardRequestBody(self.stream_id), self.context.client)
         yield DropStream(self.stream_id)
 
     def state_consume_request_body(self, event: events.Event) -> layer.CommandGenerator[None]:
@@ -199,19 +199,19 @@ class FeedStream(HttpStream):
             self.request_body_buf.clear()
             if self.flow.response is None:
                 self.too_large(self.flow)
-            yield from self._answer_at_once()
+            yield from self._respond_early()
             return
         yield from super().state_consume_request_body(event)
 
     def check_killed(self, emit_error_hook: bool) -> layer.CommandGenerator[bool]:
         if (yield from super().check_killed(emit_error_hook)):
             return True
-        if self.flow.metadata.pop(AT_ONCE, False) and self.flow.response is not None:
-            yield from self._answer_at_once()
+        if self.flow.metadata.pop(RESPOND_EARLY, False) and self.flow.response is not None:
+            yield from self._respond_early()
             return True
         return False
 
-    def _answer_at_once(self) -> layer.CommandGenerator[None]:
+    def _respond_early(self) -> layer.CommandGenerator[None]:
         assert self.flow.response is not None
         if not self.flow.request.is_http2:
             self.flow.response.headers["Connection"] = "close"
@@ -219,7 +219,7 @@ class FeedStream(HttpStream):
         self.flow.live = False
         yield from self._send(self.flow.response)
         self.server_state = self.state_errored
-        yield from self._stop_content()
+        yield from self._discard_content()
 
     def _reset(self) -> layer.CommandGenerator[None]:
         """Let nothing more come of the content."""
@@ -234,7 +234,7 @@ class FeedStream(HttpStream):
         self, event: RequestProtocolError | ResponseProtocolError
     ) -> layer.CommandGenerator[None]:
         # Made first: the hook that tells of the failure comes before the reader is told, and tells what he gets.
-        page = self._own_page(event) if isinstance(event, ResponseProtocolError) else None
+        page = self._make_error_page(event) if isinstance(event, ResponseProtocolError) else None
         steps = super().handle_protocol_error(event)
         result: object = None
         while True:
@@ -242,20 +242,20 @@ class FeedStream(HttpStream):
                 command = steps.send(result)
             except StopIteration:
                 return
-            if page is not None and self._tells_the_reader(command):
+            if page is not None and self._is_error_for_client(command):
                 yield from self._send(page)
                 result = None
             else:
                 result = yield command
 
-    def _tells_the_reader(self, command: commands.Command) -> bool:
+    def _is_error_for_client(self, command: commands.Command) -> bool:
         return (
             isinstance(command, SendHttp)
             and isinstance(command.event, ResponseProtocolError)
             and command.connection is self.context.client
         )
 
-    def _own_page(self, event: ResponseProtocolError) -> http.Response | None:
+    def _make_error_page(self, event: ResponseProtocolError) -> http.Response | None:
         """What the reader is told instead of mitmproxy's page; None where he is told nothing any more."""
         if self.error_page is None or self.flow.response is not None or self.client_state == self.state_errored:
             return None
@@ -270,40 +270,40 @@ class FeedStream(HttpStream):
         self.client_state = self.state_errored
 
 
-class OneAtATime(CappedServer):
+class SerialHttp1Server(LimitedHttp1Server):
     """Cuts off who sends on and on while his answer is being made: all of it would wait in memory.
 
     What comes after an answer that did not wait for it is thrown away, for LINGER seconds.
     """
 
-    _lingers: commands.RequestWakeup | None = None
+    _lingering_timer: commands.RequestWakeup | None = None
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
-        if self._lingers is None or isinstance(event, HttpEvent):
+        if self._lingering_timer is None or isinstance(event, HttpEvent):
             yield from super()._handle_event(event)
             return
-        is_over = isinstance(event, events.Wakeup) and event.command is self._lingers
+        is_over = isinstance(event, events.Wakeup) and event.command is self._lingering_timer
         if is_over or isinstance(event, events.ConnectionClosed):
             yield commands.CloseConnection(self.conn)
 
     def send(self, event: HttpEvent) -> layer.CommandGenerator[None]:
-        if not isinstance(event, ThrowAway):
+        if not isinstance(event, DiscardRequestBody):
             yield from super().send(event)
         elif self.state != self.done:  # then all had come already, and the connection is ended
             yield from self.end()
 
     def end(self) -> layer.CommandGenerator[None]:
-        self._lingers = commands.RequestWakeup(LINGER)
+        self._lingering_timer = commands.RequestWakeup(LINGERING_TIME)
         self.state = self.done
         yield commands.CloseTcpConnection(self.conn, half_close=True)
-        yield self._lingers
+        yield self._lingering_timer
 
     def wait(self, event: events.Event) -> layer.CommandGenerator[None]:
         if isinstance(event, events.DataReceived) and len(self.buf) > self.head_max + CONTENT_MAX:
-            gone = RequestProtocolError(self.stream_id, "too much at once", ErrorCode.CLIENT_DISCONNECTED)
+            disconnected = RequestProtocolError(self.stream_id, "too much at once", ErrorCode.CLIENT_DISCONNECTED)
             self.state = self.done
             yield commands.CloseConnection(self.conn)
-            yield ReceiveHttp(gone)
+            yield ReceiveHttp(disconnected)
             return
         yield from super().wait(event)
 
@@ -312,13 +312,13 @@ class FeedLayer(HttpLayer):
     """mitmproxy's HTTP layer with our streams in it."""
 
     stream: type[FeedStream] = FeedStream
-    head_max = CappedServer.head_max
-    head_timeout: Seconds = CappedServer.head_timeout
+    head_max = LimitedHttp1Server.head_max
+    head_timeout: Seconds = LimitedHttp1Server.head_timeout
     transport: Transport = NoTransport()
 
     def __init__(self, context: Context, mode: HTTPMode) -> None:
         super().__init__(context, mode)
-        self._made: list[FeedStream] = []
+        self._streams: list[FeedStream] = []
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
         if not isinstance(event, events.Start) or self.context.client.alpn == b"h3":
@@ -331,18 +331,22 @@ class FeedLayer(HttpLayer):
             bounded.server_of = self._server_of
             self.connections[self.context.client] = bounded
         else:
-            server = OneAtATime(self.context.fork())
+            server = SerialHttp1Server(self.context.fork())
             server.head_max, server.head_timeout = self.head_max, self.head_timeout
             server.still_reads = self.transport.still_reads
             self.connections[self.context.client] = server
         yield from self.event_to_child(self.connections[self.context.client], event)
 
-    def _let_go(self) -> None:
+    def _break_cycles(self) -> None:
         """Break the circles of streams that have ended: each is in its own context's list of layers."""
-        ended = [each for each in self._made if self.streams.get(each.stream_id) is not each and not each.under_way]
-        for each in ended:
-            self._made.remove(each)
-            each.__dict__.clear()
+        ended = [
+            feed_stream
+            for feed_stream in self._streams
+            if self.streams.get(feed_stream.stream_id) is not feed_stream and not feed_stream.events_in_progress
+        ]
+        for feed_stream in ended:
+            self._streams.remove(feed_stream)
+            feed_stream.__dict__.clear()
 
     def _server_of(self, stream_id: int) -> connection.Server | None:
         """Where the answer of a stream comes from."""
@@ -350,10 +354,10 @@ class FeedLayer(HttpLayer):
         return stream.context.server if stream is not None else None
 
     def make_stream(self, stream_id: int) -> layer.CommandGenerator[None]:
-        self._let_go()
+        self._break_cycles()
         context = self.context.fork()
         self.streams[stream_id] = stream = self.stream(context, stream_id)
-        self._made.append(stream)
+        self._streams.append(stream)
         yield from self.event_to_child(stream, events.Start())
 
 
@@ -392,18 +396,18 @@ def install(
     transport: Transport | None = None,
 ) -> None:
     """Exchange mitmproxy's plain HTTP layer for ours in what was chosen as the next layer."""
-    above: layer.Layer | None = None
-    here = chosen.layer
-    while here is not None and type(here) is not HttpLayer:
-        above, here = here, getattr(here, "child_layer", None)
-    if here is None:
+    outer: layer.Layer | None = None
+    inner = chosen.layer
+    while inner is not None and type(inner) is not HttpLayer:
+        outer, inner = inner, getattr(inner, "child_layer", None)
+    if inner is None:
         return
-    here.context.layers.remove(here)
-    ours = FeedLayer(here.context, here.mode)
-    ours.stream = stream
-    ours.head_max, ours.head_timeout = head_max, head_timeout
-    ours.transport = transport or NoTransport()
-    if above is None:
-        chosen.layer = ours
+    inner.context.layers.remove(inner)
+    feed_layer = FeedLayer(inner.context, inner.mode)
+    feed_layer.stream = stream
+    feed_layer.head_max, feed_layer.head_timeout = head_max, head_timeout
+    feed_layer.transport = transport or NoTransport()
+    if outer is None:
+        chosen.layer = feed_layer
     else:
-        above.child_layer = ours  # type: ignore[attr-defined]  # every layer that has one declares it
+        outer.child_layer = feed_layer  # type: ignore[attr-defined]  # every layer that has one declares it

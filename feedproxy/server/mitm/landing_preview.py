@@ -22,31 +22,31 @@ _WANTED = Fields([("Accept", ", ".join(FEED_TYPES))])
 """A feed rather than a page: a page is answered with a redirect to its feed."""
 
 PROTECTED = "This feed asks each reader for a name and a password, so it is not shown here."
-REFUSED: Mapping[tuple[str, ...], str] = {
+REFUSAL_SENTENCES: Mapping[tuple[str, ...], str] = {
     BLOCKED: "The operator of this proxy has blocked this feed.",
     AMBIGUOUS: "This address can be read in several ways, so it is not shown here.",
 }
 
 
-async def look(here: Runtime, target: str, visit: ClientContext) -> Preview:
+async def load_preview(app: Runtime, target: str, visit: ClientContext) -> Preview:
     """What is at this target, or why it is not shown. Access rules are checked on every target that it leads to."""
     try:
-        async with asyncio.timeout(here.settings.answer_timeout):
-            return await _look(here, target, replace(visit, is_counted=False))
+        async with asyncio.timeout(app.settings.answer_timeout):
+            return await _load(app, target, replace(visit, is_counted=False))
     except TimeoutError:
         return Preview(target, reason="The origin takes too long.")
 
 
-async def _look(here: Runtime, target: str, visit: ClientContext) -> Preview:
+async def _load(app: Runtime, target: str, visit: ClientContext) -> Preview:
     for _ in range(HOPS_MAX + 1):
-        if readers := here.settings_for(target).readers:
-            return Preview(target, reason=REFUSED.get(readers, PROTECTED))
-        answer = await here.service.answer(Request("GET", target, _WANTED), visit)
+        if readers := app.settings_for(target).readers:
+            return Preview(target, reason=REFUSAL_SENTENCES.get(readers, PROTECTED))
+        answer = await app.service.answer(Request("GET", target, _WANTED), visit)
         if not isinstance(answer, ProxyResponse):
             return Preview(target, reason="This is larger than is stored here, so it is not shown.")
-        if (onward := _location(answer, visit.base)) is None:
-            return await _seen(here, target, answer)
-        target = onward
+        if (next_target := _location(answer, visit.base)) is None:
+            return await _preview_of(app, target, answer)
+        target = next_target
     return Preview(target, reason="This leads from one address to another, too many times.")
 
 
@@ -61,16 +61,16 @@ def _location(answer: ProxyResponse, base: str) -> str | None:
         return None
 
 
-async def _seen(here: Runtime, target: str, answer: ProxyResponse) -> Preview:
+async def _preview_of(app: Runtime, target: str, answer: ProxyResponse) -> Preview:
     status = answer.response.status
     if status != 200:
-        words = plain_text(answer.reason).rstrip(".")
-        return Preview(target, reason=f"There is no feed to show: status {status}{words and f' ({words})'}.")
+        reason = plain_text(answer.reason).rstrip(".")
+        return Preview(target, reason=f"There is no feed to show: status {status}{reason and f' ({reason})'}.")
     if answer.stored is None or not answer.feed:
         return Preview(target, reason="This is no feed, and names none.")
     try:
-        said = await here.service.conversions.headlines(answer.stored)
+        headlines = await app.service.conversions.headlines(answer.stored)
     except FeedproxyError:
         return Preview(target, reason="This feed cannot be read.")
-    entries = tuple((plain_text(title) or "(no title)", iso(at)[:10] if at else "") for title, at in said.entries)
-    return Preview(target, plain_text(said.title) or target, entries)
+    entries = tuple((plain_text(title) or "(no title)", iso(at)[:10] if at else "") for title, at in headlines.entries)
+    return Preview(target, plain_text(headlines.title) or target, entries)

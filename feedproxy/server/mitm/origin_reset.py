@@ -11,22 +11,22 @@ the request" (RFC 9112, section 9.5): here a write that fails ends the writing o
 import asyncio
 import os
 
-PIECE = 65_536
+READ_SIZE = 65_536
 
 
-class ReadToTheEnd(asyncio.Protocol):
+class DrainOnReset(asyncio.Protocol):
     """Stands in front of a StreamReaderProtocol; a lost connection is the end of what can be read, and no error."""
 
     def __init__(self, transport: asyncio.Transport, streams: asyncio.Protocol) -> None:
         self._socket = transport.get_extra_info("socket")
         self._streams = streams
-        self._is_paused = self._has_ended = False
+        self._is_paused = self._eof = False
 
     def data_received(self, data: bytes) -> None:
         self._streams.data_received(data)
 
     def eof_received(self) -> bool | None:
-        self._has_ended = True
+        self._eof = True
         return self._streams.eof_received()
 
     def pause_writing(self) -> None:
@@ -38,10 +38,10 @@ class ReadToTheEnd(asyncio.Protocol):
         self._streams.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if exc is not None and not self._has_ended:
+        if exc is not None and not self._eof:
             while data := self._read():
                 self._streams.data_received(data)
-        if not self._has_ended:
+        if not self._eof:
             self._streams.eof_received()
         if self._is_paused:
             self._streams.resume_writing()  # whatever waits to write on need not wait
@@ -49,16 +49,16 @@ class ReadToTheEnd(asyncio.Protocol):
     def _read(self) -> bytes:
         """What the kernel has still got. The transport closes the socket when this returns."""
         try:
-            return os.read(self._socket.fileno(), PIECE)
+            return os.read(self._socket.fileno(), READ_SIZE)
         except OSError:
             return b""
 
 
-def read_to_the_end(writer: object) -> None:
+def drain_on_reset(writer: object) -> None:
     """Let what was received be read, when writing to an origin fails."""
     transport = getattr(writer, "transport", None)
     if not isinstance(transport, asyncio.Transport) or transport.is_closing():
         return
     streams = transport.get_protocol()
     if isinstance(streams, asyncio.StreamReaderProtocol):
-        transport.set_protocol(ReadToTheEnd(transport, streams))
+        transport.set_protocol(DrainOnReset(transport, streams))

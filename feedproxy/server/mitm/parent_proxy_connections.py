@@ -19,31 +19,36 @@ from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import named, open_tunnel, reach
 
-TIMEOUT: Seconds = 10
+CONNECT_TIMEOUT: Seconds = 10
 """Seconds for the parent and the origin behind it together: the default of `connect_timeout`."""
 
 
-class Through(str):
+class ParentProxyHost(str):
     """The host of a server that is reached through a parent; as text it is the parent's own."""
 
-    __slots__ = ("_policy", "is_plain", "parent", "through", "where")
+    __slots__ = ("_policy", "is_plain", "origin", "parent", "requested_host")
 
     parent: Parent
-    where: tuple[str, int]
+    origin: tuple[str, int]
     """Host and port of the origin."""
-    through: str
+    requested_host: str
     """What the parent is asked for: the name, or its checked address."""
     is_plain: bool
     """Whether requests are sent to the parent itself, in absolute-form."""
     _policy: AddressPolicy
 
     @classmethod
-    def make(cls, parent: Parent, where: tuple[str, int], addresses: list[str], policy: AddressPolicy) -> Self:
+    def make(cls, parent: Parent, origin: tuple[str, int], addresses: list[str], policy: AddressPolicy) -> Self:
         """The way to an origin of which these addresses are permitted."""
-        made = cls(parent.host)
-        made.parent, made.where, made._policy, made.is_plain = parent, where, policy, False
-        made.through = where[0] if parent.resolves or not addresses else addresses[0]
-        return made
+        parent_host = cls(parent.host)
+        parent_host.parent, parent_host.origin, parent_host._policy, parent_host.is_plain = (
+            parent,
+            origin,
+            policy,
+            False,
+        )
+        parent_host.requested_host = origin[0] if parent.resolves or not addresses else addresses[0]
+        return parent_host
 
     # mitmproxy uses a connection again for requests to an equal address: the parent's own is another server.
 
@@ -59,28 +64,28 @@ class Through(str):
     async def open(self) -> socket.socket:
         """Connect. Raises OSError, since mitmproxy expects no other."""
         try:
-            async with asyncio.timeout(TIMEOUT):
+            async with asyncio.timeout(CONNECT_TIMEOUT):
                 if self.is_plain:
                     return await reach(self.parent, self._policy.resolve_parent)
-                host, port = self.where
+                host, port = self.origin
                 authority = uri.hostport(host, port)
                 return await open_tunnel(
-                    self.parent, self._policy.resolve_parent, self.through, port, authority=authority
+                    self.parent, self._policy.resolve_parent, self.requested_host, port, authority=authority
                 )
         except TimeoutError as error:
-            raise OSError(f"no connection through {named(self.parent)} in {TIMEOUT:g} s") from error
+            raise OSError(f"no connection through {named(self.parent)} in {CONNECT_TIMEOUT:g} s") from error
         except FeedproxyError as error:
             raise OSError(str(error)) from error
 
 
-class _Asyncio:
+class _AsyncioWithParents:
     """What mitmproxy's module calls asyncio: the same, but that it opens a `Through`."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(asyncio, name)
 
     async def open_connection(self, host: str, port: int, **options: Any) -> Any:
-        if not isinstance(host, Through):
+        if not isinstance(host, ParentProxyHost):
             return await asyncio.open_connection(host, port, **options)
         return await asyncio.open_connection(sock=await host.open())
 
@@ -88,19 +93,19 @@ class _Asyncio:
 def install() -> None:
     """Let mitmproxy open what is reached through a parent, once a process."""
     if getattr(server, "asyncio", None) is asyncio:
-        setattr(server, "asyncio", _Asyncio())  # noqa: B010 -- mypy knows it for a module
+        setattr(server, "asyncio", _AsyncioWithParents())  # noqa: B010 -- mypy knows it for a module
 
 
-async def way(
+async def route_through_parent(
     parent: Parent, host: str, port: int, policy: AddressPolicy, *, tls: bool, exempt: bool = False
-) -> Through:
+) -> ParentProxyHost:
     """The way to host and port through a parent, once the address is checked. Raises Forbidden, Unreachable."""
-    if not isinstance(getattr(server, "asyncio", None), _Asyncio):
+    if not isinstance(getattr(server, "asyncio", None), _AsyncioWithParents):
         raise ParentFailed(f"{named(parent)} cannot be used for this with this version of mitmproxy")
     if exempt:
-        found = [] if parent.resolves else await policy.addresses(host, port)
+        allowed_addresses = [] if parent.resolves else await policy.addresses(host, port)
     else:
-        found = await policy.resolve_for_parent(host, port, may_be_unknown=parent.resolves)
-    made: Through = Through.make(parent, (host, port), found, policy)
-    made.is_plain = parent.is_http and not tls
-    return made
+        allowed_addresses = await policy.resolve_for_parent(host, port, may_be_unknown=parent.resolves)
+    parent_host: ParentProxyHost = ParentProxyHost.make(parent, (host, port), allowed_addresses, policy)
+    parent_host.is_plain = parent.is_http and not tls
+    return parent_host

@@ -21,8 +21,8 @@ from feedproxy.request.entrance import Entrance, apply_entrance_rules, make_priv
 from feedproxy.request.problem import problem_response
 from feedproxy.request.upstream_request import with_via
 from feedproxy.request.url_mapping import is_upstream_target
-from feedproxy.server.mitm.parent_proxy_connections import Through, way
-from feedproxy.server.mitm.request_routing import Arrival, fields_of, headers_of
+from feedproxy.server.mitm.parent_proxy_connections import ParentProxyHost, route_through_parent
+from feedproxy.server.mitm.request_routing import RoutedRequest, fields_of, headers_of
 from feedproxy.settings import Settings
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.parent_proxy import OPTION, Parent
@@ -30,31 +30,31 @@ from feedproxy.upstream.parent_proxy_tunnel import named
 
 FRAMING = ("transfer-encoding", "content-length")
 
-ANOTHER_PATH = (
+PATH_OVERRIDE_FIELDS = (
     *("x-original-url", "x-original-uri", "x-original-path", "x-rewrite-url", "x-rewrite-uri"),
     *("x-http-path-override", "x-path", "x-uri", "x-request-uri"),
 )
 """Fields by which frameworks answer for another path than was asked for, which rules may protect."""
 
-_USUAL_NAME = re.compile(r"[A-Za-z0-9-]+")
+_PORTABLE_NAME = re.compile(r"[A-Za-z0-9-]+")
 """The names of fields that go upstream. CGI, WSGI and PHP read other characters as a hyphen, and X_Forwarded_Host as
 X-Forwarded-Host. (nginx drops such fields as well: underscores_in_headers.)"""
 
-SHOWN = "feedproxy.shown"
+SHOWN_TARGET = "feedproxy.shown"
 """Key in `flow.metadata`: the target of a request that streams, as its reader knows it."""
 
 
 @dataclass(slots=True)
-class Passes:
+class ConnectApprovals:
     """Which servers each client connection may be connected to: (host, port) → checked address, the way through a
     parent proxy, or exempt."""
 
-    approved: dict[str, dict[tuple[str, int], str | Through | None]] = field(default_factory=dict)
+    approved: dict[str, dict[tuple[str, int], str | ParentProxyHost | None]] = field(default_factory=dict)
     tunnels: dict[str, tuple[str, int]] = field(default_factory=dict)
     users: dict[str, str] = field(default_factory=dict)
     """Who said who he is when he asked for his tunnel."""
 
-    def approve(self, client: str, host: str, port: int, address: str | Through | None) -> None:
+    def approve(self, client: str, host: str, port: int, address: str | ParentProxyHost | None) -> None:
         """This client's connection may lead to host:port, at this address."""
         self.approved.setdefault(client, {})[host.lower(), port] = address
 
@@ -65,7 +65,7 @@ class Passes:
         self.users.pop(client, None)
 
 
-class Streamed:
+class BodyCounter:
     """What streams through to a reader, counted on its way; with `instead`, this in its place."""
 
     __slots__ = ("_instead", "size")
@@ -82,63 +82,70 @@ class Streamed:
 
 
 async def approve(
-    passes: Passes, client: str, target: str, settings: Settings, policy: AddressPolicy, parent: Parent | None
+    approvals: ConnectApprovals,
+    client: str,
+    target: str,
+    settings: Settings,
+    policy: AddressPolicy,
+    parent: Parent | None,
 ) -> None:
     """Check a target's address and let this client pass to it. Raises Forbidden, Unreachable, ParentFailed."""
     host, port = uri.host_port(target)
     is_own = is_upstream_target(target, settings)  # the operator's own word
     if parent is not None:
         tls = target.startswith("https:")
-        passes.approve(client, host, port, await way(parent, host, port, policy, tls=tls, exempt=is_own))
+        approvals.approve(
+            client, host, port, await route_through_parent(parent, host, port, policy, tls=tls, exempt=is_own)
+        )
     elif is_own:
-        passes.approve(client, host, port, None)
+        approvals.approve(client, host, port, None)
     else:
         policy.check_port(port)
-        passes.approve(client, host, port, (await policy.resolve(host, port))[0])
+        approvals.approve(client, host, port, (await policy.resolve(host, port))[0])
 
 
-def check(data: ServerConnectionHookData, passes: Passes) -> None:
+def enforce(data: ServerConnectionHookData, approvals: ConnectApprovals) -> None:
     """The veto, when mitmproxy is about to connect; and the pin: it connects to the address that was checked."""
     try:
         address = data.server.address
         if address is None:
             raise Forbidden("no address")
         host, port, *_ = address
-        approved = passes.approved.get(data.client.id, {})
-        if isinstance(host, Through) and any(host is each for each in approved.values()):
+        approved = approvals.approved.get(data.client.id, {})
+        if isinstance(host, ParentProxyHost) and any(host is approved_host for approved_host in approved.values()):
             return  # it is opened once more
         if (host.lower(), port) not in approved:
             raise Forbidden(f"{host}:{port} was not approved")
         pinned = approved[host.lower(), port]
-        if isinstance(pinned, Through):
+        if isinstance(pinned, ParentProxyHost):
             data.server.sni = data.server.sni or host
             data.server.address = (pinned, pinned.parent.port)
         elif pinned is not None and pinned != host:
             data.server.sni = data.server.sni or host
             data.server.address = (pinned, port)
-            passes.approve(data.client.id, pinned, port, pinned)
+            approvals.approve(data.client.id, pinned, port, pinned)
     except Exception as error:  # whatever it is: without a decision there is no connection
         data.server.error = str(error) or "refused"
 
 
-def hops_left(fields: Fields) -> int | None:
+def max_forwards(fields: Fields) -> int | None:
     """How many proxies an OPTIONS may still pass (RFC 9110, 7.6.2); None where that is not said in one number."""
-    said = fields.combined("max-forwards") or ""
-    return int(said) if re.fullmatch(r"[0-9]{1,9}", said) else None
+    hops = fields.combined("max-forwards") or ""
+    return int(hops) if re.fullmatch(r"[0-9]{1,9}", hops) else None
 
 
-def begin(flow: http.HTTPFlow, arrival: Arrival, *, via: str, parent: Parent | None = None) -> None:
+def prepare_request(flow: http.HTTPFlow, arrival: RoutedRequest, *, via: str, parent: Parent | None = None) -> None:
     """Make a request ready to stream upstream, or to a parent proxy."""
     fields = arrival.request.fields
     framing = _framing(fields)
     fields = fields.end_to_end().without(*FRAMING, "a-im")
-    if arrival.request.method == "OPTIONS" and (hops := hops_left(fields)) is not None:
+    if arrival.request.method == "OPTIONS" and (hops := max_forwards(fields)) is not None:
         fields = fields.with_field("Max-Forwards", str(hops - 1))
     if arrival.visit.entrance is Entrance.GATEWAY:
         fields = fields.without("cookie", "cookie2", "referer", "origin")
-    hearsay = [name for name, _ in fields if name.lower().startswith("x-forwarded-")]
-    unusual = [name for name, _ in fields if _USUAL_NAME.fullmatch(name) is None]
-    fields = fields.without("forwarded", "x-real-ip", *ANOTHER_PATH, *hearsay, *unusual)
+    forwarded_names = [name for name, _ in fields if name.lower().startswith("x-forwarded-")]
+    unportable_names = [name for name, _ in fields if _PORTABLE_NAME.fullmatch(name) is None]
+    fields = fields.without("forwarded", "x-real-ip", *PATH_OVERRIDE_FIELDS, *forwarded_names, *unportable_names)
     if arrival.visit.entrance is Entrance.REVERSE:
         scheme, _, name = arrival.visit.base.partition("://")
         fields = fields.with_field("X-Forwarded-For", arrival.visit.address)
@@ -151,7 +158,7 @@ def begin(flow: http.HTTPFlow, arrival: Arrival, *, via: str, parent: Parent | N
             framing = [("Transfer-Encoding", "chunked")]
     fields = with_via(Fields((*fields, *framing)), via)
     flow.request.url = arrival.request.target
-    flow.metadata[SHOWN] = arrival.shown or arrival.request.target
+    flow.metadata[SHOWN_TARGET] = arrival.shown or arrival.request.target
     if not flow.request.is_http2:
         flow.request.authority = ""  # to an origin in origin-form (RFC 9112, 3.2.1), also out of a tunnel
     host, port = uri.host_port(arrival.request.target)
@@ -166,7 +173,9 @@ def begin(flow: http.HTTPFlow, arrival: Arrival, *, via: str, parent: Parent | N
     flow.request.headers = headers_of(fields)
 
 
-def answer(flow: http.HTTPFlow, arrival: Arrival, status: CacheStatus, settings: Settings, *, via: str) -> Streamed:
+def prepare_response(
+    flow: http.HTTPFlow, arrival: RoutedRequest, status: CacheStatus, settings: Settings, *, via: str
+) -> BodyCounter:
     """Make the head of a streamed answer ready for the reader; the result counts its body, as it comes."""
     assert flow.response is not None
     fields = fields_of(flow.response)
@@ -186,9 +195,9 @@ def answer(flow: http.HTTPFlow, arrival: Arrival, status: CacheStatus, settings:
         fields = fields.with_field("Connection", "close")
     flow.response.headers = headers_of(Fields((*fields, *framing)))
     flow.response.http_version = "HTTP/1.1"
-    streamed = Streamed()
-    flow.response.stream = streamed
-    return streamed
+    counter = BodyCounter()
+    flow.response.stream = counter
+    return counter
 
 
 def _framing(fields: Fields) -> list[tuple[str, str]]:
@@ -197,27 +206,27 @@ def _framing(fields: Fields) -> list[tuple[str, str]]:
     return [(name, value.lower()) for name, value in fields if name.lower() in FRAMING]
 
 
-def refuse_parents_challenge(flow: http.HTTPFlow) -> Streamed:
+def refuse_parents_challenge(flow: http.HTTPFlow) -> BodyCounter:
     """Replace a parent proxy's 407, which is for this proxy, in the head of an answer that streams."""
     assert flow.response is not None
     fields = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store"), ("Connection", "close")]
     flow.response.status_code, flow.response.reason = ParentRefused.status_hint, ""
     flow.response.http_version = "HTTP/1.1"
     flow.response.headers = headers_of(append(Fields(fields), CacheStatus(detail=Detail.PARENT_PROXY)))
-    streamed = Streamed(b"The parent proxy (upstream_proxy) refuses its user name and password.\n")
-    flow.response.stream = streamed
-    return streamed
+    counter = BodyCounter(b"The parent proxy (upstream_proxy) refuses its user name and password.\n")
+    flow.response.stream = counter
+    return counter
 
 
-def failure(words: str) -> FeedproxyError:
+def classify_failure(message: str) -> FeedproxyError:
     """What failed on the way upstream, out of mitmproxy's own words about it."""
-    if "Connection killed" not in words:
-        return ParentRefused(words) if f"({OPTION})" in words else Unreachable(words)
+    if "Connection killed" not in message:
+        return ParentRefused(message) if f"({OPTION})" in message else Unreachable(message)
     # A veto before the connection: ours, or mitmproxy's own against talking to itself.
-    return LoopDetected(words) if "destination unknown" in words else Forbidden(words)
+    return LoopDetected(message) if "destination unknown" in message else Forbidden(message)
 
 
-SAID = {
+FAILURE_SENTENCES = {
     Unreachable.detail: "The origin cannot be reached.",
     ParentRefused.detail: Detail.PARENT_PROXY.sentence,
     Forbidden.detail: "Its address, or its port, is none that this proxy is allowed to connect to.",
@@ -226,28 +235,28 @@ SAID = {
 """What the reader is told of a failure: mitmproxy's words name addresses, which are the operator's business."""
 
 
-def error_page(flow: http.HTTPFlow, words: str, status: CacheStatus | None = None) -> http.Response:
+def error_page(flow: http.HTTPFlow, message: str, status: CacheStatus | None = None) -> http.Response:
     """Our own words instead of mitmproxy's page, when the way upstream failed; `status` is what became of it."""
-    error = failure(words)
-    shown = flow.metadata.get(SHOWN, flow.request.url)
+    error = classify_failure(message)
+    shown = flow.metadata.get(SHOWN_TARGET, flow.request.url)
     request = Request("GET", shown, fields_of(flow.request))
-    response = problem_response(error.status_hint, error.detail, SAID[error.detail], request=request)
+    response = problem_response(error.status_hint, error.detail, FAILURE_SENTENCES[error.detail], request=request)
     fields = append(response.fields, status or CacheStatus(detail=error.detail)).with_field("Connection", "close")
     # As `dress` has it for the gateway, whose page this may be.
     fields = fields.with_field("Content-Security-Policy", "sandbox").with_field("X-Content-Type-Options", "nosniff")
-    return make(Response(response.status, fields, response.body))
+    return to_mitmproxy(Response(response.status, fields, response.body))
 
 
-def make(response: Response) -> http.Response:
+def to_mitmproxy(response: Response) -> http.Response:
     """A Response as mitmproxy's."""
-    made = http.Response.make(response.status, response.body)
-    made.headers = headers_of(response.fields)
+    response_for_mitmproxy = http.Response.make(response.status, response.body)
+    response_for_mitmproxy.headers = headers_of(response.fields)
     if response.reason:
-        made.reason = response.reason
-    return made
+        response_for_mitmproxy.reason = response.reason
+    return response_for_mitmproxy
 
 
-async def check_address(
+async def enforce_address_policy(
     data: ServerConnectionHookData, policy: AddressPolicy, parent_of: Callable[[str], Parent | None]
 ) -> None:
     """The veto where nothing was approved before: any address that may be reached will do."""
@@ -255,7 +264,7 @@ async def check_address(
         if data.server.address is None:
             raise Forbidden("no address")
         host, port, *_ = data.server.address
-        if isinstance(host, Through):
+        if isinstance(host, ParentProxyHost):
             return  # it is opened once more
         tls = data.server.tls or port == 443
         parent = parent_of(uri.normalise(f"{'https' if tls else 'http'}://{uri.hostport(host, port)}/"))
@@ -264,9 +273,9 @@ async def check_address(
             policy.check_port(port)
             data.server.address = ((await policy.resolve(host, port))[0], port)
             return
-        found = await way(parent, host, port, policy, tls=tls)
-        if found.is_plain:
+        parent_host = await route_through_parent(parent, host, port, policy, tls=tls)
+        if parent_host.is_plain:
             raise ParentFailed(f"{named(parent)} cannot be used for this request without addons/entrance.py")
-        data.server.address = (found, parent.port)
+        data.server.address = (parent_host, parent.port)
     except Exception as error:  # whatever it is: without a decision there is no connection
         data.server.error = str(error) or "refused"

@@ -16,71 +16,79 @@ from feedproxy.lab.record import har
 from feedproxy.lab.record.exchange import Exchange, Recording, Side
 from feedproxy.lab.record.recorder import settled
 from feedproxy.request.entrance import public_url_for as told_as
-from feedproxy.server.mitm.flow_handler import Case
+from feedproxy.server.mitm.flow_handler import FlowState
 from feedproxy.server.mitm.request_routing import fields_of
 from feedproxy.upstream.special_networks import client_network
 
-type Noted = tuple[Exchange, bytes | None]
+type ExchangeAndBody = tuple[Exchange, bytes | None]
 """An exchange, and its body on the wire; None where that has passed and was not kept."""
 
 
-NAMED_MAX = 8192
+NAMES_MAX = 8192
 """Names remembered; more connections than that are seldom open at once."""
 
 
-class Names:
+class StableNames:
     """Names things in the order in which they are met: the same traffic has the same names, mitmproxy's ids do not."""
 
     def __init__(self, beginning: str) -> None:
         self._beginning = beginning
         self._numbers = itertools.count(1)
-        self._given: OrderedDict[str, str] = OrderedDict()
+        self._name_by_id: OrderedDict[str, str] = OrderedDict()
 
-    def of(self, thing: str) -> str:
+    def name_of(self, thing: str) -> str:
         """The name of this; of nothing, none."""
         if not thing:
             return ""
-        if thing not in self._given:
-            self._given[thing] = f"{self._beginning}{next(self._numbers)}"
-            if len(self._given) > NAMED_MAX:
-                self._given.popitem(last=False)
-        self._given.move_to_end(thing)
-        return self._given[thing]
+        if thing not in self._name_by_id:
+            self._name_by_id[thing] = f"{self._beginning}{next(self._numbers)}"
+            if len(self._name_by_id) > NAMES_MAX:
+                self._name_by_id.popitem(last=False)
+        self._name_by_id.move_to_end(thing)
+        return self._name_by_id[thing]
 
 
-def of_reader(
-    flow: http.HTTPFlow, case: Case, at: float, seconds: float, connections: Names, upstream: str = ""
-) -> Noted:
+def client_exchange(
+    flow: http.HTTPFlow, case: FlowState, at: float, seconds: float, connections: StableNames, upstream: str = ""
+) -> ExchangeAndBody:
     """What a reader asked, and was answered."""
-    assert case.arrival is not None
-    target, visit = case.arrival.request.target, case.visit
-    response = flow.response or case.page
-    connection = connections.of(flow.client_conn.id)
-    told = _exchange(flow, response, Side.READER, target, at, seconds, connection)
+    assert case.routed_request is not None
+    target, visit = case.routed_request.request.target, case.visit
+    response = flow.response or case.error_page
+    connection = connections.name_of(flow.client_conn.id)
+    client_side = _exchange(flow, response, Side.READER, target, at, seconds, connection)
     public = told_as(target, visit, upstream=upstream)
-    told = replace(told, reader=visit.address, entrance=str(visit.entrance), public=public if public != target else "")
-    return told, _body(response)
+    client_side = replace(
+        client_side, reader=visit.address, entrance=str(visit.entrance), public=public if public != target else ""
+    )
+    return client_side, _body(response)
 
 
-def of_origin(flow: http.HTTPFlow, at: float, seconds: float, connections: Names) -> Noted:
+def origin_exchange(flow: http.HTTPFlow, at: float, seconds: float, connections: StableNames) -> ExchangeAndBody:
     """What mitmproxy asked an origin, and was answered. Fields are as they were when this is called."""
-    connection = connections.of(flow.server_conn.id)
+    connection = connections.name_of(flow.server_conn.id)
     return _exchange(flow, flow.response, Side.ORIGIN, _target(flow), at, seconds, connection), _body(flow.response)
 
 
-def both_sides(flow: http.HTTPFlow, at: float, seconds: float, connections: Names) -> list[Noted]:
+def flow_exchanges(flow: http.HTTPFlow, at: float, seconds: float, connections: StableNames) -> list[ExchangeAndBody]:
     """A flow that mitmproxy alone has seen to: who asked it, and the origin that it asked, if it did."""
-    noted = []
+    recorded = []
     client, server = flow.client_conn, flow.server_conn
     # What mitmproxy has read out of a HAR file comes from port 0, and from nobody who is known.
-    if asked := bool(client.peername and client.peername[1]):
-        told = _exchange(flow, flow.response, Side.READER, _target(flow), at, seconds, connections.of(client.id))
-        noted.append((replace(told, reader=str(client.peername[0]), entrance=_entrance(flow)), _body(flow.response)))
-    if not asked:
-        noted.append((replace(of_origin(flow, at, seconds, connections)[0], connection=""), _body(flow.response)))
+    if has_client := bool(client.peername and client.peername[1]):
+        client_side = _exchange(
+            flow, flow.response, Side.READER, _target(flow), at, seconds, connections.name_of(client.id)
+        )
+        recorded.append(
+            (replace(client_side, reader=str(client.peername[0]), entrance=_entrance(flow)), _body(flow.response))
+        )
+    if not has_client:
+        recorded.append(
+            (replace(origin_exchange(flow, at, seconds, connections)[0], connection=""), _body(flow.response))
+        )
     elif server.timestamp_start is not None or flow.response is None:
-        noted.append(of_origin(flow, at, seconds, connections))
-    return noted
+        recorded.append(origin_exchange(flow, at, seconds, connections))
+    return recorded
 
 
 def _entrance(flow: http.HTTPFlow) -> str:
@@ -136,22 +144,22 @@ def read(path: Path) -> Recording:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     # A flow file begins with the length of its first flow.
-    return _imported(path) if beginning[:1].isdigit() else har.read(path)
+    return _import_flow_file(path) if beginning[:1].isdigit() else har.read(path)
 
 
-def _imported(path: Path) -> Recording:
+def _import_flow_file(path: Path) -> Recording:
     exchanges: list[Exchange] = []
     contents: dict[str, bytes] = {}
-    connections, readers = Names(""), Names("reader-")
+    connections, readers = StableNames(""), StableNames("reader-")
     try:
         with path.open("rb") as file:
             for flow in flows.FlowReader(file).stream():
                 if isinstance(flow, http.HTTPFlow) and flow.request.method != "CONNECT":
                     began = flow.request.timestamp_start
                     ended = flow.response.timestamp_end if flow.response is not None else None
-                    for noted in both_sides(flow, began, max(0.0, (ended or began) - began), connections):
-                        exchange, content = settled(*noted)
-                        exchanges.append(replace(exchange, reader=readers.of(client_network(exchange.reader))))
+                    for recorded in flow_exchanges(flow, began, max(0.0, (ended or began) - began), connections):
+                        exchange, content = settled(*recorded)
+                        exchanges.append(replace(exchange, reader=readers.name_of(client_network(exchange.reader))))
                         contents[exchange.digest] = content
     except (FlowReadException, ValueError, OSError) as error:
         raise UsageError(f"{path}: no flow file: {error}") from error

@@ -28,7 +28,7 @@ TUNNEL = "feedproxy.tunnel"
 OWN_AUTHORITY = "feedproxy.own-authority"
 """Key in `flow.metadata`: the absolute-form names this proxy, so that the request is the gateway's."""
 
-LANDING = ("/", "/robots.txt", "/favicon.ico")
+LANDING_PATHS = ("/", "/robots.txt", "/favicon.ico")
 """Paths of the gateway that are pages of ours."""
 
 RPC = "/RPC2"
@@ -37,11 +37,11 @@ RPC = "/RPC2"
 _OTHER_SCHEME = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*+:/*(?![0-9])")
 _HOST_WITH_PORT = re.compile(r"[^/?#]+:[0-9]{1,5}(?:[/?#]|$)")
 
-HOST = re.compile(r"^(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?$")
+AUTHORITY = re.compile(r"^(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?$")
 
 
 @dataclass(frozen=True, slots=True)
-class Ours:
+class LocalPath:
     """A path of our own: the landing page, an endpoint, or nothing at all."""
 
     path: str
@@ -49,7 +49,7 @@ class Ours:
 
 
 @dataclass(frozen=True, slots=True)
-class Misspelt:
+class MisspelledTarget:
     """A gateway address in another form than the gateway's, and the target that it means."""
 
     target: str
@@ -57,7 +57,7 @@ class Misspelt:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class RoutedRequest:
     """A request for a target; `shown` is the target as this reader knows it."""
 
     request: Request
@@ -66,7 +66,7 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
-class Came:
+class IncomingRequest:
     """A request's head as it came. `path` is in origin-form, query included; `url` the whole of an absolute-form.
 
     `own` is the address and port that were connected to.
@@ -76,7 +76,7 @@ class Came:
     path: str
     fields: Fields
     peer: str
-    own: tuple[str, int]
+    local_address: tuple[str, int]
     url: str = ""
     authority: str = ""
     absolute: bool = False
@@ -93,7 +93,7 @@ def headers_of(fields: Fields) -> http.Headers:
     return http.Headers([(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields])
 
 
-def came(flow: http.HTTPFlow) -> Came:
+def incoming_request(flow: http.HTTPFlow) -> IncomingRequest:
     """A flow's head."""
     request = flow.request
     address, port, *_ = flow.client_conn.sockname
@@ -102,12 +102,12 @@ def came(flow: http.HTTPFlow) -> Came:
     absolute, path = bool(flow.metadata.get(ABSOLUTE_FORM)), request.data.path.decode("latin-1")
     # mitmproxy's own `url` has lost the brackets of an IPv6 address.
     url = f"{request.scheme}://{uri.hostport(request.host, request.port)}{path}" if absolute else request.url
-    return Came(
+    return IncomingRequest(
         request.method,
         path,
         fields_of(request),
         peer=flow.client_conn.peername[0],
-        own=(address, port),
+        local_address=(address, port),
         url=url,
         authority=authority,
         absolute=absolute,
@@ -115,39 +115,39 @@ def came(flow: http.HTTPFlow) -> Came:
     )
 
 
-def arrive(
-    head: Came, entrance: Entrance, settings: Settings, tunnel: tuple[str, int] | None
-) -> Arrival | Ours | Misspelt:
+def route(
+    head: IncomingRequest, entrance: Entrance, settings: Settings, tunnel: tuple[str, int] | None
+) -> RoutedRequest | LocalPath | MisspelledTarget:
     """Where this request wants to go. Raises BadTarget and NotFound (uri.gateway_target).
 
     `tunnel` is the host and port of the CONNECT that this request came through, if it did.
     """
-    visit = visit_of(head, settings, entrance)
+    visit = client_context(head, settings, entrance)
     match entrance:
         case Entrance.PROXY if tunnel is not None:
             host, port = tunnel
             target = uri.normalise(f"https://{uri.hostport(host, port)}{head.path}")
-            return Arrival(Request(head.method, target, head.fields), visit)
+            return RoutedRequest(Request(head.method, target, head.fields), visit)
         case Entrance.PROXY:
-            return Arrival(Request(head.method, uri.normalise(head.url), head.fields), visit)
+            return RoutedRequest(Request(head.method, uri.normalise(head.url), head.fields), visit)
         case Entrance.REVERSE:
             return _reverse(head, visit, settings)
     bare = head.path.partition("?")[0]
-    if bare in LANDING or head.path.startswith(settings.endpoint_prefix):
-        return Ours(head.path, visit)
+    if bare in LANDING_PATHS or head.path.startswith(settings.endpoint_prefix):
+        return LocalPath(head.path, visit)
     if bare == RPC:
-        return Ours(settings.endpoint_prefix + head.path.removeprefix("/"), visit)
+        return LocalPath(settings.endpoint_prefix + head.path.removeprefix("/"), visit)
     try:
         target = uri.gateway_target(head.path)
     except (NotFound, BadTarget):
-        return Misspelt(_pasted(head.path, visit.base), visit)
+        return MisspelledTarget(_guess_target(head.path, visit.base), visit)
     if target.startswith(f"{visit.base}/"):
         with contextlib.suppress(BadTarget):  # one of our own pages: refused where it is fetched
-            return Misspelt(subscription_address.read(target, visit.base), visit)
-    return Arrival(Request(head.method, target, head.fields), visit)
+            return MisspelledTarget(subscription_address.read(target, visit.base), visit)
+    return RoutedRequest(Request(head.method, target, head.fields), visit)
 
 
-def _pasted(path: str, base: str) -> str:
+def _guess_target(path: str, base: str) -> str:
     """The target of a path that is no gateway address: one with `feed:`, encoded, or without a scheme.
 
     Browsers and scanners ask for names with a dot, too (`/apple-touch-icon.png`), so what has no scheme is a host
@@ -186,7 +186,7 @@ def entrance_of(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int]
     return Entrance.PROXY if absolute else Entrance.GATEWAY
 
 
-def addressed_to_us(head: Came) -> Came:
+def as_gateway_request(head: IncomingRequest) -> IncomingRequest:
     """A request whose absolute-form names this proxy, as its gateway gets it.
 
     "When an origin server receives a request with an absolute-form of request-target, the origin server MUST ignore the
@@ -195,62 +195,68 @@ def addressed_to_us(head: Came) -> Came:
     return replace(head, fields=head.fields.with_field("Host", urlsplit(uri.normalise(head.url)).netloc))
 
 
-def _reverse(head: Came, visit: ClientContext, settings: Settings) -> Arrival | Ours:
+def _reverse(head: IncomingRequest, visit: ClientContext, settings: Settings) -> RoutedRequest | LocalPath:
     if head.absolute and head.authority:
         # RFC 9112, 3.2.2: Host says nothing beside an absolute-form, so it cannot vouch for it.
-        address, port = head.own
+        address, port = head.local_address
         known = {f"{f'[{address}]' if ':' in address else address}:{port}", f"localhost:{port}"}
-        known |= {urlsplit(each).netloc.lower() for each in (settings.upstream, settings.public_url) if each}
+        known |= {urlsplit(network).netloc.lower() for network in (settings.upstream, settings.public_url) if network}
         if head.authority.lower() not in known:
             raise BadTarget("this proxy stands in front of one origin, and is open to no other")
     path = head.path
     if not path.startswith("/"):
         raise BadTarget("the request target is no path")
     if path.startswith(settings.endpoint_prefix):
-        return Ours(path, visit)
-    path = _climbing_nowhere(path)
-    return Arrival(Request(head.method, target_below(path, settings), head.fields), visit, visit.base + path)
+        return LocalPath(path, visit)
+    path = _normalize_path(path)
+    return RoutedRequest(Request(head.method, target_of_path(path, settings), head.fields), visit, visit.base + path)
 
 
-def target_below(path: str, settings: Settings) -> str:
+def target_of_path(path: str, settings: Settings) -> str:
     """The target that a path with its query means, in reverse mode or in the gateway. Raises BadTarget and NotFound."""
     if settings.upstream:
-        return uri.normalise(settings.upstream.rstrip("/") + _climbing_nowhere(path))
+        return uri.normalise(settings.upstream.rstrip("/") + _normalize_path(path))
     return uri.gateway_target(path)
 
 
-def _climbing_nowhere(path: str) -> str:
+def _normalize_path(path: str) -> str:
     """The path in its normal form: `..` climbs no higher than the upstream's own path."""
     return uri.normalise("http://upstream" + path).removeprefix("http://upstream")
 
 
-def visit_of(head: Came, settings: Settings, entrance: Entrance) -> ClientContext:
+def client_context(head: IncomingRequest, settings: Settings, entrance: Entrance) -> ClientContext:
     """Who comes, from where, and under which name of ours."""
     fields = head.fields
     scheme = "https" if head.tls else "http"
     host = fields.get("host") or ""
     address = head.peer
-    if trusts(settings, head.peer):
-        said = forwarded.client_hop(fields, settings.forwarded_by, head.peer, partial(trusts, settings))
-        address, scheme, host = said.address, said.scheme or scheme, said.host if HOST.match(said.host) else host
+    if is_trusted_proxy(settings, head.peer):
+        forwarded_origin = forwarded.client_hop(
+            fields, settings.forwarded_by, head.peer, partial(is_trusted_proxy, settings)
+        )
+        address, scheme, host = (
+            forwarded_origin.address,
+            forwarded_origin.scheme or scheme,
+            forwarded_origin.host if AUTHORITY.match(forwarded_origin.host) else host,
+        )
     if settings.public_url:
         base = settings.public_url.rstrip("/")
-    elif HOST.match(host):
+    elif AUTHORITY.match(host):
         base = f"{scheme}://{host}"
     else:
-        base = f"{scheme}://{head.own[0]}:{head.own[1]}"
+        base = f"{scheme}://{head.local_address[0]}:{head.local_address[1]}"
     return ClientContext(entrance, base, address)
 
 
-def trusts(settings: Settings, peer: str) -> bool:
+def is_trusted_proxy(settings: Settings, peer: str) -> bool:
     """Whether this peer is a load balancer of ours."""
-    return bool(settings.trusted_proxies) and _is_in(settings.trusted_proxies, peer)
+    return bool(settings.trusted_proxies) and _is_in_networks(settings.trusted_proxies, peer)
 
 
 @lru_cache(maxsize=4096)
-def _is_in(networks: tuple[str, ...], peer: str) -> bool:
+def _is_in_networks(networks: tuple[str, ...], peer: str) -> bool:
     canonical = forwarded.canonical(peer)
     if not canonical:
         return False
     address = ipaddress.ip_address(canonical)
-    return any(address in ipaddress.ip_network(each, strict=False) for each in networks)
+    return any(address in ipaddress.ip_network(network, strict=False) for network in networks)
