@@ -278,8 +278,10 @@ class DeliveryWorker:
                 again = next_try(delivery.tries + 1, delivery.since, now, retry_for=patience, jitter=self._jitter())
                 ends = again is None and protocol is not None and protocol.remove_on_failure
                 return DeliveryOutcome(delivery, verdict, now, again, remove=ends)
-            case Refused(_, remove):
+            case Refused(words, remove):
                 self.counts.refused += 1
+                asked = delivery.request
+                logger.info("%s: %s refused, %s: %s", asked.protocol, asked.what or "delivery", asked.callback, words)
                 return DeliveryOutcome(delivery, verdict, now, remove=remove)
         self.counts.delivered += 1
         return DeliveryOutcome(delivery, verdict, now)

@@ -167,7 +167,10 @@ async def test_who_is_on_the_list_already_is_answered_true(service: Service) -> 
 @pytest.mark.parametrize("resource", ["http://origin.example/unknown.xml", "nonsense", "ftp://origin.example/feed.xml"])
 async def test_what_is_not_published_here_is_refused_with_false(service: Service, resource: str) -> None:
     """ "If the response is an error (HTTP, or FALSE) then the subscription is refused by the publisher." """
-    assert status(await service.subscribe(resource)) == "false"
+    answer = await service.subscribe(resource)
+
+    assert status(answer) == "false"
+    assert b"<description>" in answer.body  # why
     assert service.stand.origin.requests == 1
 
 

@@ -189,11 +189,15 @@ async def test_whoever_does_not_give_the_challenge_back_is_told_nothing(clouds: 
 
 
 @pytest.mark.parametrize("answer", [b"", b"<html>Hello</html>", FALSE, FAULT])
-async def test_a_procedure_at_a_domain_has_to_answer_true(clouds: Clouds, answer: bytes) -> None:
+async def test_a_procedure_at_a_domain_has_to_answer_true(
+    clouds: Clouds, answer: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     """ "The workstation returns true." Any web server answers 200."""
+    caplog.set_level("INFO", "feedproxy")
     clouds.stand.others.answer = answering(answer)
 
     assert await by_rpc(clouds, "changed", 8080, "/notify", "xml-rpc", [TARGET], "victim.example") is False
+    assert "rsscloud: registration refused: the call failed when the callback was tested" in caplog.text
     clouds.stand.others.answer = answering(TRUE)
     assert await by_rpc(clouds, "changed", 8080, "/notify", "xml-rpc", [TARGET], "willing.example") is True
 

@@ -248,8 +248,9 @@ async def test_a_subscription_is_denied_when_its_topic_stops_being_public_before
     ],
 )
 async def test_any_other_answer_than_the_challenge_means_that_verification_failed(
-    stage: WebSubStand, answer: Any
+    stage: WebSubStand, answer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", "feedproxy")
     stage.confirms = False
     stage.callback = lambda _: answer
 
@@ -258,6 +259,7 @@ async def test_any_other_answer_than_the_challenge_means_that_verification_faile
 
     assert len(stage.calls) == 1
     assert await stage.held() == []
+    assert f"websub: verify refused, {ME}: " in caplog.text
 
 
 async def test_a_callback_that_cannot_be_reached_is_tried_thrice_with_a_challenge_of_its_own_each_time(

@@ -8,6 +8,8 @@ Nor does the text end a subscription. Here it ends after 40 days in which the su
 "If any publisher has not issued a notification … within 30 days the subscriber should try and re-confirm".
 """
 
+import logging
+
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError, Forbidden
 from feedproxy.http import uri
@@ -39,6 +41,9 @@ class SubscriberRejected(FeedproxyError):
     detail = "access"
 
 
+logger = logging.getLogger(__name__)
+
+
 class Publisher:
     """The endpoint, and what is told."""
 
@@ -51,14 +56,15 @@ class Publisher:
         """`/-/cnws`: "If the response is an error (HTTP, or FALSE) then the subscription is refused"."""
         try:
             asked = messages.read(call.content)
-        except InvalidCall:
-            return generated_response(400, XML, messages.write_result(False))
+        except InvalidCall as error:
+            return generated_response(400, XML, messages.write_result(False, description=str(error)))
         if not isinstance(asked, SubscriptionRequest):
             return generated_response(200, XML, messages.write_result(False))  # we asked nobody to tell us here
         try:
             topic = await self.subscribe(asked, call.client)
-        except FeedproxyError:
-            return generated_response(200, XML, messages.write_result(False))
+        except FeedproxyError as error:
+            logger.info("cnws: subscription of %s to %s refused: %s", asked.url, asked.resource, error)
+            return generated_response(200, XML, messages.write_result(False, description=str(error)))
         said = await self._headlines(self._service.service.store.get(topic))
         if said is None:
             return generated_response(200, XML, messages.write_result(True))

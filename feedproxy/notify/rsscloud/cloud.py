@@ -7,6 +7,7 @@ outcome of the proof, so it is asked for at once, within the caps of deliveries 
 meanwhile, nothing was promised.
 """
 
+import logging
 import secrets
 from collections.abc import Callable
 
@@ -35,6 +36,8 @@ from feedproxy.notify.subscriptions import Role, State, Subscription
 from feedproxy.notify.topics import may_notify, resolve_topic
 from feedproxy.request.endpoints import Call
 from feedproxy.request.entrance import ClientContext
+
+logger = logging.getLogger(__name__)
 
 REGISTERED = (
     "Thanks for the registration. You will be told when the feed changes. It expires after 25 hours: register anew "
@@ -109,7 +112,9 @@ class RssCloudServer:
             await self.register(read(given), call.client)
         except MalformedCall:
             raise
-        except FeedproxyError:
+        except FeedproxyError as error:
+            # XML-RPC and SOAP have a boolean for it, and no words.
+            logger.info("rsscloud: registration refused: %s", error)
             return False
         return True
 
