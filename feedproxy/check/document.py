@@ -191,7 +191,9 @@ class _Reading:
                 if child.get("rel", "alternate") == "alternate":
                     links.append((child.get("href") or text).strip())
             elif name == "enclosure":
-                unsaid += (each for each in ("url", "length", "type") if not (child.get(each) or "").strip())
+                unsaid += (
+                    attribute for attribute in ("url", "length", "type") if not (child.get(attribute) or "").strip()
+                )
             elif name in ("description", "summary", "content"):
                 content.append(text[:_LONGEST])
             else:

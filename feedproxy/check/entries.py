@@ -40,8 +40,8 @@ def judge(document: Document, channel: Channel, subject: str, now: Instant) -> I
     yield from _dates(document, channel, subject, now)
     yield from _texts(entries, channel.kind, subject)
     yield from _links(entries, channel.kind, subject)
-    if incomplete := [each for each in entries if each.unsaid]:
-        names = ", ".join(dict.fromkeys(name for each in incomplete for name in each.unsaid))
+    if incomplete := [entry for entry in entries if entry.unsaid]:
+        names = ", ".join(dict.fromkeys(name for entry in incomplete for name in entry.unsaid))
         yield ENCLOSURES_INCOMPLETE(subject, count=len(incomplete), names=names)
     yield from _size(document, subject, now)
 
@@ -143,7 +143,7 @@ entry is, and kept with it."""
 
 def _dates(document: Document, channel: Channel, subject: str, now: Instant) -> Iterator[Note]:
     entries = document.entries
-    if not _knows_dates(channel) and not any(each.dates for each in entries):
+    if not _knows_dates(channel) and not any(entry.dates for entry in entries):
         return
     every = [*document.dates, *(each for entry in entries for each in entry.dates)]
     undated = sum(not each.dates for each in entries)
@@ -219,7 +219,7 @@ class ENCLOSURES_INCOMPLETE(Note):
     summary = "Enclosures lack attributes that RSS requires: %(names)s (%(count)s such)."
     advice = """\
 Without `url` there is nothing to load, without `type` players do not know the file for theirs, and without `length`
-nobody sees how large it is. Where the length cannot be known, write `length="0"`."""
+the size stays unknown. Where the length cannot be known, write `length="0"`."""
     reference = "RSS 2.0, enclosure"
 
 

@@ -52,12 +52,12 @@ def _self_link(document: Document, channel: Channel, seen: Seen | None, subject:
         return
     old = channel.kind is Kind.ATOM and channel.version == "0.3"
     proper = "start" if old else "self"
-    own = next((each for each in channel.self_links if each.rel == proper), channel.self_links[0])
+    own = next((link for link in channel.self_links if link.rel == proper), channel.self_links[0])
     wrong = [*_form(channel, own, subject)]
     if old and own.rel != proper:
         wrong.append(SELF_LINK_RELATION_WRONG(subject))
-    same = [each for each in channel.self_links if each.rel in _RELATIONS.get((channel.kind, old), SELF_RELATIONS)]
-    if len({each.href for each in same}) > 1:
+    same = [link for link in channel.self_links if link.rel in _RELATIONS.get((channel.kind, old), SELF_RELATIONS)]
+    if len({link.href for link in same}) > 1:
         wrong.append(SELF_LINKS_SEVERAL(subject, count=len(same)))
     yield from wrong
     yield from _title(document, channel, subject)
@@ -93,7 +93,7 @@ def _title(document: Document, channel: Channel, subject: str) -> Iterator[Note]
     if channel.kind not in (Kind.RSS, Kind.RDF) or not channel.title:
         return
     meant = plain_title(channel.title)
-    wrong = [each for each in document.titles if plain_title(each) != meant]
+    wrong = [title for title in document.titles if plain_title(title) != meant]
     if wrong:
         yield SELF_LINK_TITLE_WRONG(subject, title=wrong[0][:200], wanted=meant)
 
@@ -319,7 +319,7 @@ class CLOUD_INCOMPLETE(Note):
 class CLOUD_PROTOCOL_UNKNOWN(Note):
     level = Level.WARN
     category = Category.NOTIFICATION
-    summary = "The cloud's protocol is `%(protocol)s`, which no subscriber speaks."
+    summary = "The cloud's protocol is `%(protocol)s`, which subscribers do not speak."
     advice = "Write `xml-rpc`, `soap` or `http-post`, in lower case."
     reference = "RSS 2.0, cloud; rssCloud"
 
