@@ -78,7 +78,7 @@ class AccessLog:
             named, upstream = here.names_in_log(case.routed_request.request.target, case.routed_request.request.fields)
         line = Line(
             at=here.clock.now(),
-            reader=here.service.audience.pseudonym_of(case.visit, agent),
+            reader=here.service.audience.log_name(case.visit, agent),
             entrance=entrance,
             method=flow.request.method,
             target=named,

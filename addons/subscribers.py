@@ -25,8 +25,8 @@ class Subscribers:
             return
         audience = here.service.audience
         visit = client_context(incoming_request(flow), here.settings, Entrance.PROXY)
-        audience.seen(flow.request.url, visit, flow.request.headers.get("user-agent", ""))
-        flow.request.headers["User-Agent"] = audience.agent(flow.request.url)
+        audience.record_read(flow.request.url, visit, flow.request.headers.get("user-agent", ""))
+        flow.request.headers["User-Agent"] = audience.upstream_user_agent(flow.request.url)
 
 
 addons = [Subscribers()]

@@ -6,7 +6,7 @@ from mitmproxy.addonmanager import Loader
 from feedproxy import settings
 from feedproxy.app import runtime
 from feedproxy.http.message import Response
-from feedproxy.refresh.ingest.ingest import prepare
+from feedproxy.refresh.ingest.ingest import ingest
 from feedproxy.server.mitm.flow_handler import get_flow_handler
 from feedproxy.server.mitm.request_routing import fields_of, headers_of
 
@@ -34,7 +34,7 @@ class Usm:
         if len(response.raw_content) > options.buffer_max:
             return
         plain = Response(200, fields_of(response), response.raw_content)
-        prepared = prepare(plain, options, self_href=flow.request.url, now=here.clock.now())
+        prepared = ingest(plain, options, self_href=flow.request.url, now=here.clock.now())
         content = prepared.content
         if not content.feed or content.media_type is None:
             return

@@ -31,8 +31,8 @@ from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.service import Service
 from feedproxy.proxy.visibility import is_public
 from feedproxy.refresh.credentialed_client import CredentialedClient
-from feedproxy.refresh.paused_and_blocked import Decisions
-from feedproxy.refresh.redirects import Fetching
+from feedproxy.refresh.paused_and_blocked import OperatorDecisions
+from feedproxy.refresh.redirects import OriginClient
 from feedproxy.request.endpoints import Call, Endpoints
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.request.url_mapping import to_public
@@ -69,7 +69,7 @@ SAVE_INTERVAL = 600
 """Counts are written this often; a crash forgets ten minutes of who read what, and no feed."""
 
 
-class Client(Fetching, Protocol):
+class Client(OriginClient, Protocol):
     """What the service fetches with; closed at the end."""
 
     async def close(self) -> None: ...
@@ -246,7 +246,7 @@ class Runtime:
         return self._open.feed_list
 
     @property
-    def decisions(self) -> Decisions:
+    def decisions(self) -> OperatorDecisions:
         """What the operator has decided for single feeds."""
         return self._open.decisions
 
@@ -372,7 +372,7 @@ class _Opened:
             demand=imports,
             limits=settings.memory,
         )
-        self.decisions = Decisions(self.store, runtime._set_decided)
+        self.decisions = OperatorDecisions(self.store, runtime._set_decided)
         self._looking: asyncio.Task[None] | None = None
         if runtime.seat is not None or self.fleet is not None:
             self._looking = asyncio.ensure_future(self._look_for_decisions())
@@ -421,7 +421,7 @@ class _Opened:
         while True:
             await asyncio.sleep(DECISIONS_INTERVAL)
             with contextlib.suppress(StoreError):
-                self.decisions.look()
+                self.decisions.reload()
 
     async def _save_now_and_then(self) -> None:
         while True:

@@ -526,7 +526,7 @@ async def serve(
         await here.close()
         raise UsageError(f"record: {error}") from error
     if here.settings.feed_process:
-        here.service.workshop.start()
+        here.service.worker_pool.start()
     if seat is not None:
         loop.add_reader(seat.lifeline, stop)  # it is readable when the supervisor is no more
         await here.service.store.flush()  # the next worker finds this installation's name and secrets

@@ -19,7 +19,7 @@ from feedproxy.feed.opml import Listing, Subscription
 from feedproxy.http import uri
 from feedproxy.proxy.cache_admin import RefreshReport
 from feedproxy.proxy.service import Service
-from feedproxy.refresh.paused_and_blocked import Decision
+from feedproxy.refresh.paused_and_blocked import FeedDecision
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.rules import BLOCKED
 from feedproxy.telemetry.redacted import View, masked, named
@@ -145,11 +145,11 @@ class Deeds:
 
     async def pause(self, request: web.Request) -> web.Response:
         """Ask for this target no more; its copy is served. Raises as `purge` does, and TooMany."""
-        return await self._decide(request, Decision.PAUSED, "Paused: the stored copy is served.", "It was paused.")
+        return await self._decide(request, FeedDecision.PAUSED, "Paused: the stored copy is served.", "It was paused.")
 
     async def block(self, request: web.Request) -> web.Response:
         """Refuse this target to all readers, and forget its copy. Raises as `purge` does, and TooMany."""
-        return await self._decide(request, Decision.BLOCKED, "Blocked: readers get 403.", "It was blocked.")
+        return await self._decide(request, FeedDecision.BLOCKED, "Blocked: readers get 403.", "It was blocked.")
 
     async def allow(self, request: web.Request) -> web.Response:
         """Take back a pause or a block. Raises as `purge` does."""
@@ -158,14 +158,14 @@ class Deeds:
         )
 
     async def _decide(
-        self, request: web.Request, decision: Decision | None, changed: str, unchanged: str
+        self, request: web.Request, decision: FeedDecision | None, changed: str, unchanged: str
     ) -> web.Response:
         service = self._answers.service()
         target, pattern = await self._asked(request)
         if pattern:
             raise form.WrongRequest("One feed at a time: url, not pattern. For many, write a rule (feeds:).")
         is_change = await self._runtime.decisions.decide(target, decision)
-        if decision is Decision.BLOCKED:
+        if decision is FeedDecision.BLOCKED:
             await service.admin.purge(target)
         service.admin.agenda.note(target)
         self._clerk.forget([target])

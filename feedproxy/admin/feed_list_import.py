@@ -83,7 +83,7 @@ class OfficeDesk:
         else:
             body, named = await _content(request), ""
         # Thousands of feeds are some tenths of a second, which readers need not wait for.
-        listing = await self._here.service.workshop.do(partial(opml.read, body, request.charset))
+        listing = await self._here.service.worker_pool.submit(partial(opml.read, body, request.charset))
         if listing is None:
             raise NoList("That is no subscription list: OPML is expected.")
         listing = await _originals(listing, self._here)

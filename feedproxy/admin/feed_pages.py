@@ -24,7 +24,7 @@ from feedproxy.errors import FeedproxyError, NotFound
 from feedproxy.http.negotiation import best_type
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.service import Service
-from feedproxy.refresh.paused_and_blocked import Decisions
+from feedproxy.refresh.paused_and_blocked import OperatorDecisions
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.rules import Rules
 from feedproxy.scoring.live_scores import Panel
@@ -93,7 +93,7 @@ class Watched(Protocol):
     def workers(self) -> int: ...
 
     @property
-    def decisions(self) -> Decisions: ...
+    def decisions(self) -> OperatorDecisions: ...
 
     @property
     def feed_list(self) -> FeedList: ...
@@ -197,7 +197,7 @@ class Answers:
         seen = look(
             resource, service.admin.freshness_of, self._runtime.settings_for(target), now, service.admin.prefetch_plan
         )
-        versions = await service.workshop.do(partial(editions.told, resource))
+        versions = await service.worker_pool.submit(partial(editions.told, resource))
         fetches = recent_activity.fetches_of(
             [*self._runtime.journal.fetches(target), *await self._runtime.others.fetches(target)]
         )
@@ -277,7 +277,7 @@ class Answers:
         settings = self._runtime.settings
         return [
             {"id": feed_id(target), **named(target, settings), "decision": str(decision)}
-            for target, decision in self._runtime.decisions.all()
+            for target, decision in self._runtime.decisions.list_all()
         ]
 
     async def target(self, identifier: str) -> str:
@@ -287,7 +287,7 @@ class Answers:
             await self.roll()
             found = self._clerk.target_of(identifier)
         if found is None:
-            decided = (target for target, _ in self._runtime.decisions.all())
+            decided = (target for target, _ in self._runtime.decisions.list_all())
             found = next((target for target in decided if feed_id(target) == identifier), None)
         if found is None:
             raise NotFound("No feed has that id.")

@@ -60,10 +60,10 @@ def condition(
     next_at, next_words = _next(resource, freshness, settings, now)
     if isinstance(plan, Later):
         next_at, next_words = plan.at, f"{next_words}; {plan.words}"
-    standing = relocation.standing(resource.sighting, now, settings, target=resource.target)
+    standing = relocation.active_relocation(resource.sighting, now, settings, target=resource.target)
     sighting = resource.sighting
     if standing is not None:
-        if isinstance(standing, relocation.Redirect):
+        if isinstance(standing, relocation.RespondMoved):
             words = f"readers are sent to {to_public(standing.location, settings)}"
             state = State.MOVED
         elif settings.gone or (sighting is not None and sighting.confirmed):
@@ -114,9 +114,9 @@ def _next(resource: Resource, freshness: Freshness | None, settings: Settings, n
             # `fresh for another 35 min: ttl of 60 minutes, fetched 25 min ago`
             why = freshness.words.partition(": ")[2].rpartition(", fetched ")[0]
             reasons.append((freshness.expires, why))
-    permission = throttle.may_fetch(resource, now, settings, site_free=0.0)
-    if isinstance(permission, throttle.Wait):
-        reasons.append((permission.until, permission.words.partition("; next try in")[0]))
+    permission = throttle.check_fetch_allowed(resource, now, settings, site_free_at=0.0)
+    if isinstance(permission, throttle.Deferred):
+        reasons.append((permission.until, permission.reason.partition("; next try in")[0]))
     return max(reasons, key=lambda reason: reason[0])
 
 

@@ -16,9 +16,9 @@ from feedproxy.clock import Instant
 from feedproxy.feed.channel import Channel, Kind, Schedule
 from feedproxy.http.date import format_http_date
 from feedproxy.http.etag import own_tag
-from feedproxy.refresh.ingest.ingest import read_to_its_end
+from feedproxy.refresh.ingest.ingest import read_stored_channel
 from feedproxy.refresh.policy.prefetch import Plan
-from feedproxy.refresh.policy.throttle import PAUSED
+from feedproxy.refresh.policy.throttle import PAUSE_INTERVAL
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.request.url_mapping import to_public
 from feedproxy.settings import Settings
@@ -73,7 +73,7 @@ def row(seen: Look, subscribers: int) -> View:
         "format": format_name(channel),
         "state": str(seen.condition.state),
         "reason": masked(seen.condition.words),
-        "paused": seen.settings.feed_min_interval >= PAUSED,
+        "paused": seen.settings.feed_min_interval >= PAUSE_INTERVAL,
         "subscribers": subscribers,
         "next_fetch": _next(seen),
         "fetched": _iso(resource.fetched),
@@ -88,7 +88,7 @@ def row(seen: Look, subscribers: int) -> View:
 def detail(seen: Look, counts: CountView) -> View:
     """Everything that is known of a resource."""
     resource, freshness = seen.resource, seen.freshness
-    channel = read_to_its_end(resource.channel, resource.variants)
+    channel = read_stored_channel(resource.channel, resource.variants)
     newest = resource.variants[-1] if resource.variants else None
     held = freshness.held if freshness is not None else None
     return {
@@ -176,7 +176,7 @@ def _iso(instant: Instant) -> str | None:
 
 
 def _next(seen: Look) -> View:
-    if seen.settings.feed_min_interval >= PAUSED:
+    if seen.settings.feed_min_interval >= PAUSE_INTERVAL:
         return {"at": None, "words": "the operator has paused this feed"}
     at = seen.condition.next_at
     return {"at": iso(at) if at > seen.now else None, "words": masked(seen.condition.next_words)}

@@ -1,7 +1,7 @@
 """A feed's versions for the operator: when each was first seen, how large it was, and what was new in it."""
 
 from feedproxy.feed.delta.entries import unpack
-from feedproxy.refresh.ingest.ingest import version_of
+from feedproxy.refresh.ingest.ingest import make_delta_base
 from feedproxy.store.resource import Resource
 from feedproxy.web.templates import iso
 
@@ -16,7 +16,7 @@ def told(resource: Resource) -> list[View]:
     """
     entries = {each.tag: each.entries for each in resource.versions}
     for variant in resource.variants:
-        if variant.content.tag and variant.content.tag not in entries and (version := version_of(variant)):
+        if variant.content.tag and variant.content.tag not in entries and (version := make_delta_base(variant)):
             entries[version.tag] = version.entries
     found: list[View] = []
     before: dict[str, str] | None = None

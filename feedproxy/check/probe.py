@@ -162,10 +162,10 @@ class _Inspection:
             if self._is_enough():
                 return hops, "it takes too many requests, or too long"
             meant = functools.partial(redirect_target, start=target, settings=self._settings)
-            match relocation.chain(visited, location, limit=self._settings.redirects_max, meant=meant):
-                case relocation.Stop(words=words):
+            match relocation.next_hop(visited, location, limit=self._settings.redirects_max, to_target=meant):
+                case relocation.StopFollowing(reason=words):
                     return hops, words
-                case relocation.Follow(there):
+                case relocation.FollowRedirect(there):
                     visited.append(there)
                     await asyncio.sleep(self._pause)
                     hops.append(await self._ask("GET", there, codings))

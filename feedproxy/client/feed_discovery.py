@@ -24,7 +24,7 @@ from feedproxy.feed.parse.parser import read
 from feedproxy.http import uri
 from feedproxy.http.link import parse_links
 from feedproxy.http.message import Fields
-from feedproxy.refresh.fetch_once import Obtained, moved, obtain
+from feedproxy.refresh.fetch_once import Document, fetch_document, follow_saved_redirect
 from feedproxy.settings import Settings
 
 _FILES = r"xml|rss|atom|rdf|json|opml|html?|cdf|har|txt|gz"
@@ -55,10 +55,10 @@ async def discover(source: str, settings: Settings) -> Discovery:
     """
     address = as_address(source)
     if address is not None:
-        got = await obtain(address, settings)
+        got = await fetch_document(address, settings)
     else:
         body = from_file(source, settings.decoded_max)
-        got = await moved(body, source, settings) or Obtained(body, Fields(), "")
+        got = await follow_saved_redirect(body, source, settings) or Document(body, Fields(), "")
     content_type = got.fields.get("content-type")
     channel = read(got.body, content_type)
     if channel is not None:
@@ -78,17 +78,17 @@ async def doubt(address: str, settings: Settings) -> str:
     channel/link."
     """
     try:
-        got = await obtain(address, settings)
+        got = await fetch_document(address, settings)
         channel = read(got.body, got.fields.get("content-type"))
         if channel is None:
             return "it is no feed"
-        page = page_of(channel, got.at)
+        page = page_of(channel, got.final_address)
         if not page:
             return "it names no page"
-        named = {each.address for each in _of_page(await obtain(page, settings))}
+        named = {each.address for each in _of_page(await fetch_document(page, settings))}
     except FeedproxyError as error:
         return str(error)
-    own = {uri.normalise(address), got.at, subscription(channel, got.at)}
+    own = {uri.normalise(address), got.final_address, subscription(channel, got.final_address)}
     return "" if own & named else f"its page, {page}, does not name it"
 
 
@@ -123,28 +123,34 @@ def from_file(source: str, limit: int) -> bytes:
     return body
 
 
-async def _of_feed(channel: Channel, got: Obtained, source: str, settings: Settings) -> Discovery:
-    if own := subscription(channel, got.at):
+async def _of_feed(channel: Channel, got: Document, source: str, settings: Settings) -> Discovery:
+    if own := subscription(channel, got.final_address):
         return Discovery((Found(own, title=channel.title),), "the feed says so itself")
-    where = Discovery((Found(got.lasting, title=channel.title),), "it was found there") if got.lasting else None
-    page = page_of(channel, got.at)
+    where = (
+        Discovery((Found(got.permanent_address, title=channel.title),), "it was found there")
+        if got.permanent_address
+        else None
+    )
+    page = page_of(channel, got.final_address)
     if not page:
         if where is not None:
             return where
         raise NothingFound(f"{source} is a feed that says neither its address nor that of its page")
     try:
-        found = _of_page(await obtain(page, settings))
+        found = _of_page(await fetch_document(page, settings))
     except FeedproxyError as error:
         if where is not None:
             return where
         raise NothingFound(f"{source} is a feed without its address, and its page cannot be had: {error}") from error
-    if where is not None and (not found or {got.address, got.lasting, got.at} & {each.address for each in found}):
+    if where is not None and (
+        not found or {got.address, got.permanent_address, got.final_address} & {each.address for each in found}
+    ):
         return where
     if not found:
         raise NothingFound(f"{source} is a feed without its address, and its page, {page}, names no feed")
     return Discovery(found, f"its page, {page}, names it")
 
 
-def _of_page(got: Obtained) -> tuple[Found, ...]:
+def _of_page(got: Document) -> tuple[Found, ...]:
     links = parse_links(got.fields)
-    return feeds_of_page(got.body, got.at, content_type=got.fields.get("content-type"), links=links)
+    return feeds_of_page(got.body, got.final_address, content_type=got.fields.get("content-type"), links=links)

@@ -21,7 +21,7 @@ from feedproxy.cluster.subscriber_sums import Sums
 from feedproxy.notify.change_log import FeedSnapshot
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.service import Service
-from feedproxy.refresh.singleflight import Flights
+from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.telemetry.metrics import Metrics
@@ -51,7 +51,7 @@ class Fleet:
         )
         self.store = FleetStore(local, self.shelf, clock)
         self.ear = Ear(self.shelf, self._act, self._compare_soon)
-        self._looks: Flights[str, bool] = Flights()
+        self._looks: SingleFlight[str, bool] = SingleFlight()
         self._service: Service | None = None
         self.sums: Sums | None = None
         self._notices: NotificationService | None = None
@@ -119,7 +119,7 @@ class Fleet:
             with contextlib.suppress(Away, Refused):
                 await self.sums.go_round()
         await self.ear.close()
-        await self._looks.land_all(0)
+        await self._looks.drain(0)
 
     def words(self) -> str:
         """How it stands, in a line."""
@@ -141,7 +141,7 @@ class Fleet:
         """Take in what the others have of a target, and of who reads it; whether anything is new."""
         if not self.link.up:
             return False
-        return await asyncio.shield(self._looks.join(target, lambda: self._look(target))[0])
+        return await asyncio.shield(self._looks.join_or_start(target, lambda: self._look(target))[0])
 
     def targets(self) -> AsyncIterator[str]:
         """Return the targets of which the other machines have copies."""

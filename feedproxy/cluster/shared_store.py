@@ -12,7 +12,7 @@ from feedproxy.cluster.redis_connection import Away, Refused
 from feedproxy.cluster.redis_store import Found, Shelf
 from feedproxy.cluster.replicator import Outbox
 from feedproxy.errors import StoreError
-from feedproxy.refresh.singleflight import Flights
+from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.store import codec
 from feedproxy.store.interface import Still, Store
 from feedproxy.store.resource import Resource
@@ -40,7 +40,7 @@ class FleetStore:
         self.common.on_outdate = self._outdated
         self.agreed: dict[str, bytes] = {}
         """State that is the same on all machines."""
-        self._pulls: Flights[str, bool] = Flights()
+        self._pulls: SingleFlight[str, bool] = SingleFlight()
         self._few = asyncio.Semaphore(8)
         self._steps = [0] * SLOTS
         self._leap = 0
@@ -99,7 +99,7 @@ class FleetStore:
 
     async def close(self) -> None:
         await self.outbox.close(FLUSH_PATIENCE)
-        await self._pulls.land_all(0)
+        await self._pulls.drain(0)
         await self.local.close()
         await self.shelf.link.close()
 
@@ -124,7 +124,7 @@ class FleetStore:
 
     def pull_soon(self, target: str) -> None:
         """There is a later copy: take it in when there is time."""
-        self._pulls.join(target, lambda: self._pull(target))
+        self._pulls.join_or_start(target, lambda: self._pull(target))
 
     async def _pull(self, target: str) -> bool:
         async with self._few:

@@ -55,7 +55,7 @@ async def check(source: str, settings: Settings, **asking: Any) -> Any:
     from feedproxy.client.feed_discovery import as_address, from_file  # noqa: PLC0415
     from feedproxy.clock import SystemClock  # noqa: PLC0415
     from feedproxy.http import uri  # noqa: PLC0415
-    from feedproxy.refresh.policy.bot_challenge import recognise  # noqa: PLC0415
+    from feedproxy.refresh.policy.bot_challenge import identify_vendor  # noqa: PLC0415
 
     now = SystemClock().now()
     address = as_address(source)
@@ -71,7 +71,7 @@ async def check(source: str, settings: Settings, **asking: Any) -> Any:
         raise
     finally:
         progress.end()
-    whose = recognise(seen.last.fields, seen.last.content or b"") if _is_no_feed(seen) else None
+    whose = identify_vendor(seen.last.fields, seen.last.content or b"") if _is_no_feed(seen) else None
     return Checked(source, now, run_checks.of_feed(seen, challenge=whose), seen.requests)
 
 

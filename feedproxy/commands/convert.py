@@ -13,7 +13,7 @@ from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.model import Feed
 from feedproxy.feed.convert.read.from_document import found_at, read
 from feedproxy.http.date import parse_http_date
-from feedproxy.refresh.fetch_once import Obtained, moved, obtain
+from feedproxy.refresh.fetch_once import Document, fetch_document, follow_saved_redirect
 from feedproxy.settings import Settings
 
 
@@ -53,10 +53,10 @@ def convert(args: argparse.Namespace) -> int:
 
 
 async def _fetched(address: str, settings: Settings) -> Feed:
-    return _of(await obtain(address, settings))
+    return _of(await fetch_document(address, settings))
 
 
-def _of(obtained: Obtained) -> Feed:
+def _of(obtained: Document) -> Feed:
     said = obtained.fields.get("last-modified")
     modified = parse_http_date(said) if said else None
     content_type = obtained.fields.get("content-type")
@@ -68,7 +68,7 @@ def _local(source: str, base: str, settings: Settings) -> Feed:
     body = from_file(source, limit) if source != "-" else sys.stdin.buffer.read(limit + 1)
     if len(body) > limit:
         raise TooLarge(f"standard input is larger than {limit} bytes")
-    if there := asyncio.run(moved(body, "standard input" if source == "-" else source, settings)):
+    if there := asyncio.run(follow_saved_redirect(body, "standard input" if source == "-" else source, settings)):
         return _of(there)
     return _model(body, source, None, base=base, modified=None if source == "-" else _modified(source))
 

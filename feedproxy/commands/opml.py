@@ -10,7 +10,7 @@ from feedproxy.admin.feed_list_import import CONTENT_MAX, NoList
 from feedproxy.client import admin_client
 from feedproxy.client.feed_discovery import as_address, from_file
 from feedproxy.feed import opml as lists
-from feedproxy.refresh.fetch_once import obtain
+from feedproxy.refresh.fetch_once import fetch_document
 from feedproxy.settings import Settings
 
 
@@ -45,7 +45,7 @@ def take(args: argparse.Namespace) -> int:
     if args.source == "-":
         body = sys.stdin.buffer.read(CONTENT_MAX + 1)
     elif address is not None:
-        body = asyncio.run(obtain(address, Settings(allow_private=args.allow_private))).body
+        body = asyncio.run(fetch_document(address, Settings(allow_private=args.allow_private))).body
     else:
         body = from_file(args.source, CONTENT_MAX)
     if lists.read(body) is None:

@@ -260,10 +260,10 @@ class FeedList:
             if not may_be_listed(target, settings, resource):
                 return None
             sighting = resource.sighting if resource is not None else None
-            match relocation.standing(sighting, self._clock.now(), settings, target=target):
-                case relocation.Gone():
+            match relocation.active_relocation(sighting, self._clock.now(), settings, target=target):
+                case relocation.RespondGone():
                     return None
-                case relocation.Redirect(location):
+                case relocation.RespondMoved(location):
                     entry = replace(entry, address=location)
                 case _:
                     return _with_channel_data(entry, resource)

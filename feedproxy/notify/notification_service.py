@@ -219,7 +219,7 @@ class NotificationService:
             return None
         declared = held[0].fields.get("content-type")
         try:
-            channel = await self.service.workshop.do(partial(read, body, declared))
+            channel = await self.service.worker_pool.submit(partial(read, body, declared))
         except FeedproxyError:
             return None
         return replace(seen, digest=channel.content_digest) if channel is not None else None

@@ -114,10 +114,10 @@ def _follow_redirects(notices: NotificationService, target: str, is_allowed: Cal
     for _ in range(REDIRECTS_MAX):
         resource, settings = notices.service.store.peek(visited[-1]), notices.settings_for(visited[-1])
         sighting = resource.sighting if resource is not None else None
-        match relocation.standing(sighting, notices.clock.now(), settings, target=visited[-1]):
-            case relocation.Redirect(location) if location in visited:
+        match relocation.active_relocation(sighting, notices.clock.now(), settings, target=visited[-1]):
+            case relocation.RespondMoved(location) if location in visited:
                 return target  # a circle of redirects leads nowhere
-            case relocation.Redirect(location) if is_allowed(location):
+            case relocation.RespondMoved(location) if is_allowed(location):
                 visited.append(location)
             case _:
                 break

@@ -20,8 +20,8 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.lru import LRU
 from feedproxy.memory_limits import MemoryLimits
 from feedproxy.proxy.representations.decoded_bodies import decoded
-from feedproxy.refresh.ingest.worker_pool import Workshop
-from feedproxy.refresh.singleflight import Flights
+from feedproxy.refresh.ingest.worker_pool import WorkerPool
+from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.request.context import PassThrough, ProxyResponse
 from feedproxy.request.entrance import ClientContext, Entrance
 from feedproxy.settings import Settings
@@ -37,9 +37,9 @@ _COPIED_FIELDS = ("cache-control", "expires", "age", "date", "via", "cache-statu
 class Autodiscovery:
     """Knows what pages name."""
 
-    def __init__(self, workshop: Workshop, limits: MemoryLimits) -> None:
+    def __init__(self, workshop: WorkerPool, limits: MemoryLimits) -> None:
         self._workshop = workshop
-        self._under_way: Flights[int, tuple[Found, ...]] = Flights()
+        self._under_way: SingleFlight[int, tuple[Found, ...]] = SingleFlight()
         self._known: LRU[int, tuple[bytes, tuple[Found, ...]]] = LRU(limits.pages)
         """A page is held meanwhile, mostly beside the store that holds it, too."""
 
@@ -74,12 +74,12 @@ class Autodiscovery:
         links = tuple(parse_links(stored.fields))
         target, declared = uri.without_fragment(stored.target), stored.fields.get("content-type")
         work = partial(_find_feeds, target, declared, links, label, body, settings.decoded_max)
-        task, _ = self._under_way.join(key, lambda: self._look(key, body, work))
+        task, _ = self._under_way.join_or_start(key, lambda: self._look(key, body, work))
         return await asyncio.shield(task)
 
     async def _look(self, key: int, body: bytes, work: "partial[tuple[Found, ...]]") -> tuple[Found, ...]:
         try:
-            found = await self._workshop.do(work)
+            found = await self._workshop.submit(work)
         except FeedproxyError as error:
             logger.warning("a page is not searched for feeds: %s", error)
             found = ()

@@ -17,13 +17,13 @@ from feedproxy.http.url_pattern import anywhere
 from feedproxy.proxy.autodiscovery import Autodiscovery
 from feedproxy.proxy.interfaces import Demand, FeedOwnership, PeerCopies
 from feedproxy.proxy.resource_lookup import ResourceLookup
-from feedproxy.refresh.coordinator import Dispatch
+from feedproxy.refresh.coordinator import RefreshCoordinator
 from feedproxy.refresh.policy import prefetch, throttle
 from feedproxy.refresh.policy import push as pushing
 from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.refresh.prefetch_scheduler import Agenda
-from feedproxy.refresh.resource_update import leaving
-from feedproxy.refresh.result import Observer
+from feedproxy.refresh.resource_update import superseded
+from feedproxy.refresh.result import RefreshObserver
 from feedproxy.request.url_mapping import equivalent_urls, to_public, to_upstream
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
@@ -59,10 +59,10 @@ class CacheAdmin:
         store: Store,
         lookup: ResourceLookup,
         clock: Clock,
-        dispatch: Dispatch,
+        dispatch: RefreshCoordinator,
         autodiscovery: Autodiscovery,
         counts: SubscriberCounts,
-        observer: Observer,
+        observer: RefreshObserver,
         peers: PeerCopies,
         ownership: FeedOwnership,
         demand: Demand,
@@ -112,15 +112,15 @@ class CacheAdmin:
 
     def next_allowed_fetch(self, target: str) -> Instant | None:
         """When the origin of this target may be asked; None for now."""
-        match self._dispatch.permission(self._lookup.get(target), target, self._settings_for(target)):
-            case throttle.Wait(until):
+        match self._dispatch.check_fetch_allowed(self._lookup.get(target), target, self._settings_for(target)):
+            case throttle.Deferred(until):
                 return until
         return None
 
     def site_turn(self, target: str) -> Instant | None:
         """When the site of this target may be asked, where nothing else has to be waited for; None for now, or else."""
-        match self._dispatch.permission(self._lookup.get(target), target, self._settings_for(target)):
-            case throttle.Wait(until, Detail.SITE_INTERVAL):
+        match self._dispatch.check_fetch_allowed(self._lookup.get(target), target, self._settings_for(target)):
+            case throttle.Deferred(until, Detail.SITE_INTERVAL):
                 return until
         return None
 
@@ -129,14 +129,14 @@ class CacheAdmin:
         target = self.to_upstream_url(target)
         await self._peers.sync(target)
         resource = self._lookup.get(target)
-        match self._dispatch.permission(resource, target, self._settings_for(target)):
-            case throttle.Wait(_, Detail.PAUSED, words):
+        match self._dispatch.check_fetch_allowed(resource, target, self._settings_for(target)):
+            case throttle.Deferred(_, Detail.PAUSED, words):
                 return RefreshReport(target, "paused", words)
-            case throttle.Wait(until, _, words):
-                self._dispatch.schedule(target, until - self._clock.now())
+            case throttle.Deferred(until, _, words):
+                self._dispatch.schedule_refresh(target, until - self._clock.now())
                 return RefreshReport(target, "later", words, at=until)
-        landed = await self._dispatch.in_background(target)
-        return RefreshReport(target, landed.outcome, landed.words or str(landed.detail or ""), landed.fwd_status)
+        landed = await self._dispatch.refresh_in_background(target)
+        return RefreshReport(target, landed.outcome, landed.reason or str(landed.detail or ""), landed.fwd_status)
 
     async def flush(self, target: str) -> None:
         """Return when what is held of this target outlives the process."""
@@ -181,17 +181,17 @@ class CacheAdmin:
             now,
             settings,
             self_href=to_public(target, settings),
-            leaving=leaving(resource),
+            leaving=superseded(resource),
         )
         try:
-            push = await self._dispatch.workshop.do(work)
+            push = await self._dispatch.worker_pool.submit(work)
         except FeedproxyError as error:
             return str(error)
         if isinstance(push, str):
             return push
-        landed = await self._dispatch.pushed(target, push, held)
+        landed = await self._dispatch.apply_push(target, push, held)
         await self._store.written(target)
-        return "" if landed.stored else landed.words or "it may not be stored"
+        return "" if landed.stored else landed.reason or "it may not be stored"
 
     async def purge(self, target: str = "", *, pattern: str = "") -> list[str]:
         """Forget this target, or all that match the glob: those that were held. What is under way is not stored."""
@@ -200,15 +200,15 @@ class CacheAdmin:
             target = self.to_upstream_url(target)
             await self._peers.sync(target)  # it counts as purged also where another machine alone has it
             self._store.common.outdate(target)
-            self._dispatch.forget(partial(eq, target))
+            self._dispatch.discard(partial(eq, target))
             held = self._store.get(target) is not None
             await self._store.delete(target)
             await self._store.flush()
-            self._dispatch.outdated([target])
+            self._dispatch.announce_invalidation([target])
             return [target] if held else []
         matches = self.target_matcher(pattern)
         self._store.common.outdate(None)
-        self._dispatch.forget(matches)
+        self._dispatch.discard(matches)
         here = [each async for each in yielding(self._store.targets()) if matches(each)]
         there = [each async for each in self._peers.targets() if matches(each)]
         targets = list(dict.fromkeys([*here, *there]))
@@ -216,12 +216,12 @@ class CacheAdmin:
             await self._store.delete(each)
         await self._store.flush()
         async for some in yielding(batched(targets, INVALIDATION_BATCH)):
-            self._dispatch.outdated(list(some))
+            self._dispatch.announce_invalidation(list(some))
         return targets
 
     async def on_peer_purge(self, target: str) -> None:
         """Another machine has purged a target, or all may have been (""): what is under way here is not stored."""
-        self._dispatch.forget(partial(eq, target)) if target else self._dispatch.outdate(lambda _: True)
+        self._dispatch.discard(partial(eq, target)) if target else self._dispatch.invalidate(lambda _: True)
 
     async def clear_relocation(self, target: str) -> bool:
         """Forget a remembered move or end of this target, and the pause it brought; whether there was one."""
@@ -231,14 +231,14 @@ class CacheAdmin:
             return False
         failures = Failures() if resource.failures.detail == Detail.GONE else resource.failures
         await self._store.put(replace(resource, sighting=None, failures=failures))
-        self._dispatch.outdated([target])
+        self._dispatch.announce_invalidation([target])
         return True
 
     async def invalidate_after_write(self, request: Request, response: Response) -> None:
         """A request that streamed through was answered: invalidate what RFC 9111, 4.4, wants invalidated."""
         for target in invalidation.invalidated_by(request, response):
             self._store.common.outdate(target)
-            self._dispatch.outdate(partial(eq, target))
+            self._dispatch.invalidate(partial(eq, target))
             resource = self._store.newest(target)
             if resource is not None and resource.responses:
                 variants = tuple(replace(each, invalid=True) for each in resource.variants)
@@ -284,7 +284,7 @@ class CacheAdmin:
             ),
             now,
             settings,
-            permission=self._dispatch.permission(resource, target, settings),
+            permission=self._dispatch.check_fetch_allowed(resource, target, settings),
             jitter=prefetch.own_jitter(target),
         )
 
@@ -297,4 +297,4 @@ class CacheAdmin:
             self.agenda.note(target)  # another machine was quicker
             return
         self._observer.scheduled(target)
-        await self._dispatch.in_background(target)
+        await self._dispatch.refresh_in_background(target)

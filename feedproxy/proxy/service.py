@@ -34,13 +34,13 @@ from feedproxy.proxy.representations.deltas import Deltas
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.proxy.response_builder import build_response
 from feedproxy.refresh import personal_responses, range_requests
-from feedproxy.refresh.coordinator import Dispatch
+from feedproxy.refresh.coordinator import RefreshCoordinator
 from feedproxy.refresh.policy import content_guard, relocation, throttle
 from feedproxy.refresh.policy.feed_freshness import assess, rests_until
-from feedproxy.refresh.reader_tracking import Audience
-from feedproxy.refresh.redirects import Fetching
-from feedproxy.refresh.resource_update import reign_of_others
-from feedproxy.refresh.result import Landed, Observer
+from feedproxy.refresh.reader_tracking import ReaderTracker
+from feedproxy.refresh.redirects import OriginClient
+from feedproxy.refresh.resource_update import earlier_versions_interval
+from feedproxy.refresh.result import RefreshObserver, RefreshResult
 from feedproxy.request.context import PassThrough, ProxyResponse, RequestContext
 from feedproxy.request.entrance import ClientContext, Entrance, apply_entrance_rules, make_private
 from feedproxy.request.reload_policy import apply_reload_policy
@@ -65,13 +65,13 @@ class Service:
         *,
         settings_for: Callable[[str], Settings],
         store: Store,
-        fetcher: Fetching,
+        fetcher: OriginClient,
         clock: Clock,
         counts: SubscriberCounts,
         identifier: Identifier,
         pseudonym: str,
         version: str,
-        observer: Observer,
+        observer: RefreshObserver,
         key_for: Callable[[str, str], str] = lambda target, _: target,
         peers: PeerCopies | None = None,
         ownership: FeedOwnership | None = None,
@@ -88,7 +88,7 @@ class Service:
         self.counts = counts
         self.pseudonym = pseudonym
         self.via = f"1.1 {pseudonym}"
-        self.audience = Audience(
+        self.audience = ReaderTracker(
             counts=counts,
             identifier=identifier,
             clock=clock,
@@ -97,26 +97,26 @@ class Service:
             version=version,
         )
         self._local = LocalResponses(clock, self.via, settings_for)
-        dispatch = Dispatch(
+        dispatch = RefreshCoordinator(
             settings_for=settings_for,
             store=store,
             fetcher=fetcher,
             clock=clock,
             observer=observer,
             via=self.via,
-            agent=self.audience.agent,
+            agent=self.audience.upstream_user_agent,
         )
         self._dispatch = dispatch
         self.listeners = dispatch.listeners
         self.on_outdated = dispatch.on_outdated
         self.landings = dispatch.landings
-        self.workshop = dispatch.workshop
-        self._codings = CodingVariants(store, dispatch.workshop)
+        self.worker_pool = dispatch.worker_pool
+        self._codings = CodingVariants(store, dispatch.worker_pool)
         self._dead_targets: OrderedDict[str, Resource] = OrderedDict()
-        self._deltas = Deltas(dispatch.workshop, limits)
-        self._conversions = ConversionCache(dispatch.workshop, limits)
+        self._deltas = Deltas(dispatch.worker_pool, limits)
+        self._conversions = ConversionCache(dispatch.worker_pool, limits)
         self.conversions = Conversions(self.as_it_is, self._conversions, settings_for, clock)
-        self._autodiscovery = Autodiscovery(dispatch.workshop, limits)
+        self._autodiscovery = Autodiscovery(dispatch.worker_pool, limits)
         self.admin = CacheAdmin(
             settings_for=settings_for,
             store=store,
@@ -199,7 +199,7 @@ class Service:
         if in_doubt:
             ask = replace(ask, directives=replace(ask.directives, no_cache=True))
         variant, freshness = self._select(ask, resource, now)
-        if variant is None and (piece := range_requests.from_part(ask, resource, now)) is not None:
+        if variant is None and (piece := range_requests.serve_from_part(ask, resource, now)) is not None:
             return self._hit(ask, *piece, None)
         if variant is None or variant.content.feed:
             # HEAD says what GET would, own tags and all, and only what is fetched can be read (and renewed).
@@ -218,10 +218,10 @@ class Service:
             case Reuse(stored, how_fresh, detail):
                 return self._hit(ask, stored, how_fresh, detail)
             case ReuseAndRevalidate(stored, how_fresh, detail):
-                permission = self._dispatch.permission(resource, request.target, ask.settings)
+                permission = self._dispatch.check_fetch_allowed(resource, request.target, ask.settings)
                 rests = now < rests_until(resource, stored, how_fresh, ask.settings)
-                if isinstance(permission, throttle.Go) and not stored.authorized and not rests:
-                    self._dispatch.begin(request.target)
+                if isinstance(permission, throttle.Allowed) and not stored.authorized and not rests:
+                    self._dispatch.start_refresh(request.target)
                 return self._hit(ask, stored, how_fresh, detail)
             case Unsatisfiable(words):
                 status = CacheStatus(detail=Detail.ONLY_IF_CACHED)
@@ -259,7 +259,7 @@ class Service:
             visit,
             resource,
             via=self.via,
-            own_agent=(lambda: self.audience.agent(request.target, newcomer)) if own_agent else None,
+            own_agent=(lambda: self.audience.upstream_user_agent(request.target, newcomer)) if own_agent else None,
             keep_range=keep_range,
             shared_fields=shared_names(settings.shared_fields),
         )
@@ -279,7 +279,7 @@ class Service:
 
     def _count(self, request: Request, visit: ClientContext) -> None:
         if visit.is_counted:
-            self.audience.seen(request.target, visit, request.fields.get("user-agent") or "")
+            self.audience.record_read(request.target, visit, request.fields.get("user-agent") or "")
 
     def _select(
         self, ask: RequestContext, resource: Resource | None, now: Instant
@@ -304,30 +304,32 @@ class Service:
         again: bool,
     ) -> ProxyResponse | PassThrough:
         now = self._clock.now()
-        match self._dispatch.permission_for(ask, resource):
-            case throttle.Wait() if self._dispatch.is_under_way(ask):
+        match self._dispatch.check_request_allowed(ask, resource):
+            case throttle.Deferred() if self._dispatch.can_join(ask):
                 pass  # it is this very update that the floor and the spacing speak of
-            case throttle.Wait(until, detail, words):
+            case throttle.Deferred(until, detail, words):
                 if ending := self._ending(ask, resource, now, CacheStatus()):
                     return ending  # due for another look, which nobody may take now
                 if resource and variant and freshness and self._may_stand_in(ask, resource, variant, freshness):
                     return self._hit(ask, variant, freshness, None if freshness.fresh(now) else detail, words)
                 if ending := self._ending(ask, resource, now, CacheStatus(), at_last=True):
                     return ending
-                is_worth_a_try = detail is Detail.BACK_OFF and throttle.is_past_floor(resource, now, ask.settings)
+                is_worth_a_try = detail is Detail.BACK_OFF and throttle.is_past_min_interval(
+                    resource, now, ask.settings
+                )
                 if detail in (Detail.RETRY_AFTER, Detail.BACK_OFF) and not is_worth_a_try:
                     return self._local.service_unavailable(ask.request, ask.client, until, detail, words)
                 # With no copy to stand in, a request is worth one try in a floor's time: the origin may be back.
                 # Neither the floor nor the spacing may keep from readers what HTTP wants them to get from the
                 # origin (docs/decisions/what-the-floor-binds.md).
-            case throttle.Go():
+            case throttle.Allowed():
                 pass
-        landed, collapsed = await self._dispatch.for_reader(ask, resource, variant)
+        landed, collapsed = await self._dispatch.refresh_for_request(ask, resource, variant)
         if landed is None:
             if variant and freshness and self._allowed(ask, variant, freshness, Occasion.DISCONNECTED):
                 return self._hit(ask, variant, freshness, Detail.TIMEOUT, "the origin takes too long")
             raise FetchTimeout("the origin takes too long")
-        self._dispatch.refresh_for_all(ask, landed)
+        self._dispatch.refresh_shared_copy(ask, landed)
         told_apart = nominated(landed.response.fields) if landed.response is not None and landed.stored else ()
         if not again and not ask.withheld_names.isdisjoint(told_apart):
             # The origin tells apart what the request for all lacked: this client is to have what it asked for.
@@ -336,10 +338,12 @@ class Service:
 
     # -- what is made of what the origin said
 
-    def _landed(self, ask: RequestContext, landed: Landed, fwd: Fwd, *, collapsed: bool) -> ProxyResponse | PassThrough:
+    def _landed(
+        self, ask: RequestContext, landed: RefreshResult, fwd: Fwd, *, collapsed: bool
+    ) -> ProxyResponse | PassThrough:
         now = self._clock.now()
         self._record_dead_target(landed)
-        fwd = Fwd.PARTIAL if landed.combined else fwd
+        fwd = Fwd.PARTIAL if landed.from_partial else fwd
         status = CacheStatus(fwd=fwd, fwd_status=landed.fwd_status, stored=landed.stored, collapsed=collapsed)
         if isinstance(landed.error, Forbidden):
             status = CacheStatus()  # by our own veto nothing went to the origin
@@ -353,7 +357,9 @@ class Service:
         if not told and (ending := self._ending(ask, landed.resource, now, status, at_last=True)):
             return ending
         if landed.response is None:
-            return self._local.error_response(ask.request, ask.client, landed.error or FetchError(landed.words), status)
+            return self._local.error_response(
+                ask.request, ask.client, landed.error or FetchError(landed.reason), status
+            )
         if landed.response.status == 429:
             # DESIGN, 11: a reader never sees the origin's 429, that was for us.
             until = max(landed.resource.failures.next_try, now + ask.settings.feed_min_interval)
@@ -366,28 +372,28 @@ class Service:
         detail: str | None = landed.detail
         if detail is None and landed.stored and freshness.limit is not None:
             detail = freshness.limit.detail
-        words = landed.words if landed.detail is not None else freshness.words
-        if landed.detail is None and landed.unstored:
-            words = f"not stored: {landed.unstored}"
+        words = landed.reason if landed.detail is not None else freshness.reason
+        if landed.detail is None and landed.not_stored_reason:
+            words = f"not stored: {landed.not_stored_reason}"
         answer = self._made(ask, landed.response, freshness, replace(status, ttl=ttl, detail=detail), words)
         if collapsed:
             return answer
         # A cookie is for the one whose request brought it, and for nobody after; so are responses on the way.
         shared = answer.response.fields
-        if not len(landed.personal) and not landed.interim:
+        if not len(landed.unshared_fields) and not landed.interim:
             return answer
-        fields = Fields((*shared, *(line for line in landed.personal if line[0] not in shared)))
+        fields = Fields((*shared, *(line for line in landed.unshared_fields if line[0] not in shared)))
         return replace(answer, response=answer.response.with_fields(fields), interim=landed.interim)
 
     def _standing_in(
-        self, ask: RequestContext, landed: Landed, status: CacheStatus, now: Instant
+        self, ask: RequestContext, landed: RefreshResult, status: CacheStatus, now: Instant
     ) -> ProxyResponse | None:
         """The copy, where it may stand in for what came; None where what came is the answer."""
         failed = landed.error is not None or (landed.response is not None and landed.response.status >= 500)
-        if landed.stored or (landed.kept is None and not failed):
+        if landed.stored or (landed.fallback is None and not failed):
             return None  # an error that the origin wants kept stands in for nothing: it is what was fetched
         variant, freshness = self._select(ask, landed.resource, now)
-        if variant is None or freshness is None or (landed.kept is not None and now >= landed.kept.until):
+        if variant is None or freshness is None or (landed.fallback is not None and now >= landed.fallback.until):
             return None
         occasion = Occasion.ERROR
         if landed.fwd_status is None:
@@ -399,7 +405,7 @@ class Service:
         detail = landed.detail or (landed.error.detail if landed.error is not None else Detail.STALE_IF_ERROR)
         hit = status.fwd is None
         status = replace(status, hit=hit, stored=False, ttl=int(freshness.ttl), detail=detail)
-        return self._made(ask, variant, freshness, status, landed.words)
+        return self._made(ask, variant, freshness, status, landed.reason)
 
     def _hit(
         self, ask: RequestContext, stored: StoredResponse, freshness: Freshness, detail: str | None, words: str = ""
@@ -413,7 +419,7 @@ class Service:
         settings = ask.settings
         states = settings.state_freshness and ask.client.entrance is Entrance.REVERSE
         dated = "if-modified-since" in ask.request.fields
-        others = reign_of_others(self.store.get(ask.request.target), stored.content) if dated else None
+        others = earlier_versions_interval(self.store.get(ask.request.target), stored.content) if dated else None
         response = build_response(
             stored,
             ask.request,
@@ -447,10 +453,10 @@ class Service:
         status = landed or CacheStatus()
         if not at_last and self._in_doubt(ask, resource):
             return None
-        match relocation.standing(sighting, now, ask.settings, target=ask.request.target):
-            case relocation.Redirect(location, recheck) if landed or not recheck:
+        match relocation.active_relocation(sighting, now, ask.settings, target=ask.request.target):
+            case relocation.RespondMoved(location, recheck) if landed or not recheck:
                 return self._local.relocation_response(ask, location, replace(status, detail=Detail.MOVED))
-            case relocation.Gone(recheck) if landed or not recheck:
+            case relocation.RespondGone(recheck) if landed or not recheck:
                 return self._local.gone_response(ask, replace(status, detail=Detail.GONE), believed=not recheck)
         return None
 
@@ -460,12 +466,12 @@ class Service:
         if sighting is None or sighting.ending is not Ending.MOVED:
             return False
         there = self.store.get(sighting.location) or self._dead_targets.get(sighting.location)
-        return relocation.in_doubt(sighting, there, ask.settings)
+        return relocation.is_in_doubt(sighting, there, ask.settings)
 
-    def _record_dead_target(self, landed: Landed) -> None:
+    def _record_dead_target(self, landed: RefreshResult) -> None:
         """Remember that an address of which nothing is stored leads nowhere: a move there is in doubt."""
         resource, answer = landed.resource, landed.response
-        if resource.channel is None and answer is not None and answer.status in relocation.NOWHERE:
+        if resource.channel is None and answer is not None and answer.status in relocation.DOUBTFUL_STATUSES:
             self._dead_targets[resource.target] = Resource(resource.target, failures=Failures(1, detail=Detail.REFUSED))
             if len(self._dead_targets) > DEAD_TARGETS_MAX:
                 self._dead_targets.popitem(last=False)
@@ -485,7 +491,7 @@ class Service:
         self, ask: RequestContext, resource: Resource, stored: StoredResponse, freshness: Freshness
     ) -> bool:
         """May the copy answer while the origin is left in peace? As for an origin that fails."""
-        if self._clock.now() >= content_guard.last_good(resource) + content_guard.patience_after(
+        if self._clock.now() >= content_guard.last_validated(resource) + content_guard.stale_limit_after_failure(
             resource.failures, ask.settings
         ):
             return False

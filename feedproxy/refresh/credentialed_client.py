@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from feedproxy.http.message import Request
-from feedproxy.refresh.redirects import Fetching
+from feedproxy.refresh.redirects import OriginClient
 from feedproxy.upstream.client import Fetched, Oversized
 
 
-class Client(Fetching, Protocol):
+class ClosableOriginClient(OriginClient, Protocol):
     """What fetches, and is closed at the end."""
 
     async def close(self) -> None: ...
@@ -17,7 +17,7 @@ class Client(Fetching, Protocol):
 class CredentialedClient:
     """A client that knows no credentials, and one who adds them. Nobody before this sees the secret."""
 
-    def __init__(self, client: Client, with_credentials: Callable[[Request], Request]) -> None:
+    def __init__(self, client: ClosableOriginClient, with_credentials: Callable[[Request], Request]) -> None:
         self._client = client
         self._with_credentials = with_credentials
 

@@ -10,7 +10,7 @@ from feedproxy.feed import xml_redirect
 from feedproxy.http import content_coding, uri
 from feedproxy.http.message import Fields, Request
 from feedproxy.refresh.policy import relocation as moves
-from feedproxy.refresh.redirects import walk
+from feedproxy.refresh.redirects import follow_redirects
 from feedproxy.request.url_mapping import redirect_target
 from feedproxy.settings import Settings, ports
 from feedproxy.upstream.address_policy import AddressPolicy
@@ -24,7 +24,7 @@ ACCEPT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Obtained:
+class Document:
     """A document: its content without codings, its fields, the address that was asked for, and the one it is at.
 
     `lasting` is the address to know it by: the new one where it has moved for good, else the one that was asked for.
@@ -33,8 +33,8 @@ class Obtained:
     body: bytes
     fields: Fields
     address: str
-    at: str = ""
-    lasting: str = ""
+    final_address: str = ""
+    permanent_address: str = ""
 
 
 def user_agent(settings: Settings) -> str:
@@ -42,47 +42,51 @@ def user_agent(settings: Settings) -> str:
     return f"feedproxy/{__version__}" + (f" (+{settings.contact_url})" if settings.contact_url else "")
 
 
-async def obtain(address: str, settings: Settings) -> Obtained:
+async def fetch_document(address: str, settings: Settings) -> Document:
     """Fetch an address, with the operator's limits. Redirects are followed, those in XML too.
 
     Raises BadTarget, Forbidden, FetchError (for any status but 200, too), TooLarge, Undecodable.
     """
-    return await _led_on(await _fetched(uri.normalise(address), settings), settings)
+    return await _follow_xml_redirects(await _fetch(uri.normalise(address), settings), settings)
 
 
-async def moved(body: bytes, source: str, settings: Settings) -> Obtained | None:
+async def follow_saved_redirect(body: bytes, source: str, settings: Settings) -> Document | None:
     """What a saved XML redirect leads to; None where `body` is none.
 
     Raises FetchError where it says that the feed has ended, and what `obtain` raises.
     """
     match xml_redirect.read(body):
         case xml_redirect.Moved(location):
-            return await obtain(location, settings)
+            return await fetch_document(location, settings)
         case xml_redirect.Gone():
             raise FetchError(f"{source} says that the feed has ended")
     return None
 
 
-async def _led_on(got: Obtained, settings: Settings) -> Obtained:
+async def _follow_xml_redirects(document: Document, settings: Settings) -> Document:
     """Follow XML redirects: "These should be treated the same as HTTP 301 response" (RSS Feed State)."""
-    visited = [got.at]
-    meant = functools.partial(redirect_target, start=got.address, settings=settings)
-    while (said := xml_redirect.read(got.body)) is not None:
-        if isinstance(said, xml_redirect.Gone):
-            raise FetchError(f"{got.at} says that the feed has ended")
-        match moves.chain(visited, said.location, limit=settings.redirects_max, meant=meant):
-            case moves.Stop(_, words):
-                raise FetchError(f"{visited[0]}: {words}")
-            case moves.Follow(there):
-                after = await _fetched(there, settings)
+    visited = [document.final_address]
+    to_target = functools.partial(redirect_target, start=document.address, settings=settings)
+    while (redirect := xml_redirect.read(document.body)) is not None:
+        if isinstance(redirect, xml_redirect.Gone):
+            raise FetchError(f"{document.final_address} says that the feed has ended")
+        match moves.next_hop(visited, redirect.location, limit=settings.redirects_max, to_target=to_target):
+            case moves.StopFollowing(_, reason):
+                raise FetchError(f"{visited[0]}: {reason}")
+            case moves.FollowRedirect(target):
+                following = await _fetch(target, settings)
         # What follows a temporary redirect is temporary, too.
-        lasting = after.lasting if got.lasting == got.at else got.lasting
-        got = replace(after, address=got.address, lasting=lasting)
-        visited += [there, got.at] if got.at != there else [there]
-    return got
+        permanent_address = (
+            following.permanent_address
+            if document.permanent_address == document.final_address
+            else document.permanent_address
+        )
+        document = replace(following, address=document.address, permanent_address=permanent_address)
+        visited += [target, document.final_address] if document.final_address != target else [target]
+    return document
 
 
-async def _fetched(target: str, settings: Settings) -> Obtained:
+async def _fetch(target: str, settings: Settings) -> Document:
     lines = [
         ("User-Agent", user_agent(settings)),
         ("Accept", ACCEPT),
@@ -92,21 +96,21 @@ async def _fetched(target: str, settings: Settings) -> Obtained:
     proxy = functools.partial(parent_of, settings.upstream_proxy)
     limits = FetchLimits.from_settings(settings)
     async with Fetcher(policy, limits, clock=SystemClock(), parent_of=proxy) as fetcher:
-        trail = await walk(
+        chain = await follow_redirects(
             fetcher,
             Request("GET", target, Fields(lines)),
             limit=settings.redirects_max,
-            exempt=False,
-            meant=functools.partial(redirect_target, start=target, settings=settings),
+            skip_address_check=False,
+            to_target=functools.partial(redirect_target, start=target, settings=settings),
         )
-    if trail.broken is not None:
-        raise FetchError(f"{target}: its redirects cannot be followed to the end: {trail.broken.sentence}")
-    if isinstance(trail.last, Oversized):
+    if chain.redirect_error is not None:
+        raise FetchError(f"{target}: its redirects cannot be followed to the end: {chain.redirect_error.sentence}")
+    if isinstance(chain.last, Oversized):
         raise TooLarge(f"{target} is larger than {settings.buffer_max} bytes")
-    response = trail.last.response
+    response = chain.last.response
     if response.status != 200:
         raise FetchError(f"{target} answers {response.status} {response.reason}".rstrip())
     encoding = response.fields.combined("content-encoding")
     limit = content_coding.reasonable(len(response.body), settings.decoded_max)
     body = content_coding.decode(response.body, encoding, limit=limit)
-    return Obtained(body, response.fields, target, trail.at, trail.moved_to or target)
+    return Document(body, response.fields, target, chain.final_target, chain.moved_to or target)

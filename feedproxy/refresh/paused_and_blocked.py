@@ -12,87 +12,89 @@ from typing import Any
 
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http.url_pattern import TargetPattern
-from feedproxy.refresh.policy.throttle import PAUSED
+from feedproxy.refresh.policy.throttle import PAUSE_INTERVAL
 from feedproxy.rules import BLOCKED, Rule
 from feedproxy.store.interface import Store
 
 logger = logging.getLogger(__name__)
 
-NAME = "operator-decisions"
+STATE_NAME = "operator-decisions"
 """Name of the state."""
 
-MOST = 1000
+DECISIONS_MAX = 1000
 """Feeds with a decision: every one is a rule, and rules are compared one by one."""
 
 
-class Decision(StrEnum):
+class FeedDecision(StrEnum):
     """What may be decided of a feed."""
 
     PAUSED = "paused"
     BLOCKED = "blocked"
 
 
-_OVERRIDES: Mapping[Decision, Mapping[str, Any]] = {
-    Decision.PAUSED: {"refresh_ahead": False, "feed_min_interval": PAUSED, "stale_max": PAUSED},
-    Decision.BLOCKED: {"readers": BLOCKED, "private": True, "refresh_ahead": False},
+_OVERRIDES: Mapping[FeedDecision, Mapping[str, Any]] = {
+    FeedDecision.PAUSED: {"refresh_ahead": False, "feed_min_interval": PAUSE_INTERVAL, "stale_max": PAUSE_INTERVAL},
+    FeedDecision.BLOCKED: {"readers": BLOCKED, "private": True, "refresh_ahead": False},
 }
 
 
-class TooMany(FeedproxyError):
+class TooManyDecisions(FeedproxyError):
     """No more feeds can be paused or blocked one by one."""
 
     status_hint = 409
     detail = "overload"
 
 
-class Decisions:
+class OperatorDecisions:
     """The decisions of one installation. `changed` is given the rules whenever they are others."""
 
-    def __init__(self, store: Store, changed: Callable[[tuple[Rule, ...]], None]) -> None:
+    def __init__(self, store: Store, on_change: Callable[[tuple[Rule, ...]], None]) -> None:
         self._store = store
-        self._changed = changed
+        self._on_change = on_change
         self._raw: bytes | None = None
-        self._decided: dict[str, Decision] = {}
-        self.look()
+        self._decided: dict[str, FeedDecision] = {}
+        self.reload()
 
-    def look(self) -> None:
+    def reload(self) -> None:
         """Take over what another process has decided."""
-        raw = self._store.get_state(NAME)
+        raw = self._store.get_state(STATE_NAME)
         if raw != self._raw:
-            self._take(raw, _read(raw))
+            self._adopt(raw, _decode(raw))
 
-    def of(self, target: str) -> Decision | None:
+    def get(self, target: str) -> FeedDecision | None:
         """What is decided of a target."""
         return self._decided.get(target)
 
-    def all(self) -> list[tuple[str, Decision]]:
+    def list_all(self) -> list[tuple[str, FeedDecision]]:
         """Every target with a decision, the latest first."""
         return list(reversed(self._decided.items()))
 
-    async def decide(self, target: str, decision: Decision | None) -> bool:
+    async def decide(self, target: str, decision: FeedDecision | None) -> bool:
         """Pause or block a target, or take that back with None; whether that was a change.
 
         Raises TooMany and StoreError.
         """
-        self.look()
+        self.reload()
         if self._decided.get(target) == decision:
             return False
         decided = {each: kept for each, kept in self._decided.items() if each != target}
         if decision is not None:
-            if len(decided) >= MOST:
-                raise TooMany(f"{MOST} feeds are paused or blocked already: write a rule with a pattern (feeds:)")
+            if len(decided) >= DECISIONS_MAX:
+                raise TooManyDecisions(
+                    f"{DECISIONS_MAX} feeds are paused or blocked already: write a rule with a pattern (feeds:)"
+                )
             decided[target] = decision
         raw = json.dumps({"version": 1, "decided": list(decided.items())}).encode()
-        await self._store.put_state(NAME, raw)
-        self._take(raw, decided)
+        await self._store.put_state(STATE_NAME, raw)
+        self._adopt(raw, decided)
         return True
 
-    def _take(self, raw: bytes | None, decided: dict[str, Decision]) -> None:
+    def _adopt(self, raw: bytes | None, decided: dict[str, FeedDecision]) -> None:
         self._raw, self._decided = raw, decided
-        self._changed(tuple(_rules(decided)))
+        self._on_change(tuple(_rules(decided)))
 
 
-def _rules(decided: Mapping[str, Decision]) -> list[Rule]:
+def _rules(decided: Mapping[str, FeedDecision]) -> list[Rule]:
     rules = []
     for target, decision in decided.items():
         try:
@@ -102,11 +104,11 @@ def _rules(decided: Mapping[str, Decision]) -> list[Rule]:
     return rules
 
 
-def _read(raw: bytes | None) -> dict[str, Decision]:
+def _decode(raw: bytes | None) -> dict[str, FeedDecision]:
     """What was written; nothing where that makes no sense."""
     try:
-        told: Any = json.loads(raw) if raw else {}
-        return {str(target): Decision(decision) for target, decision in told.get("decided", ())}
+        document: Any = json.loads(raw) if raw else {}
+        return {str(target): FeedDecision(decision) for target, decision in document.get("decided", ())}
     except (ValueError, TypeError, AttributeError) as error:
         logger.warning("the operator's decisions in the store cannot be read: %s", error)
         return {}

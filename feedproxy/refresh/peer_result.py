@@ -12,51 +12,57 @@ from feedproxy.clock import Instant
 from feedproxy.feed.content_digest import stem_of
 from feedproxy.http.message import Fields
 from feedproxy.refresh.policy import content_guard, relocation
-from feedproxy.refresh.policy.content_guard import Keep
-from feedproxy.refresh.result import Landed
+from feedproxy.refresh.policy.content_guard import KeepStored
+from feedproxy.refresh.result import RefreshResult
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 
-def landed(
+def find(
     before: Resource | None,
-    held: Resource | None,
+    stored: Resource | None,
     fields: Fields,
     now: Instant,
     settings: Settings,
     *,
     own_agent: bool,
-) -> Landed | None:
+) -> RefreshResult | None:
     """What has landed between `before` and `held`, for a request with these fields; None for nothing of use to it."""
-    if held is None or (before is not None and held.fetched <= before.fetched):
+    if stored is None or (before is not None and stored.fetched <= before.fetched):
         return None
-    old = before or Resource(held.target)
-    if held.failures.count > old.failures.count:
-        return _failed(held, settings)
-    if held.sighting != old.sighting and relocation.standing(held.sighting, now, settings, target=held.target):
-        return Landed(held, elsewhere=True)
-    selected = vary.choose(held.variants, fields, own_agent=own_agent)
+    previous = before or Resource(stored.target)
+    if stored.failures.count > previous.failures.count:
+        return _failure(stored, settings)
+    if stored.sighting != previous.sighting and relocation.active_relocation(
+        stored.sighting, now, settings, target=stored.target
+    ):
+        return RefreshResult(stored, from_peer=True)
+    selected = vary.choose(stored.variants, fields, own_agent=own_agent)
     if selected is None or selected.invalid:
         return None
-    known = vary.choose(old.variants, fields, own_agent=own_agent)
-    if known is not None and known.response_time >= selected.response_time:
+    replaced = vary.choose(previous.variants, fields, own_agent=own_agent)
+    if replaced is not None and replaced.response_time >= selected.response_time:
         return None
-    return Landed(held, selected, stored=True, changed=_has_changed(old, held, known, selected), elsewhere=True)
+    return RefreshResult(
+        stored, selected, stored=True, changed=_has_changed(previous, stored, replaced, selected), from_peer=True
+    )
 
 
-def _has_changed(old: Resource, held: Resource, known: StoredResponse | None, selected: StoredResponse) -> bool:
-    was, now = (each.channel.content_digest if each.channel else None for each in (old, held))
+def _has_changed(
+    previous: Resource, stored: Resource, replaced: StoredResponse | None, selected: StoredResponse
+) -> bool:
+    was, now = (each.channel.content_digest if each.channel else None for each in (previous, stored))
     if was is None or now is None or (stem_of(was) is None) == (stem_of(now) is None):
         return was != now
     # Where one of the two goes by its bytes yet: what says the same was kept as it was.
-    return known is None or known.content.tag != selected.content.tag
+    return replaced is None or replaced.content.tag != selected.content.tag
 
 
-def _failed(held: Resource, settings: Settings) -> Landed | None:
+def _failure(stored: Resource, settings: Settings) -> RefreshResult | None:
     """The update failed, and the copy stands in as long as it would have for the one who asked."""
-    detail = next((each for each in Detail if each == held.failures.detail), None)
-    if not held.variants or detail is None:
+    detail = next((each for each in Detail if each == stored.failures.detail), None)
+    if not stored.variants or detail is None:
         return None
-    until = content_guard.last_good(held) + content_guard.patience_after(held.failures, settings)
-    kept = Keep(detail, until, detail.sentence)
-    return Landed(held, kept=kept, detail=detail, words=detail.sentence, elsewhere=True)
+    until = content_guard.last_validated(stored) + content_guard.stale_limit_after_failure(stored.failures, settings)
+    fallback = KeepStored(detail, until, detail.sentence)
+    return RefreshResult(stored, fallback=fallback, detail=detail, reason=detail.sentence, from_peer=True)

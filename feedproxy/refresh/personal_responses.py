@@ -15,7 +15,7 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.cache.vary import nominated
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Response
-from feedproxy.refresh.resource_update import Errand
+from feedproxy.refresh.resource_update import RefreshJob
 from feedproxy.request.upstream_request import is_credential, shared_names
 from feedproxy.store.resource import Resource
 
@@ -33,7 +33,7 @@ def selects(stored: StoredResponse, request: Fields, key: Fields, *, own_agent: 
     agent = stored.key.get("user-agent")
     if agent is not None and (own_agent or request.combined("user-agent") != agent):
         return False
-    if _lines(_without_nominated(key, stored.fields)) != _lines(stored.key.without("user-agent")):
+    if _sorted_lines(_without_nominated(key, stored.fields)) != _sorted_lines(stored.key.without("user-agent")):
         return False
     return vary.selects(stored, request, own_agent=own_agent)
 
@@ -46,16 +46,16 @@ def choose(
     With credentials, one of its own comes first, and a refusal of those without any is no answer.
     """
     keyed = [each for each in resource.keyed if each.status != 206]
-    own = [each for each in keyed if selects(each, request, key, own_agent=own_agent)]
+    same_key = [each for each in keyed if selects(each, request, key, own_agent=own_agent)]
     # What is kept for one User-Agent is for all that have it.
     of_agent = [each for each in keyed if selects(each, request, Fields(), own_agent=own_agent)]
     shared = [each for each in (*resource.variants, *of_agent) if not credentials or each.status < 400]
-    if credentials and own:
+    if credentials and same_key:
         shared = []
-    return vary.choose((*own, *shared), request, own_agent=own_agent)
+    return vary.choose((*same_key, *shared), request, own_agent=own_agent)
 
 
-def settled(errand: Errand, response: Response, *, is_feed: bool, is_new: bool) -> Fields:
+def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: bool) -> Fields:
     """The key of what came for an errand.
 
     What Vary nominates is no part of it, since it is compared anyway; but credentials are. The client's own User-Agent
@@ -65,23 +65,23 @@ def settled(errand: Errand, response: Response, *, is_feed: bool, is_new: bool) 
     yet that this could replace (`is_new`).
     """
     if response.status == 304:
-        return errand.key if len(errand.key) or errand.validate is None else errand.validate.key
-    key, asked = _without_nominated(errand.key, response.fields), errand.request.fields
+        return job.key if len(job.key) or job.validate is None else job.validate.key
+    key, request_fields = _without_nominated(job.key, response.fields), job.request.fields
     if not is_feed and is_new and response.status < 400 and _allows_sharing(response.fields):
-        shared = shared_names(errand.settings.shared_fields)
+        shared = shared_names(job.settings.shared_fields)
         key = Fields(line for line in key if line[0] not in shared)
-    agent = asked.combined("user-agent")
-    is_told = errand.own_agent or agent is None or "user-agent" in nominated(response.fields)
-    if agent is not None and not is_told and not (is_feed and _ORDINARY_AGENT.fullmatch(agent)):
+    agent = request_fields.combined("user-agent")
+    is_uncritical_agent = job.own_agent or agent is None or "user-agent" in nominated(response.fields)
+    if agent is not None and not is_uncritical_agent and not (is_feed and _ORDINARY_AGENT.fullmatch(agent)):
         key = key.with_added("user-agent", agent)
-    if "range" in asked and response.status not in _WHOLE_OR_PART and "range" not in key:
-        key = key.with_added("range", asked.combined("range") or "")
+    if "range" in request_fields and response.status not in _WHOLE_OR_PART and "range" not in key:
+        key = key.with_added("range", request_fields.combined("range") or "")
     return key
 
 
-def alone(resource: Resource, errand: Errand) -> Resource:
+def keyed_view(resource: Resource, job: RefreshJob) -> Resource:
     """What is known of a target to requests with the key of this errand."""
-    responses = [each for each in resource.keyed if _lines(each.key) == _lines(errand.key)]
+    responses = [each for each in resource.keyed if _sorted_lines(each.key) == _sorted_lines(job.key)]
     return Resource(
         resource.target,
         variants=tuple(each for each in responses if each.status != 206),
@@ -89,11 +89,11 @@ def alone(resource: Resource, errand: Errand) -> Resource:
     )
 
 
-def merged(held: Resource, learned: Resource, key: Fields) -> Resource:
+def merge_keyed(stored_resource: Resource, learned: Resource, key: Fields) -> Resource:
     """What is held, with what was learned for requests with this key."""
-    others = [each for each in held.keyed if _lines(each.key) != _lines(key)]
-    own = [each for each in (*learned.parts, *learned.variants) if _lines(each.key) == _lines(key)]
-    return replace(held, keyed=(*others, *own)[-KEYED_MAX:])
+    others = [each for each in stored_resource.keyed if _sorted_lines(each.key) != _sorted_lines(key)]
+    same_key = [each for each in (*learned.parts, *learned.variants) if _sorted_lines(each.key) == _sorted_lines(key)]
+    return replace(stored_resource, keyed=(*others, *same_key)[-KEYED_MAX:])
 
 
 def _allows_sharing(response: Fields) -> bool:
@@ -107,5 +107,5 @@ def _without_nominated(key: Fields, response: Fields) -> Fields:
     return Fields(line for line in key if line[0] not in names or is_credential(line[0]))
 
 
-def _lines(fields: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def _sorted_lines(fields: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return sorted(fields)

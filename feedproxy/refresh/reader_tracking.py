@@ -11,7 +11,7 @@ from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.pseudonyms import Identifier, Pseudonym
 
 
-class Audience:
+class ReaderTracker:
     """Counts readers by pseudonym; addresses go no further than this."""
 
     def __init__(
@@ -31,27 +31,27 @@ class Audience:
         self._installation = installation
         self._version = version
 
-    def seen(self, target: str, visit: ClientContext, agent: str) -> None:
+    def record_read(self, target: str, client: ClientContext, agent: str) -> None:
         """A reader asks for this target."""
         now = self._clock.now()
-        pseudonym = self._identifier.pseudonym(visit.address, agent, visit.user, now)
+        pseudonym = self._identifier.pseudonym(client.address, agent, client.user, now)
         self.counts.seen(target, pseudonym, agent, now)
 
-    def agent(self, target: str, newcomer: str | None = None) -> str:
+    def upstream_user_agent(self, target: str, newcomer: str | None = None) -> str:
         """Our User-Agent towards the origin of this target; `newcomer` is that of a reader not counted yet."""
         now = self._clock.now()
         subscribers = self.counts.total(target, now) if newcomer is None else self.counts.alone(newcomer, now)
         contact = self._settings_for(target).contact_url
         return user_agent.compose(self._version, contact, subscribers, feed_id(target, self._installation))
 
-    def known(self, address: str, agent: str, now: Instant) -> Pseudonym:
+    def pseudonym(self, address: str, agent: str, now: Instant) -> Pseudonym:
         """The pseudonym of a reader who has not signed in."""
         return self._identifier.pseudonym(address, agent, "", now)
 
-    def known_until(self, now: Instant) -> Instant:
+    def pseudonym_valid_until(self, now: Instant) -> Instant:
         """Until when a pseudonym may be remembered."""
         return self._identifier.same_until(now)
 
-    def pseudonym_of(self, visit: ClientContext, agent: str) -> str:
+    def log_name(self, client: ClientContext, agent: str) -> str:
         """What the log calls a reader."""
-        return f"{self._identifier.pseudonym(visit.address, agent, visit.user, self._clock.now()).current:015x}"
+        return f"{self._identifier.pseudonym(client.address, agent, client.user, self._clock.now()).current:015x}"

@@ -15,25 +15,25 @@ from feedproxy.upstream.client import Fetched, Oversized
 REDIRECTS = relocation.PERMANENT | relocation.TEMPORARY
 
 
-class Fetching(Protocol):
+class OriginClient(Protocol):
     """What is needed of the client."""
 
     async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Trail:
+class RedirectChain:
     """From the first answer to the last. `broken` tells why a redirect was not followed to its end."""
 
     first: Fetched | Oversized
     last: Fetched | Oversized
     moved_to: str = ""
     """Where the permanent redirects at the trail's beginning lead."""
-    followed: int = 0
-    broken: Detail | None = None
-    combined: bool = False
+    hops: int = 0
+    redirect_error: Detail | None = None
+    from_partial: bool = False
     """The answer is put together from what was held and what came (RFC 9111, section 3.4)."""
-    at: str = ""
+    final_target: str = ""
     """The target that gave the last answer."""
 
     @property
@@ -42,15 +42,15 @@ class Trail:
         return len(self.last.response.body) if isinstance(self.last, Fetched) else 0
 
 
-async def walk(
-    fetcher: Fetching,
+async def follow_redirects(
+    fetcher: OriginClient,
     request: Request,
     *,
     limit: int,
-    exempt: bool,
-    may_lead: Callable[[str, str], bool] = lambda start, end: True,
-    meant: Callable[[str], str] = lambda address: address,
-) -> Trail:
+    skip_address_check: bool,
+    may_serve_under: Callable[[str, str], bool] = lambda start, end: True,
+    to_target: Callable[[str], str] = lambda address: address,
+) -> RedirectChain:
     """Fetch, and follow what redirects, `limit` times at most.
 
     Only the first fetch may raise: when a later one fails, the trail ends there and `broken` says why. Overload is
@@ -63,42 +63,46 @@ async def walk(
     say at the target itself who they are.
     """
     start = request.target
-    first = last = await fetcher.fetch(request, exempt=exempt)
+    first = last = await fetcher.fetch(request, exempt=skip_address_check)
     visited: list[str] = [request.target]
     hops: list[tuple[int, str]] = []
 
-    def ended(broken: Detail | None = None) -> Trail:
-        return Trail(first, last, relocation.lasting(hops) or "", len(hops), broken, at=visited[-1])
+    def end_chain(broken: Detail | None = None) -> RedirectChain:
+        return RedirectChain(
+            first, last, relocation.permanent_location(hops) or "", len(hops), broken, final_target=visited[-1]
+        )
 
     while isinstance(last, Fetched) and last.response.status in REDIRECTS:
         location = last.response.fields.get("location")
         if not location:
-            return ended()
-        match relocation.chain(visited, location, limit=limit, meant=meant):
-            case relocation.Stop(detail):
-                return ended(detail)
-            case relocation.Follow(there):
+            return end_chain()
+        match relocation.next_hop(visited, location, limit=limit, to_target=to_target):
+            case relocation.StopFollowing(detail):
+                return end_chain(detail)
+            case relocation.FollowRedirect(location_target):
                 pass
-        if not may_lead(start, there):
-            return ended(Detail.ACCESS)
-        same_origin = uri.origin_of(there) == uri.origin_of(request.target)
+        if not may_serve_under(start, location_target):
+            return end_chain(Detail.ACCESS)
+        same_origin = uri.origin_of(location_target) == uri.origin_of(request.target)
         if same_origin:
             # RFC 9110, 10.2.2: the redirect "inherits the fragment", which is a credential's name here.
-            there += request.target[len(uri.without_fragment(request.target)) :]
+            location_target += request.target[len(uri.without_fragment(request.target)) :]
         fields = request.fields
         if not same_origin:
             fields = fields.without(*(name for name, _ in fields if is_credential(name)))
-        request = Request(request.method, there, fields)
-        exempt = exempt and same_origin  # once led away, nothing that follows is the operator's word
+        request = Request(request.method, location_target, fields)
+        skip_address_check = (
+            skip_address_check and same_origin
+        )  # once led away, nothing that follows is the operator's word
         try:
-            following = await fetcher.fetch(request, exempt=exempt)
+            following = await fetcher.fetch(request, exempt=skip_address_check)
         except Forbidden:
-            return ended(Detail.FORBIDDEN_ADDRESS)
+            return end_chain(Detail.FORBIDDEN_ADDRESS)
         except Overload:
             raise  # no failure of the origin's, and no end of its redirects
         except FeedproxyError as error:
-            return ended(next((each for each in Detail if each == error.detail), Detail.FETCH_ERROR))
-        hops.append((last.response.status, there))
-        visited.append(there)
+            return end_chain(next((each for each in Detail if each == error.detail), Detail.FETCH_ERROR))
+        hops.append((last.response.status, location_target))
+        visited.append(location_target)
         last = following
-    return ended()
+    return end_chain()

@@ -12,10 +12,10 @@ from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.refresh import redirects
-from feedproxy.refresh.ingest.ingest import Prepared, Wanted
+from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings
 from feedproxy.refresh.ingest.link_injection import with_links
 from feedproxy.refresh.policy import relocation
-from feedproxy.refresh.policy.content_guard import Outcome
+from feedproxy.refresh.policy.content_guard import FetchOutcome
 from feedproxy.refresh.policy.push import Push
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.settings import Settings
@@ -39,7 +39,7 @@ VERSIONS_BYTES = 32 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class RefreshJob:
     """What to fetch, and how.
 
     `validate` is the stored variant that conditions are made from; `follow` whether redirects are followed;
@@ -54,78 +54,78 @@ class Errand:
     validate: StoredResponse | None = None
     own_agent: bool = True
     occasion: str = "background"
-    follow: bool = True
-    exempt: bool = False
-    rest: Missing | None = None
-    push: Push | None = None
+    follow_redirects: bool = True
+    skip_address_check: bool = False
+    missing_range: Missing | None = None
+    pushed: Push | None = None
     accept_encoding: str | None = None
     """That of the reader who waits: the one upstream is ours."""
     key: Fields = field(default_factory=Fields)
-    apart: Fields = field(default_factory=Fields)
+    varying_fields: Fields = field(default_factory=Fields)
     """Of the request (upstream_request.py)."""
 
 
-def untouched(response: Response) -> Content:
+def unmodified_content(response: Response) -> Content:
     """The content as it came."""
     return Content({response.fields.combined("content-encoding") or "identity": response.body})
 
 
-def received(errand: Errand, fetched: Fetched, prepared: Prepared, at: str = "") -> StoredResponse:
+def received_response(job: RefreshJob, fetched: Fetched, ingested: IngestedContent, at: str = "") -> StoredResponse:
     """What came, in the form in which it may be stored. `at` is the target that gave it, after redirects."""
-    targeted = errand.settings.is_targeted
+    targeted = job.settings.is_targeted
     stored = StoredResponse(
-        target=errand.request.target,
+        target=job.request.target,
         status=fetched.response.status,
         fields=storing.storable_fields(fetched.response.fields, targeted=targeted),
-        content=prepared.content,
+        content=ingested.content,
         request_time=fetched.request_time,
         response_time=fetched.response_time,
-        vary_request=vary.request_fields_for(fetched.response.fields, errand.request.fields),
-        own_agent=errand.own_agent,
-        authorized="authorization" in errand.request.fields
-        or any(is_credential(name) and not name.startswith("cookie") for name, _ in errand.key),
-        final_target=final_target(errand, at),
-        key=errand.key,
+        vary_request=vary.request_fields_for(fetched.response.fields, job.request.fields),
+        own_agent=job.own_agent,
+        authorized="authorization" in job.request.fields
+        or any(is_credential(name) and not name.startswith("cookie") for name, _ in job.key),
+        final_target=final_target(job, at),
+        key=job.key,
     )
-    stored = set_cookie.with_cookies(stored, fetched.response.fields, errand.request, targeted=targeted)
-    return with_links(stored, errand.settings, errand.self_href)
+    stored = set_cookie.with_cookies(stored, fetched.response.fields, job.request, targeted=targeted)
+    return with_links(stored, job.settings, job.self_href)
 
 
-def final_target(errand: Errand, at: str) -> str | None:
+def final_target(job: RefreshJob, at: str) -> str | None:
     """Where an answer came from that `at` has given, as it is stored."""
-    if errand.push is not None and errand.validate is not None:
-        return errand.validate.final_target  # a push is content for what is held
-    return "" if at == errand.request.target else at
+    if job.pushed is not None and job.validate is not None:
+        return job.validate.final_target  # a push is content for what is held
+    return "" if at == job.request.target else at
 
 
-def wanted(errand: Errand) -> Wanted:
+def requested_codings(job: RefreshJob) -> RequestedCodings:
     """The codings to be made with an update: those that the version held was asked for, and the reader's who waits."""
-    held = errand.validate
-    codings = tuple(held.content.bodies) if held is not None and held.content.feed else ()
-    return Wanted(codings, errand.accept_encoding)
+    stored = job.validate
+    codings = tuple(stored.content.bodies) if stored is not None and stored.content.feed else ()
+    return RequestedCodings(codings, job.accept_encoding)
 
 
-def sighted(
-    before: Resource, walked: redirects.Trail, outcome: Outcome, now: Instant, settings: Settings
+def update_relocation(
+    before: Resource, chain: redirects.RedirectChain, outcome: FetchOutcome, now: Instant, settings: Settings
 ) -> Sighting | None:
     """What this answer says of the address for good."""
     ending, location = None, ""
     if outcome.status == 410:
         ending = Ending.GONE
-    elif walked.moved_to and outcome.channel is not None:
-        ending, location = Ending.MOVED, walked.moved_to
+    elif chain.moved_to and outcome.channel is not None:
+        ending, location = Ending.MOVED, chain.moved_to
     if ending is None:
         # Only a good answer from the address itself takes a sighting back; a failure says nothing.
-        by_itself = outcome.status in (200, 304) and walked.followed == 0
+        by_itself = outcome.status in (200, 304) and chain.hops == 0
         sighting = before.sighting
-        if sighting and sighting.ending is Ending.GONE and not sighting.confirmed and _redirects(walked):
+        if sighting and sighting.ending is Ending.GONE and not sighting.confirmed and _is_redirect(chain):
             return None  # what leads elsewhere has not ended: the reader is told where it leads
         return (
-            relocation.taken_back(before.sighting, now, feed=outcome.channel is not None)
+            relocation.clear_relocation(before.sighting, now, feed=outcome.channel is not None)
             if by_itself
             else before.sighting
         )
-    return relocation.seen(
+    return relocation.record_sighting(
         before.sighting,
         ending,
         location,
@@ -136,11 +136,11 @@ def sighted(
     )
 
 
-def _redirects(walked: redirects.Trail) -> bool:
-    return isinstance(walked.first, Fetched) and walked.first.response.status in redirects.REDIRECTS
+def _is_redirect(chain: redirects.RedirectChain) -> bool:
+    return isinstance(chain.first, Fetched) and chain.first.response.status in redirects.REDIRECTS
 
 
-def dated(before: Resource, content: Content, now: Instant) -> Content:
+def with_last_modified(before: Resource, content: Content, now: Instant) -> Content:
     """The content of a feed with a Last-Modified of our own where the origin's says nothing: when it was new to us.
 
     Some readers know no tags, only dates. Two versions never share a second.
@@ -152,35 +152,35 @@ def dated(before: Resource, content: Content, now: Instant) -> Content:
     return replace(content, last_modified=made)
 
 
-def with_variant(resource: Resource, new: StoredResponse, errand: Errand, **facts: Any) -> Resource:
+def with_variant(resource: Resource, new: StoredResponse, job: RefreshJob, **facts: Any) -> Resource:
     """The resource with this variant in the place of what the same request selected before, and with these facts.
 
     Two errands for one target can overtake each other: what was asked for later stays.
     """
-    held = vary.choose(resource.variants, errand.request.fields, own_agent=errand.own_agent)
-    if held is not None and held.request_time > new.request_time:
+    stored = vary.choose(resource.variants, job.request.fields, own_agent=job.own_agent)
+    if stored is not None and stored.request_time > new.request_time:
         return replace(resource, **facts)
     variants = vary.with_variant(
-        resource.variants, new, errand.request.fields, own_agent=errand.own_agent, limit=VARIANTS_MAX
+        resource.variants, new, job.request.fields, own_agent=job.own_agent, limit=VARIANTS_MAX
     )
-    return replace(resource, variants=variants, parts=_other_parts(resource, errand), **facts)
+    return replace(resource, variants=variants, parts=_remaining_parts(resource, job), **facts)
 
 
-def without_variant(resource: Resource, errand: Errand) -> Resource:
+def without_variant(resource: Resource, job: RefreshJob) -> Resource:
     """The resource without what this request selects."""
     remaining = tuple(
-        each for each in resource.variants if not vary.selects(each, errand.request.fields, own_agent=errand.own_agent)
+        each for each in resource.variants if not vary.selects(each, job.request.fields, own_agent=job.own_agent)
     )
-    return replace(resource, variants=remaining, parts=_other_parts(resource, errand))
+    return replace(resource, variants=remaining, parts=_remaining_parts(resource, job))
 
 
-def _other_parts(resource: Resource, errand: Errand) -> tuple[StoredResponse, ...]:
+def _remaining_parts(resource: Resource, job: RefreshJob) -> tuple[StoredResponse, ...]:
     """The parts that this request does not select: a newer answer to it takes the place of the others."""
-    asked, own = errand.request.fields, errand.own_agent
-    return tuple(each for each in resource.parts if not vary.selects(each, asked, own_agent=own))
+    request_fields, own = job.request.fields, job.own_agent
+    return tuple(each for each in resource.parts if not vary.selects(each, request_fields, own_agent=own))
 
 
-def leaving(resource: Resource) -> tuple[StoredResponse, ...]:
+def superseded(resource: Resource) -> tuple[StoredResponse, ...]:
     """The stored feeds whose entries are not known yet, and have to be once they are old versions.
 
     The content may be one that was there before, and with another date: who has it may know either.
@@ -196,37 +196,37 @@ def leaving(resource: Resource) -> tuple[StoredResponse, ...]:
     )
 
 
-def document_of(resource: Resource) -> bytes:
+def stored_document(resource: Resource) -> bytes:
     """The feed held, in whichever variant; nothing where none is held as plain bytes."""
     return next((body for each in resource.variants if (body := each.content.bodies.get("identity"))), b"")
 
 
-def with_versions(resource: Resource, left: Sequence[Version]) -> Resource:
+def with_versions(resource: Resource, retired_versions: Sequence[Version]) -> Resource:
     """The resource with these among the versions that readers had."""
-    if not left:
+    if not retired_versions:
         return resource
-    names = {(each.tag, each.last_modified) for each in left}
+    names = {(each.tag, each.last_modified) for each in retired_versions}
     others = [each for each in resource.versions if (each.tag, each.last_modified) not in names]
-    versions = [*others, *left][-VERSIONS_MAX:]
+    versions = [*others, *retired_versions][-VERSIONS_MAX:]
     while sum(len(each.entries) for each in versions) > VERSIONS_BYTES:
         del versions[0]
     return replace(resource, versions=tuple(versions))
 
 
-def editions_with(resource: Resource, new: StoredResponse, items: int, now: Instant) -> Sequence[Edition]:
+def with_version_record(resource: Resource, new: StoredResponse, items: int, now: Instant) -> Sequence[Edition]:
     """The resource's editions, with what is to be remembered of a version that is stored just now."""
     body = new.content.bodies.get("identity", b"")
     return (*resource.editions, Edition(now, len(body), items, new.content.tag or ""))[-EDITIONS_MAX:]
 
 
-def reign_of_others(resource: Resource | None, content: Content) -> tuple[Instant, Instant] | None:
+def earlier_versions_interval(resource: Resource | None, content: Content) -> tuple[Instant, Instant] | None:
     """From when until when other versions of a feed were here before this one; None where that is not known."""
     editions = resource.editions if resource is not None and content.feed and content.tag is not None else ()
     arrived = next((each.at for each in reversed(editions) if each.tag == content.tag), None)
     return None if arrived is None or editions[0].at >= arrived else (editions[0].at, arrived)
 
 
-def with_past(
+def with_history(
     resource: Resource,
     before: Resource,
     response: StoredResponse,
@@ -248,23 +248,23 @@ def with_past(
     return replace(resource, changes=(*published, *resource.changes)[-CHANGES_MAX:], undated=False)
 
 
-def unstored(errand: Errand, held: Resource | None, landed: Resource, *, is_good: bool) -> Resource:
+def learn_from_unstored(job: RefreshJob, stored: Resource | None, learned: Resource, *, is_good: bool) -> Resource:
     """What is learned from an answer that is not stored; `landed` as if every client could have asked like that.
 
     What came for no-store says nothing of the copy that others share. What went wrong with fields that one client
     chose, though the origin tells them apart, may have gone wrong by them: not even that the origin was asked counts,
     or the floor would keep it from others.
     """
-    if held is None:
-        held = Resource(landed.target)
-    if len(errand.apart) and not is_good:
-        return held
-    if not CacheControl.from_request(errand.request.fields).no_store or not (held.variants or held.parts):
-        return landed
-    return replace(held, fetched=landed.fetched, failures=landed.failures)
+    if stored is None:
+        stored = Resource(learned.target)
+    if len(job.varying_fields) and not is_good:
+        return stored
+    if not CacheControl.from_request(job.request.fields).no_store or not (stored.variants or stored.parts):
+        return learned
+    return replace(stored, fetched=learned.fetched, failures=learned.failures)
 
 
-def worth_keeping(resource: Resource) -> bool:
+def is_worth_storing(resource: Resource) -> bool:
     """Nothing is kept of a target of which there is nothing to remember: strangers name many."""
     known = resource.responses or resource.channel
     return bool(known or resource.sighting or resource.oversized or resource.failures.next_try)

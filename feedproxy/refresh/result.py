@@ -8,20 +8,20 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Response
-from feedproxy.refresh.policy.content_guard import Keep
+from feedproxy.refresh.policy.content_guard import KeepStored
 from feedproxy.store.resource import Resource
 
 
-class Observer(Protocol):
+class RefreshObserver(Protocol):
     """Who is told what happened: metrics and log."""
 
-    def updated(self, update: "Update") -> None: ...
+    def updated(self, update: "RefreshFinished") -> None: ...
 
     def scheduled(self, target: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class RefreshFinished:
     """An update that is over, as it is told.
 
     `occasion` is why the origin was asked: `reader`, `background`, or `push` where the content came by itself. `sent`
@@ -34,16 +34,16 @@ class Update:
     status: int | None
     outcome: str
     detail: str = ""
-    words: str = ""
-    sent: int = 0
-    received: int = 0
+    reason: str = ""
+    content_size: int = 0
+    received_size: int = 0
     seconds: Seconds = 0.0
     is_feed: bool = False
-    is_missing: bool = False
+    is_missing_feed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
+class RefreshResult:
     """What an update brought.
 
     `response` is what the origin answered, ready to be served; None where nothing usable came (`error` says why) or
@@ -55,18 +55,18 @@ class Landed:
     response: StoredResponse | None = None
     stored: bool = False
     fwd_status: int | None = None
-    kept: Keep | None = None
+    fallback: KeepStored | None = None
     detail: Detail | None = None
-    words: str = ""
+    reason: str = ""
     error: FeedproxyError | None = None
     oversized: bool = False
     changed: bool = False
     interim: tuple[Response, ...] = ()
-    unstored: str = ""
-    personal: Fields = field(default_factory=Fields)
+    not_stored_reason: str = ""
+    unshared_fields: Fields = field(default_factory=Fields)
     """Fields that are not stored (Set-Cookie; private="…", no-cache="…"): for the reader whose request brought them."""
-    combined: bool = False
-    elsewhere: bool = False
+    from_partial: bool = False
+    from_peer: bool = False
     """Another process has asked (peer_result.py)."""
 
     @property

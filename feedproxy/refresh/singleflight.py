@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 
-class Flights[Key, Result]:
+class SingleFlight[Key, Result]:
     """Tasks under way, by key.
 
     A waiter that goes away ends no task: what comes late is there for the next one. `landed` tells of a task whose
@@ -12,62 +12,62 @@ class Flights[Key, Result]:
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[asyncio.Task[Result], int] = {}
-        self._under_way: dict[Key, asyncio.Task[Result]] = {}
+        self._waiters: dict[asyncio.Task[Result], int] = {}
+        self._running: dict[Key, asyncio.Task[Result]] = {}
         self._closed: set[asyncio.Task[Result]] = set()
 
     def __len__(self) -> int:
-        return len(self._under_way) + len(self._closed)
+        return len(self._running) + len(self._closed)
 
     def __contains__(self, key: Key) -> bool:
-        return key in self._under_way
+        return key in self._running
 
-    def join(self, key: Key, start: Callable[[], Awaitable[Result]]) -> tuple[asyncio.Task[Result], bool]:
+    def join_or_start(self, key: Key, start: Callable[[], Awaitable[Result]]) -> tuple[asyncio.Task[Result], bool]:
         """The task under way for this key, or a new one; and whether it was joined."""
-        if (task := self._under_way.get(key)) is not None:
+        if (task := self._running.get(key)) is not None:
             return task, True
-        task = asyncio.ensure_future(_run(start))
-        self._under_way[key] = task
-        task.add_done_callback(lambda done: self._landed(key, done))
+        task = asyncio.ensure_future(_as_coroutine(start))
+        self._running[key] = task
+        task.add_done_callback(lambda done: self._on_done(key, done))
         return task, False
 
-    async def landed(self, task: asyncio.Task[Result], timeout: float, abandoned: Callable[[], None]) -> Result:
+    async def wait_for(self, task: asyncio.Task[Result], timeout: float, on_abandoned: Callable[[], None]) -> Result:
         """What a task brings. Raises TimeoutError after so many seconds.
 
         `abandoned` is called where this waiter is cancelled and no other is left.
         """
         if task.done():
             return task.result()
-        self._waiting[task] = self._waiting.get(task, 0) + 1
+        self._waiters[task] = self._waiters.get(task, 0) + 1
         try:
             await asyncio.wait((task,), timeout=timeout)
         except asyncio.CancelledError:
-            if self._waiting[task] == 1:
-                abandoned()
+            if self._waiters[task] == 1:
+                on_abandoned()
             raise
         finally:
-            self._waiting[task] -= 1
-            if not self._waiting[task]:
-                del self._waiting[task]
+            self._waiters[task] -= 1
+            if not self._waiters[task]:
+                del self._waiters[task]
         if not task.done():
             raise TimeoutError
         return task.result()
 
-    def close(self, key: Key) -> None:
+    def stop_joining(self, key: Key) -> None:
         """Nobody joins what is under way for this key any more; it lands for those who wait already."""
-        if (task := self._under_way.pop(key, None)) is not None:
+        if (task := self._running.pop(key, None)) is not None:
             self._closed.add(task)
 
-    def _landed(self, key: Key, task: asyncio.Task[Result]) -> None:
-        if self._under_way.get(key) is task:
-            del self._under_way[key]
+    def _on_done(self, key: Key, task: asyncio.Task[Result]) -> None:
+        if self._running.get(key) is task:
+            del self._running[key]
         self._closed.discard(task)
         if not task.cancelled():
             task.exception()  # seen, though every waiter may have gone
 
-    async def land_all(self, timeout: float) -> None:
+    async def drain(self, timeout: float) -> None:
         """Wait for all that is under way, `timeout` seconds at most; then cancel the rest."""
-        tasks = [*self._under_way.values(), *self._closed]
+        tasks = [*self._running.values(), *self._closed]
         if not tasks:
             return
         _, late = await asyncio.wait(tasks, timeout=timeout)
@@ -76,5 +76,5 @@ class Flights[Key, Result]:
         await asyncio.gather(*late, return_exceptions=True)
 
 
-async def _run[Result](start: Callable[[], Awaitable[Result]]) -> Result:
+async def _as_coroutine[Result](start: Callable[[], Awaitable[Result]]) -> Result:
     return await start()

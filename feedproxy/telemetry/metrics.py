@@ -25,7 +25,7 @@ from prometheus_client.core import Metric
 from feedproxy import __version__
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
 from feedproxy.clock import Seconds
-from feedproxy.refresh.result import Update
+from feedproxy.refresh.result import RefreshFinished
 from feedproxy.telemetry.aggregation import Collected
 from feedproxy.telemetry.histogram import SecondsBy
 from feedproxy.telemetry.history import Tally
@@ -210,9 +210,11 @@ class Metrics:
         source = _source(outcome, detail)
         self._bytes_of(entrance, "own" if own and source == "origin" else source).inc(size)
 
-    def updated(self, update: Update) -> None:
+    def updated(self, update: RefreshFinished) -> None:
         """An update of a target is over."""
-        self.fetched(update.target, update.status, update.detail, update.sent, update.seconds, update.received)
+        self.fetched(
+            update.target, update.status, update.detail, update.content_size, update.seconds, update.received_size
+        )
 
     def fetched(
         self, target: str, status: int | None, detail: str, sent: int, seconds: Seconds, received: int = 0

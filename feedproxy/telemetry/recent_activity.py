@@ -12,7 +12,7 @@ from typing import Any
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.http import uri
-from feedproxy.refresh.result import Observer, Update
+from feedproxy.refresh.result import RefreshFinished, RefreshObserver
 from feedproxy.settings import Settings
 from feedproxy.telemetry.redacted import View, masked
 
@@ -75,7 +75,11 @@ class Journal:
     """Keeps what happened lately in this process."""
 
     def __init__(
-        self, metrics: Observer, clock: Clock, settings: Callable[[], Settings], name_in_log: Callable[[str], str]
+        self,
+        metrics: RefreshObserver,
+        clock: Clock,
+        settings: Callable[[], Settings],
+        name_in_log: Callable[[str], str],
     ) -> None:
         """`name_in_log` gives a target as the log names it."""
         self._metrics = metrics
@@ -89,23 +93,23 @@ class Journal:
 
     # -- the service's Observer
 
-    def updated(self, update: Update) -> None:
+    def updated(self, update: RefreshFinished) -> None:
         """An update of a target is over."""
         self._metrics.updated(update)
         told = Fetched(
             self._clock.now(),
             update.occasion,
             update.status,
-            update.received,
+            update.received_size,
             update.seconds,
             update.outcome,
             update.detail,
-            update.words[:WORDS_MAX],
+            update.reason[:WORDS_MAX],
         )
         self._keep(update.target, told)
         if update.is_feed:
             self._failed.pop(update.target, None)
-        elif update.is_missing:
+        elif update.is_missing_feed:
             self._keep_failed(update.target, told)
         if update.occasion != "reader" and self._settings().log_format != "off":
             log_fetch(self._name_in_log(uri.without_fragment(update.target)), told)

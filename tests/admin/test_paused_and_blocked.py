@@ -97,4 +97,4 @@ async def test_blocked_feed_loses_its_copy_and_stays_on_the_page_until_it_is_all
 async def test_page_of_another_site_decides_nothing(proxy: Proxy) -> None:
     for action in ("add", "pause", "block", "allow"):
         assert (await proxy.post(f"/{action}", {"url": TARGET}, Origin="https://evil.example"))[0] == 403
-    assert proxy.runtime.decisions.all() == []
+    assert proxy.runtime.decisions.list_all() == []

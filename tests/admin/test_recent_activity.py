@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.refresh.result import Update
+from feedproxy.refresh.result import RefreshFinished
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.settings import Settings
 from feedproxy.telemetry import recent_activity
@@ -17,16 +17,16 @@ from feedproxy.telemetry.recent_activity import Asked, Journal
 from feedproxy.telemetry.redacted import shown
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 
-FAILED = Update(
+FAILED = RefreshFinished(
     "https://example.com/f?token=hunter2hunter2",
     "background",
     404,
     "failed",
     detail="error-status",
-    words="https://example.com/f?token=hunter2hunter2 answered 404",
-    received=9,
+    reason="https://example.com/f?token=hunter2hunter2 answered 404",
+    received_size=9,
     seconds=0.25,
-    is_missing=True,
+    is_missing_feed=True,
 )
 
 
@@ -74,7 +74,7 @@ async def test_recent_requests_are_on_the_page_and_in_the_json(proxy: Proxy) -> 
 
 async def test_fetch_history_is_on_the_feeds_page_and_in_its_json(proxy: Proxy) -> None:
     await proxy.keep(a_resource())
-    proxy.runtime.journal.updated(replace(FAILED, target=TARGET, words="an <i>answer</i>"))
+    proxy.runtime.journal.updated(replace(FAILED, target=TARGET, reason="an <i>answer</i>"))
 
     _, text = await proxy.get(f"/feeds/{feed_id(TARGET)}")
     told = (await proxy.json(f"/feeds/{feed_id(TARGET)}"))["fetches"]

@@ -15,7 +15,7 @@ from feedproxy.check.probe import inspect
 from feedproxy.check.run_checks import of_feed
 from feedproxy.findings import Level, Note
 from feedproxy.http.message import Fields, Request
-from feedproxy.refresh.policy.bot_challenge import recognise
+from feedproxy.refresh.policy.bot_challenge import identify_vendor
 from feedproxy.settings import Settings
 from feedproxy.upstream.tls_probe import Shown
 from tests.check.publisher import HOUR, Answer, Asked, Publisher, Wrong, feed, items, publishing
@@ -35,7 +35,7 @@ async def looked_at(publisher: Publisher, path: str = "/feed.xml") -> Seen:
 
 def judged(seen: Seen) -> set[str]:
     last = seen.last
-    return findings(of_feed(seen, challenge=recognise(last.fields, last.content or b"")))
+    return findings(of_feed(seen, challenge=identify_vendor(last.fields, last.content or b"")))
 
 
 def at_feed(change: Callable[[Asked, Answer], Answer]) -> Wrong:

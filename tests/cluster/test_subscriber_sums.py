@@ -64,7 +64,7 @@ async def note(machine: Machine, target: str, numbers: Sequence[int]) -> None:
 
     for number in numbers:
         visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", f"10.0.{number // 250}.{number % 250}")
-        machine.service.audience.seen(target, visit, "reader/1")
+        machine.service.audience.record_read(target, visit, "reader/1")
     await machine.fleet.sync(target)
     await until(lambda: not machine.fleet.sums.waiting)  # type: ignore[union-attr]
 

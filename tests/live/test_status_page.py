@@ -15,7 +15,7 @@ from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.clock import ManualClock
 from feedproxy.endpoints.landing_page import Preview, preview_page
 from feedproxy.http.message import Fields
-from feedproxy.refresh.result import Update
+from feedproxy.refresh.result import RefreshFinished
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.store.resource import Ending, Failures, Sighting
 from feedproxy.subscribers.pseudonyms import Pseudonym
@@ -259,7 +259,9 @@ async def test_pages_fit_a_phone_whatever_readers_and_publishers_say(office: Off
         here.panel.see(
             "192.0.2.9", long, target, now + second, lambda n: poll_of(n, now, target, asked, 200, answer, None, 900)
         )
-    failed = Update(target, "background", 404, "failed", "error-status", f"{long} {target}", is_missing=True)
+    failed = RefreshFinished(
+        target, "background", 404, "failed", "error-status", f"{long} {target}", is_missing_feed=True
+    )
     here.journal.updated(failed)
     here.journal.updated(replace(failed, target=f"{target}/nothing"))
     page = await office.page(viewport=PHONE, is_mobile=True)

@@ -12,8 +12,8 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.http import content_coding
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.proxy.representations.coding_variants import CodingVariants
-from feedproxy.refresh.ingest.ingest import NOTHING, Prepared, Wanted, prepare
-from feedproxy.refresh.ingest.worker_pool import Workshop
+from feedproxy.refresh.ingest.ingest import NO_CODINGS, IngestedContent, RequestedCodings, ingest
+from feedproxy.refresh.ingest.worker_pool import WorkerPool
 from feedproxy.request.context import ProxyResponse
 from feedproxy.settings import Settings
 from feedproxy.store.memory import MemoryStore
@@ -30,9 +30,13 @@ FEED = (
 TYPE = Fields([("Content-Type", "application/rss+xml")])
 
 
-def prepared(body: bytes = FEED, label: str = "", wanted: Wanted = NOTHING, **settings: Any) -> Prepared:
+def prepared(
+    body: bytes = FEED, label: str = "", wanted: RequestedCodings = NO_CODINGS, **settings: Any
+) -> IngestedContent:
     fields = TYPE.with_field("Content-Encoding", label) if label else TYPE
-    return prepare(Response(200, fields, body), Settings(**settings), self_href=TARGET, now=NOW, wanted=wanted)
+    return ingest(
+        Response(200, fields, body), Settings(**settings), self_href=TARGET, now=NOW, requested_codings=wanted
+    )
 
 
 def test_what_came_in_gzip_is_kept_as_it_came() -> None:
@@ -61,10 +65,10 @@ def test_a_coding_that_is_switched_off_is_not_kept() -> None:
 
 
 def test_what_the_reader_waits_for_is_made_at_once_and_what_the_last_version_had() -> None:
-    assert list(prepared(wanted=Wanted(accept_encoding="gzip")).content.bodies) == ["identity", "gzip"]
-    assert list(prepared(wanted=Wanted(("identity", "br"))).content.bodies) == ["identity", "br"]
+    assert list(prepared(wanted=RequestedCodings(accept_encoding="gzip")).content.bodies) == ["identity", "gzip"]
+    assert list(prepared(wanted=RequestedCodings(("identity", "br"))).content.bodies) == ["identity", "br"]
     # He takes what came.
-    wanted = Wanted(accept_encoding="br, gzip")
+    wanted = RequestedCodings(accept_encoding="br, gzip")
     assert list(prepared(gzip.compress(FEED), "gzip", wanted).content.bodies) == ["identity", "gzip"]
 
 
@@ -85,7 +89,7 @@ class Desk:
 
     def __init__(self, pool: ThreadPoolExecutor, body: bytes = FEED, label: str = "") -> None:
         self.store = MemoryStore(1_000_000)
-        self.codings = CodingVariants(self.store, Workshop(pool))
+        self.codings = CodingVariants(self.store, WorkerPool(pool))
         self.stored = StoredResponse(TARGET, 200, TYPE, prepared(body, label).content, NOW, NOW)
 
     async def keep(self) -> "Desk":

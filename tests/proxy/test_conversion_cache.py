@@ -13,7 +13,7 @@ from feedproxy.http.message import Fields
 from feedproxy.memory_limits import MemoryLimits
 from feedproxy.proxy.representations import conversion_cache
 from feedproxy.proxy.representations.conversion_cache import ConversionCache
-from feedproxy.refresh.ingest.worker_pool import Workshop
+from feedproxy.refresh.ingest.worker_pool import WorkerPool
 from feedproxy.settings import Settings
 
 FEED = (
@@ -39,7 +39,7 @@ def test_content_without_a_tag_of_ours_is_named_without_reading_it(monkeypatch: 
 async def test_conversions_hold_no_more_than_their_bytes() -> None:
     settings, limits = Settings(), MemoryLimits.of(4 * 100_000)
     with ThreadPoolExecutor(1) as pool:
-        cache = ConversionCache(Workshop(pool), limits)
+        cache = ConversionCache(WorkerPool(pool), limits)
         feeds = [_stored(FEED % (number, b"word " * 2000), number) for number in range(30)]
         for stored in feeds:
             await cache.get(stored, FORMATS["atom"], "identity", settings)
@@ -53,7 +53,7 @@ async def test_conversions_hold_no_more_than_their_bytes() -> None:
 async def test_headlines_hold_no_more_than_their_bytes() -> None:
     settings, limits = Settings(), MemoryLimits.of(32 * 100_000)
     with ThreadPoolExecutor(1) as pool:
-        cache = ConversionCache(Workshop(pool), limits)
+        cache = ConversionCache(WorkerPool(pool), limits)
         for number in range(30):
             await cache.headlines(_stored(FEED % (number, b"word " * 2000), number), settings)
 
@@ -63,7 +63,7 @@ async def test_headlines_hold_no_more_than_their_bytes() -> None:
 async def test_a_conversion_that_failed_takes_no_more_memory_each_time_it_is_asked_for() -> None:
     page = _stored(b"<html><title>a page</title></html>")
     with ThreadPoolExecutor(1) as pool:
-        cache = ConversionCache(Workshop(pool), MemoryLimits.of(2**24))
+        cache = ConversionCache(WorkerPool(pool), MemoryLimits.of(2**24))
         for _ in range(5):
             with pytest.raises(NotAFeed) as failed:
                 await cache.get(page, FORMATS["atom"], "identity", Settings())

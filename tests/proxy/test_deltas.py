@@ -12,8 +12,8 @@ from feedproxy.http.etag import own_tag
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.memory_limits import MemoryLimits
 from feedproxy.proxy.representations.deltas import Deltas
-from feedproxy.refresh.ingest.ingest import Prepared, Wanted, prepare, version_of
-from feedproxy.refresh.ingest.worker_pool import Workshop
+from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings, ingest, make_delta_base
+from feedproxy.refresh.ingest.worker_pool import WorkerPool
 from feedproxy.refresh.resource_update import VERSIONS_BYTES, VERSIONS_MAX, with_versions
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource, Version
@@ -21,7 +21,7 @@ from feedproxy.store.resource import Resource, Version
 NOW = 1_800_000_000.0
 TARGET = "http://example.com/feed"
 TYPE = Fields([("Content-Type", "application/rss+xml")])
-ALL = Wanted(("br", "zstd", "gzip"))
+ALL = RequestedCodings(("br", "zstd", "gzip"))
 
 
 def feed(first: int, last: int = 40) -> bytes:
@@ -29,14 +29,14 @@ def feed(first: int, last: int = 40) -> bytes:
     return f"<rss version='2.0'><channel><title>t</title>{items}</channel></rss>".encode()
 
 
-def version(first: int) -> Prepared:
-    prepared = prepare(Response(200, TYPE, feed(first)), Settings(), self_href=TARGET, now=NOW, wanted=ALL)
+def version(first: int) -> IngestedContent:
+    prepared = ingest(Response(200, TYPE, feed(first)), Settings(), self_href=TARGET, now=NOW, requested_codings=ALL)
     assert prepared.channel is not None
     return prepared
 
 
-def left(prepared: Prepared) -> Version:
-    found = version_of(StoredResponse(TARGET, 200, TYPE, prepared.content, NOW, NOW))
+def left(prepared: IngestedContent) -> Version:
+    found = make_delta_base(StoredResponse(TARGET, 200, TYPE, prepared.content, NOW, NOW))
     assert found is not None
     return found
 
@@ -60,7 +60,7 @@ class Desk:
     """A feed that was fetched in versions beginning with these numbers, and who asks for it."""
 
     def __init__(self, pool: ThreadPoolExecutor, *firsts: int, limits: MemoryLimits = PLENTY) -> None:
-        self.deltas = Deltas(Workshop(pool), limits)
+        self.deltas = Deltas(WorkerPool(pool), limits)
         self.bodies = [version(first) for first in firsts]
         self.resource = Resource(TARGET)
         for each in self.bodies:

@@ -8,7 +8,7 @@ import pytest
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.errors import TooLarge
 from feedproxy.http.message import Fields, Response
-from feedproxy.refresh.ingest.ingest import AT_ONCE_MAX, Prepared, at_first_sight, prepare
+from feedproxy.refresh.ingest.ingest import FAST_PATH_DECODED_MAX, IngestedContent, ingest, ingest_fast_path
 from feedproxy.settings import Settings
 
 NOW = 1_800_000_000.0
@@ -22,7 +22,7 @@ def sent(body: bytes, **fields: str) -> Response:
 def test_a_small_bomb_is_not_unpacked_as_far_as_the_operator_would_allow_a_large_feed() -> None:
     bomb = gzip.compress(b"<rss><channel>" + b" " * 17 * 1024 * 1024)
 
-    prepared = prepare(sent(bomb, Content_Encoding="gzip"), Settings(), self_href="http://example.com/", now=NOW)
+    prepared = ingest(sent(bomb, Content_Encoding="gzip"), Settings(), self_href="http://example.com/", now=NOW)
 
     assert isinstance(prepared.error, TooLarge)
     assert prepared.content.bodies == {"gzip": bomb}
@@ -31,7 +31,7 @@ def test_a_small_bomb_is_not_unpacked_as_far_as_the_operator_would_allow_a_large
 def test_a_feed_of_the_same_item_ten_thousand_times_is_a_feed() -> None:
     feed = b"<rss version='2.0'><channel><title>t</title>" + b"<item/>" * 10_000 + b"</channel></rss>"
 
-    prepared = prepare(
+    prepared = ingest(
         sent(gzip.compress(feed), Content_Encoding="gzip"), Settings(), self_href="http://example.com/", now=NOW
     )
 
@@ -51,9 +51,9 @@ ADDRESS = "http://example.com/"
 
 def at_once(
     response: Response, settings: Settings | None = None, accept_encoding: str | None = None
-) -> Prepared | None:
+) -> IngestedContent | None:
     settings = settings or Settings()
-    return at_first_sight(response, settings, self_href=ADDRESS, now=NOW, accept_encoding=accept_encoding)
+    return ingest_fast_path(response, settings, self_href=ADDRESS, now=NOW, accept_encoding=accept_encoding)
 
 
 def test_at_first_sight_a_feed_becomes_what_it_becomes_anyway(corpus: Path) -> None:
@@ -66,7 +66,7 @@ def test_at_first_sight_a_feed_becomes_what_it_becomes_anyway(corpus: Path) -> N
             found = at_once(response)
             if found is not None:
                 seen += 1
-                assert found == prepare(response, Settings(), self_href=ADDRESS, now=NOW), path.name
+                assert found == ingest(response, Settings(), self_href=ADDRESS, now=NOW), path.name
     assert seen > 50
 
 
@@ -80,13 +80,13 @@ def test_at_first_sight_nothing_is_made_of_what_takes_its_time() -> None:
     assert at_once(sent(plain.replace(b"</channel>", b"</chanel>"))) is None, "it is ill-formed"
     assert at_once(sent(b" " + plain)) is None
     assert at_once(sent(plain, Cache_Control="no-transform")) is None
-    assert at_once(sent(plain.replace(b"one", b"one" * AT_ONCE_MAX))) is None
-    assert at_once(sent(gzip.compress(plain + b" " * AT_ONCE_MAX), Content_Encoding="gzip")) is None
+    assert at_once(sent(plain.replace(b"one", b"one" * FAST_PATH_DECODED_MAX))) is None
+    assert at_once(sent(gzip.compress(plain + b" " * FAST_PATH_DECODED_MAX), Content_Encoding="gzip")) is None
     assert at_once(sent(plain, Content_Encoding="gzip")) is None, "the label is untrue"
     assert at_once(sent(b'{"version": "https://jsonfeed.org/version/1.1", "title": "t", "items": []}')) is None
 
 
-def known_by_its_bytes(body: bytes) -> tuple[Prepared, StoredResponse]:
+def known_by_its_bytes(body: bytes) -> tuple[IngestedContent, StoredResponse]:
     first = at_once(sent(body))
     assert first is not None
     fields = Fields([("Content-Type", "application/rss+xml")])
@@ -104,25 +104,25 @@ def known_by_its_bytes(body: bytes) -> tuple[Prepared, StoredResponse]:
 def test_whether_the_second_version_says_something_new_is_reckoned_when_it_comes(second: bytes, changed: bool) -> None:
     first, held = known_by_its_bytes(LINKED % b"then")
 
-    prepared = prepare(
+    prepared = ingest(
         sent(second),
         Settings(),
         self_href=ADDRESS,
         now=NOW,
-        held=held.content,
-        known=first.channel,
-        leaving=(held,),
-        since=NOW,
+        stored=held.content,
+        known_channel=first.channel,
+        superseded=(held,),
+        first_seen=NOW,
     )
 
     assert prepared.is_change(first.channel) is changed
     assert (prepared.content is held.content) is not changed
-    assert prepared.published is not None, "now somebody looks at the dates of its entries"
+    assert prepared.publication_dates is not None, "now somebody looks at the dates of its entries"
 
 
 def test_where_the_first_version_is_gone_the_second_counts_as_new() -> None:
     first, _ = known_by_its_bytes(LINKED % b"then")
 
-    prepared = prepare(sent(LINKED % b"later"), Settings(), self_href=ADDRESS, now=NOW, known=first.channel)
+    prepared = ingest(sent(LINKED % b"later"), Settings(), self_href=ADDRESS, now=NOW, known_channel=first.channel)
 
     assert prepared.is_change(first.channel)

@@ -17,7 +17,7 @@ import pytest
 
 from feedproxy.clock import ManualClock
 from feedproxy.errors import FeedproxyError, Overload, ParentFailed, ParentRefused, Unreachable
-from feedproxy.refresh.ingest.worker_pool import Workshop
+from feedproxy.refresh.ingest.worker_pool import WorkerPool
 from feedproxy.serve import Master
 from feedproxy.store.resource import Failures
 from feedproxy.upstream import local_failure
@@ -127,23 +127,23 @@ async def test_process_that_cannot_be_started_for_want_of_descriptors_is_overloa
     network: Network, caplog: pytest.LogCaptureFixture
 ) -> None:
     with ThreadPoolExecutor(1) as threads, caplog.at_level(logging.WARNING):
-        workshop = Workshop(threads)
+        workshop = WorkerPool(threads)
         workshop.start()
         async with asyncio.timeout(PATIENCE):
-            worker = await workshop.do(os.getpid)
-        busy = asyncio.ensure_future(workshop.do(partial(time.sleep, 0.1)))
+            worker = await workshop.submit(os.getpid)
+        busy = asyncio.ensure_future(workshop.submit(partial(time.sleep, 0.1)))
         await asyncio.sleep(0)
         with few_descriptors(0):
-            assert await workshop.do(partial(pow, 2, 5)) == 32, "it waits for the worker that there is"
+            assert await workshop.submit(partial(pow, 2, 5)) == 32, "it waits for the worker that there is"
             await busy
             os.kill(worker, signal.SIGKILL)
             async with asyncio.timeout(PATIENCE):
-                while workshop.apart:  # noqa: ASYNC110
+                while workshop.is_running:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             for _ in range(20):
                 with pytest.raises(Overload):
-                    await workshop.do(os.getpid)
-        assert await workshop.do(os.getpid) != worker
+                    await workshop.submit(os.getpid)
+        assert await workshop.submit(os.getpid) != worker
         await workshop.close()
     assert [each.levelname for each in caplog.records] == ["ERROR"]
     assert caplog.records[0].exc_info is None

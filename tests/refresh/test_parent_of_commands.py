@@ -8,7 +8,7 @@ import pytest
 from feedproxy.check.probe import inspect
 from feedproxy.client import admin_client
 from feedproxy.errors import ParentFailed, UsageError
-from feedproxy.refresh.fetch_once import obtain
+from feedproxy.refresh.fetch_once import fetch_document
 from feedproxy.settings import Settings
 from feedproxy.upstream import resolver
 from feedproxy.upstream.resolver import Lookups
@@ -32,7 +32,7 @@ async def _names() -> None:
 async def test_document_is_obtained_through_the_parent(scheme: str) -> None:
     async with origin(ANSWER) as raw, a_parent(scheme) as played:
         settings = Settings(allow_private=True, upstream_proxy=f"{scheme}://127.0.0.1:{played.port}")
-        assert (await obtain(raw.url("/feed", HOST), settings)).body == FEED
+        assert (await fetch_document(raw.url("/feed", HOST), settings)).body == FEED
         assert len(played.asked) == 1
 
 
@@ -43,7 +43,7 @@ async def test_document_is_not_obtained_past_a_parent_that_is_down() -> None:
             pass
         settings = Settings(allow_private=True, upstream_proxy=f"http://127.0.0.1:{played.port}")
         with pytest.raises(ParentFailed, match="upstream_proxy"):
-            await obtain(raw.url("/feed", HOST), settings)
+            await fetch_document(raw.url("/feed", HOST), settings)
         assert raw.connections == 0
 
 

@@ -47,7 +47,7 @@ def planned(
         lambda _: readers,
         now,
         chosen,
-        permission=throttle.may_fetch(resource, now, chosen, site_free=0.0),
+        permission=throttle.check_fetch_allowed(resource, now, chosen, site_free_at=0.0),
         jitter=jitter,
     )
 

@@ -4,7 +4,7 @@ import pytest
 
 from feedproxy.client import admin_client
 from feedproxy.commands.check import check
-from feedproxy.refresh.fetch_once import obtain
+from feedproxy.refresh.fetch_once import fetch_document
 from feedproxy.settings import Settings
 from tests.check.publisher import Answer, Asked, Publisher, Wrong, publishing
 
@@ -46,9 +46,9 @@ async def test_what_looks_at_the_upstream_once_follows_them_there(how: Wrong) ->
     async with publishing() as publisher:
         publisher.wrong = how
 
-        got = await obtain(publisher.base + "/old.xml", told_of(publisher))
+        got = await fetch_document(publisher.base + "/old.xml", told_of(publisher))
 
-    assert got.at == publisher.base + "/feed.xml"
+    assert got.final_address == publisher.base + "/feed.xml"
 
 
 def test_commands_take_both_addresses_from_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:

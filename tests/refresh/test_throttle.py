@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.refresh.policy.throttle import BACK_OFF_MAX, WAIT_MAX, Go, Wait, after_failure, may_fetch
+from feedproxy.refresh.policy.throttle import (
+    BACK_OFF_MAX,
+    DEFER_MAX,
+    Allowed,
+    Deferred,
+    check_fetch_allowed,
+    record_failure,
+)
 from feedproxy.settings import Settings
 from feedproxy.store.coordination import SiteTimes
 from feedproxy.store.resource import Failures, Resource
@@ -23,50 +30,50 @@ def a_feed(fetched: float = 0.0, failures: Failures | None = None) -> Resource:
 
 
 def test_what_was_never_seen_may_be_asked_for() -> None:
-    assert may_fetch(None, NOW, Settings(), site_free=NOW + 9) == Go()
+    assert check_fetch_allowed(None, NOW, Settings(), site_free_at=NOW + 9) == Allowed()
 
 
 def test_a_feed_is_not_asked_for_twice_within_its_floor() -> None:
     resource = a_feed(fetched=NOW)
 
-    early = may_fetch(resource, NOW + 59, Settings(), site_free=0.0)
+    early = check_fetch_allowed(resource, NOW + 59, Settings(), site_free_at=0.0)
 
-    assert isinstance(early, Wait)
+    assert isinstance(early, Deferred)
     assert (early.until, early.detail) == (NOW + 60, Detail.FLOOR)
-    assert "less than 60 s ago" in early.words
-    assert may_fetch(resource, NOW + 60, Settings(), site_free=0.0) == Go()
+    assert "less than 60 s ago" in early.reason
+    assert check_fetch_allowed(resource, NOW + 60, Settings(), site_free_at=0.0) == Allowed()
 
 
 def test_a_floor_of_zero_is_none() -> None:
-    assert may_fetch(a_feed(fetched=NOW), NOW, Settings(feed_min_interval=0), site_free=0.0) == Go()
+    assert check_fetch_allowed(a_feed(fetched=NOW), NOW, Settings(feed_min_interval=0), site_free_at=0.0) == Allowed()
 
 
 def test_feeds_of_one_site_are_asked_one_after_the_other() -> None:
-    waits = may_fetch(a_feed(), NOW, Settings(), site_free=NOW + 1)
+    waits = check_fetch_allowed(a_feed(), NOW, Settings(), site_free_at=NOW + 1)
 
-    assert isinstance(waits, Wait)
+    assert isinstance(waits, Deferred)
     assert (waits.until, waits.detail) == (NOW + 1, Detail.SITE_INTERVAL)
 
 
 def test_what_is_no_feed_is_not_slowed_down() -> None:
     page = Resource(TARGET, fetched=NOW)
 
-    assert may_fetch(page, NOW, Settings(), site_free=NOW + 9) == Go()
+    assert check_fetch_allowed(page, NOW, Settings(), site_free_at=NOW + 9) == Allowed()
 
 
 def test_the_latest_reason_counts() -> None:
-    failures = after_failure(Failures(), Detail.UNREACHABLE, NOW, not_before=None, jitter=0.5)
+    failures = record_failure(Failures(), Detail.UNREACHABLE, NOW, not_before=None, jitter=0.5)
 
-    waits = may_fetch(a_feed(NOW, failures), NOW, Settings(), site_free=NOW + 1)
+    waits = check_fetch_allowed(a_feed(NOW, failures), NOW, Settings(), site_free_at=NOW + 1)
 
-    assert isinstance(waits, Wait)
+    assert isinstance(waits, Deferred)
     assert (waits.until, waits.detail) == (NOW + 90, Detail.BACK_OFF)
 
 
 def test_each_failure_in_a_row_doubles_the_pause_up_to_six_hours() -> None:
     failures, pauses = Failures(), []
     for _ in range(12):
-        failures = after_failure(failures, Detail.UNREACHABLE, NOW, not_before=None, jitter=0.0)
+        failures = record_failure(failures, Detail.UNREACHABLE, NOW, not_before=None, jitter=0.0)
         pauses.append(failures.next_try - NOW)
 
     assert pauses[:4] == [60, 120, 240, 480]
@@ -75,15 +82,15 @@ def test_each_failure_in_a_row_doubles_the_pause_up_to_six_hours() -> None:
 
 
 def test_failures_remember_when_they_began() -> None:
-    first = after_failure(Failures(), Detail.TIMEOUT, NOW, not_before=None, jitter=0.0)
-    second = after_failure(first, Detail.UNREACHABLE, NOW + 100, not_before=None, jitter=0.0)
+    first = record_failure(Failures(), Detail.TIMEOUT, NOW, not_before=None, jitter=0.0)
+    second = record_failure(first, Detail.UNREACHABLE, NOW + 100, not_before=None, jitter=0.0)
 
     assert (second.since, second.last, second.count, second.detail) == (NOW, NOW + 100, 2, "unreachable")
 
 
 @given(count=st.integers(0, 10_000), jitter=st.floats(0, 1, exclude_max=True))
 def test_a_back_off_is_a_minute_at_least_and_six_hours_at_most(count: int, jitter: float) -> None:
-    failures = after_failure(Failures(count=count), "timeout", NOW, not_before=None, jitter=jitter)
+    failures = record_failure(Failures(count=count), "timeout", NOW, not_before=None, jitter=jitter)
 
     assert 60 <= failures.next_try - NOW <= BACK_OFF_MAX
 
@@ -94,9 +101,9 @@ def test_a_clock_that_was_put_right_never_locks_a_feed_for_longer_than_two_days(
 ) -> None:
     resource = a_feed(fetched, Failures(1, next_try=next_try))
 
-    answer = may_fetch(resource, NOW, Settings(), site_free=site_free)
+    answer = check_fetch_allowed(resource, NOW, Settings(), site_free_at=site_free)
 
-    assert isinstance(answer, Go) or NOW < answer.until <= NOW + WAIT_MAX
+    assert isinstance(answer, Allowed) or NOW < answer.until <= NOW + DEFER_MAX
 
 
 def test_turns_at_a_site_are_given_one_after_the_other() -> None:
@@ -136,17 +143,17 @@ def test_holding_a_site_never_shortens_its_spacing(until: float) -> None:
 
 
 def test_a_pause_shorter_than_our_back_off_is_not_put_on_the_origin() -> None:
-    asked_for_less = after_failure(Failures(), Detail.RATE_LIMITED, NOW, not_before=NOW + 5, jitter=0.5)
-    asked_for_more = after_failure(Failures(), Detail.RATE_LIMITED, NOW, not_before=NOW + 500, jitter=0.5)
+    asked_for_less = record_failure(Failures(), Detail.RATE_LIMITED, NOW, not_before=NOW + 5, jitter=0.5)
+    asked_for_more = record_failure(Failures(), Detail.RATE_LIMITED, NOW, not_before=NOW + 500, jitter=0.5)
 
-    ours = may_fetch(a_feed(NOW, asked_for_less), NOW, Settings(), site_free=0.0)
-    theirs = may_fetch(a_feed(NOW, asked_for_more), NOW, Settings(), site_free=0.0)
+    ours = check_fetch_allowed(a_feed(NOW, asked_for_less), NOW, Settings(), site_free_at=0.0)
+    theirs = check_fetch_allowed(a_feed(NOW, asked_for_more), NOW, Settings(), site_free_at=0.0)
 
-    assert isinstance(ours, Wait)
-    assert (ours.until, ours.detail, ours.words) == (
+    assert isinstance(ours, Deferred)
+    assert (ours.until, ours.detail, ours.reason) == (
         NOW + 90,
         Detail.BACK_OFF,
         "1 failure (rate-limited); next try in 90 s",
     )
-    assert isinstance(theirs, Wait)
-    assert (theirs.detail, theirs.words) == (Detail.RETRY_AFTER, "the origin asked for a pause; next try in 500 s")
+    assert isinstance(theirs, Deferred)
+    assert (theirs.detail, theirs.reason) == (Detail.RETRY_AFTER, "the origin asked for a pause; next try in 500 s")

@@ -2,14 +2,14 @@
 
 import pytest
 
-from feedproxy.refresh.paused_and_blocked import Decision
+from feedproxy.refresh.paused_and_blocked import FeedDecision
 from tests.stages.origin import a_feed
 
 
 async def decide(proxy, origin, decision):
     here, target = proxy.stage.runtime, origin.url("/feed.rss")
     await here.decisions.decide(target, decision)
-    if decision is Decision.BLOCKED:
+    if decision is FeedDecision.BLOCKED:
         await here.service.admin.purge(target)
 
 
@@ -22,7 +22,7 @@ async def test_blocked_feed_is_refused_under_every_address_until_it_is_allowed(d
         await proxy.ask(f"/{target}")
     fetched = origin.requests
 
-    await decide(proxy, origin, Decision.BLOCKED)
+    await decide(proxy, origin, FeedDecision.BLOCKED)
 
     for line in (f"/{target}", f"/{origin.url('/Feed.rss')}", f"/{origin.url('//feed.rss')}", f"/-/as/atom/{target}"):
         (await proxy.ask(line)).expect(403)
@@ -43,7 +43,7 @@ async def test_paused_feed_is_served_from_its_copy_and_not_asked_for_until_it_is
     await proxy.ask(f"/{target}")
     fetched = origin.requests
 
-    await decide(proxy, origin, Decision.PAUSED)
+    await decide(proxy, origin, FeedDecision.PAUSED)
     clock.advance(days=9)
 
     (await proxy.ask(f"/{target}")).expect(200, cache="hit; detail=paused")
@@ -55,7 +55,7 @@ async def test_paused_feed_is_served_from_its_copy_and_not_asked_for_until_it_is
     assert origin.requests > fetched
 
 
-@pytest.mark.parametrize("decision", [Decision.PAUSED, Decision.BLOCKED])
+@pytest.mark.parametrize("decision", [FeedDecision.PAUSED, FeedDecision.BLOCKED])
 async def test_decision_outlives_the_rules_of_the_configuration_and_is_one_of_all_processes(door, decision):
     proxy, origin, _ = await door()
     here, target = proxy.stage.runtime, origin.url("/feed.rss")

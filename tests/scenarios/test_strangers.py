@@ -94,7 +94,7 @@ async def test_what_we_stumble_over_is_kept_from_readers_while_there_is_a_copy(s
         raise RecursionError("as deep as no feed ever was")
 
     with monkeypatch.context() as patch:
-        patch.setattr(offload, "prepare", stumble)
+        patch.setattr(offload, "ingest", stumble)
         seen = (await proxy.get("/feed.rss")).expect(200, cache="detail=internal-error")
     assert b"good" in seen.body
 

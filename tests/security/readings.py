@@ -14,7 +14,7 @@ from feedproxy.feed.edit.hub_and_cloud_links import Announcement
 from feedproxy.feed.parse import parser
 from feedproxy.feed.parse.channel_scan import glance
 from feedproxy.http.message import Fields, Response
-from feedproxy.refresh.ingest.ingest import at_first_sight, prepare
+from feedproxy.refresh.ingest.ingest import ingest, ingest_fast_path
 from feedproxy.settings import Settings
 
 HREF = "http://a.example/feed"
@@ -52,8 +52,8 @@ def _rendered(name: str) -> Callable[[bytes], object]:
 
 READINGS: dict[str, Callable[[bytes], object]] = {
     "read": lambda document: parser.read(document, None),
-    "prepare": lambda document: prepare(as_response(document), Settings(), self_href=HREF, now=1e9),
-    "at first sight": lambda document: at_first_sight(
+    "prepare": lambda document: ingest(as_response(document), Settings(), self_href=HREF, now=1e9),
+    "at first sight": lambda document: ingest_fast_path(
         as_response(document), Settings(), self_href=HREF, now=1e9, accept_encoding=None
     ),
     "glance": lambda document: glance(document, None),

@@ -21,9 +21,9 @@ import pytest
 from feedproxy.cache.stored_response import Content
 from feedproxy.errors import FeedproxyError
 from feedproxy.refresh.ingest import worker_pool
-from feedproxy.refresh.ingest.ingest import Prepared, prepare
-from feedproxy.refresh.ingest.worker_pool import TooMuch, Workshop
-from feedproxy.refresh.ingest.worker_process import Limits, unpacked
+from feedproxy.refresh.ingest.ingest import IngestedContent, ingest
+from feedproxy.refresh.ingest.worker_pool import JobLimitExceeded, WorkerPool
+from feedproxy.refresh.ingest.worker_process import Limits, load_result
 from feedproxy.settings import Settings
 from tests.security.readings import HREF, as_response
 from tests.waiting import PATIENCE
@@ -35,12 +35,12 @@ SHORT = Limits(quick=0.1, cpu=1, wall=600)
 
 
 @contextlib.asynccontextmanager
-async def opened(limits: Limits = LIMITS) -> AsyncIterator[Workshop]:
+async def opened(limits: Limits = LIMITS) -> AsyncIterator[WorkerPool]:
     with ThreadPoolExecutor(1) as threads:
-        made = Workshop(threads, limits)
+        made = WorkerPool(threads, limits)
         made.start()
         async with asyncio.timeout(PATIENCE):
-            while not made.apart:  # noqa: ASYNC110
+            while not made.is_running:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         try:
             yield made
@@ -72,10 +72,10 @@ def spinning() -> functools.partial[int]:
 
 async def test_job_that_takes_long_holds_up_no_other() -> None:
     async with opened() as jobs:
-        hostile = asyncio.ensure_future(jobs.do(spinning()))
+        hostile = asyncio.ensure_future(jobs.submit(spinning()))
         await asyncio.sleep(0)
 
-        assert await jobs.do(functools.partial(pow, 2, 5)) == 32
+        assert await jobs.submit(functools.partial(pow, 2, 5)) == 32
 
         assert not hostile.done()
         hostile.cancel()
@@ -83,39 +83,39 @@ async def test_job_that_takes_long_holds_up_no_other() -> None:
 
 async def test_job_that_takes_too_long_fails_and_is_not_begun_again() -> None:
     async with opened(SHORT) as jobs:
-        with pytest.raises(TooMuch):
-            await jobs.do(spinning())
+        with pytest.raises(JobLimitExceeded):
+            await jobs.submit(spinning())
 
-        assert await jobs.do(functools.partial(pow, 2, 5)) == 32
+        assert await jobs.submit(functools.partial(pow, 2, 5)) == 32
 
 
 async def test_job_that_hangs_without_computing_fails_after_its_time() -> None:
     async with opened(Limits(quick=0.1, cpu=2, wall=0.8)) as jobs:
-        with pytest.raises(TooMuch):
-            await jobs.do(functools.partial(time.sleep, 600))
+        with pytest.raises(JobLimitExceeded):
+            await jobs.submit(functools.partial(time.sleep, 600))
 
 
 async def test_many_jobs_that_take_long_hold_up_no_other() -> None:
     async with opened() as jobs:
-        hostile = [asyncio.ensure_future(jobs.do(spinning())) for _ in range(6)]
+        hostile = [asyncio.ensure_future(jobs.submit(spinning())) for _ in range(6)]
         await asyncio.sleep(0)
 
-        assert await jobs.do(functools.partial(pow, 2, 5)) == 32
+        assert await jobs.submit(functools.partial(pow, 2, 5)) == 32
 
         assert not any(each.done() for each in hostile)
-        assert len(jobs.pids) <= worker_pool.QUICK_MAX + worker_pool.SLOW_MAX
+        assert len(jobs.pids) <= worker_pool.QUICK_WORKERS_MAX + worker_pool.SLOW_WORKERS_MAX
         for each in hostile:
             each.cancel()
 
 
 async def test_jobs_beyond_the_waiting_room_of_the_slow_lane_fail_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_pool, "LARGE", 1)
-    monkeypatch.setattr(worker_pool, "WAITING_MAX", 1)
+    monkeypatch.setattr(worker_pool, "LARGE_JOB", 1)
+    monkeypatch.setattr(worker_pool, "SLOW_QUEUE_MAX", 1)
     async with opened() as jobs:
-        tasks = [asyncio.ensure_future(jobs.do(functools.partial(time.sleep, 0.5))) for _ in range(8)]
+        tasks = [asyncio.ensure_future(jobs.submit(functools.partial(time.sleep, 0.5))) for _ in range(8)]
         done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
 
-        assert all(isinstance(each.exception(), TooMuch) for each in done)
+        assert all(isinstance(each.exception(), JobLimitExceeded) for each in done)
         assert waiting
         assert not any((await asyncio.wait(waiting))[1])
 
@@ -124,13 +124,13 @@ async def test_worker_that_is_stopped_is_replaced_and_its_job_done() -> None:
     async with opened() as jobs:
         os.kill(jobs.pids[0], signal.SIGSTOP)
 
-        assert await jobs.do(functools.partial(pow, 2, 5)) == 32
+        assert await jobs.submit(functools.partial(pow, 2, 5)) == 32
 
 
 async def test_job_that_ends_its_process_takes_no_other_down() -> None:
     async with opened() as jobs:
-        deadly = [asyncio.ensure_future(jobs.do(functools.partial(os._exit, 1))) for _ in range(4)]
-        others = [asyncio.ensure_future(jobs.do(functools.partial(pow, 2, each))) for each in range(20)]
+        deadly = [asyncio.ensure_future(jobs.submit(functools.partial(os._exit, 1))) for _ in range(4)]
+        others = [asyncio.ensure_future(jobs.submit(functools.partial(pow, 2, each))) for each in range(20)]
 
         assert await asyncio.gather(*others) == [2**each for each in range(20)]
         for each in await asyncio.gather(*deadly, return_exceptions=True):
@@ -142,31 +142,31 @@ async def test_restart_waits_no_longer_after_many_deaths_than_after_one() -> Non
         for _ in range(4):
             assert jobs.template is not None
             jobs.template.kill()
-            assert await jobs.do(functools.partial(pow, 2, 5)) == 32
-            assert jobs.pause == 0
+            assert await jobs.submit(functools.partial(pow, 2, 5)) == 32
+            assert jobs.restart_pause == 0
 
 
 async def test_memory_of_a_job_is_bounded() -> None:
     async with opened(Limits(quick=5, cpu=20, wall=30, memory=200_000_000)) as jobs:
-        with pytest.raises(TooMuch):
-            await jobs.do(functools.partial(bytearray, 400_000_000))
+        with pytest.raises(JobLimitExceeded):
+            await jobs.submit(functools.partial(bytearray, 400_000_000))
 
-        assert await jobs.do(functools.partial(pow, 2, 5)) == 32
+        assert await jobs.submit(functools.partial(pow, 2, 5)) == 32
 
 
 async def test_items_by_the_million_fail_as_a_value() -> None:
     document = b'{"version": "https://jsonfeed.org/version/1.1", "items": [' + b"{}," * 1_500_000 + b"{}]}"
-    work = functools.partial(prepare, as_response(document), Settings(), self_href=HREF, now=1e9)
+    work = functools.partial(ingest, as_response(document), Settings(), self_href=HREF, now=1e9)
     async with opened(Limits(quick=5, cpu=20, wall=60, memory=200_000_000)) as jobs:
-        with contextlib.suppress(TooMuch):
-            assert isinstance(await jobs.do(work), Prepared)
+        with contextlib.suppress(JobLimitExceeded):
+            assert isinstance(await jobs.submit(work), IngestedContent)
 
-        assert await jobs.do(functools.partial(pow, 2, 5)) == 32
+        assert await jobs.submit(functools.partial(pow, 2, 5)) == 32
 
 
 async def test_worker_is_bounded_by_the_system() -> None:
     async with opened() as jobs:
-        await jobs.do(functools.partial(pow, 2, 5))
+        await jobs.submit(functools.partial(pow, 2, 5))
         pid = jobs.pids[0]
         limits = {
             name: resource.prlimit(pid, getattr(resource, f"RLIMIT_{name}"))[0]
@@ -181,11 +181,11 @@ async def test_worker_is_bounded_by_the_system() -> None:
 
 async def test_memory_that_a_long_job_took_is_given_back() -> None:
     async with opened() as jobs:
-        before = await jobs.do(os.getpid)
-        await jobs.do(functools.partial(_spin, 40_000_000))
+        before = await jobs.submit(os.getpid)
+        await jobs.submit(functools.partial(_spin, 40_000_000))
 
         await until(lambda: before not in jobs.pids)
-        assert await jobs.do(functools.partial(pow, 2, 5)) == 32
+        assert await jobs.submit(functools.partial(pow, 2, 5)) == 32
 
 
 async def test_answer_of_a_worker_calls_nothing() -> None:
@@ -195,9 +195,9 @@ async def test_answer_of_a_worker_calls_nothing() -> None:
 
     for value in (Hostile(), subprocess.Popen, Path("/"), functools.partial(os.getpid)):
         with pytest.raises(Exception, match="no value of ours"):
-            unpacked([pickle.dumps((value, None))])
-    value = Prepared(Content({"identity": b"x"}))
-    assert unpacked([pickle.dumps((value, None))])[0] == value
+            load_result([pickle.dumps((value, None))])
+    value = IngestedContent(Content({"identity": b"x"}))
+    assert load_result([pickle.dumps((value, None))])[0] == value
 
 
 class _Numbered(pickle.Pickler):
@@ -213,16 +213,16 @@ async def test_answer_of_a_worker_names_no_part_that_is_not_there(number: object
     _Numbered(buffer, pickle.HIGHEST_PROTOCOL).dump((number, None))
 
     with pytest.raises(pickle.UnpicklingError):
-        unpacked([buffer.getvalue(), b"x"])
+        load_result([buffer.getvalue(), b"x"])
 
 
 _PARENT = """
 import asyncio, functools, sys
 from concurrent.futures import ThreadPoolExecutor
-from feedproxy.refresh.ingest.worker_pool import Workshop
+from feedproxy.refresh.ingest.worker_pool import WorkerPool
 
 async def main():
-    jobs = Workshop(ThreadPoolExecutor(1))
+    jobs = WorkerPool(ThreadPoolExecutor(1))
     jobs.start()
     while not jobs.apart:
         await asyncio.sleep(0.01)

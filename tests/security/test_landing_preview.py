@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from feedproxy.refresh.paused_and_blocked import Decision
+from feedproxy.refresh.paused_and_blocked import FeedDecision
 from tests.scenarios.conftest import _stages, authorities_are_read_once  # noqa: F401 -- a fixture
 from tests.stages.front import OnFront
 from tests.stages.origin import a_feed
@@ -70,7 +70,7 @@ async def test_preview_reaches_no_private_address(door: Any, host: str) -> None:
 async def test_preview_of_a_blocked_feed_names_no_password(door: Any) -> None:
     proxy, origin, _ = await door()
     origin.publish("/feed.rss", a_feed("An entry"))
-    await proxy.stage.runtime.decisions.decide(origin.url("/feed.rss"), Decision.BLOCKED)
+    await proxy.stage.runtime.decisions.decide(origin.url("/feed.rss"), FeedDecision.BLOCKED)
 
     seen = (await proxy.ask(f"/?url={origin.url('/feed.rss')}", **PAGE)).expect(200)
 

@@ -19,7 +19,7 @@ from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields
-from feedproxy.refresh.ingest.worker_process import unpacked
+from feedproxy.refresh.ingest.worker_process import load_result
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 from feedproxy.store.sqlite_rows import FILE_MIN
@@ -70,7 +70,7 @@ def _state_for(module: str, name: str, attribute: str) -> bytes:
 def test_result_of_a_process_that_reads_feeds_changes_no_class(kind: type, attribute: str) -> None:
     before = vars(kind).get(attribute)
     with contextlib.suppress(Exception):
-        unpacked([_state_for(kind.__module__, kind.__qualname__, attribute)])
+        load_result([_state_for(kind.__module__, kind.__qualname__, attribute)])
 
     assert vars(kind).get(attribute) is before
 
@@ -90,7 +90,7 @@ def test_result_of_a_process_that_reads_feeds_names_nothing_that_is_called(modul
     texts = [b"\x8c" + bytes([len(text)]) + text.encode() for text in (module, name)]
 
     with pytest.raises(pickle.UnpicklingError):
-        unpacked([b"\x80\x04" + texts[0] + texts[1] + b"\x93NN\x86."])
+        load_result([b"\x80\x04" + texts[0] + texts[1] + b"\x93NN\x86."])
 
 
 class Trap:

@@ -17,7 +17,14 @@ from feedproxy.errors import (
 )
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.message import Fields
-from feedproxy.refresh.policy.content_guard import Accept, Keep, Outcome, Pass, judge, patience_after
+from feedproxy.refresh.policy.content_guard import (
+    FetchOutcome,
+    KeepStored,
+    PassThroughOnly,
+    Replace,
+    decide_replacement,
+    stale_limit_after_failure,
+)
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Edition, Failures, NewShape, Resource
 
@@ -29,22 +36,22 @@ RSS = Channel(Kind.RSS, "2.0", well_formed=True)
 ILL_FORMED = Channel(Kind.RSS, "2.0", well_formed=False)
 ATOM = Channel(Kind.ATOM, "1.0", well_formed=True)
 BAD = {
-    "429": Outcome(429),
-    "500": Outcome(500),
-    "503": Outcome(503),
-    "unreachable": Outcome(error=Unreachable("no such name")),
-    "timeout": Outcome(error=FetchTimeout("30 s")),
-    "broken message": Outcome(error=MalformedResponse("bad chunk")),
-    "too large": Outcome(200, error=TooLarge("a bomb")),
-    "undecodable": Outcome(200, error=Undecodable("bad CRC")),
-    "empty": Outcome(200, empty=True),
-    "truncated": Outcome(200, channel=ILL_FORMED, truncated=True),
-    "html": Outcome(200, html=True),
-    "no feed": Outcome(200),
-    "ill-formed": Outcome(200, channel=ILL_FORMED),
-    "challenge": Outcome(403, Fields([("CF-Mitigated", "challenge")])),
-    "a part": Outcome(206),
-    "unknown status": Outcome(999),
+    "429": FetchOutcome(429),
+    "500": FetchOutcome(500),
+    "503": FetchOutcome(503),
+    "unreachable": FetchOutcome(error=Unreachable("no such name")),
+    "timeout": FetchOutcome(error=FetchTimeout("30 s")),
+    "broken message": FetchOutcome(error=MalformedResponse("bad chunk")),
+    "too large": FetchOutcome(200, error=TooLarge("a bomb")),
+    "undecodable": FetchOutcome(200, error=Undecodable("bad CRC")),
+    "empty": FetchOutcome(200, empty=True),
+    "truncated": FetchOutcome(200, channel=ILL_FORMED, truncated=True),
+    "html": FetchOutcome(200, html=True),
+    "no feed": FetchOutcome(200),
+    "ill-formed": FetchOutcome(200, channel=ILL_FORMED),
+    "challenge": FetchOutcome(403, Fields([("CF-Mitigated", "challenge")])),
+    "a part": FetchOutcome(206),
+    "unknown status": FetchOutcome(999),
 }
 
 
@@ -56,130 +63,130 @@ def a_copy(channel: Channel | None = RSS, age: float = HOUR, **more: object) -> 
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_update_never_replaces_a_good_copy(name: str) -> None:
-    verdict = judge(a_copy(), BAD[name], NOW, SETTINGS)
+    verdict = decide_replacement(a_copy(), BAD[name], NOW, SETTINGS)
 
-    assert isinstance(verdict, Keep)
+    assert isinstance(verdict, KeepStored)
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_copy_stands_in_for_seven_days_from_when_it_was_last_good(name: str) -> None:
-    verdict = judge(a_copy(age=HOUR), BAD[name], NOW, SETTINGS)
+    verdict = decide_replacement(a_copy(age=HOUR), BAD[name], NOW, SETTINGS)
 
-    assert isinstance(verdict, Keep)
+    assert isinstance(verdict, KeepStored)
     assert verdict.until == NOW - HOUR + 7 * DAY
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_after_seven_days_readers_get_what_came(name: str) -> None:
-    verdict = judge(a_copy(age=7 * DAY), BAD[name], NOW, SETTINGS)
+    verdict = decide_replacement(a_copy(age=7 * DAY), BAD[name], NOW, SETTINGS)
 
-    assert isinstance(verdict, Pass | Accept)
-    assert isinstance(verdict, Accept) == (name == "ill-formed")
+    assert isinstance(verdict, PassThroughOnly | Replace)
+    assert isinstance(verdict, Replace) == (name == "ill-formed")
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_with_on_bad_update_pass_nothing_is_kept(name: str) -> None:
-    verdict = judge(a_copy(), BAD[name], NOW, replace(SETTINGS, on_bad_update="pass"))
+    verdict = decide_replacement(a_copy(), BAD[name], NOW, replace(SETTINGS, on_bad_update="pass"))
 
-    assert isinstance(verdict, Accept | Pass)
+    assert isinstance(verdict, Replace | PassThroughOnly)
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_without_a_copy_everything_passes(name: str) -> None:
-    assert isinstance(judge(None, BAD[name], NOW, SETTINGS), Pass)
-    assert isinstance(judge(Resource(TARGET), BAD[name], NOW, SETTINGS), Pass)
+    assert isinstance(decide_replacement(None, BAD[name], NOW, SETTINGS), PassThroughOnly)
+    assert isinstance(decide_replacement(Resource(TARGET), BAD[name], NOW, SETTINGS), PassThroughOnly)
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_what_is_no_feed_is_never_guarded(name: str) -> None:
-    assert isinstance(judge(a_copy(channel=None), BAD[name], NOW, SETTINGS), Accept)
+    assert isinstance(decide_replacement(a_copy(channel=None), BAD[name], NOW, SETTINGS), Replace)
 
 
 @pytest.mark.parametrize("status", [403, 404])
 def test_for_403_and_404_a_copy_stands_in_for_a_day(status: int) -> None:
-    verdict = judge(a_copy(age=HOUR), Outcome(status), NOW, SETTINGS)
+    verdict = decide_replacement(a_copy(age=HOUR), FetchOutcome(status), NOW, SETTINGS)
 
-    assert isinstance(verdict, Keep)
+    assert isinstance(verdict, KeepStored)
     assert verdict.until == NOW - HOUR + DAY
     assert verdict.detail is Detail.REFUSED
-    assert isinstance(judge(a_copy(age=DAY), Outcome(status), NOW, SETTINGS), Pass)
+    assert isinstance(decide_replacement(a_copy(age=DAY), FetchOutcome(status), NOW, SETTINGS), PassThroughOnly)
 
 
 @pytest.mark.parametrize("status", [400, 402, 405, 406, 409, 418, 422, 426, 431])
 def test_other_refusals_count_like_404(status: int) -> None:
-    verdict = judge(a_copy(age=HOUR), Outcome(status), NOW, SETTINGS)
+    verdict = decide_replacement(a_copy(age=HOUR), FetchOutcome(status), NOW, SETTINGS)
 
-    assert isinstance(verdict, Keep)
+    assert isinstance(verdict, KeepStored)
     assert verdict.until == NOW - HOUR + DAY
 
 
 @pytest.mark.parametrize("status", [408, 421, 425])
 def test_refusals_that_may_be_repeated_count_like_failures(status: int) -> None:
-    verdict = judge(a_copy(age=HOUR), Outcome(status), NOW, SETTINGS)
+    verdict = decide_replacement(a_copy(age=HOUR), FetchOutcome(status), NOW, SETTINGS)
 
-    assert isinstance(verdict, Keep)
+    assert isinstance(verdict, KeepStored)
     assert verdict.until == NOW - HOUR + 7 * DAY
 
 
 @pytest.mark.parametrize("status", [401, 451, 410])
 def test_401_451_and_410_pass_at_once(status: int) -> None:
-    assert isinstance(judge(a_copy(age=1), Outcome(status), NOW, SETTINGS), Pass)
+    assert isinstance(decide_replacement(a_copy(age=1), FetchOutcome(status), NOW, SETTINGS), PassThroughOnly)
 
 
 def test_a_rule_sets_how_long_a_copy_stands_in() -> None:
-    verdict = judge(a_copy(age=HOUR), Outcome(503), NOW, replace(SETTINGS, stale_max=7200))
+    verdict = decide_replacement(a_copy(age=HOUR), FetchOutcome(503), NOW, replace(SETTINGS, stale_max=7200))
 
-    assert isinstance(verdict, Keep)
+    assert isinstance(verdict, KeepStored)
     assert verdict.until == NOW + HOUR
 
 
 def test_a_304_confirms_the_copy() -> None:
-    assert isinstance(judge(a_copy(), Outcome(304), NOW, SETTINGS), Accept)
+    assert isinstance(decide_replacement(a_copy(), FetchOutcome(304), NOW, SETTINGS), Replace)
 
 
 @pytest.mark.parametrize("status", [200, 203])
 def test_a_well_formed_feed_of_the_same_kind_replaces_the_copy(status: int) -> None:
-    assert isinstance(judge(a_copy(), Outcome(status, channel=RSS), NOW, SETTINGS), Accept)
+    assert isinstance(decide_replacement(a_copy(), FetchOutcome(status, channel=RSS), NOW, SETTINGS), Replace)
 
 
 def test_another_version_of_the_same_kind_is_no_new_shape() -> None:
     older = replace(RSS, version="0.91")
 
-    assert isinstance(judge(a_copy(), Outcome(200, channel=older), NOW, SETTINGS), Accept)
+    assert isinstance(decide_replacement(a_copy(), FetchOutcome(200, channel=older), NOW, SETTINGS), Replace)
 
 
 def test_a_feed_that_always_was_ill_formed_goes_on_being_updated() -> None:
-    verdict = judge(a_copy(ILL_FORMED), Outcome(200, channel=ILL_FORMED), NOW, SETTINGS)
+    verdict = decide_replacement(a_copy(ILL_FORMED), FetchOutcome(200, channel=ILL_FORMED), NOW, SETTINGS)
 
-    assert isinstance(verdict, Accept)
+    assert isinstance(verdict, Replace)
 
 
 def test_a_well_formed_feed_of_any_kind_replaces_an_ill_formed_copy() -> None:
-    assert isinstance(judge(a_copy(ILL_FORMED), Outcome(200, channel=ATOM), NOW, SETTINGS), Accept)
+    assert isinstance(decide_replacement(a_copy(ILL_FORMED), FetchOutcome(200, channel=ATOM), NOW, SETTINGS), Replace)
 
 
 @pytest.mark.parametrize("shape", [ATOM, ILL_FORMED], ids=["another kind", "ill-formed"])
 def test_a_new_shape_is_accepted_when_seen_three_times_over_six_hours(shape: Channel) -> None:
-    resource, update = a_copy(), Outcome(200, channel=shape)
+    resource, update = a_copy(), FetchOutcome(200, channel=shape)
     for hours in (0, 3):
-        kept = judge(resource, update, NOW + hours * HOUR, SETTINGS)
-        assert isinstance(kept, Keep)
+        kept = decide_replacement(resource, update, NOW + hours * HOUR, SETTINGS)
+        assert isinstance(kept, KeepStored)
         resource = replace(resource, new_shape=kept.new_shape)
 
-    early = judge(resource, update, NOW + 5.9 * HOUR, SETTINGS)
-    ripe = judge(resource, update, NOW + 6 * HOUR, SETTINGS)
+    early = decide_replacement(resource, update, NOW + 5.9 * HOUR, SETTINGS)
+    ripe = decide_replacement(resource, update, NOW + 6 * HOUR, SETTINGS)
 
-    assert isinstance(early, Keep)
-    assert isinstance(ripe, Accept)
+    assert isinstance(early, KeepStored)
+    assert isinstance(ripe, Replace)
 
 
 def test_a_copy_that_is_too_old_gives_way_to_any_feed() -> None:
-    assert isinstance(judge(a_copy(age=7 * DAY), Outcome(200, channel=ATOM), NOW, SETTINGS), Accept)
+    assert isinstance(decide_replacement(a_copy(age=7 * DAY), FetchOutcome(200, channel=ATOM), NOW, SETTINGS), Replace)
 
 
 def test_while_the_origin_is_left_in_peace_a_copy_stands_in_as_long_as_when_it_failed() -> None:
     def patience(detail: Detail) -> float:
-        return patience_after(Failures(1, detail=str(detail)), SETTINGS)
+        return stale_limit_after_failure(Failures(1, detail=str(detail)), SETTINGS)
 
     assert patience(Detail.UNREACHABLE) == patience(Detail.RATE_LIMITED) == 7 * DAY
     assert patience(Detail.REFUSED) == DAY
@@ -189,56 +196,56 @@ def test_while_the_origin_is_left_in_peace_a_copy_stands_in_as_long_as_when_it_f
 def test_two_sightings_are_not_enough_however_far_apart() -> None:
     resource = a_copy(new_shape=NewShape("atom", NOW - 3 * DAY, 1))
 
-    assert isinstance(judge(resource, Outcome(200, channel=ATOM), NOW, SETTINGS), Keep)
+    assert isinstance(decide_replacement(resource, FetchOutcome(200, channel=ATOM), NOW, SETTINGS), KeepStored)
 
 
 def test_another_shape_starts_anew() -> None:
     resource = a_copy(new_shape=NewShape("ill-formed rss", NOW - DAY, 9))
 
-    verdict = judge(resource, Outcome(200, channel=ATOM), NOW, SETTINGS)
+    verdict = decide_replacement(resource, FetchOutcome(200, channel=ATOM), NOW, SETTINGS)
 
-    assert isinstance(verdict, Keep)
+    assert isinstance(verdict, KeepStored)
     assert verdict.new_shape == NewShape("atom", NOW, 1)
 
 
 def test_a_failure_in_between_does_not_forget_the_new_shape() -> None:
     seen = NewShape("atom", NOW - HOUR, 2)
 
-    verdict = judge(a_copy(new_shape=seen), Outcome(503), NOW, SETTINGS)
+    verdict = decide_replacement(a_copy(new_shape=seen), FetchOutcome(503), NOW, SETTINGS)
 
-    assert isinstance(verdict, Keep)
+    assert isinstance(verdict, KeepStored)
     assert verdict.new_shape == seen
 
 
-@pytest.mark.parametrize("update", [Outcome(200, html=True), Outcome(200, empty=True), Outcome(200)])
-def test_what_is_no_feed_never_becomes_one_by_repetition(update: Outcome) -> None:
+@pytest.mark.parametrize("update", [FetchOutcome(200, html=True), FetchOutcome(200, empty=True), FetchOutcome(200)])
+def test_what_is_no_feed_never_becomes_one_by_repetition(update: FetchOutcome) -> None:
     resource = a_copy(new_shape=NewShape("ill-formed rss", NOW - DAY, 9))
 
-    assert isinstance(judge(resource, update, NOW, SETTINGS), Keep)
+    assert isinstance(decide_replacement(resource, update, NOW, SETTINGS), KeepStored)
 
 
 @pytest.mark.parametrize(
     ("outcome", "detail"),
     [
-        (Outcome(429), Detail.RATE_LIMITED),
-        (Outcome(502), Detail.ERROR_STATUS),
-        (Outcome(999), Detail.ERROR_STATUS),
-        (Outcome(200, html=True), Detail.HTML_WHERE_FEED),
-        (Outcome(200, empty=True), Detail.EMPTY),
-        (Outcome(204), Detail.EMPTY),
-        (Outcome(200, truncated=True), Detail.TRUNCATED),
-        (Outcome(206), Detail.TRUNCATED),
-        (Outcome(200), Detail.ILL_FORMED),
-        (Outcome(200, channel=ILL_FORMED), Detail.ILL_FORMED),
-        (Outcome(200, channel=ATOM), Detail.NEW_SHAPE),
-        (Outcome(301), Detail.REDIRECT_LOOP),
-        (Outcome(302, broken=Detail.TIMEOUT), Detail.TIMEOUT),
+        (FetchOutcome(429), Detail.RATE_LIMITED),
+        (FetchOutcome(502), Detail.ERROR_STATUS),
+        (FetchOutcome(999), Detail.ERROR_STATUS),
+        (FetchOutcome(200, html=True), Detail.HTML_WHERE_FEED),
+        (FetchOutcome(200, empty=True), Detail.EMPTY),
+        (FetchOutcome(204), Detail.EMPTY),
+        (FetchOutcome(200, truncated=True), Detail.TRUNCATED),
+        (FetchOutcome(206), Detail.TRUNCATED),
+        (FetchOutcome(200), Detail.ILL_FORMED),
+        (FetchOutcome(200, channel=ILL_FORMED), Detail.ILL_FORMED),
+        (FetchOutcome(200, channel=ATOM), Detail.NEW_SHAPE),
+        (FetchOutcome(301), Detail.REDIRECT_LOOP),
+        (FetchOutcome(302, redirect_error=Detail.TIMEOUT), Detail.TIMEOUT),
     ],
 )
-def test_the_detail_names_what_is_wrong(outcome: Outcome, detail: Detail) -> None:
-    verdict = judge(a_copy(), outcome, NOW, SETTINGS)
+def test_the_detail_names_what_is_wrong(outcome: FetchOutcome, detail: Detail) -> None:
+    verdict = decide_replacement(a_copy(), outcome, NOW, SETTINGS)
 
-    assert isinstance(verdict, Keep)
+    assert isinstance(verdict, KeepStored)
     assert verdict.detail is detail
 
 
@@ -254,20 +261,20 @@ def test_the_detail_names_what_is_wrong(outcome: Outcome, detail: Detail) -> Non
     ],
 )
 def test_no_answer_is_told_by_its_own_name(error: FeedproxyError, detail: Detail) -> None:
-    verdict = judge(a_copy(), Outcome(error=error), NOW, SETTINGS)
+    verdict = decide_replacement(a_copy(), FetchOutcome(error=error), NOW, SETTINGS)
 
-    assert isinstance(verdict, Keep)
+    assert isinstance(verdict, KeepStored)
     assert verdict.detail is detail
-    assert str(error) in verdict.words
+    assert str(error) in verdict.reason
 
 
 @pytest.mark.parametrize(
     "outcome",
     [
-        Outcome(403, Fields([("cf-mitigated", "challenge")])),
-        Outcome(503, Fields([("cf-mitigated", "challenge")]), html=True),
-        Outcome(202, Fields([("x-amzn-waf-action", "challenge")]), empty=True),
-        Outcome(
+        FetchOutcome(403, Fields([("cf-mitigated", "challenge")])),
+        FetchOutcome(503, Fields([("cf-mitigated", "challenge")]), html=True),
+        FetchOutcome(202, Fields([("x-amzn-waf-action", "challenge")]), empty=True),
+        FetchOutcome(
             200,
             html=True,
             page=b'<!doctype html><script src="/.within.website/x/cmd/anubis/static/js/main.mjs">',
@@ -275,17 +282,17 @@ def test_no_answer_is_told_by_its_own_name(error: FeedproxyError, detail: Detail
     ],
     ids=["cloudflare 403", "cloudflare 503", "aws waf", "anubis"],
 )
-def test_a_challenge_page_is_kept_out_with_any_status(outcome: Outcome) -> None:
-    verdict = judge(a_copy(age=2 * DAY), outcome, NOW, SETTINGS)
+def test_a_challenge_page_is_kept_out_with_any_status(outcome: FetchOutcome) -> None:
+    verdict = decide_replacement(a_copy(age=2 * DAY), outcome, NOW, SETTINGS)
 
-    assert isinstance(verdict, Keep)
+    assert isinstance(verdict, KeepStored)
     assert verdict.detail is Detail.CHALLENGE
 
 
 def test_a_feed_that_writes_about_challenges_is_a_feed() -> None:
     page = b"<rss><channel><title>On /.within.website/x/cmd/anubis/</title></channel></rss>"
 
-    assert isinstance(judge(a_copy(), Outcome(200, channel=RSS, page=page), NOW, SETTINGS), Accept)
+    assert isinstance(decide_replacement(a_copy(), FetchOutcome(200, channel=RSS, page=page), NOW, SETTINGS), Replace)
 
 
 def with_items(channel: Channel, items: int) -> Channel:
@@ -312,27 +319,31 @@ def with_items(channel: Channel, items: int) -> Channel:
     ],
 )
 def test_sudden_loss_of_most_items_is_not_taken_at_once(held: Channel, update: Channel, takes: bool) -> None:
-    verdict = judge(a_copy(held), Outcome(200, channel=update), NOW, SETTINGS)
+    verdict = decide_replacement(a_copy(held), FetchOutcome(200, channel=update), NOW, SETTINGS)
 
-    assert isinstance(verdict, Accept if takes else Keep)
+    assert isinstance(verdict, Replace if takes else KeepStored)
 
 
 def test_loss_is_believed_when_it_was_seen_three_times_over_six_hours() -> None:
     copy = a_copy(with_items(RSS, 20))
     for at, items, takes in [(0, 0, False), (3, 4, False), (5.9, 1, False), (6.1, 0, True)]:
-        verdict = judge(copy, Outcome(200, channel=with_items(RSS, items)), NOW + at * HOUR, SETTINGS)
-        assert isinstance(verdict, Accept if takes else Keep)
-        if isinstance(verdict, Keep):
+        verdict = decide_replacement(copy, FetchOutcome(200, channel=with_items(RSS, items)), NOW + at * HOUR, SETTINGS)
+        assert isinstance(verdict, Replace if takes else KeepStored)
+        if isinstance(verdict, KeepStored):
             copy = replace(copy, new_shape=verdict.new_shape)
 
 
 def test_feed_that_has_been_as_short_before_is_taken_at_once() -> None:
     copy = a_copy(with_items(RSS, 20), editions=(Edition(NOW - DAY, 100, 2), Edition(NOW - HOUR, 900, 20)))
 
-    assert isinstance(judge(copy, Outcome(200, channel=with_items(RSS, 2)), NOW, SETTINGS), Accept)
-    assert isinstance(judge(copy, Outcome(200, channel=with_items(RSS, 1)), NOW, SETTINGS), Keep)
+    assert isinstance(decide_replacement(copy, FetchOutcome(200, channel=with_items(RSS, 2)), NOW, SETTINGS), Replace)
+    assert isinstance(
+        decide_replacement(copy, FetchOutcome(200, channel=with_items(RSS, 1)), NOW, SETTINGS), KeepStored
+    )
 
 
 def test_loss_passes_where_the_operator_lets_bad_updates_pass() -> None:
-    update = Outcome(200, channel=with_items(RSS, 0))
-    assert isinstance(judge(a_copy(with_items(RSS, 20)), update, NOW, Settings(on_bad_update="pass")), Accept)
+    update = FetchOutcome(200, channel=with_items(RSS, 0))
+    assert isinstance(
+        decide_replacement(a_copy(with_items(RSS, 20)), update, NOW, Settings(on_bad_update="pass")), Replace
+    )

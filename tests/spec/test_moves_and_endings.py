@@ -5,7 +5,17 @@ from dataclasses import replace
 import pytest
 
 from feedproxy.cache.cache_status import Detail
-from feedproxy.refresh.policy.relocation import Follow, Gone, Redirect, Stop, chain, lasting, seen, standing, taken_back
+from feedproxy.refresh.policy.relocation import (
+    FollowRedirect,
+    RespondGone,
+    RespondMoved,
+    StopFollowing,
+    active_relocation,
+    clear_relocation,
+    next_hop,
+    permanent_location,
+    record_sighting,
+)
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Ending, Sighting
 
@@ -23,7 +33,7 @@ def sight(
     to: str = NEW,
     at_once: bool = False,
 ) -> Sighting:
-    return seen(
+    return record_sighting(
         before,
         ending,
         "" if ending is Ending.GONE else to,
@@ -35,13 +45,13 @@ def sight(
 
 
 def test_after_one_permanent_redirect_readers_still_get_the_feed() -> None:
-    assert standing(sight(None, NOW), NOW, SETTINGS) is None
+    assert active_relocation(sight(None, NOW), NOW, SETTINGS) is None
 
 
 def test_after_two_an_hour_apart_readers_are_told_301() -> None:
     twice = sight(sight(None, NOW), NOW + HOUR)
 
-    assert standing(twice, NOW + HOUR, SETTINGS) == Redirect(NEW)
+    assert active_relocation(twice, NOW + HOUR, SETTINGS) == RespondMoved(NEW)
 
 
 def test_many_sightings_within_the_hour_count_once() -> None:
@@ -50,7 +60,7 @@ def test_many_sightings_within_the_hour_count_once() -> None:
         sighting = sight(sighting, NOW + 60 * minute)
 
     assert sighting.count == 1
-    assert standing(sighting, NOW + HOUR, SETTINGS) is None
+    assert active_relocation(sighting, NOW + HOUR, SETTINGS) is None
 
 
 def test_another_location_starts_anew() -> None:
@@ -60,29 +70,31 @@ def test_another_location_starts_anew() -> None:
 
 
 def test_an_ordinary_answer_forgets_what_was_not_believed() -> None:
-    assert taken_back(sight(None, NOW), NOW + HOUR, feed=True) is None
-    assert taken_back(sight(None, NOW, ending=Ending.GONE), NOW + HOUR, feed=False) is None
+    assert clear_relocation(sight(None, NOW), NOW + HOUR, feed=True) is None
+    assert clear_relocation(sight(None, NOW, ending=Ending.GONE), NOW + HOUR, feed=False) is None
 
 
 def test_a_feed_under_the_old_address_takes_back_what_was_believed() -> None:
-    assert taken_back(sight(None, NOW, at_once=True), NOW + WEEK, feed=True) is None
+    assert clear_relocation(sight(None, NOW, at_once=True), NOW + WEEK, feed=True) is None
 
 
 def test_a_page_of_advertisements_under_the_old_address_takes_back_nothing() -> None:
     believed = sight(None, NOW, at_once=True)
 
-    kept = taken_back(believed, NOW + WEEK, feed=False)
+    kept = clear_relocation(believed, NOW + WEEK, feed=False)
 
     assert kept == replace(believed, last=NOW + WEEK)
-    assert standing(kept, NOW + WEEK, SETTINGS) == Redirect(NEW)
+    assert active_relocation(kept, NOW + WEEK, SETTINGS) == RespondMoved(NEW)
 
 
 def test_an_xml_redirect_acts_at_once() -> None:
-    assert standing(sight(None, NOW, at_once=True), NOW, SETTINGS) == Redirect(NEW)
+    assert active_relocation(sight(None, NOW, at_once=True), NOW, SETTINGS) == RespondMoved(NEW)
 
 
 def test_an_xml_gone_acts_at_once_and_leaves_the_origin_in_peace() -> None:
-    assert standing(sight(None, NOW, ending=Ending.GONE, at_once=True), NOW, SETTINGS) == Gone(recheck=False)
+    assert active_relocation(sight(None, NOW, ending=Ending.GONE, at_once=True), NOW, SETTINGS) == RespondGone(
+        recheck=False
+    )
 
 
 def test_an_xml_redirect_confirms_a_301_seen_before() -> None:
@@ -90,14 +102,14 @@ def test_an_xml_redirect_confirms_a_301_seen_before() -> None:
 
 
 def test_a_single_410_is_told_but_the_origin_is_asked_again() -> None:
-    assert standing(sight(None, NOW, ending=Ending.GONE), NOW + 60, SETTINGS) == Gone(recheck=True)
+    assert active_relocation(sight(None, NOW, ending=Ending.GONE), NOW + 60, SETTINGS) == RespondGone(recheck=True)
 
 
 def test_a_confirmed_410_is_remembered_and_asked_for_again_weekly() -> None:
     gone = sight(sight(None, NOW, ending=Ending.GONE), NOW + HOUR, ending=Ending.GONE)
 
-    assert standing(gone, NOW + HOUR + WEEK - 1, SETTINGS) == Gone(recheck=False)
-    assert standing(gone, NOW + HOUR + WEEK, SETTINGS) == Gone(recheck=True)
+    assert active_relocation(gone, NOW + HOUR + WEEK - 1, SETTINGS) == RespondGone(recheck=False)
+    assert active_relocation(gone, NOW + HOUR + WEEK, SETTINGS) == RespondGone(recheck=True)
 
 
 def test_a_410_at_the_weekly_question_gives_another_week_of_peace() -> None:
@@ -105,57 +117,57 @@ def test_a_410_at_the_weekly_question_gives_another_week_of_peace() -> None:
 
     again = sight(gone, NOW + WEEK, ending=Ending.GONE)
 
-    assert standing(again, NOW + WEEK + 1, SETTINGS) == Gone(recheck=False)
+    assert active_relocation(again, NOW + WEEK + 1, SETTINGS) == RespondGone(recheck=False)
 
 
 def test_the_operator_undoes_a_move_by_forgetting_its_sighting() -> None:
-    assert standing(None, NOW, SETTINGS) is None
+    assert active_relocation(None, NOW, SETTINGS) is None
 
 
 def test_a_rule_moves_a_feed_whatever_was_seen() -> None:
     rule = replace(SETTINGS, moved_to=OTHER)
 
-    assert standing(None, NOW, rule) == Redirect(OTHER)
-    assert standing(sight(None, NOW, at_once=True), NOW, rule) == Redirect(OTHER)
+    assert active_relocation(None, NOW, rule) == RespondMoved(OTHER)
+    assert active_relocation(sight(None, NOW, at_once=True), NOW, rule) == RespondMoved(OTHER)
 
 
 def test_a_rule_for_a_whole_site_does_not_move_the_new_address_onto_itself() -> None:
-    assert standing(None, NOW, replace(SETTINGS, moved_to=NEW), target=NEW) is None
+    assert active_relocation(None, NOW, replace(SETTINGS, moved_to=NEW), target=NEW) is None
 
 
 def test_a_rule_ends_a_feed() -> None:
-    assert standing(None, NOW, replace(SETTINGS, gone=True)) == Gone(recheck=False)
+    assert active_relocation(None, NOW, replace(SETTINGS, gone=True)) == RespondGone(recheck=False)
 
 
 def test_a_chain_is_lasting_as_far_as_it_is_permanent() -> None:
-    assert lasting([(301, NEW), (308, OTHER)]) == OTHER
-    assert lasting([(301, NEW), (302, OTHER)]) == NEW
-    assert lasting([(307, NEW), (301, OTHER)]) is None
+    assert permanent_location([(301, NEW), (308, OTHER)]) == OTHER
+    assert permanent_location([(301, NEW), (302, OTHER)]) == NEW
+    assert permanent_location([(307, NEW), (301, OTHER)]) is None
 
 
 def test_a_relative_redirect_is_resolved() -> None:
-    assert chain([OLD], "../new/feed.xml", limit=5) == Follow("https://example.com/new/feed.xml")
+    assert next_hop([OLD], "../new/feed.xml", limit=5) == FollowRedirect("https://example.com/new/feed.xml")
 
 
 def test_white_space_around_a_new_location_does_not_count() -> None:
-    assert chain([OLD], f"\n  {NEW} \n", limit=5) == Follow(NEW)
+    assert next_hop([OLD], f"\n  {NEW} \n", limit=5) == FollowRedirect(NEW)
 
 
 @pytest.mark.parametrize(
     ("visited", "to"), [([OLD], OLD), ([OLD, NEW], OLD), ([OLD], "https://EXAMPLE.com:443/feed#x")]
 )
 def test_a_circle_is_seen_at_its_first_return(visited: list[str], to: str) -> None:
-    stop = chain(visited, to, limit=5)
+    stop = next_hop(visited, to, limit=5)
 
-    assert isinstance(stop, Stop)
+    assert isinstance(stop, StopFollowing)
     assert stop.detail is Detail.REDIRECT_LOOP
 
 
 def test_redirects_are_followed_up_to_the_limit() -> None:
     visited = [f"https://example.com/{n}" for n in range(5)]
 
-    assert isinstance(chain(visited, "/5", limit=5), Follow)
-    assert isinstance(chain([*visited, "https://example.com/5"], "/6", limit=5), Stop)
+    assert isinstance(next_hop(visited, "/5", limit=5), FollowRedirect)
+    assert isinstance(next_hop([*visited, "https://example.com/5"], "/6", limit=5), StopFollowing)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +175,7 @@ def test_redirects_are_followed_up_to_the_limit() -> None:
     ["javascript:alert(0)", "file:///etc/passwd", "ftp://example.com/", "https://user:pw@example.com/"],
 )
 def test_nothing_but_http_is_followed(location: str) -> None:
-    stop = chain([OLD], location, limit=5)
+    stop = next_hop([OLD], location, limit=5)
 
-    assert isinstance(stop, Stop)
+    assert isinstance(stop, StopFollowing)
     assert stop.detail is Detail.BAD_TARGET

@@ -5,7 +5,15 @@ import pytest
 from feedproxy.cache.cache_status import Detail
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.message import Fields
-from feedproxy.refresh.policy.throttle import WAIT_MAX, Go, Wait, after_failure, limit_reset, may_fetch, retry_after
+from feedproxy.refresh.policy.throttle import (
+    DEFER_MAX,
+    Allowed,
+    Deferred,
+    check_fetch_allowed,
+    rate_limit_reset,
+    record_failure,
+    retry_after,
+)
 from feedproxy.settings import Settings
 from feedproxy.store.coordination import SiteTimes
 from feedproxy.store.resource import Failures, Resource
@@ -46,7 +54,7 @@ def test_nonsense_zero_and_the_past_say_nothing(value: str) -> None:
 
 @pytest.mark.parametrize("value", ["999999999", "99999999999999", "Fri, 20 Nov 2099 12:00:00 GMT"])
 def test_absurd_values_count_as_48_hours(value: str) -> None:
-    assert said(("Retry-After", value)) == NOW + WAIT_MAX == NOW + 48 * 3600
+    assert said(("Retry-After", value)) == NOW + DEFER_MAX == NOW + 48 * 3600
 
 
 def test_a_rate_limit_that_is_used_up_says_when_it_is_filled_again() -> None:
@@ -59,7 +67,8 @@ def test_a_rate_limit_with_something_left_says_nothing() -> None:
 
 def test_a_reset_may_be_a_point_in_time() -> None:
     assert (
-        limit_reset(Fields([("X-RateLimit-Remaining", "0"), ("X-RateLimit-Reset", f"{NOW + 90:.0f}")]), NOW) == NOW + 90
+        rate_limit_reset(Fields([("X-RateLimit-Remaining", "0"), ("X-RateLimit-Reset", f"{NOW + 90:.0f}")]), NOW)
+        == NOW + 90
     )
 
 
@@ -71,26 +80,26 @@ def test_the_later_of_both_counts() -> None:
 
 
 def test_nobody_asks_before_retry_after_has_passed() -> None:
-    failures = after_failure(Failures(), Detail.RATE_LIMITED, NOW, not_before=NOW + 3600, jitter=0.5)
+    failures = record_failure(Failures(), Detail.RATE_LIMITED, NOW, not_before=NOW + 3600, jitter=0.5)
     resource = Resource("https://example.com/feed", channel=FEED, fetched=NOW, failures=failures)
 
-    early = may_fetch(resource, NOW + 3599, Settings(), site_free=0.0)
-    then = may_fetch(resource, NOW + 3600, Settings(), site_free=0.0)
+    early = check_fetch_allowed(resource, NOW + 3599, Settings(), site_free_at=0.0)
+    then = check_fetch_allowed(resource, NOW + 3600, Settings(), site_free_at=0.0)
 
-    assert isinstance(early, Wait)
+    assert isinstance(early, Deferred)
     assert (early.until, early.detail) == (NOW + 3600, Detail.RETRY_AFTER)
-    assert isinstance(then, Go)
+    assert isinstance(then, Allowed)
 
 
 def test_retry_after_binds_what_is_not_known_as_a_feed_too() -> None:
-    failures = after_failure(Failures(), Detail.RATE_LIMITED, NOW, not_before=NOW + 30, jitter=0.5, back_off=False)
+    failures = record_failure(Failures(), Detail.RATE_LIMITED, NOW, not_before=NOW + 30, jitter=0.5, back_off=False)
     resource = Resource("https://example.com/feed", fetched=NOW, failures=failures)
 
-    waits = may_fetch(resource, NOW + 29, Settings(), site_free=0.0)
+    waits = check_fetch_allowed(resource, NOW + 29, Settings(), site_free_at=0.0)
 
-    assert isinstance(waits, Wait)
+    assert isinstance(waits, Deferred)
     assert (waits.until, waits.detail) == (NOW + 30, Detail.RETRY_AFTER)
-    assert isinstance(may_fetch(resource, NOW + 30, Settings(), site_free=0.0), Go)
+    assert isinstance(check_fetch_allowed(resource, NOW + 30, Settings(), site_free_at=0.0), Allowed)
 
 
 def test_a_site_whose_limit_is_used_up_is_left_in_peace_as_a_whole() -> None:

@@ -12,7 +12,7 @@ from feedproxy.clock import ManualClock
 from feedproxy.feed.parse.parser import read
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
-from feedproxy.refresh.ingest.ingest import version_of
+from feedproxy.refresh.ingest.ingest import make_delta_base
 from feedproxy.store.resource import Edition, Ending, Failures, Resource, Sighting
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.telemetry.history import DAY, HOUR, Tally
@@ -75,7 +75,7 @@ def a_feed(target: str, title: str, minutes: float, ttl: int = 60) -> Resource:
         tag = f"{number:04x}"
         at = got - (6 - number) * 0.8 * DAY
         editions.append(Edition(at, len(body), channel.items, tag))
-        if number < 6 and (version := version_of(a_copy(target, body, at, tag))):
+        if number < 6 and (version := make_delta_base(a_copy(target, body, at, tag))):
             versions.append(version)
     stored = a_copy(target, body, got, "0006")
     return Resource(

@@ -18,7 +18,7 @@ from feedproxy.http.message import Fields, Request
 from feedproxy.lab.record.exchange import Exchange, Side, digest_of
 from feedproxy.lab.record.har_writer import HarWriter, RecordingFailed
 from feedproxy.lab.record.redact import Redactor
-from feedproxy.refresh.redirects import Fetching
+from feedproxy.refresh.redirects import OriginClient
 from feedproxy.upstream.client import Fetched, Oversized
 
 logger = logging.getLogger("feedproxy.record")
@@ -109,7 +109,7 @@ def _decoded(body: bytes, encoding: str) -> tuple[bytes, bool]:
         return body, True
 
 
-class Client(Fetching, Protocol):
+class Client(OriginClient, Protocol):
     """What fetches; closed at the end."""
 
     async def close(self) -> None: ...

@@ -177,7 +177,9 @@ class Hub:
             return bodies["identity"]
         label, body = next(iter(bodies.items()), ("identity", b""))
         try:
-            return await self._service.service.workshop.do(partial(content_coding.decode, body, label, limit=limit))
+            return await self._service.service.worker_pool.submit(
+                partial(content_coding.decode, body, label, limit=limit)
+            )
         except FeedproxyError:
             return None
 

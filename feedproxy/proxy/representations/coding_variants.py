@@ -20,9 +20,9 @@ from feedproxy.errors import FeedproxyError
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.etag import own_tag
 from feedproxy.http.message import Request
-from feedproxy.refresh.ingest.coding_policy import best, coded, level_of
-from feedproxy.refresh.ingest.worker_pool import Workshop
-from feedproxy.refresh.singleflight import Flights
+from feedproxy.refresh.ingest.coding_policy import encode_if_smaller, level_of, preferred_coding
+from feedproxy.refresh.ingest.worker_pool import WorkerPool
+from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.request.context import ProxyResponse
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
@@ -38,10 +38,10 @@ type _Key = tuple[str, str, str]
 class CodingVariants:
     """Makes the codings that are asked for, and keeps them with what is stored."""
 
-    def __init__(self, store: Store, workshop: Workshop) -> None:
+    def __init__(self, store: Store, workshop: WorkerPool) -> None:
         self._store = store
         self._workshop = workshop
-        self._under_way: Flights[_Key, bytes | None] = Flights()
+        self._under_way: SingleFlight[_Key, bytes | None] = SingleFlight()
         self._incompressible: OrderedDict[_Key, None] = OrderedDict()
 
     async def instead_of(self, answer: ProxyResponse, request: Request, settings: Settings) -> ProxyResponse:
@@ -50,7 +50,7 @@ class CodingVariants:
         if stored is None or response.status != 200 or not _is_codable(stored):
             return answer
         accept_encoding = request.fields.combined("accept-encoding")
-        name = best(accept_encoding, settings)
+        name = preferred_coding(accept_encoding, settings)
         if name is None or name in stored.content.bodies or (key := _key(stored, name)) in self._incompressible:
             return answer
         if "content-encoding" in response.fields:
@@ -68,12 +68,12 @@ class CodingVariants:
 
     def _start_coding(self, key: _Key, content: Content, settings: Settings) -> asyncio.Task[bytes | None]:
         name = key[2]
-        work = functools.partial(coded, content.bodies["identity"], name, level_of(name, settings))
-        return self._under_way.join(key, lambda: self._make_coding(key, work))[0]
+        work = functools.partial(encode_if_smaller, content.bodies["identity"], name, level_of(name, settings))
+        return self._under_way.join_or_start(key, lambda: self._make_coding(key, work))[0]
 
     async def _make_coding(self, key: _Key, work: Callable[[], bytes | None]) -> bytes | None:
         try:
-            body = await self._workshop.do(work)
+            body = await self._workshop.submit(work)
         except FeedproxyError as error:
             logger.warning("%s of %s is not made: %s", key[2], key[0], error)
             body = None
@@ -111,7 +111,7 @@ class CodingVariants:
 
     async def close(self, timeout: Seconds) -> None:
         """Let what is under way land, `timeout` seconds at most, and end."""
-        await self._under_way.land_all(timeout)
+        await self._under_way.drain(timeout)
 
 
 def _is_codable(stored: StoredResponse) -> bool:

@@ -28,8 +28,8 @@ from feedproxy.lru import LRU
 from feedproxy.memory_limits import MemoryLimits
 from feedproxy.proxy.representations.decoded_bodies import decoded
 from feedproxy.refresh.ingest.coding_policy import level_of
-from feedproxy.refresh.ingest.worker_pool import Workshop
-from feedproxy.refresh.singleflight import Flights
+from feedproxy.refresh.ingest.worker_pool import WorkerPool
+from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -100,12 +100,12 @@ class _Document:
 class ConversionCache:
     """Makes renderings and remembers them."""
 
-    def __init__(self, workshop: Workshop, limits: MemoryLimits) -> None:
+    def __init__(self, workshop: WorkerPool, limits: MemoryLimits) -> None:
         self._workshop = workshop
         self._conversions: LRU[_Key, Conversion] = LRU(limits.conversions)
         self._failed: LRU[tuple[_Version, str], FeedproxyError] = LRU(FAILED_BYTES, FAILED_MAX)
         self._headlines: LRU[_Version, Headlines] = LRU(limits.headlines)
-        self._running: Flights[_Key, Conversion] = Flights()
+        self._running: SingleFlight[_Key, Conversion] = SingleFlight()
         self.documents_parsed = 0
         """Documents read: fewer than renderings made."""
 
@@ -127,7 +127,7 @@ class ConversionCache:
             return known
         if (failed := self._failed.get((version, wanted.name))) is not None:
             raise copy(failed)
-        task, _ = self._running.join(key, lambda: self._convert(key, stored, settings))
+        task, _ = self._running.join_or_start(key, lambda: self._convert(key, stored, settings))
         return await asyncio.shield(task)
 
     async def headlines(self, stored: StoredResponse, settings: Settings) -> Headlines:
@@ -135,7 +135,7 @@ class ConversionCache:
         document = _document(stored, settings)
         known = self._headlines.get(document.version)
         if known is None:
-            known = await self._workshop.do(functools.partial(_extract_headlines, document))
+            known = await self._workshop.submit(functools.partial(_extract_headlines, document))
             self._headlines.put(document.version, known, _length(document.version) + known.size)
         return known
 
@@ -144,11 +144,11 @@ class ConversionCache:
         level = max(1, level_of(name, settings))
         plain = self._conversions.get((version, wanted, "identity", at))
         if plain is not None:
-            body = await self._workshop.do(functools.partial(content_coding.encode, plain.body, name, level))
+            body = await self._workshop.submit(functools.partial(content_coding.encode, plain.body, name, level))
             return self._remember(key, Conversion(body, plain.tag_base))
         work = functools.partial(_convert_document, _document(stored, settings), wanted, name, level, at)
         try:
-            identity, coded, stem, was_read = await self._workshop.do(work)
+            identity, coded, stem, was_read = await self._workshop.submit(work)
         except FeedproxyError as error:
             self._remember_failure(version, wanted, error)
             raise
@@ -173,7 +173,7 @@ class ConversionCache:
 
     async def close(self, timeout: Seconds) -> None:
         """Let what is under way land, `timeout` seconds at most, and end."""
-        await self._running.land_all(timeout)
+        await self._running.drain(timeout)
 
 
 def _length(version: _Version) -> int:

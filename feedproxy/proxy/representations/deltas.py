@@ -31,8 +31,8 @@ from feedproxy.http.message import Request, Response
 from feedproxy.lru import LRU
 from feedproxy.memory_limits import MemoryLimits
 from feedproxy.refresh.ingest.coding_policy import level_of
-from feedproxy.refresh.ingest.worker_pool import Workshop
-from feedproxy.refresh.singleflight import Flights
+from feedproxy.refresh.ingest.worker_pool import WorkerPool
+from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource, Version
 
@@ -52,11 +52,11 @@ class _Base:
 class Deltas:
     """Makes deltas and remembers them, boundedly."""
 
-    def __init__(self, workshop: Workshop, limits: MemoryLimits) -> None:
+    def __init__(self, workshop: WorkerPool, limits: MemoryLimits) -> None:
         self._workshop = workshop
         self._made: LRU[_Key, bytes | None] = LRU(limits.deltas)
         """None where there is no delta. Most have one entry, some kilobytes."""
-        self._under_way: Flights[_Key, bytes | None] = Flights()
+        self._under_way: SingleFlight[_Key, bytes | None] = SingleFlight()
 
     async def instead_of(
         self, whole: Response, stored: StoredResponse, request: Request, resource: Resource | None, settings: Settings
@@ -85,12 +85,12 @@ class Deltas:
         body, declared = stored.content.bodies["identity"], stored.fields.get("content-type")
         level = max(1, level_of(name, settings))
         work = functools.partial(_make_delta, body, declared, base.versions, name, level, size)
-        task, _ = self._under_way.join(key, lambda: self._make(key, work))
+        task, _ = self._under_way.join_or_start(key, lambda: self._make(key, work))
         return await asyncio.shield(task)
 
     async def _make(self, key: _Key, work: functools.partial[bytes | None]) -> bytes | None:
         try:
-            made = await self._workshop.do(work)
+            made = await self._workshop.submit(work)
         except FeedproxyError as error:
             logger.warning("no delta of %s is made: %s", key[0], error)
             made = None
@@ -107,7 +107,7 @@ class Deltas:
 
     async def close(self, timeout: Seconds) -> None:
         """Let what is under way land, `timeout` seconds at most, and end."""
-        await self._under_way.land_all(timeout)
+        await self._under_way.drain(timeout)
 
 
 def _is_excluded(request: Request, settings: Settings) -> bool:

@@ -14,20 +14,20 @@ def level_of(name: str, settings: Settings) -> int:
     return LEVELS.get(name, 0) if name in settings.codings else 0
 
 
-def best(accept_encoding: str | None, settings: Settings) -> str | None:
+def preferred_coding(accept_encoding: str | None, settings: Settings) -> str | None:
     """The coding that a reader would rather have than any other that we make; None for none at all."""
     offered = [name for name in content_coding.CODINGS if level_of(name, settings)]
     chosen = negotiation.choose_coding(accept_encoding, [*offered, "identity"])
     return None if chosen == "identity" else chosen
 
 
-def is_served(accept_encoding: str | None, bodies: Mapping[str, bytes]) -> bool:
+def satisfies(accept_encoding: str | None, bodies: Mapping[str, bytes]) -> bool:
     """Whether one of these bodies is in a coding that the reader asks for."""
-    at_hand = [name for name in content_coding.CODINGS if name in bodies]
-    return negotiation.choose_coding(accept_encoding, [*at_hand, "identity"]) != "identity"
+    available = [name for name in content_coding.CODINGS if name in bodies]
+    return negotiation.choose_coding(accept_encoding, [*available, "identity"]) != "identity"
 
 
-def coded(identity: bytes, name: str, level: int) -> bytes | None:
+def encode_if_smaller(identity: bytes, name: str, level: int) -> bytes | None:
     """The content in this coding; None where it gets no smaller."""
     body = content_coding.encode(identity, name, level)
     return body if len(body) < len(identity) else None

@@ -13,7 +13,7 @@ from feedproxy.settings import Settings
 DIGEST_LENGTH = 12
 """Hexadecimal digits: 48 bits tell the few sets of settings that one store meets apart."""
 
-type Editing = tuple[object, ...]
+type EditSettings = tuple[object, ...]
 """Values of the settings that decide what is stored of a feed."""
 
 
@@ -26,7 +26,7 @@ def self_link_mode(settings: Settings) -> str:
 
 def settings_digest(settings: Settings) -> str:
     """A digest of the settings that feeds are edited by; empty for the defaults, as in stores from before."""
-    return _digest(_editing(settings))
+    return _digest(_edit_settings(settings))
 
 
 def is_outdated(content: Content, settings: Settings) -> bool:
@@ -34,8 +34,8 @@ def is_outdated(content: Content, settings: Settings) -> bool:
     return content.feed and content.edited_by != settings_digest(settings)
 
 
-def _editing(settings: Settings) -> Editing:
-    announces: Editing = ()
+def _edit_settings(settings: Settings) -> EditSettings:
+    announces: EditSettings = ()
     if settings.announce:
         announces = (settings.announce, settings.endpoint_prefix, settings.private, bool(settings.readers))
     return (
@@ -48,7 +48,7 @@ def _editing(settings: Settings) -> Editing:
 
 
 @lru_cache(maxsize=256)
-def _digest(editing: Editing) -> str:
-    if editing == _editing(Settings()):
+def _digest(editing: EditSettings) -> str:
+    if editing == _edit_settings(Settings()):
         return ""
     return hashlib.sha256(repr(editing).encode()).hexdigest()[:DIGEST_LENGTH]

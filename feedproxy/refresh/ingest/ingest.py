@@ -24,13 +24,13 @@ from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.field_values import charset_of
 from feedproxy.http.message import Response
-from feedproxy.refresh.ingest.coding_policy import best, coded, is_served, level_of
+from feedproxy.refresh.ingest.coding_policy import encode_if_smaller, level_of, preferred_coding, satisfies
 from feedproxy.refresh.ingest.edit_settings import is_outdated, self_link_mode, settings_digest
 from feedproxy.refresh.ingest.link_injection import announcement
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Version
 
-STEM_BYTES = 10
+CONTENT_HASH_BYTES = 10
 """80 bits of SHA-256 name a content: no two versions of one feed will ever meet in it. Processors have it built in, and
 then nothing is quicker."""
 
@@ -41,18 +41,18 @@ CLOCK_SLACK = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestedCodings:
     """The codings to make at once: these, and what the one who waits asks for with his Accept-Encoding."""
 
     codings: tuple[str, ...] = ()
     accept_encoding: str | None = None
 
 
-NOTHING = Wanted()
+NO_CODINGS = RequestedCodings()
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class IngestedContent:
     """A response as it will be stored and served, and what was found on the way.
 
     `error` says why the content could not be looked into; it is then kept as it came.
@@ -67,44 +67,48 @@ class Prepared:
     html: bool = False
     page: bytes = b""
     """The first bytes of what is no feed, decoded: challenges are recognised by them."""
-    left: tuple[Version, ...] = ()
+    retired_versions: tuple[Version, ...] = ()
     """Of a feed that has changed: the versions that readers had until now, to reckon deltas from."""
-    published: tuple[Instant, ...] | None = None
+    publication_dates: tuple[Instant, ...] | None = None
     """When the feed was published to before it was met, as its entries say; None: not looked at yet."""
-    known: Channel | None = None
+    previous_channel: Channel | None = None
     """What was known before, read to its end, where nobody had until now."""
 
     def is_change(self, known: Channel | None) -> bool:
         """Whether the feed says something else than what was known of it."""
         if self.channel is None or known is None:
             return self.channel is not known
-        return self.channel.content_digest != self.whole(known).content_digest
+        return self.channel.content_digest != self.resolved_channel(known).content_digest
 
-    def whole(self, known: Channel) -> Channel:
+    def resolved_channel(self, known: Channel) -> Channel:
         """What was known, as it was read to its end, if it was."""
-        return self.known if self.known is not None and stem_of(known.content_digest) is not None else known
+        return (
+            self.previous_channel
+            if self.previous_channel is not None and stem_of(known.content_digest) is not None
+            else known
+        )
 
 
-AT_ONCE_SENT = 48 * 1024
-AT_ONCE_MAX = 128 * 1024
+FAST_PATH_ENCODED_MAX = 48 * 1024
+FAST_PATH_DECODED_MAX = 128 * 1024
 """Bytes of a feed that is read where readers wait, as sent and unpacked: a quarter of a millisecond for 60 KB."""
 
-UNPREPARED = Prepared(Content({}))
+NOT_INGESTED = IngestedContent(Content({}))
 """Of what has no content, or too much of it."""
 
 
-def prepare(
+def ingest(
     response: Response,
     settings: Settings,
     *,
     self_href: str,
     now: Instant,
-    held: Content | None = None,
-    known: Channel | None = None,
-    wanted: Wanted = NOTHING,
-    leaving: Sequence[StoredResponse] = (),
-    since: Instant | None = None,
-) -> Prepared:
+    stored: Content | None = None,
+    known_channel: Channel | None = None,
+    requested_codings: RequestedCodings = NO_CODINGS,
+    superseded: Sequence[StoredResponse] = (),
+    first_seen: Instant | None = None,
+) -> IngestedContent:
     """Look into a complete response, and make its content ready.
 
     `self_href` is the subscription address that a self link should name. `held` is the content that this one would
@@ -114,35 +118,39 @@ def prepare(
     Never raises: what cannot be read is kept as it came, with the reason in `error`.
     """
     label = response.fields.combined("content-encoding")
-    came = content_coding.layers(label)
-    raw = Content({_label(label): response.body})
+    layers = content_coding.layers(label)
+    raw = Content({_coding_label(label): response.body})
     limit = content_coding.reasonable(len(response.body), settings.decoded_max)
     try:
         identity = content_coding.decode(response.body, label, limit=limit)
-        if (hidden := content_coding.sniff(identity)) and _reads_as_xml_or_json(response):
+        if (hidden := content_coding.sniff(identity)) and _is_declared_as_text(response):
             # A body that is compressed, though nobody says so: readers would see gibberish.
-            identity, came = content_coding.decode(identity, hidden, limit=limit), ()
+            identity, layers = content_coding.decode(identity, hidden, limit=limit), ()
     except (Undecodable, TooLarge) as error:
-        return Prepared(raw, error=error, empty=not response.body)
+        return IngestedContent(raw, error=error, empty=not response.body)
     if identity is response.body and label:
         raw = Content({"identity": identity})  # the label lied: the bytes are not coded at all
     declared = response.fields.get("content-type")
     channel = parser.read(identity, declared, digest=False)
     if channel is None:
-        return Prepared(
+        return IngestedContent(
             raw,
             relocation=xml_redirect.read(identity),
             empty=not identity.strip(),
             html=_looks_like_html(identity, declared),
             page=identity[:PAGE_BYTES],
         )
-    last_modified = _sensible(response.fields.get("last-modified"), now)
+    last_modified = _plausible_last_modified(response.fields.get("last-modified"), now)
     if CacheControl.from_fields(response.fields).no_transform:
         # RFC 9111, 5.2.2.6. Our own tag names the untouched bytes where the origin gives none.
-        tag = None if "etag" in response.fields else _stem(response.body)
+        tag = None if "etag" in response.fields else _content_hash(response.body)
         edited_by = settings_digest(settings)
         content = Content(raw.bodies, tag=tag, last_modified=last_modified, feed=True, edited_by=edited_by)
-        return Prepared(content, _digested(channel, identity, declared), published=_past(identity, since))
+        return IngestedContent(
+            content,
+            _with_digest(channel, identity, declared),
+            publication_dates=_publication_dates(identity, first_seen),
+        )
     media_type = _media_type(channel, declared, identity, settings)
     edited = usm.self_link(
         identity,
@@ -152,109 +160,128 @@ def prepare(
         link_text=settings.self_link_text,
         charset=charset_of(declared),
     )
-    if said := announcement(settings):
-        announced = hub_and_cloud_links.announce(edited.body, channel, said, charset=charset_of(declared))
+    if announced_links := announcement(settings):
+        announced = hub_and_cloud_links.announce(edited.body, channel, announced_links, charset=charset_of(declared))
         edited = usm.Edited(announced.body, (*edited.changes, *announced.changes))
-    stem = _stem(edited.body)
-    if edited.body is identity and not channel.content_digest and _goes_by_its_bytes(known, stem):
-        channel, before = replace(channel, content_digest=of_bytes(stem)), None
+    content_hash = _content_hash(edited.body)
+    if edited.body is identity and not channel.content_digest and _defers_digest(known_channel, content_hash):
+        channel, before = replace(channel, content_digest=of_bytes(content_hash)), None
     else:
-        channel, before = _digested(channel, identity, declared), _reckoned(known, leaving)
-    prepared = Prepared(raw, channel, known=before, published=_past(_earliest(leaving) or identity, since))
-    maybe_same = known is not None and not prepared.is_change(known)
-    is_current = held is not None and not is_outdated(held, settings)
-    if settings.keep_unchanged and maybe_same and is_current and held and _says(held, edited.body, media_type):
-        return replace(prepared, content=held)
-    changes = (*_relabelled(declared, media_type), *edited.changes)
+        channel, before = _with_digest(channel, identity, declared), _resolve_previous(known_channel, superseded)
+    ingested = IngestedContent(
+        raw,
+        channel,
+        previous_channel=before,
+        publication_dates=_publication_dates(_first_document(superseded) or identity, first_seen),
+    )
+    maybe_same = known_channel is not None and not ingested.is_change(known_channel)
+    is_current = stored is not None and not is_outdated(stored, settings)
+    if (
+        settings.keep_unchanged
+        and maybe_same
+        and is_current
+        and stored
+        and _is_equivalent(stored, edited.body, media_type)
+    ):
+        return replace(ingested, content=stored)
+    changes = (*_media_type_change(declared, media_type), *edited.changes)
     # What came coded is kept so, where it is still the same content.
-    as_it_came = (came[0], response.body) if len(came) == 1 and edited.body is identity else None
+    as_it_came = (layers[0], response.body) if len(layers) == 1 and edited.body is identity else None
     content = Content(
-        _bodies(edited.body, as_it_came, wanted, settings),
-        tag=stem,
+        _encode_bodies(edited.body, as_it_came, requested_codings, settings),
+        tag=content_hash,
         media_type=media_type,
         last_modified=last_modified,
         feed=True,
         edited_by=settings_digest(settings),
     )
-    left = [version for each in leaving if (version := version_of(each))] if settings.deltas else []
-    return replace(prepared, content=content, changes=changes, left=tuple(left))
+    retired_versions = [version for each in superseded if (version := make_delta_base(each))] if settings.deltas else []
+    return replace(ingested, content=content, changes=changes, retired_versions=tuple(retired_versions))
 
 
-def _digested(channel: Channel, identity: bytes, declared: str | None) -> Channel:
+def _with_digest(channel: Channel, identity: bytes, declared: str | None) -> Channel:
     """The channel with its content digest."""
     return channel if channel.content_digest else parser.read(identity, declared) or channel
 
 
-def _goes_by_its_bytes(known: Channel | None, stem: str) -> bool:
+def _defers_digest(known: Channel | None, content_hash: str) -> bool:
     """Whether a content needs no digest of its own: what is met for the first time, and what has not changed since."""
-    return known is None or stem_of(known.content_digest) == stem
+    return known is None or stem_of(known.content_digest) == content_hash
 
 
-def _reckoned(known: Channel | None, leaving: Sequence[StoredResponse]) -> Channel | None:
+def _resolve_previous(known: Channel | None, superseded: Sequence[StoredResponse]) -> Channel | None:
     """What was known, with its content digest, where only its bytes are; None where it is known, or they are gone."""
-    if known is None or (stem := stem_of(known.content_digest)) is None:
+    if known is None or (content_hash := stem_of(known.content_digest)) is None:
         return None
-    held = next((each for each in leaving if each.content.tag == stem and "identity" in each.content.bodies), None)
-    return parser.read(held.content.bodies["identity"], held.fields.get("content-type")) if held else None
+    stored = next(
+        (each for each in superseded if each.content.tag == content_hash and "identity" in each.content.bodies), None
+    )
+    return parser.read(stored.content.bodies["identity"], stored.fields.get("content-type")) if stored else None
 
 
-def read_to_its_end(channel: Channel | None, stored: Sequence[StoredResponse]) -> Channel | None:
+def read_stored_channel(channel: Channel | None, variants: Sequence[StoredResponse]) -> Channel | None:
     """What is known of a feed, where only what stands around its items was read: that is done now, if it is there."""
-    stem = stem_of(channel.content_digest) if channel is not None else None
-    held = next((each for each in stored if stem is not None and each.content.tag == stem), None)
-    body = held.content.bodies.get("identity") if held is not None else None
-    if held is None or body is None or len(body) > AT_ONCE_MAX:
+    content_hash = stem_of(channel.content_digest) if channel is not None else None
+    stored = next((each for each in variants if content_hash is not None and each.content.tag == content_hash), None)
+    body = stored.content.bodies.get("identity") if stored is not None else None
+    if stored is None or body is None or len(body) > FAST_PATH_DECODED_MAX:
         return channel
-    return parser.read(body, held.fields.get("content-type"), digest=False) or channel
+    return parser.read(body, stored.fields.get("content-type"), digest=False) or channel
 
 
-def _past(document: bytes, since: Instant | None) -> tuple[Instant, ...] | None:
-    return publication_dates.published(document, since) if since is not None else None
+def _publication_dates(document: bytes, first_seen: Instant | None) -> tuple[Instant, ...] | None:
+    return publication_dates.published(document, first_seen) if first_seen is not None else None
 
 
-def _earliest(leaving: Sequence[StoredResponse]) -> bytes | None:
-    return next((body for each in leaving if (body := each.content.bodies.get("identity")) is not None), None)
+def _first_document(superseded: Sequence[StoredResponse]) -> bytes | None:
+    return next((body for each in superseded if (body := each.content.bodies.get("identity")) is not None), None)
 
 
-def at_first_sight(
+def ingest_fast_path(
     response: Response, settings: Settings, *, self_href: str, now: Instant, accept_encoding: str | None
-) -> Prepared | None:
+) -> IngestedContent | None:
     """What `prepare` makes of a feed that nobody knew, where that takes a moment; None where it takes longer.
 
     It takes longer where the feed is large, uncommon, to be changed, or to be coded.
     """
     label = response.fields.combined("content-encoding")
-    came = content_coding.layers(label)
-    if len(response.body) > AT_ONCE_SENT or len(came) > 1 or CacheControl.from_fields(response.fields).no_transform:
+    layers = content_coding.layers(label)
+    if (
+        len(response.body) > FAST_PATH_ENCODED_MAX
+        or len(layers) > 1
+        or CacheControl.from_fields(response.fields).no_transform
+    ):
         return None
     try:
-        identity = content_coding.decode(response.body, label, limit=AT_ONCE_MAX)
+        identity = content_coding.decode(response.body, label, limit=FAST_PATH_DECODED_MAX)
     except (Undecodable, TooLarge):
         return None
-    if (identity is response.body) == bool(came) or announcement(settings):
+    if (identity is response.body) == bool(layers) or announcement(settings):
         return None
-    as_it_came = (came[0], response.body) if came else None
-    bodies = _bodies(identity, as_it_came, NOTHING, settings)
-    if not is_served(accept_encoding, bodies) and best(accept_encoding, settings):
+    as_it_came = (layers[0], response.body) if layers else None
+    bodies = _encode_bodies(identity, as_it_came, NO_CODINGS, settings)
+    if not satisfies(accept_encoding, bodies) and preferred_coding(accept_encoding, settings):
         return None
     mode, declared = self_link_mode(settings), response.fields.get("content-type")
     if mode == "correct" and self_href.encode() not in identity:
         return None  # whatever it is, it names another address, or none
-    stem = _stem(identity)
-    channel = glance(identity, declared, digest=of_bytes(stem))
+    content_hash = _content_hash(identity)
+    channel = glance(identity, declared, digest=of_bytes(content_hash))
     if channel is None or not usm.is_linked(identity, channel, href=self_href, mode=mode):
         return None
     media_type = _media_type(channel, declared, identity, settings)
-    last_modified = _sensible(response.fields.get("last-modified"), now)
+    last_modified = _plausible_last_modified(response.fields.get("last-modified"), now)
     edited_by = settings_digest(settings)
-    return Prepared(
-        Content(bodies, tag=stem, media_type=media_type, last_modified=last_modified, feed=True, edited_by=edited_by),
+    return IngestedContent(
+        Content(
+            bodies, tag=content_hash, media_type=media_type, last_modified=last_modified, feed=True, edited_by=edited_by
+        ),
         channel,
-        changes=_relabelled(declared, media_type),
+        changes=_media_type_change(declared, media_type),
     )
 
 
-def version_of(stored: StoredResponse) -> Version | None:
+def make_delta_base(stored: StoredResponse) -> Version | None:
     """A stored feed as a version that deltas are reckoned from; None where its entries cannot be told exactly."""
     declared = stored.fields.get("content-type")
     body = stored.content.bodies.get("identity")
@@ -265,8 +292,8 @@ def version_of(stored: StoredResponse) -> Version | None:
     return None if found is None else Version(stored.content.tag, stored.content.last_modified, pack(found))
 
 
-def _bodies(
-    identity: bytes, as_it_came: tuple[str, bytes] | None, wanted: Wanted, settings: Settings
+def _encode_bodies(
+    identity: bytes, as_it_came: tuple[str, bytes] | None, requested_codings: RequestedCodings, settings: Settings
 ) -> dict[str, bytes]:
     """The content, and what there is to be of it in other codings."""
     bodies = {"identity": identity}
@@ -274,24 +301,26 @@ def _bodies(
         name, body = as_it_came
         if level_of(name, settings) and len(body) < len(identity) and content_coding.is_exact(body, name, identity):
             bodies[name] = body
-    names = [*wanted.codings]
-    if not is_served(wanted.accept_encoding, bodies) and (name_or_none := best(wanted.accept_encoding, settings)):
+    names = [*requested_codings.codings]
+    if not satisfies(requested_codings.accept_encoding, bodies) and (
+        name_or_none := preferred_coding(requested_codings.accept_encoding, settings)
+    ):
         names.append(name_or_none)
     for name in names:
         level = level_of(name, settings)
-        if level and name not in bodies and (body_or_none := coded(identity, name, level)):
+        if level and name not in bodies and (body_or_none := encode_if_smaller(identity, name, level)):
             bodies[name] = body_or_none
     return bodies
 
 
-def _says(held: Content, body: bytes, media_type: str | None) -> bool:
+def _is_equivalent(stored: Content, body: bytes, media_type: str | None) -> bool:
     """Whether the content held says what `body` says, hints and links included (feed/content_digest.py).
 
     Both are read, as readers would get them: the self link and the options may have changed, and where there are
     several variants, what the feed last said of itself was perhaps said in another. Of the ill-formed nobody can know.
     """
-    before = held.bodies.get("identity")
-    if before is None or held.tag is None or held.media_type != media_type:
+    before = stored.bodies.get("identity")
+    if before is None or stored.tag is None or stored.media_type != media_type:
         return False
     if before == body:
         return True
@@ -305,25 +334,25 @@ def _media_type(channel: Channel, declared: str | None, identity: bytes, setting
     return usm.media_type(channel, declared, identity[:64], rdf_media_type=settings.rdf_media_type)
 
 
-def _relabelled(declared: str | None, media_type: str | None) -> tuple[str, ...]:
+def _media_type_change(declared: str | None, media_type: str | None) -> tuple[str, ...]:
     return (f"media type {declared or '(none)'} → {media_type}",) if media_type != declared else ()
 
 
-def _label(content_encoding: str | None) -> str:
+def _coding_label(content_encoding: str | None) -> str:
     return content_encoding.strip() if content_encoding and content_encoding.strip() else "identity"
 
 
-def _stem(body: bytes) -> str:
-    return hashlib.sha256(body).hexdigest()[: 2 * STEM_BYTES]
+def _content_hash(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()[: 2 * CONTENT_HASH_BYTES]
 
 
-def _sensible(value: str | None, now: Instant) -> Instant | None:
+def _plausible_last_modified(value: str | None, now: Instant) -> Instant | None:
     """A Last-Modified that can be true (RFC 9110, 8.8.2.1: never later than the message's origination)."""
     instant = parse_http_date(value) if value else None
     return instant if instant is not None and 0 < instant <= now + CLOCK_SLACK else None
 
 
-def _reads_as_xml_or_json(response: Response) -> bool:
+def _is_declared_as_text(response: Response) -> bool:
     """Archives offered for download stay archives; what is declared as text of some kind is looked into."""
     declared = (response.fields.get("content-type") or "").lower()
     return not declared or any(word in declared for word in ("xml", "json", "text"))

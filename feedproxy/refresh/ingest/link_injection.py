@@ -45,9 +45,9 @@ def own_cloud(settings: Settings) -> Cloud | None:
 
 def with_links(stored: StoredResponse, settings: Settings, self_href: str) -> StoredResponse:
     """A stored feed whose Link field names hub and self (WebSub, section 4); `no-transform` leaves it alone."""
-    said = announcement(settings)
-    if not said.hub or not stored.content.feed or has_secret(stored.target):
+    links = announcement(settings)
+    if not links.hub or not stored.content.feed or has_secret(stored.target):
         return stored
     if CacheControl.from_fields(stored.fields).no_transform:
         return stored
-    return replace(stored, fields=link_fields(stored.fields, hub=said.hub, self_href=self_href))
+    return replace(stored, fields=link_fields(stored.fields, hub=links.hub, self_href=self_href))

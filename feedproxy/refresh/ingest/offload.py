@@ -10,41 +10,47 @@ from functools import partial
 
 from feedproxy.clock import Instant
 from feedproxy.feed import publication_dates
-from feedproxy.refresh.ingest.ingest import Prepared, at_first_sight, prepare
-from feedproxy.refresh.ingest.worker_pool import Workshop
-from feedproxy.refresh.resource_update import Errand, document_of, leaving, untouched, wanted
+from feedproxy.refresh.ingest.ingest import IngestedContent, ingest, ingest_fast_path
+from feedproxy.refresh.ingest.worker_pool import WorkerPool
+from feedproxy.refresh.resource_update import (
+    RefreshJob,
+    requested_codings,
+    stored_document,
+    superseded,
+    unmodified_content,
+)
 from feedproxy.store.resource import Resource
 from feedproxy.upstream.client import Fetched
 
 
-async def made_ready(
-    fetched: Fetched, errand: Errand, before: Resource | None, workshop: Workshop, now: Instant
-) -> Prepared:
+async def ingest_in_worker(
+    fetched: Fetched, job: RefreshJob, stored: Resource | None, worker_pool: WorkerPool, now: Instant
+) -> IngestedContent:
     """An answer to a GET, ready to be judged and stored. `before` is what is stored of the target."""
-    response, settings = fetched.response, errand.settings
-    since = before.known if before is not None and before.undated else None
+    response, settings = fetched.response, job.settings
+    first_seen = stored.known if stored is not None and stored.undated else None
     if response.status != 200:
-        published = None
-        if response.status == 304 and before is not None and since is not None:
-            published = await workshop.do(partial(publication_dates.published, document_of(before), since))
-        return Prepared(untouched(response), published=published)
-    if before is None or (before.channel is None and not before.variants):
-        found = at_first_sight(
-            response, settings, self_href=errand.self_href, now=now, accept_encoding=errand.accept_encoding
+        dates = None
+        if response.status == 304 and stored is not None and first_seen is not None:
+            dates = await worker_pool.submit(partial(publication_dates.published, stored_document(stored), first_seen))
+        return IngestedContent(unmodified_content(response), publication_dates=dates)
+    if stored is None or (stored.channel is None and not stored.variants):
+        found = ingest_fast_path(
+            response, settings, self_href=job.self_href, now=now, accept_encoding=job.accept_encoding
         )
         if found is not None:
             await asyncio.sleep(0)  # what becomes of it takes as long again: first it is others' turn
             return found
     work = partial(
-        prepare,
+        ingest,
         response,
         settings,
-        self_href=errand.self_href,
+        self_href=job.self_href,
         now=now,
-        held=errand.validate.content if errand.validate is not None else None,
-        known=before.channel if before is not None else None,
-        wanted=wanted(errand),
-        leaving=leaving(before) if before is not None else (),
-        since=since,
+        stored=job.validate.content if job.validate is not None else None,
+        known_channel=stored.channel if stored is not None else None,
+        requested_codings=requested_codings(job),
+        superseded=superseded(stored) if stored is not None else (),
+        first_seen=first_seen,
     )
-    return await workshop.do(work)
+    return await worker_pool.submit(work)

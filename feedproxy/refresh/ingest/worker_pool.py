@@ -31,59 +31,59 @@ from pathlib import Path
 from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.refresh.ingest.worker_process import (
-    KILL,
-    LENGTH,
-    NICE_LONG,
+    KILL_WORKER,
+    NICENESS_SLOW,
+    NUMBER_SIZE,
     PARTS_MAX,
-    START,
+    START_WORKER,
     Limits,
     Parts,
-    command,
-    done,
-    framed,
-    numbers,
-    packed,
-    unpacked,
+    decode_numbers,
+    dump_message,
+    frame,
+    load_result,
+    run_job,
+    template_command,
 )
 from feedproxy.upstream import local_failure
 
 logger = logging.getLogger(__name__)
 
-BUFFER = 1024 * 1024
+READ_BUFFER = 1024 * 1024
 """Bytes of a result that are read ahead."""
 
-TRIES = 2
+ATTEMPTS_MAX = 2
 """Workers that a job may see die before it is taken for the reason."""
 
-QUICK_MAX = 2
+QUICK_WORKERS_MAX = 2
 """Workers that do quick jobs at the same time."""
 
-SLOW_MAX = 2
+SLOW_WORKERS_MAX = 2
 """Workers that do jobs that take long, at the same time."""
 
-WAITING_MAX = 64
+SLOW_QUEUE_MAX = 64
 """Jobs that wait for the slow lane: beyond them, those that would take long fail at once."""
 
-LARGE = 8 * 1024 * 1024
+LARGE_JOB = 8 * 1024 * 1024
 """Bytes of a job that goes to the slow lane at once: a feed of a megabyte, with the copies it is compared with, is
 less."""
 
 RESULT_MAX = 256 * 1024 * 1024
 """Bytes of a result: five times `decoded_max`, for a content in several codings."""
 
-STARTING: Seconds = 60
+START_TIMEOUT: Seconds = 60
 """So long template and workers may take to begin; then they are replaced."""
 
-PAUSE_MAX: Seconds = 60
+RESTART_PAUSE_MAX: Seconds = 60
 """Between two templates, at most, where none comes to life."""
 
-FAILURES_MAX = 2
+FAILED_STARTS_MAX = 2
 """Templates that may end before a job was done, until threads do what waits."""
 
 _MICRO = 1_000_000
 
 
-class TooMuch(FeedproxyError):
+class JobLimitExceeded(FeedproxyError):
     """What an origin sent takes more time or memory to read than a document may."""
 
     status_hint = 502
@@ -94,7 +94,7 @@ class TooMuch(FeedproxyError):
 class _Job:
     message: Parts
     done: asyncio.Future[Parts]
-    deaths: int = 0
+    worker_exits: int = 0
     is_long: bool = False
 
     def fail(self, error: FeedproxyError) -> None:
@@ -109,18 +109,18 @@ class _Worker:
     """Known once it is ready."""
     writer: asyncio.StreamWriter | None = None
     job: _Job | None = None
-    began: float = 0.0
-    spent: Seconds = 0.0
+    started_at: float = 0.0
+    cpu_before: Seconds = 0.0
     """Processor time before the job, as it said itself."""
     timer: asyncio.TimerHandle | None = None
-    life: asyncio.Task[None] | None = None
+    listener: asyncio.Task[None] | None = None
 
     @property
     def is_slow(self) -> bool:
         return self.job is not None and self.job.is_long
 
 
-class Workshop:
+class WorkerPool:
     """Does what is to be done, and gives what comes of it. Without `start`, in threads."""
 
     def __init__(self, threads: Executor, limits: Limits | None = None) -> None:
@@ -132,21 +132,21 @@ class Workshop:
         self._numbers = 0
         self._control: socket.socket | None = None
         self._ended: asyncio.Event | None = None
-        self._life: asyncio.Task[None] | None = None
+        self._supervisor: asyncio.Task[None] | None = None
         self._in_threads = True
-        self._in_vain = 0
-        self.pause: Seconds = 0.0
+        self._failed_starts = 0
+        self.restart_pause: Seconds = 0.0
         """Until the next template is started."""
         self.template: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Have processes for it from now on, and others when they end."""
-        if self._life is None:
+        if self._supervisor is None:
             self._in_threads = False
-            self._life = asyncio.ensure_future(self._live())
+            self._supervisor = asyncio.ensure_future(self._supervise())
 
     @property
-    def apart(self) -> bool:
+    def is_running(self) -> bool:
         """Whether a process is ready to do it."""
         return any(each.pid for each in self._workers.values())
 
@@ -155,7 +155,7 @@ class Workshop:
         """Of the workers that are ready."""
         return [each.pid for each in self._workers.values() if each.pid]
 
-    async def do[T](self, work: Callable[[], T]) -> T:
+    async def submit[T](self, work: Callable[[], T]) -> T:
         """Do this somewhere else: a `functools.partial` of a function at a module's top level, with values.
 
         Raises what it raises, TooMuch where it exceeds its limits, FeedproxyError where its processes died of it, and
@@ -167,35 +167,35 @@ class Workshop:
             except RuntimeError as refused:
                 if not local_failure.is_exhaustion(refused):
                     raise
-                raise _exhausted(refused) from refused
+                raise _overload(refused) from refused
             return await working
-        job = _Job(packed(work), asyncio.get_running_loop().create_future())
-        self._begin(job)
+        job = _Job(dump_message(work), asyncio.get_running_loop().create_future())
+        self._enqueue(job)
         message = await job.done
         try:
-            result, error = unpacked(message)
+            result, error = load_result(message)
         except Exception as unreadable:
             raise FeedproxyError("feedproxy failed at what the origin sent; its log says more") from unreadable
         if isinstance(error, MemoryError):
-            raise TooMuch("what the origin sent takes more memory to read than a feed may")
+            raise JobLimitExceeded("what the origin sent takes more memory to read than a feed may")
         if error is not None:
             raise error
         return result  # type: ignore[no-any-return]  # what `work` gives, by way of bytes
 
     # -- who does what
 
-    def _begin(self, job: _Job) -> None:
-        job.is_long = job.is_long or sum(map(len, job.message)) >= LARGE
+    def _enqueue(self, job: _Job) -> None:
+        job.is_long = job.is_long or sum(map(len, job.message)) >= LARGE_JOB
         waiting = self._slow if job.is_long else self._quick
-        if job.is_long and len(waiting) >= WAITING_MAX:
-            job.fail(TooMuch("too much is being read that takes long"))
+        if job.is_long and len(waiting) >= SLOW_QUEUE_MAX:
+            job.fail(JobLimitExceeded("too much is being read that takes long"))
             return
         waiting.append(job)
         self._assign()
 
     def _assign(self) -> None:
         """Give jobs that wait to workers that are free."""
-        for waiting, most, is_slow in ((self._quick, QUICK_MAX, False), (self._slow, SLOW_MAX, True)):
+        for waiting, most, is_slow in ((self._quick, QUICK_WORKERS_MAX, False), (self._slow, SLOW_WORKERS_MAX, True)):
             while waiting:
                 if waiting[0].done.done():  # whoever waited has gone
                     waiting.popleft()
@@ -209,58 +209,60 @@ class Workshop:
                         self._add_worker()
                     except Overload as error:
                         if not busy:  # else those are done by the worker that is at work in this lane
-                            _refuse(waiting, error)
+                            _fail_all(waiting, error)
                     break
-                self._give(worker, waiting.popleft())
+                self._send_job(worker, waiting.popleft())
 
-    def _give(self, worker: _Worker, job: _Job) -> None:
+    def _send_job(self, worker: _Worker, job: _Job) -> None:
         loop = asyncio.get_running_loop()
         assert worker.writer is not None
-        worker.job, worker.began = job, loop.time()
+        worker.job, worker.started_at = job, loop.time()
         if job.is_long:
-            self._slow_down(worker, job)
+            self._move_to_slow_lane(worker, job)
         else:
-            worker.timer = loop.call_later(self._limits.quick, self._overdue, worker, job)
-        worker.writer.writelines(framed(job.message))
+            worker.timer = loop.call_later(self._limits.quick, self._on_quick_limit, worker, job)
+        worker.writer.writelines(frame(job.message))
 
-    def _overdue(self, worker: _Worker, job: _Job) -> None:
+    def _on_quick_limit(self, worker: _Worker, job: _Job) -> None:
         """A job has not been done in a moment: it goes over to the slow lane, with its worker if there is room."""
         if worker.job is not job:
             return
         loop, quick = asyncio.get_running_loop(), self._limits.quick
-        state, spent = _usage(worker.pid)
+        state, spent = _process_usage(worker.pid)
         if state in ("T", "t"):
             logger.warning("a process that reads feeds was stopped: it is replaced")
-            self._end(worker)
-        elif spent - worker.spent < quick / 2 and loop.time() - worker.began < 4 * quick:
-            worker.timer = loop.call_later(quick / 2, self._overdue, worker, job)  # the machine is busy, not the job
-        elif sum(each.is_slow for each in self._workers.values()) < SLOW_MAX:
+            self._stop_worker(worker)
+        elif spent - worker.cpu_before < quick / 2 and loop.time() - worker.started_at < 4 * quick:
+            worker.timer = loop.call_later(
+                quick / 2, self._on_quick_limit, worker, job
+            )  # the machine is busy, not the job
+        elif sum(each.is_slow for each in self._workers.values()) < SLOW_WORKERS_MAX:
             job.is_long = True
-            self._slow_down(worker, job)
+            self._move_to_slow_lane(worker, job)
             self._assign()
         else:
             job.is_long = True
             worker.job = None
-            self._end(worker)
-            self._begin(job)
+            self._stop_worker(worker)
+            self._enqueue(job)
 
-    def _slow_down(self, worker: _Worker, job: _Job) -> None:
+    def _move_to_slow_lane(self, worker: _Worker, job: _Job) -> None:
         """The worker is in the slow lane with its job."""
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, worker.pid, NICE_LONG)
+            os.setpriority(os.PRIO_PROCESS, worker.pid, NICENESS_SLOW)
         loop = asyncio.get_running_loop()
-        rest = max(0.0, worker.began + self._limits.wall - loop.time())
-        worker.timer = loop.call_later(rest, self._give_up, worker, job)
+        remaining = max(0.0, worker.started_at + self._limits.wall - loop.time())
+        worker.timer = loop.call_later(remaining, self._on_wall_limit, worker, job)
 
-    def _give_up(self, worker: _Worker, job: _Job) -> None:
+    def _on_wall_limit(self, worker: _Worker, job: _Job) -> None:
         if worker.job is job:
             worker.job = None
-            self._too_long(job)
-            self._end(worker)
+            self._fail_too_long(job)
+            self._stop_worker(worker)
 
-    def _too_long(self, job: _Job) -> None:
+    def _fail_too_long(self, job: _Job) -> None:
         logger.error("what an origin sent took too long to read: it is given up")
-        job.fail(TooMuch("what the origin sent takes longer to read than a feed may"))
+        job.fail(JobLimitExceeded("what the origin sent takes longer to read than a feed may"))
 
     # -- workers
 
@@ -271,52 +273,54 @@ class Workshop:
         try:
             ours, theirs = socket.socketpair()
         except OSError as error:
-            raise _exhausted(error) from error
+            raise _overload(error) from error
         self._numbers += 1
         worker = _Worker(self._numbers)
         with theirs:
             try:
-                socket.send_fds(self._control, [START + worker.number.to_bytes(LENGTH, "big")], [theirs.fileno()])
+                socket.send_fds(
+                    self._control, [START_WORKER + worker.number.to_bytes(NUMBER_SIZE, "big")], [theirs.fileno()]
+                )
             except OSError:
                 ours.close()
-                self._is_over()
+                self._on_template_exit()
                 return
         self._workers[worker.number] = worker
-        worker.life = asyncio.ensure_future(self._listen(worker, ours))
+        worker.listener = asyncio.ensure_future(self._listen(worker, ours))
 
     async def _listen(self, worker: _Worker, ours: socket.socket) -> None:
         """Take in what a worker gives until it ends."""
-        reader, worker.writer = await asyncio.open_connection(sock=ours, limit=BUFFER)
+        reader, worker.writer = await asyncio.open_connection(sock=ours, limit=READ_BUFFER)
         try:
-            async with asyncio.timeout(STARTING):
-                pid = int.from_bytes(await reader.readexactly(LENGTH), "big")
+            async with asyncio.timeout(START_TIMEOUT):
+                pid = int.from_bytes(await reader.readexactly(NUMBER_SIZE), "big")
         except TimeoutError:
-            logger.warning("no process that reads feeds came to life in %g s", STARTING)
-            self._is_over()
+            logger.warning("no process that reads feeds came to life in %g s", START_TIMEOUT)
+            self._on_template_exit()
             return
         except (asyncio.IncompleteReadError, ConnectionError):
-            self._lost(worker)
-            self._is_over()
+            self._on_worker_exit(worker)
+            self._on_template_exit()
             return
         worker.pid, self._in_threads = pid, False
         self._assign()
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
-                head = await reader.readexactly(2 * LENGTH)
-                spent, count = numbers(head)
+                head = await reader.readexactly(2 * NUMBER_SIZE)
+                spent, count = decode_numbers(head)
                 if not 0 < count <= PARTS_MAX:
                     break
-                lengths = numbers(await reader.readexactly(count * LENGTH))
+                lengths = decode_numbers(await reader.readexactly(count * NUMBER_SIZE))
                 if sum(lengths) > RESULT_MAX:
                     break
-                worker.spent = spent / _MICRO
-                self._take(worker, [await reader.readexactly(length) for length in lengths])
-        self._lost(worker)
+                worker.cpu_before = spent / _MICRO
+                self._on_result(worker, [await reader.readexactly(length) for length in lengths])
+        self._on_worker_exit(worker)
         self._assign()
 
-    def _take(self, worker: _Worker, result: Parts) -> None:
+    def _on_result(self, worker: _Worker, result: Parts) -> None:
         job, worker.job = worker.job, None
-        self.pause, self._in_vain = 0.0, 0
+        self.restart_pause, self._failed_starts = 0.0, 0
         if worker.timer is not None:
             worker.timer.cancel()
         if job is None:
@@ -324,15 +328,15 @@ class Workshop:
         if not job.done.done():
             job.done.set_result(result)
         if job.is_long or b"MemoryError" in result[0][:64]:
-            self._end(worker)  # with the memory that it took
+            self._stop_worker(worker)  # with the memory that it took
         self._assign()
 
-    def _end(self, worker: _Worker) -> None:
+    def _stop_worker(self, worker: _Worker) -> None:
         """Have a worker ended; its job, if it has one, is begun again (`_lost`)."""
-        self._lost(worker)
+        self._on_worker_exit(worker)
         self._assign()
 
-    def _lost(self, worker: _Worker) -> None:
+    def _on_worker_exit(self, worker: _Worker) -> None:
         """A worker has ended, or is to: what it was at is perhaps the reason."""
         if self._workers.pop(worker.number, None) is None:
             return
@@ -340,19 +344,19 @@ class Workshop:
             worker.timer.cancel()
         if worker.writer is not None:
             worker.writer.close()
-        if worker.life is not None and worker.life is not asyncio.current_task():
-            worker.life.cancel()
+        if worker.listener is not None and worker.listener is not asyncio.current_task():
+            worker.listener.cancel()
         if self._control is not None:
             with contextlib.suppress(OSError):  # the template has ended, and all workers with it
-                self._control.send(KILL + worker.number.to_bytes(LENGTH, "big"))
+                self._control.send(KILL_WORKER + worker.number.to_bytes(NUMBER_SIZE, "big"))
         job, worker.job = worker.job, None
         if job is None:
             return
         if job.is_long:
-            self._too_long(job)
+            self._fail_too_long(job)
             return
-        job.deaths += 1
-        if job.deaths < TRIES:
+        job.worker_exits += 1
+        if job.worker_exits < ATTEMPTS_MAX:
             self._quick.appendleft(job)
             return
         logger.error("what an origin sent ended the process that read it, twice: it is given up")
@@ -360,33 +364,33 @@ class Workshop:
 
     # -- the template
 
-    async def _live(self) -> None:
+    async def _supervise(self) -> None:
         while True:
             try:
-                await self._serve_one_life()
+                await self._run_template()
             except OSError as error:
                 logger.warning("no process for reading feeds could be started: %s", error)
-                self._in_vain, self.pause = FAILURES_MAX, PAUSE_MAX
-            self._let_go()
-            self._in_vain += 1
-            if self._in_vain > FAILURES_MAX:
-                self._to_threads()
-            await asyncio.sleep(self.pause)
-            self.pause = min(PAUSE_MAX, 2 * self.pause + 0.1)
+                self._failed_starts, self.restart_pause = FAILED_STARTS_MAX, RESTART_PAUSE_MAX
+            self._close_workers()
+            self._failed_starts += 1
+            if self._failed_starts > FAILED_STARTS_MAX:
+                self._fall_back_to_threads()
+            await asyncio.sleep(self.restart_pause)
+            self.restart_pause = min(RESTART_PAUSE_MAX, 2 * self.restart_pause + 0.1)
 
-    async def _serve_one_life(self) -> None:
+    async def _run_template(self) -> None:
         """Start a template and the first worker; return when it ends. Raises OSError where it cannot be started."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         self._ended = asyncio.Event()
         with theirs:
             try:
-                self.template = _started(theirs.fileno(), self._limits)
+                self.template = _start_template(theirs.fileno(), self._limits)
             except OSError:
                 ours.close()
                 raise
         loop = asyncio.get_running_loop()
-        loop.add_reader(ours, self._is_over)  # it says nothing, but ends
+        loop.add_reader(ours, self._on_template_exit)  # it says nothing, but ends
         self._control = ours
         try:
             with contextlib.suppress(Overload):  # the next job asks for one
@@ -395,24 +399,24 @@ class Workshop:
         finally:
             loop.remove_reader(ours)
 
-    def _is_over(self) -> None:
+    def _on_template_exit(self) -> None:
         """The template has ended, or gives no sign of life."""
         if self._ended is not None:
             self._ended.set()
 
-    def _to_threads(self) -> None:
+    def _fall_back_to_threads(self) -> None:
         """Have threads do what waits, until there are processes again."""
         if not self._in_threads:
             logger.warning("feeds are read in threads until a process for it comes to life")
         self._in_threads = True
         loop = asyncio.get_running_loop()
         for job in (*self._quick, *self._slow):
-            work = loop.run_in_executor(self._threads, done, job.message)
-            work.add_done_callback(partial(_pass_on, job.done))
+            work = loop.run_in_executor(self._threads, run_job, job.message)
+            work.add_done_callback(partial(_copy_result, job.done))
         self._quick.clear()
         self._slow.clear()
 
-    def _let_go(self) -> None:
+    def _close_workers(self) -> None:
         control, self._control = self._control, None
         if control is not None:
             control.close()
@@ -421,20 +425,20 @@ class Workshop:
             self.template.wait()
             self.template = None
         for worker in list(self._workers.values()):
-            self._lost(worker)
+            self._on_worker_exit(worker)
 
     async def close(self) -> None:
         """End the processes. What is still under way comes to nothing: its waiters were to be waited for before."""
-        if self._life is not None:
-            self._life.cancel()
-            await asyncio.gather(self._life, return_exceptions=True)
-            self._life = None
+        if self._supervisor is not None:
+            self._supervisor.cancel()
+            await asyncio.gather(self._supervisor, return_exceptions=True)
+            self._supervisor = None
         under_way = [worker.job for worker in self._workers.values() if worker.job is not None]
-        lives = [worker.life for worker in self._workers.values() if worker.life is not None]
+        listeners = [worker.listener for worker in self._workers.values() if worker.listener is not None]
         for worker in self._workers.values():
             worker.job = None
-        self._let_go()
-        await asyncio.gather(*lives, return_exceptions=True)
+        self._close_workers()
+        await asyncio.gather(*listeners, return_exceptions=True)
         for job in (*under_way, *self._quick, *self._slow):
             job.done.cancel()
         self._quick.clear()
@@ -442,33 +446,33 @@ class Workshop:
         self._in_threads = True
 
 
-def _started(descriptor: int, limits: Limits) -> "subprocess.Popen[bytes]":
+def _start_template(descriptor: int, limits: Limits) -> "subprocess.Popen[bytes]":
     """Begun, not waited for: it takes a millisecond. Raises OSError."""
-    return subprocess.Popen(command(descriptor, limits), pass_fds=[descriptor], stdin=subprocess.DEVNULL)  # noqa: S603 (ours)
+    return subprocess.Popen(template_command(descriptor, limits), pass_fds=[descriptor], stdin=subprocess.DEVNULL)  # noqa: S603 (ours)
 
 
-def _exhausted(error: Exception) -> Overload:
+def _overload(error: Exception) -> Overload:
     """What is said where there is no descriptor for a process, or no thread."""
     local_failure.complaints.say(f"no process for reading feeds can be started: {error}")
     return Overload("no process can be started for it now")
 
 
-def _refuse(waiting: deque[_Job], error: FeedproxyError) -> None:
+def _fail_all(waiting: deque[_Job], error: FeedproxyError) -> None:
     while waiting:
         waiting.popleft().fail(error)
 
 
-def _pass_on(waiting: "asyncio.Future[Parts]", ended: "asyncio.Future[Parts]") -> None:
+def _copy_result(waiting: "asyncio.Future[Parts]", ended: "asyncio.Future[Parts]") -> None:
     if ended.cancelled():
         waiting.cancel()
     elif not waiting.done():
         waiting.set_result(ended.result())  # `done` never raises
 
 
-def _usage(pid: int) -> tuple[str, Seconds]:
+def _process_usage(pid: int) -> tuple[str, Seconds]:
     """State and processor time of a process, as the system tells them; a running one where it does not."""
     try:
-        told = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-        return told[0].decode(), (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return fields[0].decode(), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError):
         return "R", float("inf")

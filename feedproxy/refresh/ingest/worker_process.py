@@ -29,19 +29,19 @@ from typing import Any
 from feedproxy.clock import Seconds
 from feedproxy.settings import Settings
 
-NICE = 10
+NICENESS = 10
 """Readers come first, also where they and this share a CPU."""
 
-NICE_LONG = 19
+NICENESS_SLOW = 19
 """Of a worker whose job takes long: jobs that take a moment come before it."""
 
-LENGTH = 8
+NUMBER_SIZE = 8
 """Bytes before each message, which tell its length; and of a number."""
 
-START, KILL = b"S", b"K"
+START_WORKER, KILL_WORKER = b"S", b"K"
 """What the template is asked for: a worker of this number, whose socket comes along; the end of such a worker."""
 
-PART_MIN = 16 * 1024
+OUT_OF_BAND_MIN = 16 * 1024
 """Bytes of a byte string that is sent beside the pickle, as it is: in it, it would be copied four times."""
 
 PARTS_MAX = 1024
@@ -87,41 +87,41 @@ def main(descriptor: int, parent: int, cpu: Seconds, memory: int) -> None:
     for module in PRELOADED_MODULES:
         importlib.import_module(module)
     with contextlib.suppress(OSError):
-        os.nice(NICE)  # not before: feeds wait for the first worker
+        os.nice(NICENESS)  # not before: feeds wait for the first worker
     gc.collect()
     gc.freeze()
     workers: dict[int, int] = {}
     with socket.socket(fileno=descriptor) as control:
         while True:
-            message, descriptors = _received(control)
+            message, descriptors = _receive(control)
             if not message:
                 break
             number = int.from_bytes(message[1:], "big")
-            if message[:1] == START and descriptors:
-                workers[number] = _forked(control, descriptors[0], cpu, memory)
+            if message[:1] == START_WORKER and descriptors:
+                workers[number] = _fork_worker(control, descriptors[0], cpu, memory)
                 os.close(descriptors[0])
-            elif message[:1] == KILL and number in workers:
-                _end(workers.pop(number))
+            elif message[:1] == KILL_WORKER and number in workers:
+                _kill(workers.pop(number))
     for pid in workers.values():
-        _end(pid)
+        _kill(pid)
 
 
-def _received(control: socket.socket) -> tuple[bytes, list[int]]:
+def _receive(control: socket.socket) -> tuple[bytes, list[int]]:
     descriptors = array.array("i")
-    message, ancillary, _, _ = control.recvmsg(1 + LENGTH, socket.CMSG_LEN(descriptors.itemsize))
+    message, ancillary, _, _ = control.recvmsg(1 + NUMBER_SIZE, socket.CMSG_LEN(descriptors.itemsize))
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
     return message, list(descriptors)
 
 
-def _end(pid: int) -> None:
+def _kill(pid: int) -> None:
     with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
 
 
-def _forked(control: socket.socket, descriptor: int, cpu: Seconds, memory: int) -> int:
+def _fork_worker(control: socket.socket, descriptor: int, cpu: Seconds, memory: int) -> int:
     """The pid of a new worker."""
     template = os.getpid()
     if pid := os.fork():
@@ -130,8 +130,8 @@ def _forked(control: socket.socket, descriptor: int, cpu: Seconds, memory: int) 
     try:
         control.close()
         _die_with(template)
-        _bounded(memory)
-        _work(descriptor, cpu)
+        _limit_resources(memory)
+        _run_worker(descriptor, cpu)
         code = 0
     finally:
         os._exit(code)  # nothing of the template's is to be tidied up here
@@ -148,7 +148,7 @@ def _die_with(parent: int) -> None:
         os._exit(0)  # it ended before that
 
 
-def _bounded(memory: int) -> None:
+def _limit_resources(memory: int) -> None:
     limits = {
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_FSIZE: 0,
@@ -171,42 +171,42 @@ def _address_space() -> int | None:
         return None
 
 
-def _grant(cpu: Seconds) -> None:
+def _extend_cpu_limit(cpu: Seconds) -> None:
     """Allow this process so much more processor time; beyond it the system ends it (SIGXCPU)."""
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_CPU, (int(_spent() + cpu) + 1, hard))
+        resource.setrlimit(resource.RLIMIT_CPU, (int(_cpu_time() + cpu) + 1, hard))
 
 
-def _spent() -> Seconds:
+def _cpu_time() -> Seconds:
     """Processor time of this process."""
     spent = resource.getrusage(resource.RUSAGE_SELF)
     return spent.ru_utime + spent.ru_stime
 
 
-def _work(descriptor: int, cpu: Seconds) -> None:
+def _run_worker(descriptor: int, cpu: Seconds) -> None:
     """Say this worker's pid, and do what is asked for, until nobody asks any more."""
     with socket.socket(fileno=descriptor) as sock, sock.makefile("rb") as jobs:
-        sock.sendall(os.getpid().to_bytes(LENGTH, "big"))
-        while len(count := jobs.read(LENGTH)) == LENGTH:
-            _grant(cpu)
-            lengths = numbers(jobs.read(LENGTH * int.from_bytes(count, "big")))
-            result = done([jobs.read(length) for length in lengths])
-            sock.sendall(written([int(_spent() * 1_000_000)]))
-            for piece in framed(result):
+        sock.sendall(os.getpid().to_bytes(NUMBER_SIZE, "big"))
+        while len(count := jobs.read(NUMBER_SIZE)) == NUMBER_SIZE:
+            _extend_cpu_limit(cpu)
+            lengths = decode_numbers(jobs.read(NUMBER_SIZE * int.from_bytes(count, "big")))
+            result = run_job([jobs.read(length) for length in lengths])
+            sock.sendall(encode_numbers([int(_cpu_time() * 1_000_000)]))
+            for piece in frame(result):
                 sock.sendall(piece)
 
 
-def done(job: Parts) -> Parts:
+def run_job(job: Parts) -> Parts:
     """Its result, or the exception that it ended with."""
     try:
         work: Callable[[], Any] = _JobUnpickler(job).load()
-        return packed((work(), None))
+        return dump_message((work(), None))
     except Exception as error:
         try:
-            return packed((None, error))
+            return dump_message((None, error))
         except Exception:
-            return packed((None, RuntimeError(repr(error)[:1000])))
+            return dump_message((None, RuntimeError(repr(error)[:1000])))
 
 
 class _Pickler(pickle.Pickler):
@@ -219,7 +219,7 @@ class _Pickler(pickle.Pickler):
         self._numbers: dict[int, int] = {}
 
     def persistent_id(self, value: Any) -> int | None:
-        if type(value) is not bytes or len(value) < PART_MIN:
+        if type(value) is not bytes or len(value) < OUT_OF_BAND_MIN:
             return None
         if (number := self._numbers.get(id(value))) is None:
             if len(self._parts) == PARTS_MAX:
@@ -229,14 +229,14 @@ class _Pickler(pickle.Pickler):
         return number
 
     def reducer_override(self, value: Any) -> Any:
-        return (_settings, (_packed_settings(value),)) if type(value) is Settings else NotImplemented
+        return (_unpickle_settings, (_pickle_settings(value),)) if type(value) is Settings else NotImplemented
 
     def dumped(self, value: Any) -> bytes:
         self.dump(value)
         return self._buffer.getvalue()
 
 
-def packed(value: Any) -> Parts:
+def dump_message(value: Any) -> Parts:
     """A job, or what comes of it."""
     parts = [b""]
     parts[0] = _Pickler(parts).dumped(value)
@@ -275,10 +275,10 @@ class _Unpickler(_JobUnpickler):
             raise pickle.UnpicklingError(f"{module}.{name} is no value of ours")
         # A pickle can give state to a class as to an object, which would change it for the whole process. A class with
         # `__setstate__` refuses that; of another only the maker is given away.
-        return found if hasattr(found, "__setstate__") else _maker(found)
+        return found if hasattr(found, "__setstate__") else _constructor(found)
 
 
-def _maker(kind: type) -> Callable[..., object]:
+def _constructor(kind: type) -> Callable[..., object]:
     def make(*values: object) -> object:
         return kind(*values)
 
@@ -286,14 +286,18 @@ def _maker(kind: type) -> Callable[..., object]:
 
 
 def _is_value(kind: type) -> bool:
-    return hasattr(kind, "__dataclass_fields__") or hasattr(kind, "__members__") or kind.__module__.startswith(_PURE)
+    return (
+        hasattr(kind, "__dataclass_fields__")
+        or hasattr(kind, "__members__")
+        or kind.__module__.startswith(_VALUE_PACKAGES)
+    )
 
 
-_PURE = ("feedproxy.http.", "feedproxy.cache.", "feedproxy.feed.")
+_VALUE_PACKAGES = ("feedproxy.http.", "feedproxy.cache.", "feedproxy.feed.")
 """Packages whose classes do nothing but hold values and compute: they open nothing, and start nothing."""
 
 
-def unpacked(message: Parts) -> tuple[Any, Exception | None]:
+def load_result(message: Parts) -> tuple[Any, Exception | None]:
     """Result and error of a job. Raises pickle.UnpicklingError, and others, for what is none."""
     result, error = _Unpickler(message).load()
     if error is not None and not isinstance(error, Exception):
@@ -302,32 +306,32 @@ def unpacked(message: Parts) -> tuple[Any, Exception | None]:
 
 
 @lru_cache(64)
-def _packed_settings(settings: Settings) -> bytes:
+def _pickle_settings(settings: Settings) -> bytes:
     return pickle.dumps(settings, pickle.HIGHEST_PROTOCOL)
 
 
 @lru_cache(64)
-def _settings(packed_settings: bytes) -> Settings:
+def _unpickle_settings(packed_settings: bytes) -> Settings:
     found: Settings = pickle.loads(packed_settings)  # noqa: S301 (our own parent's)
     return found
 
 
-def framed(message: Parts) -> Parts:
+def frame(message: Parts) -> Parts:
     """A message with the number of its parts and their lengths before it."""
-    return [written([len(message), *map(len, message)]), *message]
+    return [encode_numbers([len(message), *map(len, message)]), *message]
 
 
-def written(values: Iterable[int]) -> bytes:
+def encode_numbers(values: Iterable[int]) -> bytes:
     """Numbers as they go over a socket."""
-    return b"".join(value.to_bytes(LENGTH, "big") for value in values)
+    return b"".join(value.to_bytes(NUMBER_SIZE, "big") for value in values)
 
 
-def numbers(data: bytes) -> list[int]:
+def decode_numbers(data: bytes) -> list[int]:
     """Numbers as they come over a socket."""
-    return [int.from_bytes(data[at : at + LENGTH], "big") for at in range(0, len(data), LENGTH)]
+    return [int.from_bytes(data[at : at + NUMBER_SIZE], "big") for at in range(0, len(data), NUMBER_SIZE)]
 
 
-def command(descriptor: int, limits: Limits) -> list[str]:
+def template_command(descriptor: int, limits: Limits) -> list[str]:
     """How the template is started: with the interpreter and the import path of this process, and nothing else of it."""
     given = f"{descriptor}, {os.getpid()}, {limits.cpu!r}, {limits.memory}"
     run = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main({given})"

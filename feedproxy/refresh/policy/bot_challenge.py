@@ -27,18 +27,18 @@ _BY_MARK = (
 )
 
 
-def recognise(fields: Fields, page: bytes = b"") -> str | None:
+def identify_vendor(fields: Fields, page: bytes = b"") -> str | None:
     """Whose challenge this is, or None. `page` is the decoded content, or its beginning; empty for a feed.
 
     A feed may well write about Anubis: only what begins as an HTML page is searched.
     """
-    for name, value, whose in _BY_FIELD:
-        said = fields.get(name)
-        if said is not None and value in said.lower():
-            return whose
+    for name, value, vendor in _BY_FIELD:
+        field_value = fields.get(name)
+        if field_value is not None and value in field_value.lower():
+            return vendor
     start = page[:PAGE_BYTES].lower()
     if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"<!doctype html", b"<html", b"<head", b"<body", b"<script")):
-        for mark, whose in _BY_MARK:
+        for mark, vendor in _BY_MARK:
             if mark in start:
-                return whose
+                return vendor
     return None

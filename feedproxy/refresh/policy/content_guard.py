@@ -36,20 +36,20 @@ from feedproxy.refresh.policy import bot_challenge
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, NewShape, Resource
 
-SHAPE_SIGHTINGS = 3
-SHAPE_SPAN: Seconds = 6 * 3600
+NEW_FORMAT_SIGHTINGS = 3
+NEW_FORMAT_SPAN: Seconds = 6 * 3600
 """A new shape is believed when it was seen three times over six hours: longer than a deployment that went
 wrong in the evening, shorter than a reader's day (DESIGN: Bad updates)."""
 
-LOSS = 1 / 2
-LOSS_ILL_FORMED = 1 / 4
+ITEM_LOSS_SHARE = 1 / 2
+ITEM_LOSS_SHARE_ILL_FORMED = 1 / 4
 """The part of a feed's items above which a sudden loss is a new shape. Of 938 updates in the histories of nine real
 feeds, five lost more than half, each after months without a recorded version."""
-LOSS_MIN = 3
+ITEM_LOSS_TOLERATED = 3
 """Items that a well-formed feed may lose at once in any case, unless these are all: short lists come and go."""
 
 
-class Patience(Enum):
+class StaleAllowance(Enum):
     """How long a copy may stand in for what is wrong."""
 
     LONG = "stale_max"
@@ -58,7 +58,7 @@ class Patience(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FetchOutcome:
     """What a fetch brought: an answer (`status`), or none (`error`).
 
     `error` beside a status tells that the content could not be looked into (undecodable, too large).
@@ -76,123 +76,131 @@ class Outcome:
     html: bool = False
     truncated: bool = False
     page: bytes = b""
-    broken: Detail | None = None
+    redirect_error: Detail | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ContentFault:
     """What is wrong with an outcome in itself, whatever is held."""
 
     detail: Detail
-    words: str
-    patience: Patience = Patience.LONG
+    reason: str
+    allowance: StaleAllowance = StaleAllowance.LONG
 
 
 @dataclass(frozen=True, slots=True)
-class Accept:
+class Replace:
     """The update becomes the copy, and sightings of other shapes are forgotten."""
 
-    words: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class KeepStored:
     """The copy is served, with `detail`, before `until`. `new_shape` is to be remembered."""
 
     detail: Detail
     until: Instant
-    words: str
+    reason: str
     new_shape: NewShape | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class PassThroughOnly:
     """Readers get what came. `detail` names what is wrong with it, if anything is.
 
     What is wrong still spaces the next try. `new_shape` is to be remembered.
     """
 
-    words: str
+    reason: str
     detail: Detail | None = None
     new_shape: NewShape | None = None
 
 
-type Verdict = Accept | Keep | Pass
+type Verdict = Replace | KeepStored | PassThroughOnly
 
 
-def judge(resource: Resource | None, outcome: Outcome, now: Instant, settings: Settings) -> Verdict:
+def decide_replacement(resource: Resource | None, outcome: FetchOutcome, now: Instant, settings: Settings) -> Verdict:
     """What becomes of this update? `settings` are the feed's own, rules included."""
     if resource is None or not resource.variants:
-        fault = diagnose(outcome)
-        return Pass(fault.words if fault else "no copy is held", fault.detail if fault else None)
+        fault = classify(outcome)
+        return PassThroughOnly(fault.reason if fault else "no copy is held", fault.detail if fault else None)
     if resource.channel is None:
         # "HTTP's caching rules hold for everything that passes; feed features touch feeds only."
-        return Accept("no feed is held")
-    fault = diagnose(outcome)
-    seen = resource.new_shape
+        return Replace("no feed is held")
+    fault = classify(outcome)
+    pending = resource.new_shape
     if fault is None:
         if outcome.status == 304 or outcome.channel is None:
-            return Accept("not modified")
-        loss = lost_items(resource, outcome.channel)
-        if not loss and _fits(resource.channel, outcome.channel):
-            return Accept(f"new version ({outcome.channel.kind})")
-        shape = shape_of(outcome.channel) + (" without most of its items" if loss else "")
+            return Replace("not modified")
+        loss = has_lost_items(resource, outcome.channel)
+        if not loss and _is_compatible(resource.channel, outcome.channel):
+            return Replace(f"new version ({outcome.channel.kind})")
+        format_seen = format_name(outcome.channel) + (" without most of its items" if loss else "")
         if settings.on_bad_update == "pass":
-            return Accept(f"the feed is {shape} now; bad updates pass here")
-        seen = _sighted(seen, shape, now)
-        if seen.count >= SHAPE_SIGHTINGS and now - seen.first >= SHAPE_SPAN:
-            return Accept(f"the feed is {shape} now: seen {seen.count} times since {_when(seen.first)}")
-        if now >= last_good(resource) + settings.stale_max:
+            return Replace(f"the feed is {format_seen} now; bad updates pass here")
+        pending = _count_sighting(pending, format_seen, now)
+        if pending.count >= NEW_FORMAT_SIGHTINGS and now - pending.first >= NEW_FORMAT_SPAN:
+            return Replace(
+                f"the feed is {format_seen} now: seen {pending.count} times since {_format_time(pending.first)}"
+            )
+        if now >= last_validated(resource) + settings.stale_max:
             # No copy is left to be guarded: any feed is better than what may not be served.
-            return Accept(f"the feed is {shape} now, and the copy is too old")
-        times = "once" if seen.count == 1 else f"{seen.count} times"
-        words = f" ({outcome.channel.items} of {resource.channel.items})" if loss else ""
-        fault = Fault(_shape_detail(outcome.channel), f"the feed is {shape} now{words}, seen {times}")
+            return Replace(f"the feed is {format_seen} now, and the copy is too old")
+        times = "once" if pending.count == 1 else f"{pending.count} times"
+        item_counts = f" ({outcome.channel.items} of {resource.channel.items})" if loss else ""
+        fault = ContentFault(
+            _format_detail(outcome.channel), f"the feed is {format_seen} now{item_counts}, seen {times}"
+        )
     if settings.on_bad_update == "pass":
-        return Pass(f"{fault.words}; bad updates pass here", fault.detail)
-    if fault.patience is Patience.NONE:
-        return Pass(f"{fault.words}: passed at once", fault.detail)
-    limit = settings.stale_max if fault.patience is Patience.LONG else settings.stale_max_refused
-    until = last_good(resource) + limit
+        return PassThroughOnly(f"{fault.reason}; bad updates pass here", fault.detail)
+    if fault.allowance is StaleAllowance.NONE:
+        return PassThroughOnly(f"{fault.reason}: passed at once", fault.detail)
+    limit = settings.stale_max if fault.allowance is StaleAllowance.LONG else settings.stale_max_refused
+    until = last_validated(resource) + limit
     if now >= until:
-        return Pass(f"{fault.words}; the copy, good until {_when(until)}, is too old", fault.detail, seen)
-    return Keep(fault.detail, until, f"{fault.words}; serving the cached copy until {_when(until)}", seen)
+        return PassThroughOnly(
+            f"{fault.reason}; the copy, good until {_format_time(until)}, is too old", fault.detail, pending
+        )
+    return KeepStored(
+        fault.detail, until, f"{fault.reason}; serving the cached copy until {_format_time(until)}", pending
+    )
 
 
-def diagnose(outcome: Outcome) -> Fault | None:
+def classify(outcome: FetchOutcome) -> ContentFault | None:
     """What is wrong with an outcome in itself; None for a feed, or a 304. No feed is wrong where one was."""
     status = outcome.status
-    if outcome.channel is None and (name := bot_challenge.recognise(outcome.fields, outcome.page)):
-        return Fault(Detail.CHALLENGE, f"{name} asks whether we are a browser")
+    if outcome.channel is None and (name := bot_challenge.identify_vendor(outcome.fields, outcome.page)):
+        return ContentFault(Detail.CHALLENGE, f"{name} asks whether we are a browser")
     if status is None:
-        return _no_answer(outcome.error)
+        return _failure_fault(outcome.error)
     match status:
         case 304:
             return None
         case 200 | 203:
-            return _content(outcome)
+            return _classify_content(outcome)
         case 206 | 226:
-            return Fault(Detail.TRUNCATED, f"a part came ({status}) where the whole was asked for")
+            return ContentFault(Detail.TRUNCATED, f"a part came ({status}) where the whole was asked for")
         case 204 | 205:
-            return Fault(Detail.EMPTY, f"the origin answered {status}, no content")
+            return ContentFault(Detail.EMPTY, f"the origin answered {status}, no content")
         case 401 | 451:
-            return Fault(Detail.REFUSED, f"the origin answered {status}", Patience.NONE)
+            return ContentFault(Detail.REFUSED, f"the origin answered {status}", StaleAllowance.NONE)
         case 410:
-            return Fault(Detail.GONE, "the origin answered 410, gone", Patience.NONE)
+            return ContentFault(Detail.GONE, "the origin answered 410, gone", StaleAllowance.NONE)
         case 429:
-            return Fault(Detail.RATE_LIMITED, "the origin answered 429, too many requests")
+            return ContentFault(Detail.RATE_LIMITED, "the origin answered 429, too many requests")
         case 408 | 421 | 425:
-            return Fault(Detail.ERROR_STATUS, f"the origin answered {status}")
+            return ContentFault(Detail.ERROR_STATUS, f"the origin answered {status}")
     if 300 <= status < 400:
-        why = outcome.broken or Detail.REDIRECT_LOOP
-        return Fault(why, f"the origin's redirect ({status}) leads nowhere ({why})")
+        why = outcome.redirect_error or Detail.REDIRECT_LOOP
+        return ContentFault(why, f"the origin's redirect ({status}) leads nowhere ({why})")
     if 400 <= status < 500:
-        return Fault(Detail.REFUSED, f"the origin answered {status}", Patience.SHORT)
+        return ContentFault(Detail.REFUSED, f"the origin answered {status}", StaleAllowance.SHORT)
     # 5xx, other 2xx (a 202 is a promise, and no feed), and what RFC 9110, section 15, calls invalid: 999.
-    return Fault(Detail.ERROR_STATUS, f"the origin answered {status}")
+    return ContentFault(Detail.ERROR_STATUS, f"the origin answered {status}")
 
 
-def patience_after(failures: Failures, settings: Settings) -> Seconds:
+def stale_limit_after_failure(failures: Failures, settings: Settings) -> Seconds:
     """How long a copy may stand in while a failing origin is left in peace: as long as when it failed.
 
     Reckoned from `last_good`. Else readers would get a 404 and an old copy in turns.
@@ -205,71 +213,71 @@ def patience_after(failures: Failures, settings: Settings) -> Seconds:
     return settings.stale_max
 
 
-def shape_of(channel: Channel) -> str:
+def format_name(channel: Channel) -> str:
     """The shape of a feed, not its content: `atom`, `ill-formed rss`."""
     return str(channel.kind) if channel.well_formed else f"ill-formed {channel.kind}"
 
 
-def last_good(resource: Resource) -> Instant:
+def last_validated(resource: Resource) -> Instant:
     """When the origin last gave, or confirmed, what is held."""
     return max(variant.response_time for variant in resource.variants)
 
 
-def _content(outcome: Outcome) -> Fault | None:
+def _classify_content(outcome: FetchOutcome) -> ContentFault | None:
     """A complete answer: is it a feed? The most telling reason first."""
     if outcome.error is not None:
-        return _no_answer(outcome.error)
+        return _failure_fault(outcome.error)
     if outcome.empty:
-        return Fault(Detail.EMPTY, "the origin sent nothing at all")
+        return ContentFault(Detail.EMPTY, "the origin sent nothing at all")
     if outcome.truncated:
-        return Fault(Detail.TRUNCATED, "the end of what the origin sent is missing")
+        return ContentFault(Detail.TRUNCATED, "the end of what the origin sent is missing")
     if outcome.channel is not None:
         return None
     if outcome.html:
-        return Fault(Detail.HTML_WHERE_FEED, "the response is HTML, not a feed")
-    return Fault(Detail.ILL_FORMED, "the response is not a feed")
+        return ContentFault(Detail.HTML_WHERE_FEED, "the response is HTML, not a feed")
+    return ContentFault(Detail.ILL_FORMED, "the response is not a feed")
 
 
-def _no_answer(error: FeedproxyError | None) -> Fault:
+def _failure_fault(error: FeedproxyError | None) -> ContentFault:
     token = error.detail if error is not None else Detail.FETCH_ERROR
     detail = next((each for each in Detail if each == token), Detail.FETCH_ERROR)
-    return Fault(detail, f"no usable answer ({detail})" + (f": {error}" if str(error or "") else ""))
+    return ContentFault(detail, f"no usable answer ({detail})" + (f": {error}" if str(error or "") else ""))
 
 
-def lost_items(resource: Resource, update: Channel) -> bool:
+def has_lost_items(resource: Resource, update: Channel) -> bool:
     """Whether a feed has suddenly lost most of its items, all of them included.
 
     A feed that is remembered to have been as short as that is usually so. Of an ill-formed update a quarter is too
     much to lose: where it breaks off, the rest is missing.
     """
-    held = resource.channel
-    if held is None or update.items >= held.items or update.kind is not held.kind:
+    stored = resource.channel
+    if stored is None or update.items >= stored.items or update.kind is not stored.kind:
         return False
     if resource.editions and update.items >= min(edition.items for edition in resource.editions):
         return False
-    lost = held.items - update.items
+    lost = stored.items - update.items
     if not update.well_formed:
-        return lost > held.items * LOSS_ILL_FORMED
-    return not update.items or (lost >= LOSS_MIN and lost > held.items * LOSS)
+        return lost > stored.items * ITEM_LOSS_SHARE_ILL_FORMED
+    return not update.items or (lost >= ITEM_LOSS_TOLERATED and lost > stored.items * ITEM_LOSS_SHARE)
 
 
-def _fits(held: Channel, update: Channel) -> bool:
+def _is_compatible(stored: Channel, update: Channel) -> bool:
     """May the update replace what is held at once? Nothing well-formed is worse than an ill-formed copy."""
-    if not held.well_formed:
-        return update.well_formed or update.kind is held.kind
-    return update.well_formed and update.kind is held.kind
+    if not stored.well_formed:
+        return update.well_formed or update.kind is stored.kind
+    return update.well_formed and update.kind is stored.kind
 
 
-def _shape_detail(channel: Channel) -> Detail:
+def _format_detail(channel: Channel) -> Detail:
     return Detail.NEW_SHAPE if channel.well_formed else Detail.ILL_FORMED
 
 
-def _sighted(seen: NewShape | None, shape: str, now: Instant) -> NewShape:
+def _count_sighting(pending: NewShape | None, format_seen: str, now: Instant) -> NewShape:
     """One more sighting; another shape starts anew. Failures in between say nothing of the shape."""
-    if seen is None or seen.shape != shape or now < seen.first:
-        return NewShape(shape, now, 1)
-    return NewShape(shape, seen.first, seen.count + 1)
+    if pending is None or pending.shape != format_seen or now < pending.first:
+        return NewShape(format_seen, now, 1)
+    return NewShape(format_seen, pending.first, pending.count + 1)
 
 
-def _when(instant: Instant) -> str:
+def _format_time(instant: Instant) -> str:
     return time.strftime("%d %b %H:%M GMT", time.gmtime(instant))

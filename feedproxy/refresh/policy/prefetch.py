@@ -96,8 +96,8 @@ def plan(
         return Later(due, "refreshed then, if it is still read")
     if reason := _unread(audience, max(granted, GAP_MIN), settings):
         return Rest(reason)
-    if isinstance(permission, throttle.Wait):
-        return Later(permission.until + SPREAD * jitter / 10, permission.words)
+    if isinstance(permission, throttle.Deferred):
+        return Later(permission.until + SPREAD * jitter / 10, permission.reason)
     return Refresh("its copy's time is over" if now >= end else "its copy's time is over soon")
 
 
@@ -119,7 +119,7 @@ def _unusable(resource: Resource, freshness: Freshness, now: Instant, settings: 
         and not rests_until(resource, newest, freshness, settings)
     ):
         return "its copy is never good for long: the next reader's request"
-    if relocation.standing(resource.sighting, now, settings, target=resource.target) is not None:
+    if relocation.active_relocation(resource.sighting, now, settings, target=resource.target) is not None:
         return "it has moved or ended"
     return ""
 

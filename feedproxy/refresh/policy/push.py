@@ -21,9 +21,9 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.delta.entries import identities_of
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Response
-from feedproxy.refresh.ingest.ingest import Prepared, Wanted, prepare, version_of
+from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings, ingest, make_delta_base
 from feedproxy.refresh.policy import content_guard
-from feedproxy.refresh.policy.content_guard import Accept, Outcome
+from feedproxy.refresh.policy.content_guard import FetchOutcome, Replace
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 from feedproxy.upstream.client import Fetched
@@ -53,7 +53,7 @@ class Push:
     """Content that was pushed, made ready."""
 
     fetched: Fetched
-    prepared: Prepared
+    prepared: IngestedContent
 
 
 def hold(resource: Resource, base: Instant, now: Instant, settings: Settings) -> Allowance | None:
@@ -88,21 +88,21 @@ def examined(
     leaving: Sequence[StoredResponse],
 ) -> Push | str:
     """Content that was pushed, ready to become the copy; why not, in words, where it does not. Takes its time."""
-    prepared = prepare(
+    prepared = ingest(
         fetched.response,
         settings,
         self_href=self_href,
         now=now,
-        held=held.content,
-        known=resource.channel,
-        wanted=Wanted(tuple(held.content.bodies)),
-        leaving=leaving,
+        stored=held.content,
+        known_channel=resource.channel,
+        requested_codings=RequestedCodings(tuple(held.content.bodies)),
+        superseded=leaving,
     )
     channel = prepared.channel
     if prepared.error is not None or channel is None or not channel.well_formed:
         return "it is no well-formed feed"
-    verdict = content_guard.judge(resource, Outcome(200, channel=channel), now, settings)
-    if resource.channel is None or not isinstance(verdict, Accept):
+    verdict = content_guard.decide_replacement(resource, FetchOutcome(200, channel=channel), now, settings)
+    if resource.channel is None or not isinstance(verdict, Replace):
         return "it is another feed than was held"
     if prepared.is_change(resource.channel):
         before, after = _identities(held), _identities(replace(held, content=prepared.content))
@@ -128,7 +128,7 @@ def only_content(updated: Resource, before: Resource) -> Resource:
 
 
 def _identities(stored: StoredResponse) -> tuple[str, ...] | None:
-    version = version_of(stored)
+    version = make_delta_base(stored)
     return None if version is None else identities_of(version.entries)
 
 

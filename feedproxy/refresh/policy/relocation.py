@@ -32,7 +32,7 @@ TEMPORARY = frozenset({302, 303, 307})
 
 
 @dataclass(frozen=True, slots=True)
-class Redirect:
+class RespondMoved:
     """Readers are told 301. `recheck`: ask the origin first."""
 
     location: str
@@ -40,28 +40,28 @@ class Redirect:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class RespondGone:
     """Readers are told 410. `recheck`: ask the origin first."""
 
     recheck: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Follow:
+class FollowRedirect:
     """The redirect leads to this normalised target."""
 
     target: str
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class StopFollowing:
     """The redirect is not followed."""
 
     detail: Detail
-    words: str
+    reason: str
 
 
-def seen(
+def record_sighting(
     sighting: Sighting | None,
     ending: Ending,
     location: str,
@@ -83,7 +83,7 @@ def seen(
     return replace(sighting, confirmed=sighting.confirmed or at_once or sighting.count >= confirmations)
 
 
-def taken_back(sighting: Sighting | None, now: Instant, *, feed: bool) -> Sighting | None:
+def clear_relocation(sighting: Sighting | None, now: Instant, *, feed: bool) -> Sighting | None:
     """The address answered by itself again (200 or 304): what remains of the sighting.
 
     An unconfirmed one is forgotten. A believed one only when the answer is a feed: addresses that were given
@@ -94,9 +94,9 @@ def taken_back(sighting: Sighting | None, now: Instant, *, feed: bool) -> Sighti
     return replace(sighting, last=now)
 
 
-def standing(
+def active_relocation(
     sighting: Sighting | None, now: Instant, settings: Settings, *, target: str = ""
-) -> Redirect | Gone | None:
+) -> RespondMoved | RespondGone | None:
     """What a reader is told without asking the origin, or None: nothing stands in the way of the feed.
 
     A rule's `moved_to` and `gone` come first; a `moved_to` that names `target` itself, as it happens with
@@ -104,51 +104,54 @@ def standing(
     each time (within its floor), but a copy does not answer any more.
     """
     if settings.moved_to and (moved_to := to_upstream(settings.moved_to, settings)) != target:
-        return Redirect(moved_to)
+        return RespondMoved(moved_to)
     if settings.gone:
-        return Gone()
+        return RespondGone()
     if sighting is None:
         return None
     due = now - sighting.last >= settings.gone_recheck
     match sighting.ending:
         case Ending.MOVED:
-            return Redirect(sighting.location, recheck=due) if sighting.confirmed else None
+            return RespondMoved(sighting.location, recheck=due) if sighting.confirmed else None
         case Ending.GONE:
-            return Gone(recheck=due or not sighting.confirmed)
+            return RespondGone(recheck=due or not sighting.confirmed)
 
 
-NOWHERE = frozenset({301, 308, 404, 410})
+DOUBTFUL_STATUSES = frozenset({301, 308, 404, 410})
 """Statuses of a new address that put the move there in doubt."""
 
 
-def in_doubt(sighting: Sighting | None, there: Resource | None, settings: Settings) -> bool:
+def is_in_doubt(sighting: Sighting | None, resource_there: Resource | None, settings: Settings) -> bool:
     """Whether a believed move leads to an address that is known to have moved or ended, or to answer 404.
 
     `there` is what is stored of that address. A move by a rule is the operator's word, and never in doubt.
     """
-    if sighting is None or sighting.ending is not Ending.MOVED or not sighting.confirmed or there is None:
+    if sighting is None or sighting.ending is not Ending.MOVED or not sighting.confirmed or resource_there is None:
         return False
     if settings.moved_to or settings.gone:
         return False
-    return there.sighting is not None or there.failures.detail in (Detail.REFUSED, Detail.REDIRECT_LOOP)
+    return resource_there.sighting is not None or resource_there.failures.detail in (
+        Detail.REFUSED,
+        Detail.REDIRECT_LOOP,
+    )
 
 
-def contradicts(news: Sighting | None, target: str, older: Sighting | None) -> bool:
+def leads_back(newer: Sighting | None, target: str, older: Sighting | None) -> bool:
     """Whether `target` has told `news` of a move to an address whose `older`, believed move leads back to it."""
     return (
-        news is not None
-        and news.ending is Ending.MOVED
+        newer is not None
+        and newer.ending is Ending.MOVED
         and older is not None
         and older.ending is Ending.MOVED
         and older.confirmed
         and older.location == target
-        and older.last < news.first
+        and older.last < newer.first
     )
 
 
-def chain(
-    visited: Sequence[str], reference: str, *, limit: int, meant: Callable[[str], str] = lambda address: address
-) -> Follow | Stop:
+def next_hop(
+    visited: Sequence[str], reference: str, *, limit: int, to_target: Callable[[str], str] = lambda address: address
+) -> FollowRedirect | StopFollowing:
     """One step along redirects. `visited` are the normalised targets asked so far, the first one included.
 
     `reference` is the Location (or XML newLocation) as it came, and `meant` the target that an address means: in
@@ -156,17 +159,17 @@ def chain(
     file:, userinfo), at a target asked already, and after `limit` redirects.
     """
     try:
-        target = meant(uri.resolve(visited[-1], reference.strip()))
+        target = to_target(uri.resolve(visited[-1], reference.strip()))
     except BadTarget as error:
-        return Stop(Detail.BAD_TARGET, f"the redirect names nothing that can be fetched: {error}")
+        return StopFollowing(Detail.BAD_TARGET, f"the redirect names nothing that can be fetched: {error}")
     if target in visited:
-        return Stop(Detail.REDIRECT_LOOP, f"redirected in a circle, back to {target}")
+        return StopFollowing(Detail.REDIRECT_LOOP, f"redirected in a circle, back to {target}")
     if len(visited) > limit:
-        return Stop(Detail.REDIRECT_LOOP, f"redirected more than {limit} times")
-    return Follow(target)
+        return StopFollowing(Detail.REDIRECT_LOOP, f"redirected more than {limit} times")
+    return FollowRedirect(target)
 
 
-def lasting(hops: Iterable[tuple[int, str]]) -> str | None:
+def permanent_location(hops: Iterable[tuple[int, str]]) -> str | None:
     """The new address for good: where the permanent redirects at the beginning of a chain end.
 
     `hops` are (status, target it led to). What follows a temporary redirect is temporary, too.

@@ -23,7 +23,7 @@ from feedproxy.http.message import Fields
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Resource
 
-WAIT_MAX: Seconds = 172_800
+DEFER_MAX: Seconds = 172_800
 """No origin puts us off for more than 48 h: absurd values occur, and FreshRSS draws the line there too."""
 
 BACK_OFF_FIRST: Seconds = 60
@@ -35,61 +35,63 @@ _DELAY = re.compile(r"\d{1,15}(\.\d*)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Go:
+class Allowed:
     """The origin may be asked now."""
 
 
-PAUSED = 10 * 365 * 86_400
+PAUSE_INTERVAL = 10 * 365 * 86_400
 """Seconds of a floor that is a pause: the operator wants the feed not to be asked for (paused_and_blocked.py)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class Deferred:
     """The origin is not to be asked before `until`, for the reason that `detail` names."""
 
     until: Instant
     detail: Detail
-    words: str
+    reason: str
 
 
-type Permission = Go | Wait
+type Permission = Allowed | Deferred
 
 
-def may_fetch(resource: Resource | None, now: Instant, settings: Settings, *, site_free: Instant) -> Permission:
+def check_fetch_allowed(
+    resource: Resource | None, now: Instant, settings: Settings, *, site_free_at: Instant
+) -> Permission:
     """May the target be fetched now? `site_free` is when its site may be asked again (SiteTimes.free).
 
     Instants too far ahead, as a clock put right leaves them behind, count as if they had been noted just now.
     """
     if resource is None:
-        return Go()
-    failing = min(resource.failures.next_try, now + WAIT_MAX)
+        return Allowed()
+    next_try = min(resource.failures.next_try, now + DEFER_MAX)
     if resource.channel is None:
-        latest, which = failing, _FAILING
+        latest, which = next_try, _FAILING
     else:
-        floor = min(resource.fetched, now) + float(settings.feed_min_interval)
-        site = min(site_free, now + WAIT_MAX)
-        latest, which = max((floor, -_FLOOR), (site, -_SITE), (failing, -_FAILING))
+        next_by_interval = min(resource.fetched, now) + float(settings.feed_min_interval)
+        next_by_site = min(site_free_at, now + DEFER_MAX)
+        latest, which = max((next_by_interval, -_MIN_INTERVAL), (next_by_site, -_SITE), (next_try, -_FAILING))
         which = -which
     if latest <= now:
-        return Go()
-    detail, words = _why(which, resource.failures, settings)
+        return Allowed()
+    detail, reason = _describe(which, resource.failures, settings)
     if detail is Detail.PAUSED:
-        return Wait(latest, detail, words)
-    return Wait(latest, detail, f"{words}; next try in {math.ceil(latest - now)} s")
+        return Deferred(latest, detail, reason)
+    return Deferred(latest, detail, f"{reason}; next try in {math.ceil(latest - now)} s")
 
 
-def is_past_floor(resource: Resource | None, now: Instant, settings: Settings) -> bool:
+def is_past_min_interval(resource: Resource | None, now: Instant, settings: Settings) -> bool:
     """Whether the floor alone would let the origin be asked now."""
     return resource is None or min(resource.fetched, now) + float(settings.feed_min_interval) <= now
 
 
-_FLOOR, _SITE, _FAILING = range(3)
+_MIN_INTERVAL, _SITE, _FAILING = range(3)
 
 
-def _why(which: int, failures: Failures, settings: Settings) -> tuple[Detail, str]:
-    if which == _FLOOR and settings.feed_min_interval >= PAUSED:
+def _describe(which: int, failures: Failures, settings: Settings) -> tuple[Detail, str]:
+    if which == _MIN_INTERVAL and settings.feed_min_interval >= PAUSE_INTERVAL:
         return Detail.PAUSED, "the operator has paused this feed"
-    if which == _FLOOR:
+    if which == _MIN_INTERVAL:
         return Detail.FLOOR, f"fetched less than {float(settings.feed_min_interval):.0f} s ago (feed_min_interval)"
     if which == _SITE:
         return Detail.SITE_INTERVAL, "other feeds of the site are asked first"
@@ -99,7 +101,7 @@ def _why(which: int, failures: Failures, settings: Settings) -> tuple[Detail, st
     return Detail.BACK_OFF, f"{count} ({failures.detail})"
 
 
-def after_failure(
+def record_failure(
     failures: Failures,
     detail: str,
     now: Instant,
@@ -122,7 +124,7 @@ def after_failure(
         since=failures.since if failures.count else now,
         last=now,
         detail=str(detail),
-        next_try=min(next_try, now + WAIT_MAX),
+        next_try=min(next_try, now + DEFER_MAX),
         asked=asked,
     )
 
@@ -133,25 +135,25 @@ def retry_after(fields: Fields, now: Instant) -> Instant | None:
     To be read in answers that are failures; in a 200 only `limit_reset` means something. The later of the two
     counts. At most WAIT_MAX from now. None where nothing is said, or nothing that makes sense.
     """
-    wanted = [_retry_instant(value.strip(), now) for value in fields.get_all("retry-after")]
-    latest = max((at for at in (*wanted, limit_reset(fields, now)) if at is not None and at > now), default=None)
-    return min(latest, now + WAIT_MAX) if latest is not None else None
+    instants = [_parse_retry_after(value.strip(), now) for value in fields.get_all("retry-after")]
+    latest = max((at for at in (*instants, rate_limit_reset(fields, now)) if at is not None and at > now), default=None)
+    return min(latest, now + DEFER_MAX) if latest is not None else None
 
 
-def limit_reset(fields: Fields, now: Instant) -> Instant | None:
+def rate_limit_reset(fields: Fields, now: Instant) -> Instant | None:
     """When a used-up rate limit is filled again: `x-ratelimit-remaining: 0` and `x-ratelimit-reset`.
 
     Without the `x-` as well. Reddit counts in fractions (`0.0`) and resets in seconds; others name a Unix
     time. Such a limit holds for the caller, not for the one feed: see SiteTimes.hold.
     """
     for prefix in ("x-ratelimit-", "ratelimit-"):
-        remaining, reset = _number(fields.get(prefix + "remaining")), _number(fields.get(prefix + "reset"))
+        remaining, reset = _parse_number(fields.get(prefix + "remaining")), _parse_number(fields.get(prefix + "reset"))
         if remaining is None or reset is None or remaining >= 1:
             continue
         # Nobody means thirty years: so large a number is a point in time.
         at = reset if reset > 1_000_000_000 else now + reset
         if at > now:
-            return min(at, now + WAIT_MAX)
+            return min(at, now + DEFER_MAX)
     return None
 
 
@@ -163,11 +165,11 @@ def _longest_pause(count: int) -> Seconds:
     return min(BACK_OFF_MAX, BACK_OFF_FIRST * 2.0 ** min(count, 32))
 
 
-def _retry_instant(value: str, now: Instant) -> Instant | None:
+def _parse_retry_after(value: str, now: Instant) -> Instant | None:
     if _DELAY.fullmatch(value):
         return now + float(value)
     return parse_http_date(value)
 
 
-def _number(value: str | None) -> float | None:
+def _parse_number(value: str | None) -> float | None:
     return float(value) if value is not None and _DELAY.fullmatch(value := value.strip()) else None

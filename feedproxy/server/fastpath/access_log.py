@@ -119,7 +119,7 @@ class AccessLogger:
     def _identify(self, address: str, user_agent_line: bytes, now: Instant) -> ClientIdentity:
         if not self._since <= now < self._until or len(self._clients) >= CLIENTS_MAX:
             self._clients.clear()
-            self._since, self._until = now, self._runtime.service.audience.known_until(now)
+            self._since, self._until = now, self._runtime.service.audience.pseudonym_valid_until(now)
         client = self._clients.get((address, user_agent_line))
         if client is None:
             client = self._make_identity(address, user_agent_line, now)
@@ -128,7 +128,7 @@ class AccessLogger:
 
     def _make_identity(self, address: str, user_agent_line: bytes, now: Instant) -> ClientIdentity:
         user_agent = user_agent_line.partition(b":")[2].strip(b" \t").decode("latin-1")
-        pseudonym = self._runtime.service.audience.known(address, user_agent, now)
+        pseudonym = self._runtime.service.audience.pseudonym(address, user_agent, now)
         return ClientIdentity(
             user_agent, quoted(user_agent), pseudonym, f"{pseudonym.current:015x}", (address, user_agent_line)
         )
@@ -195,7 +195,7 @@ class AccessLogger:
         target, upstream = app.names_in_log(request.target, request.fields)
         line = Line(
             at=activity.at,
-            reader=app.service.audience.pseudonym_of(record.visit, user_agent),
+            reader=app.service.audience.log_name(record.visit, user_agent),
             entrance=record.visit.entrance,
             method=request.method,
             target=target,
