@@ -224,9 +224,9 @@ from feedproxy.refresh.ingest.worker_pool import WorkerPool
 async def main():
     jobs = WorkerPool(ThreadPoolExecutor(1))
     jobs.start()
-    while not jobs.apart:
+    while not jobs.is_running:
         await asyncio.sleep(0.01)
-    spinning = asyncio.ensure_future(jobs.do(functools.partial(pow, 3, 10**9)))
+    spinning = asyncio.ensure_future(jobs.submit(functools.partial(pow, 3, 10**9)))
     await asyncio.sleep(0.2)
     print(jobs.template.pid, *jobs.pids, flush=True)
     await spinning
