@@ -129,10 +129,12 @@ def inner(element: Element) -> str:
     copy = deepcopy(element)
     copy.tail = None
     # HTML in the format's own namespace was not meant to be in any: the publisher forgot xmlns.
-    html = (XHTML, etree.QName(element).namespace)
-    for each in copy.iter("*"):
-        if (parts := etree.QName(each)).namespace in html:
-            each.tag = parts.localname
+    # A recovered document may have tags with an undeclared prefix, which etree.QName refuses.
+    html = {f"{{{XHTML}", element.tag.rpartition("}")[0] or f"{{{XHTML}"}
+    for child in copy.iter("*"):
+        namespace, _, name = child.tag.rpartition("}")
+        if namespace in html:
+            child.tag = name
     etree.cleanup_namespaces(copy)
     divs = copy.xpath("self::*[count(*)=1]/div[not(preceding-sibling::text()[normalize-space()])]")
     if isinstance(divs, list) and divs and isinstance(divs[0], etree._Element) and not divs[0].attrib:
