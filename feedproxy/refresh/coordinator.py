@@ -18,6 +18,7 @@ from feedproxy.http import negotiation, uri
 from feedproxy.http.memoize import memoised
 from feedproxy.http.message import Fields
 from feedproxy.refresh import peer_result, personal_responses, range_requests
+from feedproxy.refresh.fetch_lease import FetchLease
 from feedproxy.refresh.ingest.worker_pool import WorkerPool
 from feedproxy.refresh.pipeline import RefreshPipeline
 from feedproxy.refresh.policy import relocation, throttle
@@ -35,10 +36,6 @@ from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, Resource, Sighting
 from feedproxy.upstream.fair_limits import ITSELF, Asker, asking, client_of
-
-PEER_POLL_MIN: Seconds = 0.002
-PEER_POLL_MAX: Seconds = 0.02
-"""How often one looks whether another process's flight has landed: a look is a microsecond."""
 
 NON_FEED_REDIRECTS_MAX = 10_000
 """Targets remembered as redirecting to something that is no feed, so that these are not walked again."""
@@ -271,51 +268,40 @@ class RefreshCoordinator:
         ]:
             self._refreshes.stop_joining(key)
 
-    async def _one_of_all(
-        self,
-        target: str,
-        settings: Settings,
-        fly: Callable[[], Awaitable[RefreshResult]],
-        found: Callable[[Resource | None, Resource | None], RefreshResult | None],
-    ) -> RefreshResult:
-        """Fly, unless another process does: then wait, and take what it `found`, told by what it has left behind."""
-        common, before = self._coordination, self._store.get(target)
-        completions, pause = common.landings(target), PEER_POLL_MIN
-        loop = asyncio.get_running_loop()
-        give_up = loop.time() + settings.fetch_timeout
-        while not (has_lease := await common.take(target)) and loop.time() < give_up:
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, PEER_POLL_MAX)
-        try:
-            if common.landings(target) != completions:
-                if (result := found(before, self._store.get(target))) is not None:
-                    return result
-                if has_lease:
-                    # What came is not for this request. Who waits behind it need not wait for this one, too.
-                    common.release(target)
-                    has_lease = False
-            return await fly()
-        finally:
-            if has_lease:
-                common.release(target)
-
     async def _run_shared(
         self, context: RequestContext, resource: Resource | None, variant: StoredResponse | None
     ) -> RefreshResult:
-        """A flight for a reader, that others may join."""
-        return await self._one_of_all(
-            context.request.target,
-            context.settings,
-            lambda: self._run_for_request(context, resource, variant),
-            lambda before, stored: peer_result.find(
-                before,
-                stored,
-                context.upstream_request.fields,
-                self._clock.now(),
-                context.settings,
-                own_agent=context.own_agent,
-            ),
-        )
+        """Refresh for a request whose result other requests may share, in one process at a time."""
+        target, settings = context.request.target, context.settings
+        before = self._store.get(target)
+        async with FetchLease(self._coordination, target, timeout=settings.fetch_timeout) as lease:
+            fields = context.upstream_request.fields
+            if (
+                result := self._find_peer_result(lease, before, target, fields, settings, context.own_agent)
+            ) is not None:
+                return result
+            return await self._run_for_request(context, resource, variant)
+
+    def _find_peer_result(
+        self,
+        lease: FetchLease,
+        before: Resource | None,
+        target: str,
+        fields: Fields,
+        settings: Settings,
+        own_agent: bool,
+    ) -> RefreshResult | None:
+        """Return what another process has stored since `before`, if it answers a request with these fields.
+
+        If it does not, the lease is released: requests that wait behind this one need not wait for its fetch, too.
+        """
+        if not lease.completed_by_peer:
+            return None
+        stored = self._store.get(target)
+        result = peer_result.find(before, stored, fields, self._clock.now(), settings, own_agent=own_agent)
+        if result is None:
+            lease.release()
+        return result
 
     async def _run_for_request(
         self, context: RequestContext, resource: Resource | None, variant: StoredResponse | None
@@ -351,13 +337,12 @@ class RefreshCoordinator:
         return range_requests.cut_to_range(context, result)
 
     async def _run_in_background(self, target: str) -> RefreshResult:
-        settings = self._settings_for(target)
-
-        def found(before: Resource | None, stored: Resource | None) -> RefreshResult | None:
+        settings, before = self._settings_for(target), self._store.get(target)
+        async with FetchLease(self._coordination, target, timeout=settings.fetch_timeout) as lease:
             fields = background_request(target, via=self._via, agent="").fields
-            return peer_result.find(before, stored, fields, self._clock.now(), settings, own_agent=True)
-
-        return await self._one_of_all(target, settings, lambda: self._refresh_stored(target, settings), found)
+            if (result := self._find_peer_result(lease, before, target, fields, settings, True)) is not None:
+                return result
+            return await self._refresh_stored(target, settings)
 
     async def _refresh_stored(self, target: str, settings: Settings) -> RefreshResult:
         resource = self._store.get(target)

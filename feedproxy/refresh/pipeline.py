@@ -1,4 +1,4 @@
-"""One update of one resource: fetch, judge, prepare, keep. The only place that writes what is stored of a target."""
+"""One refresh of one resource: receive, interpret, complete, store, report. Only this module stores responses."""
 
 import logging
 import random
@@ -50,14 +50,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Received:
-    """What a walk brought, made ready."""
+    """The responses that a job received, and the ingested content of the last."""
 
     chain: redirects.RedirectChain
     ingested: IngestedContent
 
 
 def _is_missing_feed(job: RefreshJob, result: RefreshResult) -> bool:
-    """Whether a feed was wanted, for which we ask in our own name, and an error or a page came while none is held."""
+    """Return whether the job was for a feed, brought an error or a page, and no feed is stored."""
     if result.resource.channel is not None or not job.own_agent or result.oversized:
         return False
     if (response := result.response) is None or response.status >= 400:
@@ -67,22 +67,12 @@ def _is_missing_feed(job: RefreshJob, result: RefreshResult) -> bool:
 
 
 def _is_conditional(job: RefreshJob) -> bool:
-    """Whether a 304 would do: not where other settings have edited the copy, for then the original is needed."""
+    """Return whether a 304 suffices. A copy that other settings have edited needs the original again."""
     return job.validate is not None and not is_outdated(job.validate.content, job.settings)
 
 
-def _with_response_key(job: RefreshJob, received: "_Received | FeedproxyError", stored: Resource | None) -> RefreshJob:
-    """The errand with the key of what came for it."""
-    if isinstance(received, FeedproxyError) or job.pushed is not None or isinstance(received.chain.last, Oversized):
-        return job
-    is_feed = received.ingested.channel is not None
-    is_new = stored is None or not (stored.variants or stored.channel)
-    key = personal_responses.response_key(job, received.chain.last.response, is_feed=is_feed, is_new=is_new)
-    return job if key == job.key else replace(job, key=key)
-
-
 class RefreshPipeline:
-    """Carries out errands. Errors of the origin come back as values in `Landed`, never as exceptions."""
+    """Carries out refresh jobs. Failures of an origin are values in RefreshResult, never exceptions."""
 
     def __init__(
         self,
@@ -103,46 +93,75 @@ class RefreshPipeline:
         self._may_serve_under = may_serve_under
 
     async def run(self, job: RefreshJob, is_current: Callable[[], bool] = lambda: True) -> RefreshResult:
-        """Carry one errand out. What is found is stored unless `still_wanted` says that it was purged meanwhile."""
-        target = job.request.target
+        """Carry out one job: receive, interpret, complete, store, report.
+
+        Nothing is stored once `is_current` returns False: the target was purged or invalidated meanwhile.
+        """
         started = self._clock.now()
-        received = await self._fetch(job)
-        # From here to the store nothing waits: what other errands have stored of the target meanwhile is not lost.
-        keyed_job = _with_response_key(job, received, self._store.newest(target))
-        result = self._interpret(received, keyed_job, started)
-        if result is None:
+        received = await self._receive(job)
+        # No await from here to the store: a concurrent refresh of the same target must not be overwritten.
+        keyed_job = self._with_response_key(job, received)
+        interpreted = self._interpret(keyed_job, received, started)
+        if interpreted is None:
             # RFC 9111, 4.3.4: the 304 speaks of another response, so nothing here can be freshened by it.
             job = replace(job, validate=None)
-            received = await self._fetch(job)
-            keyed_job = _with_response_key(job, received, self._store.newest(target))
-            result = self._interpret(received, keyed_job, started)
-            assert result is not None
-        job = keyed_job
-        interim = received.chain.last.interim if isinstance(received, _Received) else ()
+            received = await self._receive(job)
+            keyed_job = self._with_response_key(job, received)
+            interpreted = self._interpret(keyed_job, received, started)
+            assert interpreted is not None
+        result = self._complete(keyed_job, received, interpreted, started)
+        await self._store_learned(keyed_job, result, is_current)
+        self._report(keyed_job, received, result, started)
+        return result
+
+    def _with_response_key(self, job: RefreshJob, received: _Received | FeedproxyError) -> RefreshJob:
+        """Return the job with the key of the response that was received for it."""
+        if isinstance(received, FeedproxyError) or job.pushed is not None or isinstance(received.chain.last, Oversized):
+            return job
+        stored = self._store.newest(job.request.target)
+        is_feed = received.ingested.channel is not None
+        is_new = stored is None or not (stored.variants or stored.channel)
+        key = personal_responses.response_key(job, received.chain.last.response, is_feed=is_feed, is_new=is_new)
+        return job if key == job.key else replace(job, key=key)
+
+    def _complete(
+        self, job: RefreshJob, received: _Received | FeedproxyError, result: RefreshResult, started: Instant
+    ) -> RefreshResult:
+        """Return the result with the whole resource, which holds what the job's key or a push leaves unchanged."""
+        target, resource = job.request.target, result.resource
         stored = self._store.newest(target)
-        resource = result.resource
         if len(job.key):
             resource = personal_responses.merge_keyed(stored or Resource(target, fetched=started), resource, job.key)
-            is_stored = any(each is result.response for each in resource.keyed)
+            is_stored = any(response is result.response for response in resource.keyed)
             result = replace(result, stored=is_stored, changed=False)
         elif resource.fetched != started:
             resource = replace(resource, fetched=started)
         if job.pushed is not None and stored is not None:
             resource = push.only_content(resource, stored)
+        interim = received.chain.last.interim if isinstance(received, _Received) else ()
         if interim or resource is not result.resource:
             result = replace(result, resource=resource, interim=interim)
-        learned = result.resource
+        return result
+
+    async def _store_learned(self, job: RefreshJob, result: RefreshResult, is_current: Callable[[], bool]) -> None:
+        """Write what the result teaches of the resource, or delete a resource of which nothing is left."""
+        target, learned = job.request.target, result.resource
+        stored = self._store.newest(target)
         if not len(job.key) and not result.stored:
-            learned = learn_from_unstored(
-                job, stored, learned, is_good=result.fallback is None and result.fwd_status in (200, 304)
-            )
+            is_good = result.fallback is None and result.fwd_status in (200, 304)
+            learned = learn_from_unstored(job, stored, learned, is_good=is_good)
         if is_current() and is_worth_storing(learned):
             await self._store.put(learned, is_current)
         elif is_current() and stored is not None:
-            await self._store.delete(target)  # what was stored has been replaced by something that may not be
+            await self._store.delete(target)  # its responses were replaced by one that may not be stored
+
+    def _report(
+        self, job: RefreshJob, received: _Received | FeedproxyError, result: RefreshResult, started: Instant
+    ) -> None:
+        """Tell metrics and log that the refresh has finished."""
         self._observer.updated(
             RefreshFinished(
-                target,
+                job.request.target,
                 job.occasion,
                 result.fwd_status,
                 result.outcome,
@@ -155,10 +174,9 @@ class RefreshPipeline:
                 is_missing_feed=_is_missing_feed(job, result),
             )
         )
-        return result
 
-    async def _fetch(self, job: RefreshJob) -> _Received | FeedproxyError:
-        """Everything that waits: the network, and the making ready of what it brought."""
+    async def _receive(self, job: RefreshJob) -> _Received | FeedproxyError:
+        """Fetch and ingest: every step that waits, for the network or for a worker process."""
         if job.pushed is not None:
             return _Received(redirects.RedirectChain(job.pushed.fetched, job.pushed.fetched), job.pushed.prepared)
         try:
@@ -181,9 +199,9 @@ class RefreshPipeline:
         return _Received(chain, await ingest_in_worker(chain.last, job, before, self._worker_pool, self._clock.now()))
 
     def _interpret(
-        self, received: _Received | FeedproxyError, job: RefreshJob, started: Instant
+        self, job: RefreshJob, received: _Received | FeedproxyError, started: Instant
     ) -> RefreshResult | None:
-        """What the fetch comes to, against what is stored now; None for a 304 that confirms nothing we hold."""
+        """Judge what was received against what is stored now; None for a 304 that validates no stored response."""
         stored = self._store.newest(job.request.target)
         before = set_right(stored, started) if stored is not None else Resource(job.request.target, fetched=started)
         before = personal_responses.keyed_view(before, job) if len(job.key) else before

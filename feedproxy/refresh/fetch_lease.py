@@ -1,0 +1,50 @@
+"""The right to fetch a target, held against the other processes that share its store."""
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+from feedproxy.clock import Seconds
+from feedproxy.store.coordination import Common
+
+PEER_POLL_MIN: Seconds = 0.002
+PEER_POLL_MAX: Seconds = 0.02
+"""First and longest pause between two attempts to acquire the lease; an attempt takes a microsecond."""
+
+
+class FetchLease:
+    """The lease as an async context manager: it is acquired on entry and released on exit.
+
+    Entry waits while another process holds the lease, `timeout` seconds at most. After that the block runs without the
+    lease: a peer that hangs must not keep this process from its origin.
+    """
+
+    def __init__(self, coordination: Common, target: str, *, timeout: Seconds) -> None:
+        self._coordination = coordination
+        self._target = target
+        self._timeout = timeout
+        self._is_held = False
+        self.completed_by_peer = False
+        """Whether another process has finished a refresh of the target while this one waited."""
+
+    async def __aenter__(self) -> Self:
+        completions, pause = self._coordination.landings(self._target), PEER_POLL_MIN
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout
+        while not (acquired := await self._coordination.take(self._target)) and loop.time() < deadline:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, PEER_POLL_MAX)
+        self._is_held = acquired
+        self.completed_by_peer = self._coordination.landings(self._target) != completions
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Release the lease before the block ends; without effect where it is not held."""
+        if self._is_held:
+            self._is_held = False
+            self._coordination.release(self._target)
