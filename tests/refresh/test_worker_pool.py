@@ -4,6 +4,7 @@ import asyncio
 import functools
 import os
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,6 +13,7 @@ import pytest
 from feedproxy.cache.stored_response import Content
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Response
+from feedproxy.refresh.ingest import worker_pool
 from feedproxy.refresh.ingest.ingest import IngestedContent, ingest
 from feedproxy.refresh.ingest.worker_pool import WorkerPool
 from feedproxy.refresh.ingest.worker_process import OUT_OF_BAND_MIN, dump_message, frame, load_result
@@ -119,3 +121,15 @@ async def test_the_signals_of_the_group_are_not_for_it(workshop: WorkerPool) -> 
     os.kill(before, signal.SIGINT)
 
     assert await workshop.submit(os.getpid) == before
+
+
+async def test_worker_is_replaced_after_its_number_of_jobs_and_no_job_is_lost(
+    workshop: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_pool, "WORKER_JOBS_MAX", 5)
+    await apart(workshop)
+
+    pids = [await workshop.submit(os.getpid) for _ in range(23)]
+
+    assert max(Counter(pids).values()) == 5
+    assert len(set(pids)) >= 5

@@ -64,6 +64,10 @@ SLOW_WORKERS_MAX = 2
 SLOW_QUEUE_MAX = 64
 """Jobs that wait for the slow lane: beyond them, those that would take long fail at once."""
 
+WORKER_JOBS_MAX = 1000
+"""Jobs of one worker: then another is forked, in a few milliseconds, so that memory which parsers do not give back does
+not grow."""
+
 LARGE_JOB = 8 * 1024 * 1024
 """Bytes of a job that goes to the slow lane at once: a feed of a megabyte, with the copies it is compared with, is
 less."""
@@ -109,6 +113,7 @@ class _Worker:
     """Known once it is ready."""
     writer: asyncio.StreamWriter | None = None
     job: _Job | None = None
+    jobs_done: int = 0
     started_at: float = 0.0
     cpu_before: Seconds = 0.0
     """Processor time before the job, as it said itself."""
@@ -320,6 +325,7 @@ class WorkerPool:
 
     def _on_result(self, worker: _Worker, result: Parts) -> None:
         job, worker.job = worker.job, None
+        worker.jobs_done += 1
         self.restart_pause, self._failed_starts = 0.0, 0
         if worker.timer is not None:
             worker.timer.cancel()
@@ -327,7 +333,7 @@ class WorkerPool:
             return
         if not job.done.done():
             job.done.set_result(result)
-        if job.is_long or b"MemoryError" in result[0][:64]:
+        if job.is_long or b"MemoryError" in result[0][:64] or worker.jobs_done >= WORKER_JOBS_MAX:
             self._stop_worker(worker)  # with the memory that it took
         self._assign()
 
