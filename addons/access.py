@@ -4,7 +4,7 @@ from mitmproxy import ctx
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.app import runtime
+from feedproxy.app import get_app
 from feedproxy.http.message import Response
 from feedproxy.request.endpoints import Call
 from feedproxy.server.mitm import secret_urls
@@ -17,7 +17,7 @@ class Access:
         settings.declare(loader, "readers", "users_file", "wsse_file", "tokens_file", "wallet", "realm")
 
     def configure(self, updated: set[str]) -> None:
-        here = runtime(ctx.master)
+        here = get_app(ctx.master)
         here.adopt(ctx.options)
         if "tokens_file" not in updated:
             return
@@ -27,7 +27,7 @@ class Access:
             here.endpoints.remove(secret_urls.PATH)
 
     async def with_token(self, call: Call) -> Response:
-        return await secret_urls.handle(runtime(ctx.master), call)
+        return await secret_urls.handle(get_app(ctx.master), call)
 
 
 addons = [Access()]

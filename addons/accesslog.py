@@ -7,15 +7,15 @@ from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.app import runtime
+from feedproxy.app import get_app
 from feedproxy.http import uri
 from feedproxy.http.user_agent import LENGTH_MAX
 from feedproxy.request.url_mapping import to_public
 from feedproxy.server.fastpath.access_log import CLIENT_GONE
 from feedproxy.server.fastpath.live_scoring import score_flow
 from feedproxy.server.mitm.flow_handler import get_flow_handler
-from feedproxy.telemetry.log_format import REQUESTS, Line
-from feedproxy.telemetry.recent_activity import Asked
+from feedproxy.telemetry.log_format import REQUESTS, AccessLine
+from feedproxy.telemetry.recent_activity import RequestActivity
 
 logger = logging.getLogger(REQUESTS)
 
@@ -27,7 +27,7 @@ class AccessLog:
         settings.declare(loader, "log_format", "log_level", "score_readers")
 
     def configure(self, _: set[str]) -> None:
-        runtime(ctx.master).adopt(ctx.options)
+        get_app(ctx.master).adopt(ctx.options)
 
     def response(self, flow: http.HTTPFlow) -> None:
         self._tell(flow)
@@ -42,7 +42,7 @@ class AccessLog:
         self._tell(flow)
 
     def _tell(self, flow: http.HTTPFlow) -> None:
-        here = runtime(ctx.master)
+        here = get_app(ctx.master)
         case = get_flow_handler(here).pop(flow)
         if case is None or case.status is None:
             return
@@ -69,14 +69,16 @@ class AccessLog:
             target = uri.hostport(flow.request.host, flow.request.port)
         entrance, cache = "connect" if connects else str(case.visit.entrance), case.status.text()
         here.journal.asked(
-            Asked(here.clock.now(), entrance, flow.request.method, target, code, size, cache, agent[:LENGTH_MAX])
+            RequestActivity(
+                here.clock.now(), entrance, flow.request.method, target, code, size, cache, agent[:LENGTH_MAX]
+            )
         )
         if here.settings.log_format == "off":
             return
         named, upstream = target, ""
         if case.routed_request is not None and not connects:
             named, upstream = here.names_in_log(case.routed_request.request.target, case.routed_request.request.fields)
-        line = Line(
+        line = AccessLine(
             at=here.clock.now(),
             reader=here.service.audience.log_name(case.visit, agent),
             entrance=entrance,

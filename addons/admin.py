@@ -10,7 +10,7 @@ from mitmproxy.master import Master
 from feedproxy import settings
 from feedproxy.admin.auth import admin_token, listen_address
 from feedproxy.admin.server import AdminServer
-from feedproxy.app import runtime
+from feedproxy.app import get_app
 from feedproxy.errors import UsageError
 
 logger = logging.getLogger("feedproxy.admin")
@@ -28,7 +28,7 @@ class Admin:
         settings.declare(loader, "admin", "admin_token", "admin_token_file", "admin_hosts", "reuse_port")
 
     def configure(self, updated: set[str]) -> None:
-        here = runtime(ctx.master)
+        here = get_app(ctx.master)
         here.adopt(ctx.options)
         if updated & {"admin", "admin_token", "admin_token_file"} and here.settings.admin:
             try:
@@ -37,15 +37,15 @@ class Admin:
                 raise exceptions.OptionsError(str(error)) from error
 
     async def running(self) -> None:
-        here, master = runtime(ctx.master), ctx.master
+        here, master = get_app(ctx.master), ctx.master
         if not here.settings.admin or (here.seat is not None and not here.seat.is_first):
             return
-        server = AdminServer(here, lambda: here.ready or _listens(master), here.deeds, here.shown)
+        server = AdminServer(here, lambda: here.ready or _listens(master), here.admin_actions, here.shown)
         try:
             await server.start(here.admin_sockets)
         except UsageError as error:
             self.failure = here.failure = str(error)
-            if not here.tells_failures:
+            if not here.reports_failures:
                 logger.error("%s", error)
             master.shutdown()
             return
@@ -58,7 +58,7 @@ class Admin:
         if server is not None:
             await server.stop()
         # Loaded alone, this is all that has opened it; closing twice is allowed.
-        await runtime(ctx.master).close()
+        await get_app(ctx.master).close()
 
 
 def _listens(master: Master) -> bool:

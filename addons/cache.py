@@ -6,7 +6,7 @@ from mitmproxy import connection, ctx, http
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.app import runtime
+from feedproxy.app import get_app
 from feedproxy.errors import FeedproxyError
 from feedproxy.server.mitm.flow_handler import CACHED_METHODS, get_flow_handler
 
@@ -51,11 +51,11 @@ class Cache:
         ctx.options.update_defer(connection_strategy="lazy")
 
     def configure(self, _: set[str]) -> None:
-        runtime(ctx.master).adopt(ctx.options)
+        get_app(ctx.master).adopt(ctx.options)
 
     async def request(self, flow: http.HTTPFlow) -> None:
-        at = get_flow_handler(runtime(ctx.master))
-        alone = not runtime(ctx.master).whole
+        at = get_flow_handler(get_app(ctx.master))
+        alone = not get_app(ctx.master).whole
         if flow.response is not None or (alone and flow.request.method not in CACHED_METHODS):
             return
         try:
@@ -68,10 +68,10 @@ class Cache:
             at.refuse(flow, FeedproxyError("feedproxy failed; its log says more"))
 
     def client_disconnected(self, client: connection.Client) -> None:
-        get_flow_handler(runtime(ctx.master)).on_client_disconnected(client.id)
+        get_flow_handler(get_app(ctx.master)).on_client_disconnected(client.id)
 
     async def done(self) -> None:
-        await runtime(ctx.master).close()
+        await get_app(ctx.master).close()
 
 
 addons = [Cache()]

@@ -4,7 +4,7 @@ from mitmproxy import ctx
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.app import runtime
+from feedproxy.app import get_app
 from feedproxy.http.message import Response
 from feedproxy.notify.change_lists import ChangeLists
 from feedproxy.notify.notification_service import NotificationService
@@ -21,24 +21,24 @@ class Changes:
         settings.declare(loader, "changes_when", "subscriptions_max")
 
     def configure(self, _: set[str]) -> None:
-        here = runtime(ctx.master)
+        here = get_app(ctx.master)
         here.adopt(ctx.options)
-        here.takes_part["changes"] = self._join
+        here.notification_plugins["changes"] = self._join
         here.endpoints.add("changes.xml", self._long)
         here.endpoints.add("shortChanges.xml", self._short)
         here.endpoints.add("changes/", self._archive)
 
     def running(self) -> None:
-        _ = runtime(ctx.master).notices  # what changed while we were away is told now
+        _ = get_app(ctx.master).notices  # what changed while we were away is told now
 
     async def done(self) -> None:
-        await runtime(ctx.master).close()
+        await get_app(ctx.master).close()
 
     def _join(self, notices: NotificationService) -> None:
         self._lists = ChangeLists(notices)
 
     def _opened(self) -> ChangeLists:
-        _ = runtime(ctx.master).notices
+        _ = get_app(ctx.master).notices
         assert self._lists is not None
         return self._lists
 

@@ -6,7 +6,7 @@ from mitmproxy import ctx, exceptions
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.app import runtime
+from feedproxy.app import get_app
 from feedproxy.errors import BadTarget
 from feedproxy.http import uri
 from feedproxy.http.message import Response
@@ -32,9 +32,9 @@ class ChangeNotification:
         settings.declare(loader, "cnws_publisher", "cnws_subscribe", *SHARED)
 
     def configure(self, updated: set[str]) -> None:
-        here = runtime(ctx.master)
+        here = get_app(ctx.master)
         here.adopt(ctx.options)
-        here.takes_part["cnws"] = self._join
+        here.notification_plugins["cnws"] = self._join
         here.endpoints.add("cnws", self._subscribe, methods=("POST",))
         here.endpoints.add("push/cnws/", self._push, methods=("POST",))
         if "cnws_subscribe" in updated and here.settings.cnws_subscribe:
@@ -44,19 +44,19 @@ class ChangeNotification:
                 raise exceptions.OptionsError(f"cnws_subscribe is an address to subscribe at: {error}") from error
 
     def running(self) -> None:
-        here = runtime(ctx.master)
+        here = get_app(ctx.master)
         if not here.settings.public_url and here.settings.cnws_subscribe:
             logger.warning("CNWS: we subscribe with nobody, for nobody could call us (public_url is not set)")
 
     async def done(self) -> None:
-        await runtime(ctx.master).close()
+        await get_app(ctx.master).close()
 
     def _join(self, notices: NotificationService) -> None:
         self._made = DuplexProtocol(NAME, Publisher(notices), Subscriber(notices))
         notices.add(self._made)
 
     def _both(self) -> DuplexProtocol[Publisher, Subscriber]:
-        _ = runtime(ctx.master).notices
+        _ = get_app(ctx.master).notices
         assert self._made is not None
         return self._made
 

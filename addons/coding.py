@@ -4,7 +4,7 @@ from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.app import runtime
+from feedproxy.app import get_app
 from feedproxy.http import content_coding, negotiation
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields
@@ -25,10 +25,10 @@ class Coding:
         settings.declare(loader, "codings", "feed_process")
 
     def configure(self, _: set[str]) -> None:
-        runtime(ctx.master).adopt(ctx.options)
+        get_app(ctx.master).adopt(ctx.options)
 
     def response(self, flow: http.HTTPFlow) -> None:
-        here = runtime(ctx.master)
+        here = get_app(ctx.master)
         response = flow.response
         if response is None or get_flow_handler(here).state_of(flow) or response.status_code != 200:
             return

@@ -4,7 +4,7 @@ from mitmproxy import ctx
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.app import runtime
+from feedproxy.app import get_app
 
 
 class Discovery:
@@ -14,7 +14,7 @@ class Discovery:
         settings.declare(loader, "lead_to_feeds")
 
     def configure(self, _: set[str]) -> None:
-        runtime(ctx.master).adopt(ctx.options)
+        get_app(ctx.master).adopt(ctx.options)
 
 
 addons = [Discovery()]

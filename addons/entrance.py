@@ -10,7 +10,7 @@ from mitmproxy.proxy.layers import TCPLayer
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from feedproxy import settings
-from feedproxy.app import runtime
+from feedproxy.app import get_app
 from feedproxy.errors import FeedproxyError, Forbidden, NotFound
 from feedproxy.server.mitm import flow_handler, http1_patches, parent_proxy_connections, passthrough
 from feedproxy.server.mitm.http_layer import FeedStream, install
@@ -61,17 +61,17 @@ class Entrance:
         ctx.options.update_defer(connection_strategy="lazy", rawtcp=False, websocket=False)
 
     def configure(self, _: set[str]) -> None:
-        here = runtime(ctx.master)
+        here = get_app(ctx.master)
         here.adopt(ctx.options)
         here.whole = True
 
     def running(self) -> None:
-        here, proxy = runtime(ctx.master), ctx.master.addons.get("proxyserver")
+        here, proxy = get_app(ctx.master), ctx.master.addons.get("proxyserver")
         for _, port, *_ in proxy.listen_addrs() if proxy is not None else ():
             here.listeners.add(port, for_readers=True)
 
     def client_connected(self, client: connection.Client) -> None:
-        here = runtime(ctx.master)
+        here = get_app(ctx.master)
         here.connections += 1
         flow_handler.get_flow_handler(here).backpressure.on_client_connected(
             client, ctx.master.addons.get("proxyserver")
@@ -86,31 +86,31 @@ class Entrance:
             client.error = "feedproxy holds as many connections from that address as it may"
 
     def client_disconnected(self, client: connection.Client) -> None:
-        here = runtime(ctx.master)
+        here = get_app(ctx.master)
         here.connections -= 1
         flow_handler.get_flow_handler(here).connection_limiter.release_client(client.id)
         flow_handler.get_flow_handler(here).on_client_disconnected(client.id)
 
     def server_connect(self, data: ServerConnectionHookData) -> None:
         # Here, and not where the other limits are: no script of ours that finds targets goes without the veto.
-        passthrough.enforce(data, flow_handler.get_flow_handler(runtime(ctx.master)).connect_approvals)
+        passthrough.enforce(data, flow_handler.get_flow_handler(get_app(ctx.master)).connect_approvals)
 
     def server_connected(self, data: ServerConnectionHookData) -> None:
-        flow_handler.get_flow_handler(runtime(ctx.master)).backpressure.on_server_connected(data.client, data.server)
+        flow_handler.get_flow_handler(get_app(ctx.master)).backpressure.on_server_connected(data.client, data.server)
 
     def next_layer(self, chosen: layer.NextLayer) -> None:
-        handler = flow_handler.get_flow_handler(runtime(ctx.master))
+        handler = flow_handler.get_flow_handler(get_app(ctx.master))
         tunnel = handler.connect_approvals.tunnels.get(chosen.context.client.id)
         if tunnel is not None and not handler.intercepts(tunnel[0]):
             chosen.layer = TCPLayer(chosen.context, ignore=True)
             return
         if chosen.layer is None and (default := ctx.master.addons.get("nextlayer")):
             default.next_layer(chosen)
-        decided = runtime(ctx.master).settings
+        decided = get_app(ctx.master).settings
         install(chosen, Stream, decided.header_max, decided.head_timeout, handler.backpressure)
 
     async def http_connect(self, flow: http.HTTPFlow) -> None:
-        handler = flow_handler.get_flow_handler(runtime(ctx.master))
+        handler = flow_handler.get_flow_handler(get_app(ctx.master))
         try:
             await handler.on_connect(flow)
         except FeedproxyError as error:
@@ -120,7 +120,7 @@ class Entrance:
             handler.refuse(flow, Forbidden("feedproxy could not decide whether that address may be reached"))
 
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
-        here = runtime(ctx.master)
+        here = get_app(ctx.master)
         handler = flow_handler.get_flow_handler(here)
         try:
             if not await handler.backpressure.wait_drained(flow.client_conn.id, here.settings.answer_timeout):

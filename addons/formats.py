@@ -4,7 +4,7 @@ from mitmproxy import ctx
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.app import runtime
+from feedproxy.app import get_app
 from feedproxy.http.message import Response
 from feedproxy.proxy.representations.conversions import PATH
 from feedproxy.request.endpoints import Call
@@ -15,13 +15,13 @@ class Formats:
 
     def load(self, loader: Loader) -> None:
         settings.declare(loader, "negotiate")
-        runtime(ctx.master).endpoints.add(PATH, self._convert)
+        get_app(ctx.master).endpoints.add(PATH, self._convert)
 
     def configure(self, _: set[str]) -> None:
-        runtime(ctx.master).adopt(ctx.options)
+        get_app(ctx.master).adopt(ctx.options)
 
     async def _convert(self, call: Call) -> Response:
-        here, visit = runtime(ctx.master), call.client
+        here, visit = get_app(ctx.master), call.client
         formats = here.service.conversions
         wanted, target = formats.parse_call(call)
         # Who may not have the feed may not have it in another format either.

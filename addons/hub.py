@@ -6,7 +6,7 @@ from mitmproxy import ctx
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.app import runtime
+from feedproxy.app import get_app
 from feedproxy.http.message import Response
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.websub.protocol import WebSub
@@ -34,22 +34,22 @@ class Hub:
         )
 
     def configure(self, _: set[str]) -> None:
-        here = runtime(ctx.master)
+        here = get_app(ctx.master)
         here.adopt(ctx.options)
-        here.takes_part["websub"] = self._join
+        here.notification_plugins["websub"] = self._join
         here.endpoints.add(HUB, self._hub, methods=("POST",))
         here.endpoints.add("push/websub/", self._push, methods=("GET", "POST"), content_max=self._push_max)
 
     async def done(self) -> None:
-        await runtime(ctx.master).close()
+        await get_app(ctx.master).close()
 
     def _join(self, notices: NotificationService) -> None:
-        here = runtime(ctx.master)
-        self._websub = WebSub(notices, functools.cache(lambda: here.remembered("push-key")))
+        here = get_app(ctx.master)
+        self._websub = WebSub(notices, functools.cache(lambda: here.stored_secret("push-key")))
         notices.add(self._websub)
 
     def _opened(self) -> WebSub:
-        _ = runtime(ctx.master).notices
+        _ = get_app(ctx.master).notices
         assert self._websub is not None
         return self._websub
 

@@ -4,7 +4,7 @@ from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.app import runtime
+from feedproxy.app import get_app
 from feedproxy.errors import FeedproxyError
 from feedproxy.feed import xml_redirect
 from feedproxy.feed.xml_redirect import Gone
@@ -31,11 +31,11 @@ class Moved:
         )
 
     def configure(self, _: set[str]) -> None:
-        runtime(ctx.master).adopt(ctx.options)
+        get_app(ctx.master).adopt(ctx.options)
 
     def response(self, flow: http.HTTPFlow) -> None:
         response = flow.response
-        if response is None or get_flow_handler(runtime(ctx.master)).state_of(flow) or response.status_code != 200:
+        if response is None or get_flow_handler(get_app(ctx.master)).state_of(flow) or response.status_code != 200:
             return
         content = response.raw_content
         if not content or len(content) > CONTENT_MAX or "content-encoding" in response.headers:

@@ -7,7 +7,7 @@ from mitmproxy.addonmanager import Loader
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from feedproxy import settings
-from feedproxy.app import runtime
+from feedproxy.app import get_app
 from feedproxy.server.mitm import parent_proxy_connections, passthrough
 from feedproxy.server.mitm.flow_handler import get_flow_handler
 
@@ -45,16 +45,16 @@ class Origin:
         ctx.options.update_defer(connection_strategy="lazy")
 
     def configure(self, _: set[str]) -> None:
-        runtime(ctx.master).adopt(ctx.options)
+        get_app(ctx.master).adopt(ctx.options)
 
     async def server_connect(self, data: ServerConnectionHookData) -> None:
-        here = runtime(ctx.master)
+        here = get_app(ctx.master)
         if not here.whole:  # without the entrance mitmproxy finds its own targets, and only addresses are checked
             await passthrough.enforce_address_policy(data, here.policy, here.parent_of)
 
     async def responseheaders(self, flow: http.HTTPFlow) -> None:
         try:
-            await get_flow_handler(runtime(ctx.master)).on_response_headers(flow)
+            await get_flow_handler(get_app(ctx.master)).on_response_headers(flow)
         except Exception:
             logger.exception("a streamed answer could not be made ready")
             flow.kill()

@@ -6,7 +6,7 @@ from mitmproxy import ctx, exceptions
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.app import runtime
+from feedproxy.app import get_app
 from feedproxy.errors import UsageError
 from feedproxy.http.message import Response
 from feedproxy.notify.notification_service import NotificationService
@@ -28,9 +28,9 @@ class Pings:
         settings.declare(loader, "ping_unknown", "ping_interval", "source_limit", "ping_sinks")
 
     def configure(self, updated: set[str]) -> None:
-        here = runtime(ctx.master)
+        here = get_app(ctx.master)
         here.adopt(ctx.options)
-        here.takes_part["pings"] = self._join
+        here.notification_plugins["pings"] = self._join
         here.endpoints.add("RPC2", here.rpc, methods=("POST",), content_max=CONTENT_MAX)
         here.endpoints.add("pingSiteForm", self._page, methods=("GET",))
         if "ping_sinks" in updated:
@@ -41,12 +41,12 @@ class Pings:
                 raise exceptions.OptionsError(f"ping_sinks: {error}") from error
 
     def running(self) -> None:
-        decided = runtime(ctx.master).settings
+        decided = get_app(ctx.master).settings
         if decided.ping_sinks and not (decided.upstream and decided.public_url):
             logger.warning("ping_sinks hear of nothing: they are told of a publisher's feeds (upstream, public_url)")
 
     async def done(self) -> None:
-        await runtime(ctx.master).close()
+        await get_app(ctx.master).close()
 
     def _join(self, notices: NotificationService) -> None:
         self._ear = ear = PingReceiver(notices)
@@ -55,7 +55,7 @@ class Pings:
         notices.add(PingSinks(notices.settings, notices.service.store.get))
 
     async def _page(self, call: Call) -> Response:
-        _ = runtime(ctx.master).notices
+        _ = get_app(ctx.master).notices
         assert self._ear is not None
         return await self._ear.page(call)
 

@@ -6,7 +6,7 @@ from mitmproxy import ctx, exceptions
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.app import runtime
+from feedproxy.app import get_app
 from feedproxy.errors import UsageError
 from feedproxy.notify import downstream_purge
 from feedproxy.notify.notification_service import NotificationService
@@ -21,9 +21,9 @@ class Purges:
         settings.declare(loader, "purge_sinks", "purge_fields")
 
     def configure(self, updated: set[str]) -> None:
-        here = runtime(ctx.master)
+        here = get_app(ctx.master)
         here.adopt(ctx.options)
-        here.takes_part["purges"] = self._join
+        here.notification_plugins["purges"] = self._join
         if updated & {"purge_sinks", "purge_fields"}:
             try:
                 downstream_purge.read_purge_fields(here.settings.purge_fields)
@@ -33,12 +33,12 @@ class Purges:
                 raise exceptions.OptionsError(f"purge_sinks: {error}") from error
 
     def running(self) -> None:
-        decided = runtime(ctx.master).settings
+        decided = get_app(ctx.master).settings
         if decided.purge_sinks and not (decided.upstream and decided.state_freshness):
             logger.warning("purge_sinks have nothing to forget: they go with upstream and state_freshness")
 
     async def done(self) -> None:
-        await runtime(ctx.master).close()
+        await get_app(ctx.master).close()
 
     def _join(self, notices: NotificationService) -> None:
         protocol = downstream_purge.DownstreamPurge(notices.settings)

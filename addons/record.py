@@ -7,7 +7,7 @@ from mitmproxy import ctx, exceptions, http
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.app import runtime
+from feedproxy.app import get_app
 from feedproxy.errors import UsageError
 from feedproxy.lab.record.har_writer import HarWriter
 from feedproxy.lab.record.recorder import Recorder
@@ -32,7 +32,7 @@ class Record:
         settings.declare(loader, "record", "record_max", "record_keep")
 
     def configure(self, updated: set[str]) -> None:
-        here = runtime(ctx.master)
+        here = get_app(ctx.master)
         here.adopt(ctx.options)
         if not updated & {"record", "record_max", "record_keep"}:
             return
@@ -44,18 +44,18 @@ class Record:
 
     def running(self) -> None:
         # Not when it is configured: a supervisor that only reads the options takes no file from its workers.
-        here = runtime(ctx.master)
+        here = get_app(ctx.master)
         try:
             _ = here.recorder
         except UsageError as error:
             here.failure = f"record: {error}"
-            if not here.tells_failures:
+            if not here.reports_failures:
                 logger.error("%s", here.failure)
             ctx.master.shutdown()
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
-        if runtime(ctx.master).settings.record:
-            flow.metadata[ARRIVED] = runtime(ctx.master).clock.now()
+        if get_app(ctx.master).settings.record:
+            flow.metadata[ARRIVED] = get_app(ctx.master).clock.now()
 
     def response(self, flow: http.HTTPFlow) -> None:
         self._note(flow)
@@ -64,16 +64,16 @@ class Record:
         self._note(flow)
 
     def done(self) -> None:
-        here = runtime(ctx.master)
+        here = get_app(ctx.master)
         here.record_with(None)
         if self._writer is not None:
             self._writer.close(here.clock.now())
             self._writer = None
 
     def _opened(self) -> Recorder:
-        here = runtime(ctx.master)
+        here = get_app(ctx.master)
         decided = here.settings
-        key = here.remembered("recording-secret")
+        key = here.stored_secret("recording-secret")
         # What several processes have recorded may be read as one.
         self._connections = StableNames(f"{here.random_bytes(4).hex()}-")
         self._writer = HarWriter(Path(decided.record).expanduser(), limit=decided.record_max)
@@ -82,7 +82,7 @@ class Record:
         )
 
     def _note(self, flow: http.HTTPFlow) -> None:
-        here = runtime(ctx.master)
+        here = get_app(ctx.master)
         at = flow.metadata.get(ARRIVED)
         if at is None or (recorder := here.recorder) is None or flow.request.method == "CONNECT":
             return

@@ -4,7 +4,7 @@ from mitmproxy import ctx
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.app import runtime
+from feedproxy.app import get_app
 from feedproxy.http.message import Response
 from feedproxy.notify.duplex_protocol import DuplexProtocol
 from feedproxy.notify.notification_service import NotificationService
@@ -27,9 +27,9 @@ class RssClouds:
         settings.declare(loader, "rsscloud_hub", "push_subscribe", "announce", *SHARED)
 
     def configure(self, updated: set[str]) -> None:
-        here = runtime(ctx.master)
+        here = get_app(ctx.master)
         here.adopt(ctx.options)
-        here.takes_part["rsscloud"] = self._join
+        here.notification_plugins["rsscloud"] = self._join
         here.endpoints.add("RPC2", here.rpc, methods=("POST",), content_max=CONTENT_MAX)
         here.endpoints.add("soap", self._soap, methods=("POST",))
         here.endpoints.add("pleaseNotify", self._please_notify, methods=("POST",))
@@ -37,7 +37,7 @@ class RssClouds:
         here.endpoints.add("push/rsscloud/", self._push, methods=("GET", "POST"))
 
     async def done(self) -> None:
-        await runtime(ctx.master).close()
+        await get_app(ctx.master).close()
 
     def _join(self, notices: NotificationService) -> None:
         hub = RssCloudServer(notices)
@@ -49,7 +49,7 @@ class RssClouds:
         notices.xmlrpc.add("rssCloud.hello", hub.hello)
 
     def _both(self) -> DuplexProtocol[RssCloudServer, RssCloudAggregator]:
-        _ = runtime(ctx.master).notices
+        _ = get_app(ctx.master).notices
         assert self._made is not None
         return self._made
 

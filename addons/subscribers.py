@@ -4,7 +4,7 @@ from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.app import runtime
+from feedproxy.app import get_app
 from feedproxy.request.entrance import Entrance
 from feedproxy.server.mitm.flow_handler import get_flow_handler
 from feedproxy.server.mitm.request_routing import client_context, incoming_request
@@ -17,10 +17,10 @@ class Subscribers:
         settings.declare(loader, "subscriber_window", "claim_max", "claim_jump", "contact_url")
 
     def configure(self, _: set[str]) -> None:
-        runtime(ctx.master).adopt(ctx.options)
+        get_app(ctx.master).adopt(ctx.options)
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
-        here = runtime(ctx.master)
+        here = get_app(ctx.master)
         if flow.response or here.whole or flow.request.method != "GET" or get_flow_handler(here).state_of(flow):
             return
         audience = here.service.audience

@@ -4,7 +4,7 @@ from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.app import runtime
+from feedproxy.app import get_app
 from feedproxy.http.message import Response
 from feedproxy.refresh.ingest.ingest import ingest
 from feedproxy.server.mitm.flow_handler import get_flow_handler
@@ -18,10 +18,10 @@ class Usm:
         settings.declare(loader, "feed_usm", "rdf_media_type", "self_link", "self_link_text")
 
     def configure(self, _: set[str]) -> None:
-        runtime(ctx.master).adopt(ctx.options)
+        get_app(ctx.master).adopt(ctx.options)
 
     def response(self, flow: http.HTTPFlow) -> None:
-        here = runtime(ctx.master)
+        here = get_app(ctx.master)
         response = flow.response
         if (
             response is None

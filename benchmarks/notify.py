@@ -17,7 +17,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from feedproxy.app import Runtime
+from feedproxy.app import App
 from feedproxy.clock import SystemClock
 from feedproxy.notify import delivery_worker
 from feedproxy.notify.subscriptions import Role, State, Subscription
@@ -38,9 +38,9 @@ async def tell(store: str, port: int, subscribers: int, *, again: bool) -> None:
     delivery_worker.MAX_PER_HOST = (
         delivery_worker.MAX_CONCURRENT
     )  # all callbacks are on one host here, which is no usual thing
-    origin, plain, runtime = Origin(SystemClock()), Plain(), Runtime(SystemClock())
+    origin, plain, runtime = Origin(SystemClock()), Plain(), App(SystemClock())
     runtime.make_fetcher = lambda: OriginFetcher(origin)
-    runtime.takes_part["plain"] = lambda notices: notices.add(plain)
+    runtime.notification_plugins["plain"] = lambda notices: notices.add(plain)
     runtime.configure({"store": store, "site_interval": 0, "feed_min_interval": 0, "allow_private": True})
     notices = runtime.notices
     if not again:

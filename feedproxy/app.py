@@ -1,4 +1,4 @@
-"""What the addons share: one Runtime per mitmproxy master, made from its options, started once.
+"""What the addons share: one App per mitmproxy master, made from its options, started once.
 
 Addons never import one another. Each asks `runtime(ctx.master)` and finds the same service, store, counts and
 metrics, whichever of them came first. Loaded alone, an addon finds defaults for the options it does not declare.
@@ -37,17 +37,17 @@ from feedproxy.request.endpoints import Call, Endpoints
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.request.url_mapping import to_public
 from feedproxy.rules import Rule, Rules, may_serve_under
-from feedproxy.scoring.live_scores import Panel
+from feedproxy.scoring.live_scores import LiveScores
 from feedproxy.settings import Settings, deprecated_names, from_options, option_names, ports
 from feedproxy.store.interface import Store
 from feedproxy.store.permitted_store import PermittedStore
 from feedproxy.store.tiered import open_store
 from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.pseudonyms import Identifier
-from feedproxy.telemetry.aggregation import Nobody, Others
-from feedproxy.telemetry.history import Diary
+from feedproxy.telemetry.aggregation import NoPeers, PeerMetrics
+from feedproxy.telemetry.history import HistoryRecorder
 from feedproxy.telemetry.metrics import Metrics
-from feedproxy.telemetry.recent_activity import Journal
+from feedproxy.telemetry.recent_activity import RecentActivity
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.callback_client import Caller
 from feedproxy.upstream.client import Fetcher, FetchLimits
@@ -75,7 +75,7 @@ class Client(OriginClient, Protocol):
     async def close(self) -> None: ...
 
 
-class Runtime:
+class App:
     """Settings, and what was made from them. Created at the first look, opened at the first request."""
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -85,13 +85,13 @@ class Runtime:
         self.rules = Rules()
         self.configured_rules = Rules()
         """Those of the configuration; `rules` are also what the operator has decided for single feeds."""
-        self._decided: tuple[Rule, ...] = ()
+        self._configured: tuple[Rule, ...] = ()
         self.metrics = Metrics()
-        self.journal = Journal(
+        self.journal = RecentActivity(
             self.metrics, self.clock, lambda: self.settings, lambda target: self.names_in_log(target)[0]
         )
         self.draining = False
-        self.tells_failures = False
+        self.reports_failures = False
         """`feedproxy serve` tells `failure` itself, in one line at the end; under mitmdump the log has to."""
         self.failure = ""
         """Why the proxy cannot run, told by an addon that found out after the start."""
@@ -113,7 +113,7 @@ class Runtime:
         """SIGTERM has come. What has connected already is still let in for a moment; `draining` comes after that."""
         self.drained_by: Seconds | None = None
         """When what is under way has had its time (`drain_timeout`), on the event loop's clock."""
-        self.others: Others = Nobody()
+        self.others: PeerMetrics = NoPeers()
         """The other workers."""
         self.whole = False
         """The desk decides what goes upstream: whatever it did not let pass is refused (server/mitm/passthrough.py)."""
@@ -129,16 +129,16 @@ class Runtime:
         """Where names and secrets come from that are made at the first start."""
         self.endpoints = Endpoints()
         """What stands under `/-/`: whoever offers an endpoint adds it here."""
-        self.deeds: dict[str, Deed] = {}
+        self.admin_actions: dict[str, Deed] = {}
         """What else the operator can do, by its path on the admin listener."""
         self.shown: dict[str, Deed] = {}
         """What else the operator can look at there, by its path."""
-        self._panel = Panel()
+        self._panel = LiveScores()
         self._make_recorder: Callable[[], Recorder] | None = None
         self._recorder: Recorder | None = None
-        self.takes_part: dict[str, Callable[[NotificationService], None]] = {}
+        self.notification_plugins: dict[str, Callable[[NotificationService], None]] = {}
         """Addons that hear and tell of changes: each adds what it has to the Notices when these are made."""
-        self._opened: _Opened | None = None
+        self._opened: _Services | None = None
 
     # -- settings
 
@@ -174,13 +174,13 @@ class Runtime:
         self.configured_rules = rules
         self._join_rules()
 
-    def _set_decided(self, decided: tuple[Rule, ...]) -> None:
-        self._decided = decided
+    def _set_configured(self, decided: tuple[Rule, ...]) -> None:
+        self._configured = decided
         self._join_rules()
 
     def _join_rules(self) -> None:
         configured = self.configured_rules
-        self.rules = Rules((*configured.rules, *self._decided)) if self._decided else configured
+        self.rules = Rules((*configured.rules, *self._configured)) if self._configured else configured
         self.changed += 1
 
     def settings_for(self, target: str) -> Settings:
@@ -226,9 +226,9 @@ class Runtime:
         return self._open.service
 
     @property
-    def _open(self) -> "_Opened":
+    def _open(self) -> "_Services":
         if self._opened is None:
-            self._opened = _Opened(self)
+            self._opened = _Services(self)
         return self._opened
 
     @property
@@ -256,9 +256,9 @@ class Runtime:
         return self.seat.size if self.seat is not None else 1
 
     @property
-    def diary(self) -> Diary:
+    def history_recorder(self) -> HistoryRecorder:
         """What this process has done, by hour and day."""
-        return self._open.diary
+        return self._open.history_recorder
 
     @property
     def fleet(self) -> Fleet | None:
@@ -269,7 +269,7 @@ class Runtime:
         """What there is to say of how it stands, beside that it runs."""
         return (self.fleet.words(),) if self.fleet is not None else ()
 
-    def ailments(self) -> tuple[str, ...]:
+    def problems(self) -> tuple[str, ...]:
         """What is wrong with parts of it now, each in a sentence for the operator."""
         return tuple(filter(None, (self.fleet.ailment(),))) if self.fleet is not None else ()
 
@@ -289,7 +289,7 @@ class Runtime:
         return self._open.policy
 
     @property
-    def panel(self) -> Panel:
+    def live_scores(self) -> LiveScores:
         """The readers whose behaviour is judged while they read."""
         self._panel.size, self._panel.bytes_max = self.settings.score_readers, self.settings.memory.scores
         if self.seat is not None and not self._panel.partial:
@@ -307,9 +307,9 @@ class Runtime:
             self._recorder = self._make_recorder()
         return self._recorder
 
-    def remembered(self, name: str) -> bytes:
+    def stored_secret(self, name: str) -> bytes:
         """A secret of this installation: 32 random bytes, the same as long as the store is."""
-        return self._open.remembered(name, lambda: self.random_bytes(32))
+        return self._open.stored_secret(name, lambda: self.random_bytes(32))
 
     async def close(self) -> None:
         """Drain, write what is to be remembered, close."""
@@ -321,10 +321,10 @@ class Runtime:
             await opened.close(timeout)
 
 
-class _Opened:
+class _Services:
     """What needs an event loop, and is closed again."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: App) -> None:
         settings = runtime.settings
         uri.site_of_host("www.example")  # loads the list of public suffixes now, not while readers wait
         self.clock = runtime.clock
@@ -345,9 +345,9 @@ class _Opened:
         self.store = PermittedStore(self.store, runtime.may_lead)
         self.policy = AddressPolicy(*permitted, ports(settings, settings.allow_ports), listeners=own)
         self.connect_policy = AddressPolicy(*permitted, ports(settings, settings.connect_ports), listeners=own)
-        pseudonym, secret = (self.remembered(*each) for each in makers.items())
+        pseudonym, secret = (self.stored_secret(*each) for each in makers.items())
         self.doorkeeper = Doorkeeper(settings, runtime.clock, secret, _nonces(settings.local_store, runtime.seat))
-        client = (runtime.make_fetcher or partial(_fetcher, runtime, self.policy))()
+        client = (runtime.make_fetcher or partial(_make_client, runtime, self.policy))()
         credentialed = CredentialedClient(client, self.doorkeeper.with_credentials)
         self.fetcher: Client = RecordingClient(credentialed, lambda: runtime.recorder, runtime.clock)
         self.counts = SubscriberCounts(
@@ -372,15 +372,23 @@ class _Opened:
             demand=imports,
             limits=settings.memory,
         )
-        self.decisions = OperatorDecisions(self.store, runtime._set_decided)
-        self._looking: asyncio.Task[None] | None = None
+        self.decisions = OperatorDecisions(self.store, runtime._set_configured)
+        self._reloading: asyncio.Task[None] | None = None
         if runtime.seat is not None or self.fleet is not None:
-            self._looking = asyncio.ensure_future(self._look_for_decisions())
+            self._reloading = asyncio.ensure_future(self._reload_decisions())
         seat = runtime.seat
-        self.diary = Diary(runtime.metrics.tally, self.store, seat.index if seat else 0, runtime.workers)
+        self.history_recorder = HistoryRecorder(
+            runtime.metrics.tally, self.store, seat.index if seat else 0, runtime.workers
+        )
         self.crew: Crew | None = None
         if seat is not None:
-            told = (runtime.metrics, runtime.clock, lambda: runtime.connections, self.diary, lambda: runtime.panel)
+            told = (
+                runtime.metrics,
+                runtime.clock,
+                lambda: runtime.connections,
+                self.history_recorder,
+                lambda: runtime.live_scores,
+            )
             self.crew = runtime.others = Crew(seat, self.service, *told, runtime.journal)
         self.service.admin.resume()
         self.feed_list = FeedList(self.service, imports, runtime.clock, runtime.settings_for, lambda: runtime.changed)
@@ -399,13 +407,13 @@ class _Opened:
         )
         if self.fleet is not None:
             self.fleet.join(self.service, self.notices, runtime.metrics)
-        for join in runtime.takes_part.values():
+        for join in runtime.notification_plugins.values():
             join(self.notices)
-        if runtime.takes_part:
+        if runtime.notification_plugins:
             self.notices.start()
-        self._saving = asyncio.ensure_future(self._save_now_and_then())
+        self._saving = asyncio.ensure_future(self._save_periodically())
 
-    def remembered(self, name: str, make: Callable[[], bytes]) -> bytes:
+    def stored_secret(self, name: str, make: Callable[[], bytes]) -> bytes:
         """A value of this installation, made at its first start."""
         try:
             found = self.store.get_state(name)
@@ -417,31 +425,31 @@ class _Opened:
         self._pending = asyncio.ensure_future(self.store.put_state(name, value))
         return value
 
-    async def _look_for_decisions(self) -> None:
+    async def _reload_decisions(self) -> None:
         while True:
             await asyncio.sleep(DECISIONS_INTERVAL)
             with contextlib.suppress(StoreError):
                 self.decisions.reload()
 
-    async def _save_now_and_then(self) -> None:
+    async def _save_periodically(self) -> None:
         while True:
             for _ in range(SAVE_INTERVAL // HISTORY_INTERVAL):
                 await asyncio.sleep(HISTORY_INTERVAL)
-                await self.diary.save(self.clock.now())
+                await self.history_recorder.save(self.clock.now())
             await self._save()
 
     async def _save(self) -> None:
-        await self.diary.save(self.clock.now())
+        await self.history_recorder.save(self.clock.now())
         with contextlib.suppress(StoreError):
-            await self.store.put_state("counts", await self.counts.dump_unhurried())
+            await self.store.put_state("counts", await self.counts.dump_yielding())
             await self.feed_list.save_requested()
 
     async def close(self, timeout: Seconds) -> None:
         """Write what is to be remembered and let go; what is under way has `timeout` seconds in all."""
         until = asyncio.get_running_loop().time() + timeout
         self._saving.cancel()
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._reloading is not None:
+            self._reloading.cancel()
         await asyncio.gather(self._saving, return_exceptions=True)  # it must not write after what is written last
         await self.feed_list.close()
         await self.service.close(timeout)
@@ -466,7 +474,7 @@ def _nonces(store: str, seat: Seat | None) -> Path | None:
     return seat.folder / "nonces" if seat is not None else None
 
 
-def _fetcher(runtime: Runtime, policy: AddressPolicy) -> Fetcher:
+def _make_client(runtime: App, policy: AddressPolicy) -> Fetcher:
     return Fetcher(
         policy,
         FetchLimits.from_settings(runtime.settings),
@@ -480,12 +488,12 @@ def _new_pseudonym(chance: Callable[[int], bytes]) -> bytes:
     return f"feedproxy-{chance(4).hex()}".encode()
 
 
-_runtimes: "WeakKeyDictionary[object, Runtime]" = WeakKeyDictionary()
+_apps: "WeakKeyDictionary[object, App]" = WeakKeyDictionary()
 
 
-def runtime(master: object) -> Runtime:
-    """The Runtime of this mitmproxy master."""
-    found = _runtimes.get(master)
+def get_app(master: object) -> App:
+    """The App of this mitmproxy master."""
+    found = _apps.get(master)
     if found is None:
-        found = _runtimes[master] = Runtime()
+        found = _apps[master] = App()
     return found

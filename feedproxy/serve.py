@@ -28,7 +28,7 @@ from feedproxy import systemd
 from feedproxy.access.gatekeeper import Doorkeeper
 from feedproxy.addons import default_addons
 from feedproxy.admin import auth
-from feedproxy.app import Runtime, runtime
+from feedproxy.app import App, get_app
 from feedproxy.clock import Clock, Seconds
 from feedproxy.config import (
     Config,
@@ -72,19 +72,19 @@ MITMPROXY_DEFAULTS: dict[str, Any] = {
     "listen_port": 8080,
 }
 
-BEAT: Seconds = 0.5
+HEARTBEAT_INTERVAL: Seconds = 0.5
 """How often a worker tells its supervisor that it does not hang."""
 
-ARRIVAL: Seconds = 0.05
+CONNECTION_WAIT: Seconds = 0.05
 """Time between closing the listeners and refusing connections, for those that were accepted just before."""
 
-SWITCHED: Seconds = 0.0005
+SWITCH_INTERVAL: Seconds = 0.0005
 """How long a thread that computes keeps Python to itself when another wants it. Python's own 5 ms are what readers
 would wait whenever the event loop has lent it out, for a write say, while a thread compresses or stores."""
 
 
 @dataclass(frozen=True, slots=True)
-class Workers:
+class WorkerOptions:
     """What a supervisor needs to know where several workers are wanted."""
 
     size: int
@@ -97,7 +97,7 @@ class Workers:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ServePlan:
     """What `serve` was asked for on the command line."""
 
     config: str = ""
@@ -123,11 +123,11 @@ class Master(master.Master):
             super()._asyncio_exception_handler(loop, context)
 
 
-def make_master(plan: Plan, clock: Clock | None = None) -> tuple[master.Master, Runtime]:
+def make_master(plan: ServePlan, clock: Clock | None = None) -> tuple[master.Master, App]:
     """A master ready to run, configured. Inside a running event loop. Raises UsageError."""
     made = Master(options.Options())
     _be_silent(made)
-    here = runtime(made)
+    here = get_app(made)
     if clock is not None:
         here.clock = clock
     made.addons.add(core.Core(), disable_h2c.DisableH2C(), proxyserver.Proxyserver())
@@ -135,7 +135,7 @@ def make_master(plan: Plan, clock: Clock | None = None) -> tuple[master.Master, 
     config, given = _read(made, plan)
     here.set_rules(Rules(config.rules))
     try:
-        values = {**_listening(config.options), **_listening(given)}
+        values = {**_with_modes(config.options), **_with_modes(given)}
         _check_mode(values)
         made.options.update(**{**MITMPROXY_DEFAULTS, **values})
         _check(here)
@@ -156,7 +156,7 @@ def make_master(plan: Plan, clock: Clock | None = None) -> tuple[master.Master, 
     return made, here
 
 
-def _read(made: master.Master, plan: Plan) -> tuple[Config, dict[str, Any]]:
+def _read(made: master.Master, plan: ServePlan) -> tuple[Config, dict[str, Any]]:
     """Return what the configuration file says, and what was given beside it, which wins. Raises UsageError."""
     known = known_options(made)
     config = load(plan.config, known) if plan.config else Config()
@@ -166,7 +166,7 @@ def _read(made: master.Master, plan: Plan) -> tuple[Config, dict[str, Any]]:
     return config, given
 
 
-def reload(made: master.Master, here: Runtime, plan: Plan) -> None:
+def reload(made: master.Master, here: App, plan: ServePlan) -> None:
     """Read the configuration again and take over what needs no restart, rules included; log what came of it.
 
     After a mistake in it nothing is taken over. An empty file is refused where rules protect feeds: an editor may be
@@ -178,7 +178,9 @@ def reload(made: master.Master, here: Runtime, plan: Plan) -> None:
         if plan.config and not config.options and not config.rules and protecting:
             raise UsageError(f"{plan.config}: it is empty, and rules with readers or private are in force")
         wanted = {**defaults(), **config.options, **given}
-        changed = {name: value for name in defaults() if (value := wanted[name]) != _plain(getattr(made.options, name))}
+        changed = {
+            name: value for name in defaults() if (value := wanted[name]) != _plain_value(getattr(made.options, name))
+        }
         later = [name for name in changed if name in restart_names()]
         now = {name: value for name, value in changed.items() if name not in later}
         _take_over(made, here, now, Rules(config.rules))
@@ -195,7 +197,7 @@ def reload(made: master.Master, here: Runtime, plan: Plan) -> None:
         logger.warning("these options take effect after a restart: %s", ", ".join(later))
 
 
-def _take_over(made: master.Master, here: Runtime, options: Mapping[str, Any], rules: Rules) -> None:
+def _take_over(made: master.Master, here: App, options: Mapping[str, Any], rules: Rules) -> None:
     """Set rules and options, or neither. Raises UsageError or mitmproxy's OptionsError."""
     former, former_rules = {name: getattr(made.options, name) for name in options}, here.configured_rules
     here.set_rules(rules)
@@ -208,7 +210,7 @@ def _take_over(made: master.Master, here: Runtime, options: Mapping[str, Any], r
         raise
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     """Return an option's value as a configuration has it: mitmproxy's sequences are lists."""
     return list(value) if isinstance(value, tuple | list) else value
 
@@ -219,7 +221,7 @@ def known_options(made: master.Master) -> dict[str, OptionSpec]:
     return {name: own.get(name) or spec_of(each.typespec, each.choices) for name, each in made.options.items()}
 
 
-async def check(plan: Plan) -> list[str]:
+async def check(plan: ServePlan) -> list[str]:
     """Check everything that a start would, and start nothing; return what is in force, a line each.
 
     Raises UsageError at the first mistake, as a start would.
@@ -287,7 +289,7 @@ def _be_silent(made: master.Master) -> None:
             handler.uninstall()
 
 
-def _listening(values: Mapping[str, Any]) -> dict[str, Any]:
+def _with_modes(values: Mapping[str, Any]) -> dict[str, Any]:
     """These values, with `listen` in mitmproxy's two words as well; said by themselves, they win over it."""
     if "listen" not in values:
         return dict(values)
@@ -303,7 +305,7 @@ def _check_mode(values: Mapping[str, Any]) -> None:
             raise UsageError(f"mode: {mode} is mitmproxy's; {words}")
 
 
-def _check(here: Runtime) -> None:
+def _check(here: App) -> None:
     """What is found wrong only when it is used: late, and then by a reader. Raises UsageError."""
     for each in here.settings.trusted_proxies:
         try:
@@ -341,7 +343,7 @@ def _check(here: Runtime) -> None:
         raise UsageError(f"ssl_verify_upstream_trusted_ca: {here.trusted_ca}: {error.strerror or error}") from error
 
 
-def _check_parents(here: Runtime) -> None:
+def _check_parents(here: App) -> None:
     """Check `upstream_proxy`, in rules too. Raises UsageError, also for a parent that is this proxy itself."""
     settings = here.settings
     own = {listen_address(settings.listen, "listen")[1]}
@@ -376,10 +378,10 @@ def _reverse_mode(upstream: str) -> str:
     return f"reverse:http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-class _Life:
+class _Lifecycle:
     """Listens for the moment when the listeners are up, and brings everything to a good end."""
 
-    def __init__(self, made: master.Master, here: Runtime, announce: Callable[[str], None]) -> None:
+    def __init__(self, made: master.Master, here: App, announce: Callable[[str], None]) -> None:
         self._master = made
         self._here = here
         self._announce = announce
@@ -392,22 +394,22 @@ class _Life:
         addresses = server.listen_addrs()
         failures = [instance.last_exception for instance in server.servers if instance.last_exception]
         if failures or not addresses:
-            self.failure = _in_short(failures[0]) if failures else "no listener"
+            self.failure = _short_reason(failures[0]) if failures else "no listener"
             self._master.shutdown()
             return
         self._here.ready = True
         freeze_startup_objects(has_scheduler=True)
         if not any(each.startswith("front") for each in self._master.options.mode):
-            self._look_for_garbage(GcScheduler(asyncio.get_running_loop().time()))
-        sys.setswitchinterval(SWITCHED)
+            self._collect_garbage(GcScheduler(asyncio.get_running_loop().time()))
+        sys.setswitchinterval(SWITCH_INTERVAL)
         scheme = "https" if self._here.settings.tls_certificate else "http"
         for host, port, *_ in addresses:
             self._announce(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
         if self._here.seat is not None:
-            self._beat(self._here.seat)
+            self._send_heartbeats(self._here.seat)
         else:
             systemd.notify("READY=1\nSTATUS=ready")
-            self._pat(systemd.watchdog())
+            self._notify_watchdog(systemd.watchdog())
         if self._here.seat is None or self._here.seat.is_first:
             self._warn_if_open(addresses)
         if not self._here.settings.public_url:
@@ -428,22 +430,22 @@ class _Life:
             logger.warning(words, named, port)
             return
 
-    def _look_for_garbage(self, garbage: GcScheduler) -> None:
+    def _collect_garbage(self, garbage: GcScheduler) -> None:
         """Do what the listener in front does, where there is none. Nothing tells here when clients are silent."""
         loop = asyncio.get_running_loop()
-        loop.call_later(1, self._look_for_garbage, garbage)
+        loop.call_later(1, self._collect_garbage, garbage)
         garbage.maybe_collect(loop.time(), int(loop.time()))
 
-    def _beat(self, seat: Seat) -> None:
+    def _send_heartbeats(self, seat: Seat) -> None:
         """Tell the supervisor, as long as the event loop turns."""
         seat.beat()
-        asyncio.get_running_loop().call_later(BEAT, self._beat, seat)
+        asyncio.get_running_loop().call_later(HEARTBEAT_INTERVAL, self._send_heartbeats, seat)
 
-    def _pat(self, interval: Seconds | None) -> None:
+    def _notify_watchdog(self, interval: Seconds | None) -> None:
         """Tell systemd's watchdog, as long as the event loop turns."""
         if interval is not None:
             systemd.notify("WATCHDOG=1")
-            asyncio.get_running_loop().call_later(interval, self._pat, interval)
+            asyncio.get_running_loop().call_later(interval, self._notify_watchdog, interval)
 
     async def drain(self) -> None:
         """No new connections; what is under way is answered, within `drain_timeout`; then the end.
@@ -470,7 +472,7 @@ class _Life:
             await wait_accept_queue_empty(listening)
         for one in listeners:
             one.close()
-        await asyncio.sleep(ARRIVAL)
+        await asyncio.sleep(CONNECTION_WAIT)
         here.draining = True
         self._master.options.update(server=False)
         while self._here.requests + self._here.fastpath_requests > 0 and loop.time() < deadline:  # noqa: ASYNC110 (it happens once)
@@ -479,12 +481,12 @@ class _Life:
 
 
 async def serve(
-    plan: Plan,
+    plan: ServePlan,
     announce: Callable[[str], None],
     clock: Clock | None = None,
     seat: Seat | None = None,
-    prepare: Callable[[Runtime], None] = lambda _: None,
-) -> int | Workers:
+    prepare: Callable[[App], None] = lambda _: None,
+) -> int | WorkerOptions:
     """Run until SIGTERM or SIGINT; the exit code. `announce` is told each address that listens. Raises UsageError.
 
     Where several workers are wanted nothing is run, and the answer is what their supervisor (supervisor.py) needs: it
@@ -494,7 +496,7 @@ async def serve(
     prepare(here)
     _check_confdir(made.options.confdir)
     if here.settings.workers > 1 and seat is None:
-        return _wanted(made, here)
+        return _worker_options(made, here)
     here.seat = seat
     for port in seat.admin_ports if seat is not None else ():
         here.listeners.add(port, for_readers=False)
@@ -504,7 +506,7 @@ async def serve(
     _set_log(here.settings)
     for warning in _warnings(here.settings):
         logger.warning("%s", warning)
-    life = _Life(made, here, announce)
+    life = _Lifecycle(made, here, announce)
     made.addons.add(life)
     loop = asyncio.get_running_loop()
     drains: set[asyncio.Task[None]] = set()
@@ -517,7 +519,7 @@ async def serve(
             loop.add_signal_handler(name, stop)
     with contextlib.suppress(NotImplementedError):
         loop.add_signal_handler(signal.SIGHUP, reload, made, here, plan)
-    here.tells_failures = True
+    here.reports_failures = True
     lock = folder_lock.hold(folder) if seat is None and (folder := _own_folder(here.settings)) else None
     _ = here.service  # a store that cannot be opened is told before anybody is let in
     try:
@@ -545,13 +547,15 @@ async def serve(
     return 0
 
 
-def _wanted(made: master.Master, here: Runtime) -> Workers:
+def _worker_options(made: master.Master, here: App) -> WorkerOptions:
     settings = here.settings
     if settings.local_store == MEMORY:
         raise UsageError(f"workers: {settings.workers} workers need a store that they share, not {MEMORY}")
     admin = auth.listen_address(settings.admin, auth.admin_token(settings)) if settings.admin else None
     listen = (made.options.listen_host, made.options.listen_port)
-    return Workers(settings.workers, listen, admin, settings.drain_timeout, settings.reuse_port, _own_folder(settings))
+    return WorkerOptions(
+        settings.workers, listen, admin, settings.drain_timeout, settings.reuse_port, _own_folder(settings)
+    )
 
 
 def _own_folder(settings: Settings) -> Path | None:
@@ -559,7 +563,7 @@ def _own_folder(settings: Settings) -> Path | None:
     return None if settings.local_store == MEMORY or settings.reuse_port else store_folder(settings.local_store)
 
 
-def _listen_as_given(here: Runtime) -> None:
+def _listen_as_given(here: App) -> None:
     """Let mitmproxy listen on the sockets that this process was given, or on a shared port, where it would bind its
     own."""
     shared = here.seat is not None or here.settings.reuse_port
@@ -575,13 +579,13 @@ def _listen_as_given(here: Runtime) -> None:
     AsyncioServerInstance.listen = listen  # type: ignore[method-assign,assignment]
 
 
-def _in_short(error: BaseException) -> str:
+def _short_reason(error: BaseException) -> str:
     """The system's words; mitmproxy's own are three lines long, and advise options that are none of ours."""
     number = getattr(error, "errno", None) or 0
     return os.strerror(number) if number > 0 else str(error).rpartition(" with ")[2]
 
 
-def _is_no_cancellation(record: logging.LogRecord) -> bool:
+def _is_real_error(record: logging.LogRecord) -> bool:
     """A task that was given up at the end of the drain is no fault; asyncio before 3.12.3 tells it as one."""
     return not (record.exc_info and record.exc_info[0] is asyncio.CancelledError)
 
@@ -589,7 +593,7 @@ def _is_no_cancellation(record: logging.LogRecord) -> bool:
 def log_to(stream: Any = None) -> None:
     """Feedproxy's lines and mitmproxy's warnings, one a line."""
     handler = LineHandler(stream or sys.stderr)
-    handler.addFilter(_is_no_cancellation)
+    handler.addFilter(_is_real_error)
     logging.getLogger().addHandler(handler)
     # That it cannot listen is told as the reason to end, once.
     logging.getLogger("mitmproxy.addons.proxyserver").setLevel(logging.CRITICAL)

@@ -42,19 +42,19 @@ from feedproxy.workers.worker import BEAT, Seat
 
 START_TIMEOUT: Seconds = 60
 """A store of 100,000 feeds is opened in a few seconds; what takes longer than this hangs."""
-SETTLED: Seconds = 10
+STABLE_AFTER: Seconds = 10
 """A worker that has lived so long was well: when it dies it is started again at once."""
 BACK_OFF_FIRST: Seconds = 0.5
 BACK_OFF_MAX: Seconds = 30
-GRACE: Seconds = 10
+SHUTDOWN_GRACE: Seconds = 10
 """Seconds beyond `drain_timeout` that a worker may take to end."""
 
-HANG: Seconds = 3.5
+HANG_TIMEOUT: Seconds = 3.5
 """A worker whose event loop has not turned for so long is killed: its readers wait, and it may never come back. Its
 longest turns are some 50 ms."""
-LOOK: Seconds = 0.5
+CHECK_INTERVAL: Seconds = 0.5
 """How often workers are looked at."""
-OVERSLEPT: Seconds = 1
+SUSPENDED_ABOVE: Seconds = 1
 """Where the supervisor itself is late by so much, the machine was stopped or is too busy: no worker is to blame."""
 
 _SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD})
@@ -65,13 +65,13 @@ type Announce = Callable[[str], None]
 
 
 @dataclass(slots=True)
-class _Worker:
+class _WorkerSlot:
     """A seat, and who sits there. `due` is when the next one is started, on the monotonic clock."""
 
     index: int
     sockets: tuple[socket.socket, ...]
     pid: int = 0
-    lifeline: socket.socket | None = None
+    control_socket: socket.socket | None = None
     started: Seconds = 0.0
     deaths: int = 0
     due: Seconds | None = None
@@ -81,20 +81,20 @@ class _Worker:
 class Supervisor:
     """Runs the workers of one proxy. `run` is called once."""
 
-    plan: serve.Plan
-    wanted: serve.Workers
+    plan: serve.ServePlan
+    wanted: serve.WorkerOptions
     announce: Announce
     _folder: Path = field(init=False)
     _lock: int | None = None
     _admin: tuple[socket.socket, ...] = ()
     _admin_ports: tuple[int, ...] = ()
-    _workers: list[_Worker] = field(default_factory=list)
+    _workers: list[_WorkerSlot] = field(default_factory=list)
     _ending: bool = False
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(32))
     _common: int = -1
     _snapshots: tuple[int, ...] = ()
     _beats: mmap.mmap = field(init=False)
-    _patient_until: Seconds = 0.0
+    _startup_grace_until: Seconds = 0.0
 
     def run(self) -> int:
         """Run until SIGTERM or SIGINT; the exit code. Raises UsageError where it cannot listen."""
@@ -103,18 +103,18 @@ class Supervisor:
         if self.plan.admin_sockets:
             self._admin = self.plan.admin_sockets
         elif wanted.admin is not None:
-            self._admin = _bound(*wanted.admin, "admin: cannot listen on", exclusive=exclusive)
+            self._admin = _bind(*wanted.admin, "admin: cannot listen on", exclusive=exclusive)
         self._admin_ports = tuple({each.getsockname()[1] for each in self._admin})
         if self.plan.sockets:
             # systemd's socket is one for all: whoever is free accepts, and it lives on when we end.
             places = [(each.family, each.getsockname()) for each in self.plan.sockets]
-            self._workers = [_Worker(index, self.plan.sockets) for index in range(wanted.size)]
+            self._workers = [_WorkerSlot(index, self.plan.sockets) for index in range(wanted.size)]
         else:
             host, port = wanted.listen
-            held = _bound(host, port, "cannot listen on", exclusive=exclusive)
+            held = _bind(host, port, "cannot listen on", exclusive=exclusive)
             places = [(each.family, each.getsockname()) for each in held]
             _close(held)
-            self._workers = [_Worker(index, _again(places)) for index in range(wanted.size)]
+            self._workers = [_WorkerSlot(index, _duplicate_sockets(places)) for index in range(wanted.size)]
         self._lock = folder_lock.hold(wanted.folder) if wanted.folder is not None else None
         self._folder = Path(tempfile.mkdtemp(prefix="feedproxy-"))
         self._common = os.memfd_create("feedproxy-common", os.MFD_CLOEXEC)
@@ -139,21 +139,23 @@ class Supervisor:
         for worker in self._workers:
             # One after the other: the first makes what the store has none of yet, and tells what is wrong with it.
             self._start(worker)
-            if (code := self._until_ready(worker)) is not None:
+            if (code := self._wait_ready(worker)) is not None:
                 self._end()
                 return code
         for _, address in places:
-            self.announce(f"http://{_named(address)}")
+            self.announce(f"http://{_format_address(address)}")
         systemd.notify(f"READY=1\nSTATUS={len(self._workers)} workers are ready")
         interval, patted = systemd.watchdog(), 0.0
         while True:
             began = time.monotonic()
-            due = min((worker.due for worker in self._workers if worker.due is not None), default=began + LOOK)
-            patience = max(0.0, min(due - began, LOOK))
+            due = min(
+                (worker.due for worker in self._workers if worker.due is not None), default=began + CHECK_INTERVAL
+            )
+            patience = max(0.0, min(due - began, CHECK_INTERVAL))
             got = signal.sigtimedwait(_SIGNALS, patience)
             now = time.monotonic()
-            if now - began > patience + OVERSLEPT:
-                self._patient_until = now + HANG
+            if now - began > patience + SUSPENDED_ABOVE:
+                self._startup_grace_until = now + HANG_TIMEOUT
             if interval is not None and now - patted >= interval / 2:
                 patted = now
                 systemd.notify("WATCHDOG=1")
@@ -163,8 +165,8 @@ class Supervisor:
                 logger.info("shutting down: finishing open requests of %d workers", len(self._workers))
                 systemd.notify("STOPPING=1\nSTATUS=draining")
                 return self._end()
-            self._look_after(places)
-            self._end_hanging(now)
+            self._check_workers(places)
+            self._kill_hanging(now)
 
     def _reload(self) -> None:
         """Let every worker load the configuration again; one that starts later reads it anyway."""
@@ -172,46 +174,48 @@ class Supervisor:
             if worker.pid:
                 os.kill(worker.pid, signal.SIGHUP)
 
-    def _end_hanging(self, now: Seconds) -> None:
+    def _kill_hanging(self, now: Seconds) -> None:
         """Kill the worker that has been silent for longest, where that is too long: others may have waited for it."""
-        if now < self._patient_until:
+        if now < self._startup_grace_until:
             return
-        silent: list[tuple[Seconds, int, _Worker]] = []
+        silent: list[tuple[Seconds, int, _WorkerSlot]] = []
         for worker in self._workers:
             if worker.pid:
                 (beat,) = BEAT.unpack_from(self._beats, BEAT.size * worker.index)
-                beyond = now - beat - HANG if beat else now - worker.started - START_TIMEOUT
+                beyond = now - beat - HANG_TIMEOUT if beat else now - worker.started - START_TIMEOUT
                 silent.append((beyond, worker.index, worker))
         if not silent or max(silent)[0] <= 0:
             return
         beyond, _, worker = max(silent)
-        logger.warning("worker %d hangs (no sign of life for %.1f s): it is killed", worker.index, HANG + beyond)
+        logger.warning(
+            "worker %d hangs (no sign of life for %.1f s): it is killed", worker.index, HANG_TIMEOUT + beyond
+        )
         os.kill(worker.pid, signal.SIGKILL)
-        self._patient_until = now + LOOK
+        self._startup_grace_until = now + CHECK_INTERVAL
 
-    def _look_after(self, places: "list[Place]") -> None:
+    def _check_workers(self, places: "list[Place]") -> None:
         for worker in self._workers:
-            if worker.pid and (status := _ended(worker.pid)) is not None:
-                self._bury(worker, status)
+            if worker.pid and (status := _exit_status(worker.pid)) is not None:
+                self._on_worker_exit(worker, status)
             if worker.due is not None and worker.due <= time.monotonic():
                 if not worker.sockets:
-                    worker.sockets = _again(places)
+                    worker.sockets = _duplicate_sockets(places)
                 self._start(worker)
 
-    def _bury(self, worker: _Worker, status: int) -> None:
+    def _on_worker_exit(self, worker: _WorkerSlot, status: int) -> None:
         """A worker has died: when does the next one take its seat?"""
         now = time.monotonic()
-        worker.deaths = 1 if now - worker.started >= SETTLED else worker.deaths + 1
+        worker.deaths = 1 if now - worker.started >= STABLE_AFTER else worker.deaths + 1
         pause = 0.0 if worker.deaths == 1 else min(BACK_OFF_MAX, BACK_OFF_FIRST * 2 ** min(worker.deaths - 2, 16))
         if pause and not self.plan.sockets:
             _close(worker.sockets)
             worker.sockets = ()
         when = f"in {pause:g} s" if pause else "at once"
-        logger.warning("worker %d %s, restarting %s", worker.index, _how(status), when)
-        self._vacate(worker)
+        logger.warning("worker %d %s, restarting %s", worker.index, _describe_exit(status), when)
+        self._clear_slots(worker)
         worker.due = now + pause
 
-    def _start(self, worker: _Worker) -> None:
+    def _start(self, worker: _WorkerSlot) -> None:
         BEAT.pack_into(self._beats, BEAT.size * worker.index, 0.0)
         ours, theirs = socket.socketpair()
         sys.stdout.flush()
@@ -220,7 +224,7 @@ class Supervisor:
         if not pid:
             if self._lock is not None:
                 os.close(self._lock)  # it ends with the supervisor, however that ends
-            _close([ours, *(each.lifeline for each in self._workers if each.lifeline)])
+            _close([ours, *(each.control_socket for each in self._workers if each.control_socket)])
             if not self.plan.sockets:
                 _close(each for other in self._workers if other is not worker for each in other.sockets)
             admin = self._admin if worker.index == 0 else ()
@@ -239,23 +243,23 @@ class Supervisor:
                 self._beats,
                 self._admin_ports,
             )
-            _work(self.plan, seat)
+            _run_worker(self.plan, seat)
         theirs.close()
-        worker.pid, worker.lifeline, worker.started, worker.due = pid, ours, time.monotonic(), None
+        worker.pid, worker.control_socket, worker.started, worker.due = pid, ours, time.monotonic(), None
 
-    def _until_ready(self, worker: _Worker) -> int | None:
+    def _wait_ready(self, worker: _WorkerSlot) -> int | None:
         """Wait until a worker lets readers in; the exit code where it never does, or nobody waits any more."""
-        assert worker.lifeline is not None
+        assert worker.control_socket is not None
         deadline = time.monotonic() + START_TIMEOUT
         while time.monotonic() < deadline:
-            if select.select([worker.lifeline], [], [], 0.05)[0]:
-                if _received(worker.lifeline):
+            if select.select([worker.control_socket], [], [], 0.05)[0]:
+                if _receive(worker.control_socket):
                     return None
                 _, status = os.waitpid(worker.pid, 0)
-                self._vacate(worker)
+                self._clear_slots(worker)
                 code = os.waitstatus_to_exitcode(status)
                 if code < 0:
-                    logger.error("worker %d %s before it was ready", worker.index, _how(status))
+                    logger.error("worker %d %s before it was ready", worker.index, _describe_exit(status))
                 return code if code > 0 else 1
             got = signal.sigtimedwait(_SIGNALS - {signal.SIGCHLD}, 0)
             if got is not None and got.si_signo != signal.SIGHUP:
@@ -278,7 +282,7 @@ class Supervisor:
         under_way = [worker for worker in self._workers if worker.pid]
         for worker in under_way:
             os.kill(worker.pid, signal.SIGTERM)
-        deadline, code = time.monotonic() + self.wanted.drain_timeout + GRACE, 0
+        deadline, code = time.monotonic() + self.wanted.drain_timeout + SHUTDOWN_GRACE, 0
         while under_way:
             if time.monotonic() > deadline:
                 for worker in under_way:
@@ -286,26 +290,26 @@ class Supervisor:
                     os.kill(worker.pid, signal.SIGKILL)
                 deadline = float("inf")
             for worker in list(under_way):
-                if (status := _ended(worker.pid)) is not None:
+                if (status := _exit_status(worker.pid)) is not None:
                     code = code or (1 if os.waitstatus_to_exitcode(status) else 0)
-                    self._vacate(worker)
+                    self._clear_slots(worker)
                     under_way.remove(worker)
             if under_way:
                 signal.sigtimedwait({signal.SIGCHLD}, 0.2)
         return code
 
     @staticmethod
-    def _vacate(worker: _Worker) -> None:
+    def _clear_slots(worker: _WorkerSlot) -> None:
         worker.pid = 0
-        if worker.lifeline is not None:
-            worker.lifeline.close()
-            worker.lifeline = None
+        if worker.control_socket is not None:
+            worker.control_socket.close()
+            worker.control_socket = None
 
 
 type Place = tuple[socket.AddressFamily, tuple[str | int, ...]]
 
 
-def _work(plan: serve.Plan, seat: Seat) -> None:
+def _run_worker(plan: serve.ServePlan, seat: Seat) -> None:
     """In the new process: be a worker to the end. Does not return."""
     code = 1
     try:
@@ -332,7 +336,7 @@ def _work(plan: serve.Plan, seat: Seat) -> None:
         os._exit(code)
 
 
-def _bound(host: str, port: int, failure: str, *, exclusive: bool) -> tuple[socket.socket, ...]:
+def _bind(host: str, port: int, failure: str, *, exclusive: bool) -> tuple[socket.socket, ...]:
     """Sockets bound to every address of this host, at one port. Raises UsageError."""
     made: list[socket.socket] = []
     try:
@@ -340,7 +344,7 @@ def _bound(host: str, port: int, failure: str, *, exclusive: bool) -> tuple[sock
         for family, _, _, _, address in dict.fromkeys(found):
             place = (address[0], made[0].getsockname()[1] if made else port, *address[2:])
             try:
-                made.append(_socket(family, place, shared=not exclusive))
+                made.append(_open_socket(family, place, shared=not exclusive))
             except OSError:
                 # A machine may have IPv6's addresses and no IPv6. One of them is enough where all are meant.
                 if host or not made:
@@ -352,12 +356,12 @@ def _bound(host: str, port: int, failure: str, *, exclusive: bool) -> tuple[sock
     return tuple(made)
 
 
-def _again(places: "Sequence[Place]") -> tuple[socket.socket, ...]:
+def _duplicate_sockets(places: "Sequence[Place]") -> tuple[socket.socket, ...]:
     """Sockets for one more worker."""
-    return tuple(_socket(family, address, shared=True) for family, address in places)
+    return tuple(_open_socket(family, address, shared=True) for family, address in places)
 
 
-def _socket(family: int, address: tuple[str | int, ...], *, shared: bool) -> socket.socket:
+def _open_socket(family: int, address: tuple[str | int, ...], *, shared: bool) -> socket.socket:
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -378,14 +382,14 @@ def _close(sockets: Iterable[socket.socket | None]) -> None:
             each.close()
 
 
-def _received(lifeline: socket.socket) -> bool:
+def _receive(lifeline: socket.socket) -> bool:
     try:
         return bool(lifeline.recv(1))
     except OSError:
         return False
 
 
-def _ended(pid: int) -> int | None:
+def _exit_status(pid: int) -> int | None:
     """How this child has ended; None while it lives."""
     try:
         found, status = os.waitpid(pid, os.WNOHANG)
@@ -394,11 +398,11 @@ def _ended(pid: int) -> int | None:
     return status if found else None
 
 
-def _how(status: int) -> str:
+def _describe_exit(status: int) -> str:
     code = os.waitstatus_to_exitcode(status)
     return f"was killed ({signal.Signals(-code).name})" if code < 0 else f"exited with status {code}"
 
 
-def _named(address: tuple[str | int, ...]) -> str:
+def _format_address(address: tuple[str | int, ...]) -> str:
     host, port = str(address[0]), address[1]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

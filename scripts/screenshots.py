@@ -20,14 +20,14 @@ sys.path.insert(0, str(ROOT))
 
 from feedproxy import cli  # noqa: E402
 from feedproxy.admin import store_usage  # noqa: E402
-from feedproxy.admin.health import Place  # noqa: E402
+from feedproxy.admin.health import StorePlace  # noqa: E402
 from feedproxy.admin.server import AdminServer  # noqa: E402
 from feedproxy.request.upstream_request import feed_id  # noqa: E402
 from tests.stages import lively  # noqa: E402
 
 GAZETTE = Path(__file__).parent / "gazette.rss"
 FEED = f"/feeds/{feed_id(lively.NEWS)}"
-DISK = Place("/var/cache/feedproxy", 46_200_000_000, 120_000_000_000, 1_240_000_000, 10_000_000_000)
+DISK = StorePlace("/var/cache/feedproxy", 46_200_000_000, 120_000_000_000, 1_240_000_000, 10_000_000_000)
 """Of no machine."""
 
 DESK, PHONE = (1200, 860), (360, 740)
@@ -46,7 +46,7 @@ async def take(folder: Path, program: str, documents: dict[str, str]) -> None:
     """All of them; `documents` are pages of HTML by name."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=program)
-        store_usage.measured = lambda *_: DISK
+        store_usage.measure = lambda *_: DISK
         runtime = lively.a_runtime()
         admin = AdminServer(runtime)
         await admin.start()

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from feedproxy import aio
-from feedproxy.app import Runtime
+from feedproxy.app import App
 from feedproxy.clock import ManualClock
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
 NOON = 1_780_056_000.0
 
 
-def a_runtime(folder: Path) -> Runtime:
-    runtime = Runtime(ManualClock(NOON))
+def a_runtime(folder: Path) -> App:
+    runtime = App(ManualClock(NOON))
     runtime.configure({"store": str(folder)})
     return runtime
 

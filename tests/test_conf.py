@@ -32,7 +32,7 @@ def _known() -> dict[str, config.OptionSpec]:
     """Every option of the whole product, mitmproxy's own included."""
 
     async def ask() -> dict[str, config.OptionSpec]:
-        made, _ = serve.make_master(serve.Plan())
+        made, _ = serve.make_master(serve.ServePlan())
         return serve.known_options(made)
 
     return asyncio.run(ask())
@@ -203,7 +203,7 @@ def test_the_compose_file_runs_a_command_that_is_understood(name: str, tmp_path:
     given = parser.parse_args(words)
 
     async def made() -> Settings:
-        plan = serve.Plan(given.config, (*given.set, f"confdir={tmp_path}"))
+        plan = serve.ServePlan(given.config, (*given.set, f"confdir={tmp_path}"))
         return serve.make_master(plan)[1].settings
 
     settings = asyncio.run(made())

@@ -84,7 +84,7 @@ def _known() -> dict[str, config.OptionSpec]:
     """Every option of the whole product, mitmproxy's own included."""
 
     async def ask() -> dict[str, config.OptionSpec]:
-        made, _ = serve.make_master(serve.Plan())
+        made, _ = serve.make_master(serve.ServePlan())
         return serve.known_options(made)
 
     return asyncio.run(ask())

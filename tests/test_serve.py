@@ -10,7 +10,7 @@ from mitmproxy import master
 
 from feedproxy import serve
 from feedproxy.admin import auth
-from feedproxy.app import Runtime
+from feedproxy.app import App
 from feedproxy.errors import UsageError
 from feedproxy.settings import per_feed_names, restart_names
 
@@ -20,12 +20,12 @@ async def test_a_folder_for_the_ca_that_cannot_be_had_is_told_before_anybody_is_
     options = {"confdir": str(tmp_path / "file" / "ca"), "store": "memory:", "admin": ""}
 
     with pytest.raises(UsageError, match=r"^confdir \(for the CA\): .* cannot be used: Not a directory$"):
-        await serve.serve(serve.Plan(options=options), print)
+        await serve.serve(serve.ServePlan(options=options), print)
 
 
-def configured(tmp_path: Path, text: str, **given: object) -> tuple[master.Master, Runtime]:
+def configured(tmp_path: Path, text: str, **given: object) -> tuple[master.Master, App]:
     (path := tmp_path / "feedproxy.yaml").write_text(text, encoding="utf-8")
-    return serve.make_master(serve.Plan(str(path), options={"admin": "", "store": "memory:", **given}))
+    return serve.make_master(serve.ServePlan(str(path), options={"admin": "", "store": "memory:", **given}))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ async def test_environment_wins_over_the_file_and_set_over_both(tmp_path: Path) 
     environment = {"FEEDPROXY_SKIP_MAX": "2h", "FEEDPROXY_SITE_INTERVAL": "2h"}
     options = {"admin": "", "store": "memory:"}
 
-    _, here = serve.make_master(serve.Plan(str(path), ("site_interval=3h",), options, environment))
+    _, here = serve.make_master(serve.ServePlan(str(path), ("site_interval=3h",), options, environment))
 
     assert (here.settings.hint_max, here.settings.skip_max, here.settings.site_interval) == (3600, 7200, 10_800)
 
@@ -93,7 +93,7 @@ async def test_check_reports_what_is_in_force_and_starts_nothing(tmp_path: Path)
         "store_max: 1GiB\nfeeds:\n  - match: a.example\n    private: true\n"
     )
 
-    lines = await serve.check(serve.Plan(str(path), options={"store": str(tmp_path / "store")}))
+    lines = await serve.check(serve.ServePlan(str(path), options={"store": str(tmp_path / "store")}))
 
     assert "options: 2 not at their default: store, store_max" in lines
     assert "rules:   1" in lines
@@ -115,7 +115,7 @@ async def test_check_reports_a_mistake_with_the_options_name(
     tmp_path: Path, options: dict[str, str], words: str
 ) -> None:
     with pytest.raises(UsageError) as found:
-        await serve.check(serve.Plan(options={"confdir": str(tmp_path), **options}))
+        await serve.check(serve.ServePlan(options={"confdir": str(tmp_path), **options}))
 
     assert str(found.value).startswith(words)
 
@@ -123,14 +123,14 @@ async def test_check_reports_a_mistake_with_the_options_name(
 async def test_admin_token_is_read_from_its_file(tmp_path: Path) -> None:
     (file := tmp_path / "token").write_text("a-secret\n")
 
-    _, here = serve.make_master(serve.Plan(options={"admin": ":8081", "admin_token_file": str(file)}))
+    _, here = serve.make_master(serve.ServePlan(options={"admin": ":8081", "admin_token_file": str(file)}))
 
     assert auth.admin_token(here.settings) == "a-secret"
 
 
 async def test_admin_token_in_two_places_is_refused(tmp_path: Path) -> None:
     (file := tmp_path / "token").write_text("a-secret\n")
-    plan = serve.Plan(options={"admin": ":8081", "admin_token_file": str(file), "admin_token": "another"})
+    plan = serve.ServePlan(options={"admin": ":8081", "admin_token_file": str(file), "admin_token": "another"})
 
     with pytest.raises(UsageError, match="admin_token_file: admin_token is set as well"):
         serve.make_master(plan)
@@ -156,7 +156,7 @@ async def test_proxy_that_every_machine_may_use_is_warned_of(
 ) -> None:
     made, here = configured(tmp_path, text)
 
-    serve._Life(made, here, print)._warn_if_open([(host, 8080)])
+    serve._Lifecycle(made, here, print)._warn_if_open([(host, 8080)])
 
     assert ("may use this proxy (readers is empty)" in caplog.text) is warns
 
@@ -164,8 +164,8 @@ async def test_proxy_that_every_machine_may_use_is_warned_of(
 # -- reload
 
 
-def reloaded(path: Path, made: master.Master, here: Runtime, **given: object) -> None:
-    serve.reload(made, here, serve.Plan(str(path), options={"admin": "", "store": "memory:", **given}))
+def reloaded(path: Path, made: master.Master, here: App, **given: object) -> None:
+    serve.reload(made, here, serve.ServePlan(str(path), options={"admin": "", "store": "memory:", **given}))
 
 
 async def test_reload_takes_over_options_and_rules_and_puts_back_defaults(
@@ -308,7 +308,7 @@ async def test_wrong_parent_proxy_is_told_at_start_without_its_password(
     (path := tmp_path / "feedproxy.yaml").write_text(f"{text}\n")
 
     with pytest.raises(UsageError) as found:
-        await serve.check(serve.Plan(str(path), options={"confdir": str(tmp_path), "store": "memory:"}))
+        await serve.check(serve.ServePlan(str(path), options={"confdir": str(tmp_path), "store": "memory:"}))
 
     assert str(found.value).startswith(f"{path}{words}")
     assert "s3cret" not in str(found.value)
@@ -317,7 +317,7 @@ async def test_wrong_parent_proxy_is_told_at_start_without_its_password(
 async def test_check_names_the_parent_proxy_without_its_password(tmp_path: Path) -> None:
     options = {"confdir": str(tmp_path), "store": "memory:", "upstream_proxy": "http://u:s3cret@proxy.example:3128"}
 
-    lines = await serve.check(serve.Plan(options=options))
+    lines = await serve.check(serve.ServePlan(options=options))
 
     assert "s3cret" not in "".join(lines)
     assert "upstream_proxy: http://proxy.example:3128" in lines
@@ -327,7 +327,7 @@ async def test_check_names_the_parent_proxy_without_its_password(tmp_path: Path)
 async def test_check_warns_of_an_upstream_without_public_url(tmp_path: Path, public: str) -> None:
     options = {"upstream": "http://127.0.0.1:8000", "public_url": public, "store": "memory:"}
 
-    lines = await serve.check(serve.Plan(options={"confdir": str(tmp_path), **options}))
+    lines = await serve.check(serve.ServePlan(options={"confdir": str(tmp_path), **options}))
 
     assert any(line.startswith("warning: public_url") for line in lines) == (not public)
 
@@ -339,7 +339,7 @@ async def test_check_warns_of_a_file_of_secrets_that_others_can_read(tmp_path: P
 
     options = {"confdir": str(tmp_path), "wsse_file": str(secrets), "store": "memory:"}
 
-    lines = await serve.check(serve.Plan(options=options))
+    lines = await serve.check(serve.ServePlan(options=options))
 
     assert any(line.startswith(f"warning: wsse_file: {secrets} holds secrets") for line in lines) is warned
 

@@ -16,7 +16,7 @@ from benchmarks.week.model import Feed
 from benchmarks.week.origin import is_skipped
 from benchmarks.week.page import NEVER, Page
 from feedproxy.clock import Instant, Seconds
-from feedproxy.serve import Plan, make_master
+from feedproxy.serve import ServePlan, make_master
 from feedproxy.telemetry.metrics import Metrics
 
 PATIENCE = 240.0
@@ -136,7 +136,7 @@ def _run(feeds: Sequence[Feed], start: float, page: Path, options: dict[str, Any
 
 async def _live(feeds: Sequence[Feed], start: float, page: Page, options: dict[str, Any], pipe: Connection) -> None:
     clock = PlayClock(page)
-    made, here = make_master(Plan(options=options), clock)
+    made, here = make_master(ServePlan(options=options), clock)
     here.metrics = metrics = Watching(feeds, clock, start)
     running = asyncio.ensure_future(made.run())
     words: asyncio.Queue[float | str | None] = asyncio.Queue()

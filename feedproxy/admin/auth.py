@@ -29,7 +29,7 @@ from feedproxy.errors import UsageError
 from feedproxy.settings import Settings
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-KEPT_OPEN = frozenset({"/events"})
+LONG_LIVED_PATHS = frozenset({"/events"})
 """What costs something as long as somebody listens is for our own pages, too."""
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -37,14 +37,14 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 CHALLENGE = 'Bearer realm="feedproxy", Basic realm="feedproxy (any name, the token as password)", charset="UTF-8"'
 """Basic beside Bearer, since it is the one that browsers can ask people for."""
 
-PSEUDONYM = "feedproxy-"
+SOURCE_NAME = "feedproxy-"
 """What the name of every feedproxy in Via begins with."""
 
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]/@\s]+))(?::\d{1,5})?")
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class Denied:
     """Why a request is turned away."""
 
     status: int
@@ -91,33 +91,33 @@ def is_loopback(host: str) -> bool:
     return host.lower() == "localhost" if address is None else address.is_loopback
 
 
-class Door:
+class AdminAuth:
     """The doors of one listener: the host it listens on, its token (empty: none), the names it goes by."""
 
     def __init__(self, host: str, token: str = "", names: Iterable[str] = (), *, clock: Clock | None = None) -> None:
         self._token = token.encode()
-        self._guesses = Guesses(clock or SystemClock())
+        self._failures = Guesses(clock or SystemClock())
         address = _address(host)
         self._everywhere = address is not None and address.is_unspecified
-        self._names = {_bare(host), "localhost", *(_bare(name) for name in names)}
+        self._names = {_host_name(host), "localhost", *(_host_name(name) for name in names)}
 
-    def refuse(self, method: str, path: str, headers: Mapping[str, str], peer: str = "") -> Refusal | None:
+    def refuse(self, method: str, path: str, headers: Mapping[str, str], peer: str = "") -> Denied | None:
         """Why this request, which comes from the address `peer`, is turned away; None lets it in."""
-        if any(PSEUDONYM in value.lower() for name, value in headers.items() if name.lower() == "via"):
-            return Refusal(403, "via", "This came through a feedproxy. Ask this listener directly.")
+        if any(SOURCE_NAME in value.lower() for name, value in headers.items() if name.lower() == "via"):
+            return Denied(403, "via", "This came through a feedproxy. Ask this listener directly.")
         if path in OPEN_PATHS:
             return None
         host = headers.get("Host", "")
-        if not self._is_ours(host):
-            return Refusal(421, "wrong-host", "This listener does not go by that name (option admin_hosts).")
-        if self._token and (refusal := self._without_token(headers.get("Authorization", ""), peer)):
+        if not self._is_own_host(host):
+            return Denied(421, "wrong-host", "This listener does not go by that name (option admin_hosts).")
+        if self._token and (refusal := self._check_token(headers.get("Authorization", ""), peer)):
             return refusal
-        if (method not in SAFE_METHODS or path in KEPT_OPEN) and _from_elsewhere(headers, host):
-            return Refusal(403, "cross-site", "Another site's page asked for this; only our own pages may.")
+        if (method not in SAFE_METHODS or path in LONG_LIVED_PATHS) and _is_cross_site(headers, host):
+            return Denied(403, "cross-site", "Another site's page asked for this; only our own pages may.")
         return None
 
-    def _is_ours(self, host: str) -> bool:
-        name = _bare(host)
+    def _is_own_host(self, host: str) -> bool:
+        name = _host_name(host)
         if not name:
             return False
         if name in self._names:
@@ -126,16 +126,16 @@ class Door:
         address = _address(name)
         return address is not None and (self._everywhere or address.is_loopback)
 
-    def _without_token(self, authorization: str, peer: str) -> Refusal | None:
-        if (wait := self._guesses.wait(peer)) > 0:
-            return Refusal(429, "token", "Too many wrong tokens came from that address.", int(wait) + 1)
-        if self._knows_token(authorization):
+    def _check_token(self, authorization: str, peer: str) -> Denied | None:
+        if (wait := self._failures.wait(peer)) > 0:
+            return Denied(429, "token", "Too many wrong tokens came from that address.", int(wait) + 1)
+        if self._has_token(authorization):
             return None
         if authorization:
-            self._guesses.count(peer)
-        return Refusal(401, "token", "The admin token is missing or wrong.")
+            self._failures.count(peer)
+        return Denied(401, "token", "The admin token is missing or wrong.")
 
-    def _knows_token(self, authorization: str) -> bool:
+    def _has_token(self, authorization: str) -> bool:
         scheme, _, credentials = authorization.strip().partition(" ")
         given = credentials.strip().encode("utf-8", "surrogateescape")
         if scheme.lower() == "basic":
@@ -148,7 +148,7 @@ class Door:
         return hmac.compare_digest(given, self._token)
 
 
-def _from_elsewhere(headers: Mapping[str, str], host: str) -> bool:
+def _is_cross_site(headers: Mapping[str, str], host: str) -> bool:
     """Whether a browser says that this comes from a page that is not ours."""
     if headers.get("Sec-Fetch-Site", "none").lower() not in ("same-origin", "none"):
         return True
@@ -162,7 +162,7 @@ def _from_elsewhere(headers: Mapping[str, str], host: str) -> bool:
         return True
 
 
-def _bare(host: str) -> str:
+def _host_name(host: str) -> str:
     """A host without port, brackets and final dot, in small letters; empty for what is none."""
     match = _HOST.fullmatch(host.strip())
     if match is None:

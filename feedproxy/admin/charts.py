@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.telemetry.history import DAY, HOUR, NOTHING, Book, Tally
+from feedproxy.telemetry.history import DAY, HOUR, NO_TRAFFIC, History, TrafficCounts
 from feedproxy.web.templates import number, size
 
 HEIGHT = 100
@@ -48,7 +48,7 @@ class Slot:
 
     at: Instant
     label: str
-    tally: Tally
+    tally: TrafficCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,37 +84,39 @@ class Chart:
     words: str
 
 
-def span_of(name: str) -> Span:
+def find_span(name: str) -> Span:
     """The span of this name; 30 days for any other."""
     return next((each for each in SPANS if each.name == name), SPANS[1])
 
 
-def slots(book: Book, span: Span, now: Instant) -> list[Slot]:
+def make_slots(book: History, span: Span, now: Instant) -> list[Slot]:
     """What is shown, the current one at the end."""
     found = list(book.last(span.unit, span.count, now))
     grouped = [found[at : at + span.each] for at in range(0, len(found), span.each)]
-    return [Slot(group[0][0], _label(group[0][0], span), sum((one for _, one in group), NOTHING)) for group in grouped]
+    return [
+        Slot(group[0][0], _label(group[0][0], span), sum((one for _, one in group), NO_TRAFFIC)) for group in grouped
+    ]
 
 
-def requests(shown: Sequence[Slot], span: Span) -> Chart:
+def requests_chart(shown: Sequence[Slot], span: Span) -> Chart:
     """Readers' requests: those that the store answered below, those that it did not above."""
 
-    def parts(tally: Tally) -> tuple[int, int]:
+    def parts(tally: TrafficCounts) -> tuple[int, int]:
         return tally.hits, tally.requests - tally.hits
 
-    def words(tally: Tally) -> str:
+    def words(tally: TrafficCounts) -> str:
         return f"{number(tally.requests)} requests, {number(tally.hits)} from the store"
 
     return _chart(shown, span, parts, words, number)
 
 
-def traffic(shown: Sequence[Slot], span: Span) -> Chart:
+def traffic_chart(shown: Sequence[Slot], span: Span) -> Chart:
     """Bytes to readers: those that were spared the origins below, those that they sent above."""
 
-    def parts(tally: Tally) -> tuple[int, int]:
+    def parts(tally: TrafficCounts) -> tuple[int, int]:
         return tally.bytes_spared, tally.received
 
-    def words(tally: Tally) -> str:
+    def words(tally: TrafficCounts) -> str:
         return f"{size(tally.sent)} to readers, {size(tally.received)} from origins"
 
     return _chart(shown, span, parts, words, size)
@@ -123,8 +125,8 @@ def traffic(shown: Sequence[Slot], span: Span) -> Chart:
 def _chart(
     shown: Sequence[Slot],
     span: Span,
-    parts: Callable[[Tally], tuple[int, int]],
-    words: Callable[[Tally], str],
+    parts: Callable[[TrafficCounts], tuple[int, int]],
+    words: Callable[[TrafficCounts], str],
     written: Callable[[float], str],
 ) -> Chart:
     top = _round_number(max((sum(parts(each.tally)) for each in shown), default=0))
@@ -138,7 +140,7 @@ def _chart(
             if height:
                 boxes.append(Box(kind, x + GAP / 2, ground, STEP - GAP, height))
         columns.append(Column(x, tuple(boxes), f"{slot.label}: {words(slot.tally)}"))
-    total = sum((each.tally for each in shown), NOTHING)
+    total = sum((each.tally for each in shown), NO_TRAFFIC)
     busiest = max(shown, key=lambda each: sum(parts(each.tally)))
     told = f"Columns for the last {span.words}, one for each {span.per}: {words(total)} in all"
     if sum(parts(total)):

@@ -6,10 +6,10 @@ from typing import Any
 
 from aiohttp import web
 
-from feedproxy.admin.feed_pages import Answers, Watched, as_json, wants_json
+from feedproxy.admin.feed_pages import AppView, FeedPages, as_json, wants_json
 from feedproxy.rules import Rule
 from feedproxy.settings import Settings, defaults, format_value
-from feedproxy.telemetry.redacted import View, masked
+from feedproxy.telemetry.redacted import View, redact_text
 
 SECRET = frozenset({"admin_token", "purge_fields"})
 """Options whose values are secrets as a whole. Of all others, secrets in addresses are left out."""
@@ -20,19 +20,19 @@ HIDDEN = "(set)"
 class Configuration:
     """The handler of `/configuration`."""
 
-    def __init__(self, runtime: Watched, answers: Answers) -> None:
+    def __init__(self, runtime: AppView, answers: FeedPages) -> None:
         self._runtime = runtime
-        self._answers = answers
+        self._pages = answers
 
     async def show(self, request: web.Request) -> web.Response:
         """Return the page, or the same as JSON."""
-        seen = {"options": changed(self._runtime.settings), "rules": rules(self._runtime.rules.rules)}
+        seen = {"options": changed_options(self._runtime.settings), "rules": rules(self._runtime.rules.rules)}
         if wants_json(request):
             return as_json(seen)
-        return self._answers.page(request, "configuration.html", **seen)
+        return self._pages.page(request, "configuration.html", **seen)
 
 
-def changed(settings: Settings) -> list[View]:
+def changed_options(settings: Settings) -> list[View]:
     """Return the options that are not at their default, in the order of the reference."""
     standard = defaults()
     found = []
@@ -43,8 +43,8 @@ def changed(settings: Settings) -> list[View]:
             found.append(
                 {
                     "name": each.name,
-                    "value": _shown(each.name, plain),
-                    "default": _shown(each.name, standard[each.name]) if each.name not in SECRET else "",
+                    "value": _display_value(each.name, plain),
+                    "default": _display_value(each.name, standard[each.name]) if each.name not in SECRET else "",
                     "restart": each.metadata["restart"],
                     "text": each.metadata["text"],
                 }
@@ -54,14 +54,17 @@ def changed(settings: Settings) -> list[View]:
 
 def rules(of: Iterable[Rule]) -> list[View]:
     """Return the rules, in their order."""
-    return [{"match": masked(rule.match.text), "options": _overrides(rule.overrides)} for rule in of]
+    return [{"match": redact_text(rule.match.text), "options": _overrides(rule.overrides)} for rule in of]
 
 
 def _overrides(overrides: Mapping[str, Any]) -> dict[str, str]:
-    return {name: _shown(name, list(value) if isinstance(value, tuple) else value) for name, value in overrides.items()}
+    return {
+        name: _display_value(name, list(value) if isinstance(value, tuple) else value)
+        for name, value in overrides.items()
+    }
 
 
-def _shown(name: str, value: Any) -> str:
+def _display_value(name: str, value: Any) -> str:
     """Return a value as a configuration writes it, without secrets."""
     if name in SECRET:
         return HIDDEN
@@ -76,4 +79,4 @@ def _without_userinfo(text: str) -> str:
     scheme, separator, rest = text.partition("://")
     if separator and "@" in rest:
         text = f"{scheme}://…@{rest.rpartition('@')[2]}"
-    return masked(text)
+    return redact_text(text)

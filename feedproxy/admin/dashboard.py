@@ -13,56 +13,58 @@ from aiohttp import web
 
 from feedproxy import __version__
 from feedproxy.admin import activity_views, charts, health
-from feedproxy.admin.feed_pages import SORTS, Answers, Watched, as_json, by_state, subscribers_of, wants_json
+from feedproxy.admin.feed_pages import SORTS, AppView, FeedPages, as_json, by_state, subscribers_of, wants_json
 from feedproxy.admin.feed_state import State
-from feedproxy.admin.feed_table import Roll
-from feedproxy.admin.reader_scores import Judges
-from feedproxy.admin.store_usage import Surveyor
+from feedproxy.admin.feed_table import FeedTable
+from feedproxy.admin.reader_scores import ReaderScores
+from feedproxy.admin.store_usage import StoreUsageMeter
 from feedproxy.clock import Seconds
 from feedproxy.lab.score_page import level_of
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.scoring.report import name_of
 from feedproxy.settings import Settings, listen_address
 from feedproxy.telemetry import aggregation, history, recent_activity
-from feedproxy.telemetry.history import DAY, HOUR, NOTHING, Book, Tally
-from feedproxy.telemetry.redacted import View, masked
+from feedproxy.telemetry.history import DAY, HOUR, NO_TRAFFIC, History, TrafficCounts
+from feedproxy.telemetry.redacted import View, redact_text
 from feedproxy.web import templates
 
 ATTENTION_MAX = 8
 """Feeds in trouble that the first page names; the table has all of them."""
 
-POPULAR = 10
+POPULAR_MAX = 10
 READERS_MAX = 8
 READERS_KEPT: Seconds = 15
 """Readers are judged no more often for the first page, which looks again by itself every few seconds."""
 
-TROUBLE = (State.FAILING, State.GONE, State.MOVED)
+TROUBLED_STATES = (State.FAILING, State.GONE, State.MOVED)
 
 
-class Overview:
+class Dashboard:
     """The handlers of `/` and of the history."""
 
-    def __init__(self, runtime: Watched, answers: Answers, listening: Callable[[], bool], judges: Judges) -> None:
+    def __init__(
+        self, runtime: AppView, answers: FeedPages, listening: Callable[[], bool], judges: ReaderScores
+    ) -> None:
         self._runtime = runtime
-        self._answers = answers
+        self._pages = answers
         self._listening = listening
         self._judges = judges
         self._started = runtime.clock.now()
-        self._surveyor = Surveyor()
+        self._surveyor = StoreUsageMeter()
 
     async def show(self, request: web.Request) -> web.Response:
         """The page, or the same as JSON."""
         others = await self._runtime.others.families()
-        roll, book = await self._answers.roll(), self.book()
+        roll, book = await self._pages.roll(), self.book()
         view = await self._view(roll, others, book)
         if wants_json(request):
             return as_json(view)
         now = self._runtime.clock.now()
-        span = charts.span_of(request.query.get("span", ""))
-        shown = charts.slots(book, span, now)
+        span = charts.find_span(request.query.get("span", ""))
+        shown = charts.make_slots(book, span, now)
         judged = await self._judges.look(age_max=READERS_KEPT)
         troubled = await asyncio.to_thread(_troubled, roll.rows)
-        return self._answers.page(
+        return self._pages.page(
             request,
             "status.html",
             as_of=roll.at,
@@ -71,13 +73,13 @@ class Overview:
             span=span,
             spans=charts.SPANS,
             slots=shown,
-            requests=charts.requests(shown, span),
-            traffic=charts.traffic(shown, span),
-            whole=sum((each.tally for each in shown), NOTHING),
+            requests=charts.requests_chart(shown, span),
+            traffic=charts.traffic_chart(shown, span),
+            whole=sum((each.tally for each in shown), NO_TRAFFIC),
             troubled=troubled[:ATTENTION_MAX],
             more_troubled=max(0, len(troubled) - ATTENTION_MAX),
             popular=await asyncio.to_thread(_popular, roll.rows),
-            readers=(await self._answers.service().counts.by_reader(now))[:READERS_MAX],
+            readers=(await self._pages.service().counts.by_reader(now))[:READERS_MAX],
             worst=[
                 (name_of(each), each.grade, level_of(each.grade))
                 for each in judged.scores[:READERS_MAX]
@@ -95,35 +97,35 @@ class Overview:
     async def seen(self) -> dict[str, Any]:
         """What tells whether there is anything new to see: for the live pages."""
         others = await self._runtime.others.families()
-        totals = self._runtime.metrics.totals(aggregation.added(self._runtime.metrics.families(), others))
+        totals = self._runtime.metrics.totals(aggregation.merge_families(self._runtime.metrics.families(), others))
         return {
             "answered": totals.answered,
             "origin_requests": totals.origin_requests,
             "ready": self._listening() and not self._runtime.draining,
-            "touched": self._answers.touched,
+            "touched": self._pages.touched,
         }
 
-    def book(self) -> Book:
+    def book(self) -> History:
         """The history of all workers, up to now."""
-        self._answers.service()
-        mine = self._runtime.diary.note(self._runtime.clock.now())
-        return history.merged([mine, *self._runtime.others.books])
+        self._pages.service()
+        mine = self._runtime.history_recorder.note(self._runtime.clock.now())
+        return history.merge_histories([mine, *self._runtime.others.books])
 
-    async def _view(self, roll: Roll, others: Sequence[aggregation.Plain], book: Book) -> View:
+    async def _view(self, roll: FeedTable, others: Sequence[aggregation.Plain], book: History) -> View:
         now, metrics, settings = self._runtime.clock.now(), self._runtime.metrics, self._runtime.settings
         metrics.observe_process(
-            under_way=self._answers.service().admin.active_refreshes, connections=self._runtime.connections
+            under_way=self._pages.service().admin.active_refreshes, connections=self._runtime.connections
         )
-        families = aggregation.added(metrics.families(), others)
-        totals, memory = metrics.totals(families), aggregation.value(families, "process_resident_memory_bytes")
+        families = aggregation.merge_families(metrics.families(), others)
+        totals, memory = metrics.totals(families), aggregation.gauge_value(families, "process_resident_memory_bytes")
         read = subscribers_of(roll)
         ready = self._listening() and not self._runtime.draining
-        connections = round(aggregation.value(families, "feedproxy_connections") or 0)
+        connections = round(aggregation.gauge_value(families, "feedproxy_connections") or 0)
         silent = self._runtime.others.silent
         workers = max(1, self._runtime.workers - silent)
         place = await self._surveyor.look(settings.local_store, settings.store_max)
         findings = health.examine(
-            health.Facts(
+            health.HealthFacts(
                 ready=ready,
                 draining=self._runtime.draining,
                 place=place,
@@ -131,17 +133,17 @@ class Overview:
                 connections_max=settings.max_connections * self._runtime.workers,
                 workers=workers,
                 silent=silent,
-                lately=sum((tally for _, tally in book.last(HOUR, 2, now)), NOTHING),
-                told=[masked(each) for each in self._runtime.ailments()],
+                lately=sum((tally for _, tally in book.last(HOUR, 2, now)), NO_TRAFFIC),
+                told=[redact_text(each) for each in self._runtime.problems()],
             )
         )
         journals = self._runtime.others.journals
         on_roll = {row["id"] for row in roll.rows}
-        failed = recent_activity.failed_of(journals, self._runtime.journal.failed())
+        failed = recent_activity.merge_failures(journals, self._runtime.journal.failed())
         failed = [each for each in failed if feed_id(each.target) not in on_roll]
-        asked = recent_activity.requests_of(journals, self._runtime.journal.requests())
+        asked = recent_activity.merge_requests(journals, self._runtime.journal.requests())
         states = by_state(roll.rows)
-        troubled = sum(states[each] for each in TROUBLE)
+        troubled = sum(states[each] for each in TROUBLED_STATES)
         today = next(tally for _, tally in book.last(DAY, 1, now))
         return {
             "version": __version__,
@@ -161,14 +163,14 @@ class Overview:
             "recent_requests": [activity_views.request_view(each, settings) for each in asked],
             "subscribers": sum(read),
             "feeds_read": len(read),
-            "today": tally_view(today),
+            "today": counts_view(today),
             "requests": {**asdict(totals), "hit_share": totals.hit_share, "saved": totals.saved},
-            "under_way": round(aggregation.value(families, "feedproxy_updates_under_way") or 0),
+            "under_way": round(aggregation.gauge_value(families, "feedproxy_updates_under_way") or 0),
             "connections": connections,
             "memory": None if memory is None else int(memory),
             "workers": workers,
             "store": asdict(place),
-            "fleet": [masked(each) for each in self._runtime.condition()],
+            "fleet": [redact_text(each) for each in self._runtime.condition()],
         }
 
 
@@ -189,16 +191,16 @@ def _gateway(settings: Settings) -> str:
 
 def _troubled(rows: Sequence[View]) -> list[View]:
     """The feeds that need attention, the worst first."""
-    troubled = [row for row in rows if row["state"] in TROUBLE]
+    troubled = [row for row in rows if row["state"] in TROUBLED_STATES]
     return sorted(troubled, key=lambda row: (SORTS["state"][1](row), -row["subscribers"]))
 
 
 def _popular(rows: Sequence[View]) -> list[View]:
     """The feeds that somebody reads, the most read first; where nobody does, any."""
-    return sorted([row for row in rows if row["subscribers"]] or rows, key=SORTS["subscribers"][1])[:POPULAR]
+    return sorted([row for row in rows if row["subscribers"]] or rows, key=SORTS["subscribers"][1])[:POPULAR_MAX]
 
 
-def tally_view(tally: Tally) -> View:
+def counts_view(tally: TrafficCounts) -> View:
     """A tally with what follows from it."""
     return {
         **asdict(tally),
@@ -208,5 +210,5 @@ def tally_view(tally: Tally) -> View:
     }
 
 
-def _slots(kept: Mapping[int, Tally], unit: float) -> list[View]:
-    return [{"from": templates.iso(number * unit), **tally_view(tally)} for number, tally in sorted(kept.items())]
+def _slots(kept: Mapping[int, TrafficCounts], unit: float) -> list[View]:
+    return [{"from": templates.iso(number * unit), **counts_view(tally)} for number, tally in sorted(kept.items())]

@@ -28,7 +28,7 @@ CONTENT_MAX = 8_000_000
 WORDS_MAX = 200
 
 
-class NoList(FeedproxyError):
+class InvalidFeedList(FeedproxyError):
     """What was sent is no OPML."""
 
     status_hint = 400
@@ -42,7 +42,7 @@ class ListTooLarge(FeedproxyError):
     detail = "too-large"
 
 
-class Having(Protocol):
+class AppView(Protocol):
     """What is wanted of the runtime."""
 
     @property
@@ -64,10 +64,10 @@ class Having(Protocol):
     def clock(self) -> Clock: ...
 
 
-class OfficeDesk:
+class FeedListImport:
     """The two handlers."""
 
-    def __init__(self, here: Having) -> None:
+    def __init__(self, here: AppView) -> None:
         self._here = here
 
     async def take(self, request: web.Request) -> web.Response:
@@ -78,20 +78,20 @@ class OfficeDesk:
         """
         is_form = request.content_type == "multipart/form-data"
         if is_form:
-            with form.reading():
-                body, named = await _form(request)
+            with form.translate_form_errors():
+                body, named = await _read_form(request)
         else:
-            body, named = await _content(request), ""
+            body, named = await _read_content(request), ""
         # Thousands of feeds are some tenths of a second, which readers need not wait for.
         listing = await self._here.service.worker_pool.submit(partial(opml.read, body, request.charset))
         if listing is None:
-            raise NoList("That is no subscription list: OPML is expected.")
-        listing = await _originals(listing, self._here)
+            raise InvalidFeedList("That is no subscription list: OPML is expected.")
+        listing = await _origin_addresses(listing, self._here)
         outcome = await self._here.feed_list.import_list(
             listing,
             name=(named or request.query.get("name", "")).strip()[:WORDS_MAX],
-            replace=_said(request, "replace"),
-            intercept=_said(request, "intercept"),
+            replace=_parameter(request, "replace"),
+            intercept=_parameter(request, "intercept"),
         )
         OUTCOME.set(f"{len(outcome.added)} added, {outcome.known} already there, {outcome.skipped_count} skipped")
         if is_form and not wants_json(request):
@@ -117,7 +117,7 @@ class OfficeDesk:
         return web.Response(body=document, headers={"Content-Type": opml.MEDIA_TYPE})
 
 
-async def _originals(listing: Listing, here: Having) -> Listing:
+async def _origin_addresses(listing: Listing, here: AppView) -> Listing:
     """The list with the feeds' own addresses where it has ones of this proxy, each feed once."""
     settings, own = here.settings, dict[str, bool]()
     feeds: dict[str, Subscription] = {}
@@ -138,11 +138,11 @@ async def _originals(listing: Listing, here: Having) -> Listing:
     return Listing(listing.title, tuple(feeds.values()), listing.skipped_count + wrong)
 
 
-def _said(request: web.Request, name: str) -> bool:
+def _parameter(request: web.Request, name: str) -> bool:
     return request.query.get(name, "").lower() in ("1", "true", "yes", "on")
 
 
-async def _form(request: web.Request) -> tuple[bytes, str]:
+async def _read_form(request: web.Request) -> tuple[bytes, str]:
     """The file of a form, and the name of the list. Raises ListTooLarge."""
     body, named = bytearray(), ""
     async for part in await request.multipart():
@@ -160,7 +160,7 @@ async def _form(request: web.Request) -> tuple[bytes, str]:
     return bytes(body), named
 
 
-async def _content(request: web.Request) -> bytes:
+async def _read_content(request: web.Request) -> bytes:
     """The content, which may be larger than a form's. Raises ListTooLarge."""
     pieces, size = [], 0
     async for piece in request.content.iter_any():

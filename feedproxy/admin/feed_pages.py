@@ -16,8 +16,8 @@ from feedproxy import __version__
 from feedproxy.admin import activity_views
 from feedproxy.admin import versions as editions
 from feedproxy.admin.feed_state import MEANING, State
-from feedproxy.admin.feed_table import Clerk, Roll
-from feedproxy.admin.serializers import detail, look
+from feedproxy.admin.feed_table import FeedTable, FeedTableCache
+from feedproxy.admin.serializers import feed_view, view_resource
 from feedproxy.clock import Clock
 from feedproxy.endpoints.feed_list import FeedList
 from feedproxy.errors import FeedproxyError, NotFound
@@ -27,13 +27,13 @@ from feedproxy.proxy.service import Service
 from feedproxy.refresh.paused_and_blocked import OperatorDecisions
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.rules import Rules
-from feedproxy.scoring.live_scores import Panel
+from feedproxy.scoring.live_scores import LiveScores
 from feedproxy.settings import Settings
 from feedproxy.telemetry import aggregation, recent_activity
-from feedproxy.telemetry.history import Diary
+from feedproxy.telemetry.history import HistoryRecorder
 from feedproxy.telemetry.metrics import CONTENT_TYPE, Metrics
-from feedproxy.telemetry.recent_activity import Journal
-from feedproxy.telemetry.redacted import View, named
+from feedproxy.telemetry.recent_activity import RecentActivity
+from feedproxy.telemetry.redacted import View, public_name
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.own_listeners import Listeners
 from feedproxy.web import templates
@@ -58,7 +58,7 @@ SORTS: Mapping[str, tuple[str, Callable[[View], Any]]] = {
 }
 
 
-class Watched(Protocol):
+class AppView(Protocol):
     """What is shown: a Runtime."""
 
     @property
@@ -67,12 +67,12 @@ class Watched(Protocol):
     clock: Clock
     rules: Rules
     metrics: Metrics
-    journal: Journal
+    journal: RecentActivity
     draining: bool
     leaving: bool
     ready: bool
     connections: int
-    others: aggregation.Others
+    others: aggregation.PeerMetrics
 
     @property
     def opened(self) -> bool: ...
@@ -81,13 +81,13 @@ class Watched(Protocol):
     def service(self) -> Service: ...
 
     @property
-    def panel(self) -> Panel: ...
+    def live_scores(self) -> LiveScores: ...
 
     @property
     def notices(self) -> NotificationService: ...
 
     @property
-    def diary(self) -> Diary: ...
+    def history_recorder(self) -> HistoryRecorder: ...
 
     @property
     def workers(self) -> int: ...
@@ -104,14 +104,14 @@ class Watched(Protocol):
     @property
     def listeners(self) -> Listeners: ...
 
-    def ailments(self) -> tuple[str, ...]: ...
+    def problems(self) -> tuple[str, ...]: ...
 
     def settings_for(self, target: str) -> Settings: ...
 
     def condition(self) -> tuple[str, ...]: ...
 
 
-class Closed(FeedproxyError):
+class StoreClosed(FeedproxyError):
     """The proxy is closing its store."""
 
     status_hint = 503
@@ -126,12 +126,12 @@ class Notice:
     words: str
 
 
-class Answers:
+class FeedPages:
     """The handlers that only look."""
 
-    def __init__(self, runtime: Watched, clerk: Clerk, listening: Callable[[], bool]) -> None:
+    def __init__(self, runtime: AppView, clerk: FeedTableCache, listening: Callable[[], bool]) -> None:
         self._runtime = runtime
-        self._clerk = clerk
+        self._feed_table = clerk
         self._listening = listening
         self._was_open = False
         self.touched = 0
@@ -141,7 +141,7 @@ class Answers:
     def touch(self, target: str) -> None:
         """Something has happened to this target."""
         self.touched += 1
-        self._clerk.touch(target)
+        self._feed_table.touch(target)
 
     # -- pages, and the same as JSON
 
@@ -152,10 +152,10 @@ class Answers:
         query, state = request.query.get("q", "").strip(), request.query.get("state", "")
         sort = request.query.get("sort", "subscribers")
         sort = sort if sort in SORTS else "subscribers"
-        found, states = await asyncio.to_thread(_found, roll.rows, query, state, sort)
-        per_page = _whole(request.query.get("per_page"), PER_PAGE, PER_PAGE_MAX)
+        found, states = await asyncio.to_thread(_find_rows, roll.rows, query, state, sort)
+        per_page = _parse_count(request.query.get("per_page"), PER_PAGE, PER_PAGE_MAX)
         count = max(1, -(-len(found) // per_page))
-        number = _whole(request.query.get("page"), 1, count)
+        number = _parse_count(request.query.get("page"), 1, count)
         shown = found[(number - 1) * per_page : number * per_page]
         if wants_json(request):
             told = {"total": len(found), "page": number, "pages": count, "feeds": shown, "decided": self.decided()}
@@ -194,15 +194,15 @@ class Answers:
         if resource is None:
             raise NotFound("That feed is not held any more.")
         now = self._runtime.clock.now()
-        seen = look(
+        seen = view_resource(
             resource, service.admin.freshness_of, self._runtime.settings_for(target), now, service.admin.prefetch_plan
         )
-        versions = await service.worker_pool.submit(partial(editions.told, resource))
-        fetches = recent_activity.fetches_of(
+        versions = await service.worker_pool.submit(partial(editions.version_list, resource))
+        fetches = recent_activity.merge_fetches(
             [*self._runtime.journal.fetches(target), *await self._runtime.others.fetches(target)]
         )
         view = {
-            **detail(seen, service.counts.view(target, now)),
+            **feed_view(seen, service.counts.view(target, now)),
             "versions": versions,
             "fetches": [activity_views.fetch_view(each) for each in fetches],
         }
@@ -218,14 +218,14 @@ class Answers:
         service = self.service()
         read = subscribers_of(await self.roll())
         self._runtime.metrics.observe(
-            stored=await self._clerk.count(service),
+            stored=await self._feed_table.count(service),
             under_way=service.admin.active_refreshes,
             connections=self._runtime.connections,
             subscribers=sum(read),
             feeds_read=len(read),
             draining=self._runtime.draining,
         )
-        body = self._runtime.metrics.exposition(aggregation.added(self._runtime.metrics.families(), others))
+        body = self._runtime.metrics.exposition(aggregation.merge_families(self._runtime.metrics.families(), others))
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def healthz(self, _: web.Request) -> web.Response:
@@ -263,29 +263,29 @@ class Answers:
     def service(self) -> Service:
         """The service. Raises Closed once it has been closed: looking must not open it again."""
         if self._was_open and not self._runtime.opened:
-            raise Closed("The proxy is shutting down.")
+            raise StoreClosed("The proxy is shutting down.")
         service = self._runtime.service
         self._was_open = True
         return service
 
-    async def roll(self) -> Roll:
+    async def roll(self) -> FeedTable:
         """The table of feeds."""
-        return await self._clerk.roll(self.service(), self._runtime.settings_for, self._runtime.clock.now())
+        return await self._feed_table.roll(self.service(), self._runtime.settings_for, self._runtime.clock.now())
 
     def decided(self) -> list[View]:
         """The feeds that the operator has paused or blocked."""
         settings = self._runtime.settings
         return [
-            {"id": feed_id(target), **named(target, settings), "decision": str(decision)}
+            {"id": feed_id(target), **public_name(target, settings), "decision": str(decision)}
             for target, decision in self._runtime.decisions.list_all()
         ]
 
     async def target(self, identifier: str) -> str:
         """The target with this id. Raises NotFound."""
-        found = self._clerk.target_of(identifier)
+        found = self._feed_table.target_of(identifier)
         if found is None:
             await self.roll()
-            found = self._clerk.target_of(identifier)
+            found = self._feed_table.target_of(identifier)
         if found is None:
             decided = (target for target, _ in self._runtime.decisions.list_all())
             found = next((target for target in decided if feed_id(target) == identifier), None)
@@ -350,7 +350,7 @@ def select(rows: Sequence[View], query: str, state: str) -> list[View]:
     ]
 
 
-def _found(rows: Sequence[View], query: str, state: str, sort: str) -> tuple[list[View], dict[str, int]]:
+def _find_rows(rows: Sequence[View], query: str, state: str, sort: str) -> tuple[list[View], dict[str, int]]:
     """The rows of the table in their order, and how many there would be in each state. In any thread."""
     either = select(rows, query, "")
     found = select(either, "", state)
@@ -358,7 +358,7 @@ def _found(rows: Sequence[View], query: str, state: str, sort: str) -> tuple[lis
     return found, by_state(either)
 
 
-def subscribers_of(roll: Roll) -> list[int]:
+def subscribers_of(roll: FeedTable) -> list[int]:
     """The subscribers of each feed that somebody reads; what never was a feed has none."""
     return [row["subscribers"] for row in roll.rows if row["format"] and row["subscribers"]]
 
@@ -371,7 +371,7 @@ def by_state(rows: Sequence[View]) -> dict[str, int]:
     return counts
 
 
-def _whole(text: str | None, default: int, most: int) -> int:
+def _parse_count(text: str | None, default: int, most: int) -> int:
     """A number from a query: nonsense is the default, and none is beyond its bounds."""
     if text is None or not (text.isascii() and text.isdigit()) or len(text) > 9:
         return min(default, most)

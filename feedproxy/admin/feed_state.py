@@ -51,13 +51,13 @@ class Condition:
     next_words: str
 
 
-def condition(
+def feed_condition(
     resource: Resource, freshness: Freshness | None, settings: Settings, now: Instant, plan: Plan | None = None
 ) -> Condition:
     """What the operator is told. `freshness` is that of the newest stored response, None where there is none; `plan`
     what the schedule has in mind.
     """
-    next_at, next_words = _next(resource, freshness, settings, now)
+    next_at, next_words = _next_fetch(resource, freshness, settings, now)
     if isinstance(plan, Later):
         next_at, next_words = plan.at, f"{next_words}; {plan.words}"
     standing = relocation.active_relocation(resource.sighting, now, settings, target=resource.target)
@@ -78,13 +78,13 @@ def condition(
             recheck = sighting.last + settings.gone_recheck
             if recheck > next_at:
                 next_at, next_words = recheck, "what has moved or ended is looked at again now and then"
-        return Condition(state, f"{words}: {_seen(resource)}", next_at, next_words)
+        return Condition(state, f"{words}: {_last_contact(resource)}", next_at, next_words)
     failures = resource.failures
     if failures.count:
         tries = _times(failures.count, "failure")
         how_long = span(now - failures.since)
         when = f"{how_long} ago" if failures.count == 1 else f"in a row for {how_long}"
-        words = f"{tries} {when}: {sentence(failures.detail)}"
+        words = f"{tries} {when}: {detail_sentence(failures.detail)}"
         if freshness is not None:
             words += f" The copy is {freshness.words}"
         return Condition(State.FAILING, words, next_at, next_words)
@@ -92,7 +92,7 @@ def condition(
         words = "its body is larger than what is stored" if resource.oversized else "no copy is kept"
         return Condition(State.UNSTORED, words, next_at, next_words)
     if resource.variants[-1].invalid:
-        return Condition(State.STALE, sentence(Detail.INVALIDATED), now, next_words)
+        return Condition(State.STALE, detail_sentence(Detail.INVALIDATED), now, next_words)
     if freshness.fresh(now):
         return Condition(State.FRESH, freshness.words, next_at, next_words)
     if freshness.held is not None:
@@ -100,12 +100,14 @@ def condition(
     return Condition(State.STALE, freshness.words, next_at, next_words)
 
 
-def sentence(detail: str) -> str:
+def detail_sentence(detail: str) -> str:
     """What a detail of Cache-Status means; the token itself where it is none of them."""
     return _SENTENCES.get(detail, detail)
 
 
-def _next(resource: Resource, freshness: Freshness | None, settings: Settings, now: Instant) -> tuple[Instant, str]:
+def _next_fetch(
+    resource: Resource, freshness: Freshness | None, settings: Settings, now: Instant
+) -> tuple[Instant, str]:
     reasons: list[tuple[Instant, str]] = [(now, "the next reader's request")]
     if freshness is not None and not resource.variants[-1].invalid:
         if freshness.held is not None:
@@ -120,7 +122,7 @@ def _next(resource: Resource, freshness: Freshness | None, settings: Settings, n
     return max(reasons, key=lambda reason: reason[0])
 
 
-def _seen(resource: Resource) -> str:
+def _last_contact(resource: Resource) -> str:
     sighting = resource.sighting
     if sighting is None:
         return ""

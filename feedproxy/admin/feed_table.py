@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
 
-from feedproxy.admin.serializers import is_feed, look, row
+from feedproxy.admin.serializers import is_feed, row_view, view_resource
 from feedproxy.aio import yielding
 from feedproxy.clock import Instant
 from feedproxy.proxy.service import Service
@@ -23,7 +23,7 @@ FEEDS_MAX = 20_000
 """Feeds on the roll: some 4 KB each."""
 TARGETS_MAX = 200_000
 """Targets looked at to find them: a proxy that browsers use holds many other things."""
-REUSED = 10
+REUSE_TIME = 10
 """Times its own cost for which a result is used again: looking takes a tenth of one core at most."""
 
 
@@ -31,7 +31,7 @@ type SettingsFor = Callable[[str], Settings]
 
 
 @dataclass(frozen=True, slots=True)
-class Roll:
+class FeedTable:
     """The table of feeds as it was at one moment; `others` counts what is held and no feed."""
 
     at: Instant
@@ -40,14 +40,14 @@ class Roll:
     complete: bool
 
 
-class Clerk:
+class FeedTableCache:
     """Keeps the roll of one service."""
 
     def __init__(self) -> None:
-        self._held: dict[str, Resource | None] = {}  # None: no feed
+        self._rows_by_target: dict[str, Resource | None] = {}  # None: no feed
         self._ids: dict[str, str] = {}
         self._touched: set[str] = set()
-        self._roll: Roll | None = None
+        self._roll: FeedTable | None = None
         self._good_until = 0.0
         self._count = 0
         self._count_until = 0.0
@@ -55,7 +55,7 @@ class Clerk:
 
     def touch(self, target: str) -> None:
         """Something has happened to this target."""
-        if target in self._held:
+        if target in self._rows_by_target:
             self._touched.add(target)
 
     def forget(self, targets: Iterable[str]) -> None:
@@ -68,19 +68,19 @@ class Clerk:
         """The target with this id, as far as it is on the roll."""
         return self._ids.get(identifier)
 
-    async def roll(self, service: Service, settings_for: SettingsFor, now: Instant) -> Roll:
+    async def roll(self, service: Service, settings_for: SettingsFor, now: Instant) -> FeedTable:
         """The roll now, or as it was a moment ago."""
         async with self._lock:
             if self._roll is not None and time.monotonic() < self._good_until:
                 return self._roll
             began = time.process_time()
-            await self._catch_up(service)
+            await self._update_rows(service)
             rows = [each async for each in self._rows(service, settings_for, now)]
-            others = sum(1 for each in self._held.values() if each is None)
-            complete = len(rows) < FEEDS_MAX and len(self._held) < TARGETS_MAX
-            self._roll = Roll(now, tuple(rows), others, complete)
+            others = sum(1 for each in self._rows_by_target.values() if each is None)
+            complete = len(rows) < FEEDS_MAX and len(self._rows_by_target) < TARGETS_MAX
+            self._roll = FeedTable(now, tuple(rows), others, complete)
             cost = time.process_time() - began
-            self._good_until = time.monotonic() + min(60.0, max(0.5, REUSED * cost))
+            self._good_until = time.monotonic() + min(60.0, max(0.5, REUSE_TIME * cost))
             return self._roll
 
     async def count(self, service: Service) -> int:
@@ -88,35 +88,35 @@ class Clerk:
         if time.monotonic() >= self._count_until:
             began = time.monotonic()
             self._count = sum([1 async for _ in yielding(service.store.targets())])
-            self._count_until = time.monotonic() + max(1.0, REUSED * (time.monotonic() - began))
+            self._count_until = time.monotonic() + max(1.0, REUSE_TIME * (time.monotonic() - began))
         return self._count
 
-    async def _catch_up(self, service: Service) -> None:
+    async def _update_rows(self, service: Service) -> None:
         touched, self._touched = self._touched, set()
-        before, held, ids = self._held, dict[str, Resource | None](), dict[str, str]()
+        before, held, ids = self._rows_by_target, dict[str, Resource | None](), dict[str, str]()
         async for target in yielding(service.store.targets()):
             if len(held) >= TARGETS_MAX or len(ids) >= FEEDS_MAX:
                 break
             known = target in before and target not in touched
-            resource = held[target] = before[target] if known else _light(service.store.peek(target))
+            resource = held[target] = before[target] if known else _row_resource(service.store.peek(target))
             if resource is not None:
                 ids[feed_id(target)] = target
-        self._held, self._ids = held, ids
+        self._rows_by_target, self._ids = held, ids
 
     async def _rows(self, service: Service, settings_for: SettingsFor, now: Instant) -> AsyncIterator[View]:
-        async for resource in yielding(list(self._held.values())):
+        async for resource in yielding(list(self._rows_by_target.values())):
             if resource is not None:
-                seen = look(
+                seen = view_resource(
                     resource,
                     service.admin.freshness_of,
                     settings_for(resource.target),
                     now,
                     service.admin.prefetch_plan,
                 )
-                yield row(seen, service.counts.total(resource.target, now))
+                yield row_view(seen, service.counts.total(resource.target, now))
 
 
-def _light(resource: Resource | None) -> Resource | None:
+def _row_resource(resource: Resource | None) -> Resource | None:
     """The resource with nothing but what a row is made of; None for what is no feed."""
     if resource is None or not is_feed(resource):
         return None

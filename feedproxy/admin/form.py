@@ -8,7 +8,7 @@ from aiohttp import web
 from feedproxy.errors import FeedproxyError
 
 
-class WrongRequest(FeedproxyError):
+class InvalidForm(FeedproxyError):
     """A parameter is missing or wrong."""
 
     status_hint = 400
@@ -16,16 +16,16 @@ class WrongRequest(FeedproxyError):
 
 
 @contextmanager
-def reading() -> Iterator[None]:
+def translate_form_errors() -> Iterator[None]:
     """Raise WrongRequest where a form cannot be read: aiohttp raises what its parsers and Python's codecs raise."""
     try:
         yield
     except (ValueError, LookupError, RuntimeError, AssertionError) as error:
-        raise WrongRequest(f"The form cannot be read: {type(error).__name__}.") from error
+        raise InvalidForm(f"The form cannot be read: {type(error).__name__}.") from error
 
 
-async def given(request: web.Request) -> dict[str, str]:
+async def read_parameters(request: web.Request) -> dict[str, str]:
     """The parameters, of the query and of a form. Raises WrongRequest."""
-    with reading():
+    with translate_form_errors():
         form = await request.post()
     return {**request.query, **{name: str(value) for name, value in form.items()}}

@@ -8,19 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from feedproxy.telemetry.history import NOTHING, Tally
+from feedproxy.telemetry.history import NO_TRAFFIC, TrafficCounts
 from feedproxy.web.templates import plural, size
 
-DISK_LOW = 0.05
-DISK_SHORT = 500_000_000
+DISK_LOW_SHARE = 0.05
+DISK_LOW_BYTES = 500_000_000
 """Bytes free below which it is worth a word, however small the disk."""
-DISK_OUT = 50_000_000
+DISK_FULL_BYTES = 50_000_000
 """Bytes free below which writing fails soon."""
 
-CROWDED = 0.9
+CONNECTIONS_HIGH_SHARE = 0.9
 """Of max_connections: then readers are about to be refused."""
 
-FAILURES_LEAST = 10
+FAILURES_MIN = 10
 FAILING_SHARE = 0.5
 """Where more than half of all requests to origins come to nothing, it is hardly the origins."""
 
@@ -43,7 +43,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StorePlace:
     """Where things are kept. Bytes; `folder` is empty for memory."""
 
     folder: str = ""
@@ -56,24 +56,24 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class HealthFacts:
     """What is so now. `lately` is the current hour and the one before."""
 
     ready: bool = True
     draining: bool = False
-    place: Place = Place()
+    place: StorePlace = StorePlace()
     connections: int = 0
     connections_max: int = 0
     workers: int = 1
     silent: int = 0
-    lately: Tally = NOTHING
+    lately: TrafficCounts = NO_TRAFFIC
     told: Sequence[str] = ()
     """What other parts say that is wrong with them."""
 
 
-def examine(facts: Facts) -> list[Finding]:
+def examine(facts: HealthFacts) -> list[Finding]:
     """What is not as it should be, the worst first."""
-    found = [*_listening(facts), *_store(facts), *_work(facts)]
+    found = [*_listening(facts), *_store(facts), *_fetch_findings(facts)]
     found += [Finding(Health.DEGRADED, each, "The log says more.") for each in facts.told]
     return sorted(found, key=lambda each: list(Health).index(each.level))
 
@@ -101,7 +101,7 @@ def headline(findings: Sequence[Finding], feeds: int, troubled: int, failed: int
     return "Running normally"
 
 
-def _listening(facts: Facts) -> list[Finding]:
+def _listening(facts: HealthFacts) -> list[Finding]:
     if facts.draining:
         words = "The proxy is shutting down: what is under way is answered, nothing new is let in."
         return [Finding(Health.DEGRADED, words, "Nothing, if you stopped it.")]
@@ -113,13 +113,13 @@ def _listening(facts: Facts) -> list[Finding]:
         words = f"{plural(facts.silent, 'worker does', 'workers do')} not answer, of {facts.workers + facts.silent}."
         advice = "A worker that has died is started again within seconds. If this stays, the log says why."
         found.append(Finding(Health.DEGRADED, words, advice))
-    if facts.connections_max and facts.connections >= CROWDED * facts.connections_max:
+    if facts.connections_max and facts.connections >= CONNECTIONS_HIGH_SHARE * facts.connections_max:
         words = f"{facts.connections:,} of at most {facts.connections_max:,} connections are in use."
         found.append(Finding(Health.DEGRADED, words, "More are refused. Raise max_connections, or workers."))
     return found
 
 
-def _store(facts: Facts) -> list[Finding]:
+def _store(facts: HealthFacts) -> list[Finding]:
     found, place = [], facts.place
     if failures := facts.lately.store_failures:
         words = f"The store has failed {plural(failures, 'time', 'times')} in the last hour or two."
@@ -130,20 +130,20 @@ def _store(facts: Facts) -> list[Finding]:
     words = f"The disk of the store has {size(place.free)} left of {size(place.total)}."
     advice = f"Make room on the disk of {place.folder}, or lower store_max."
     to_come = max(0, (place.most or 0) - (place.used or 0))
-    if place.free < DISK_OUT:
+    if place.free < DISK_FULL_BYTES:
         found.append(Finding(Health.BAD, words, advice))
-    elif place.free < min(to_come, max(DISK_SHORT, DISK_LOW * place.total)):
+    elif place.free < min(to_come, max(DISK_LOW_BYTES, DISK_LOW_SHARE * place.total)):
         more = f" The store may grow by another {size(to_come)}."
         found.append(Finding(Health.DEGRADED, words + more, advice))
     return found
 
 
-def _work(facts: Facts) -> list[Finding]:
+def _fetch_findings(facts: HealthFacts) -> list[Finding]:
     found, lately = [], facts.lately
     if lately.errors:
         words = f"feedproxy itself failed at {plural(lately.errors, 'request', 'requests')} in the last hour or two."
         found.append(Finding(Health.BAD, words, "That is a fault of ours. The log has it; please report it."))
-    if lately.failures >= FAILURES_LEAST and lately.failures > FAILING_SHARE * lately.fetches:
+    if lately.failures >= FAILURES_MIN and lately.failures > FAILING_SHARE * lately.fetches:
         words = f"{lately.failures:,} of {lately.fetches:,} requests to origins failed in the last hour or two."
         advice = "When so many fail at once it is mostly this machine's network or name service, not the publishers."
         found.append(Finding(Health.DEGRADED, words, advice))

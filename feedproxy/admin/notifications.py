@@ -6,12 +6,12 @@ Secrets of subscriptions are in no view, and addresses go through `shown` as eve
 from aiohttp import web
 
 from feedproxy.admin import form
-from feedproxy.admin.feed_pages import Answers, Notice, Watched, as_json, wants_json
+from feedproxy.admin.feed_pages import AppView, FeedPages, Notice, as_json, wants_json
 from feedproxy.errors import FeedproxyError
 from feedproxy.notify.pings import messages
 from feedproxy.notify.pings.sinks import PingSinks, site_ping_request
 from feedproxy.notify.subscriptions import State, Subscription
-from feedproxy.telemetry.redacted import View, masked, named, shown
+from feedproxy.telemetry.redacted import View, public_name, redact_target, redact_text
 from feedproxy.web.templates import iso, plain_text
 
 SHOWN_MAX = 1000
@@ -23,24 +23,24 @@ _STATES = {
 }
 
 
-class Board:
+class NotificationsPage:
     """The handlers of `/notifications`."""
 
-    def __init__(self, runtime: Watched, answers: Answers) -> None:
+    def __init__(self, runtime: AppView, answers: FeedPages) -> None:
         self._runtime = runtime
-        self._answers = answers
+        self._pages = answers
 
     async def show(self, request: web.Request) -> web.Response:
         """Subscriptions (`?after=ID` goes on), what fails, what changed lately, and which unknown sites pinged."""
         view = await self._view(_number(request.query.get("after", "0")))
         if wants_json(request):
             return as_json(view)
-        return self._answers.page(request, "notifications.html", told=view)
+        return self._pages.page(request, "notifications.html", told=view)
 
     async def act(self, request: web.Request) -> web.Response:
         """Pause, resume or remove a subscription: `id`, and `deed`."""
-        self._answers.service()
-        given = await form.given(request)
+        self._pages.service()
+        given = await form.read_parameters(request)
         number, deed = _number(given.get("id", "")), given.get("deed", "")
         subscriptions = self._runtime.notices.subscriptions
         if deed == "remove":
@@ -51,7 +51,7 @@ class Board:
             # Nothing that was never verified becomes active here.
             done = found is not None and found.state is before and await subscriptions.set_state(number, after)
         else:
-            raise form.WrongRequest("deed is pause, resume or remove.")
+            raise form.InvalidForm("deed is pause, resume or remove.")
         view = {"ok": done, "id": number, "deed": deed}
         return self._outcome(
             request, view, Notice(done, words if done else "There is no such subscription to do that to.")
@@ -59,28 +59,28 @@ class Board:
 
     async def ping(self, request: web.Request) -> web.Response:
         """Tell the configured sinks that a site changed: `url`, `name`, `feed`."""
-        self._answers.service()
-        given, notices = await form.given(request), self._runtime.notices
+        self._pages.service()
+        given, notices = await form.read_parameters(request), self._runtime.notices
         try:
             said = messages.extended([given.get("name", ""), given.get("url", ""), "", given.get("feed", "")])
         except FeedproxyError as error:
-            raise form.WrongRequest(f"{error}.") from error
+            raise form.InvalidForm(f"{error}.") from error
         sinks = notices.protocols.get(PingSinks.name)
         orders = [site_ping_request(each, said) for each in notices.settings().ping_sinks] if sinks is not None else []
         if not orders:
-            raise form.WrongRequest("No ping sinks are configured here (ping_sinks).")
+            raise form.InvalidForm("No ping sinks are configured here (ping_sinks).")
         await notices.enqueue(*orders)
-        names = [shown(each.callback) for each in orders]
+        names = [redact_target(each.callback) for each in orders]
         words = f"{len(names)} ping sink{'s' if len(names) > 1 else ''} will be told."
         return self._outcome(request, {"ok": True, "sinks": names}, Notice(True, words))
 
     def _outcome(self, request: web.Request, view: View, notice: Notice) -> web.Response:
         if wants_json(request):
             return as_json(view)
-        return self._answers.back("/notifications", notice)
+        return self._pages.back("/notifications", notice)
 
     async def _view(self, after: int) -> View:
-        self._answers.service()
+        self._pages.service()
         notices, now = self._runtime.notices, self._runtime.clock.now()
         held = await notices.subscriptions.all(after=after, limit=SHOWN_MAX)
         counts = await notices.subscriptions.count()
@@ -104,22 +104,22 @@ class Board:
                 {
                     "protocol": each.request.protocol,
                     "what": each.request.what,
-                    **named(each.request.topic, notices.settings()),
-                    "callback": shown(each.request.callback),
+                    **public_name(each.request.topic, notices.settings()),
+                    "callback": redact_target(each.request.callback),
                     "tries": each.tries,
                     "since": iso(each.since),
                     "next_try": iso(due),
-                    "words": masked(words),
+                    "words": redact_text(words),
                 }
                 for each, due, words in await notices.queue.failing(RECENT)
             ],
             "changes": [
-                {"at": iso(each.at), "name": plain_text(each.name), **named(each.target, notices.settings())}
+                {"at": iso(each.at), "name": plain_text(each.name), **public_name(each.target, notices.settings())}
                 for each in await notices.changes.between(now - 3 * 3600, now + 1, RECENT)
             ],
             "strangers": [
                 {
-                    "url": shown(each.url),
+                    "url": redact_target(each.url),
                     "name": plain_text(each.name, 100),
                     "first": iso(each.first),
                     "last": iso(each.last),
@@ -138,8 +138,8 @@ class Board:
             "id": each.id,
             "role": str(each.role),
             "protocol": each.protocol,
-            **named(each.topic, self._runtime.settings),
-            "callback": shown(each.callback),
+            **public_name(each.topic, self._runtime.settings),
+            "callback": redact_target(each.callback),
             "state": str(each.state),
             "since": iso(each.since),
             "expires": iso(each.expires),
@@ -148,11 +148,11 @@ class Board:
             "last_try": at(each.last_try),
             "last_success": at(each.last_success),
             "failures": each.failures,
-            "words": masked(each.note),
+            "words": redact_text(each.note),
         }
 
 
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 16):
-        raise form.WrongRequest("id is a number.")
+        raise form.InvalidForm("id is a number.")
     return int(text)

@@ -10,15 +10,15 @@ from typing import Any
 
 from aiohttp import web
 
-from feedproxy.admin.feed_pages import Answers, Watched, as_json, wants_json
+from feedproxy.admin.feed_pages import AppView, FeedPages, as_json, wants_json
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.feed.channel import Schedule
 from feedproxy.http.message import Fields
-from feedproxy.lab.score_page import level_of, marked
+from feedproxy.lab.score_page import level_of, with_code
 from feedproxy.scoring import report
-from feedproxy.scoring.aggregate import together
-from feedproxy.scoring.grade import ReaderScore, ranked, score_of
-from feedproxy.scoring.rules import shown
+from feedproxy.scoring.aggregate import merge_accounts
+from feedproxy.scoring.grade import ReaderScore, rank, score_of
+from feedproxy.scoring.rules import redact_target
 from feedproxy.scoring.scored_request import Content, Poll
 
 SHOWN_MAX = 200
@@ -26,7 +26,7 @@ COUNTED_MAX = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ScoreSummary:
     """Scores, the worst first; how many are followed, for whatever they have asked, and how many may be."""
 
     scores: list[ReaderScore]
@@ -34,42 +34,42 @@ class Judged:
     most: int
 
 
-class Judges:
+class ReaderScores:
     """The readers that all workers follow, judged once for each reader."""
 
-    def __init__(self, runtime: Watched) -> None:
+    def __init__(self, runtime: AppView) -> None:
         self._runtime = runtime
-        self._last: tuple[Instant, Judged] | None = None
+        self._last: tuple[Instant, ScoreSummary] | None = None
 
-    async def look(self, *, age_max: Seconds = 0) -> Judged:
+    async def look(self, *, age_max: Seconds = 0) -> ScoreSummary:
         """What they have come to by now, or by so many seconds ago. Who waits for an answer is served meanwhile."""
         now = self._runtime.clock.now()
         if self._last is not None and 0 <= now - self._last[0] < age_max:
             return self._last[1]
         others = await self._runtime.others.readers()
         scores = []
-        for account in together([*self._runtime.panel.accounts(), *others]):
+        for account in merge_accounts([*self._runtime.live_scores.accounts(), *others]):
             scores.append(score_of(account, now))
             await asyncio.sleep(0)
-        judged = Judged(ranked(scores), len(scores), self._runtime.panel.size * self._runtime.workers)
+        judged = ScoreSummary(rank(scores), len(scores), self._runtime.live_scores.size * self._runtime.workers)
         self._last = (now, judged)
         return judged
 
 
-class Readership:
+class ReadersPage:
     """The handlers of `/readers`."""
 
-    def __init__(self, judges: Judges, clock: Clock, answers: Answers) -> None:
+    def __init__(self, judges: ReaderScores, clock: Clock, answers: FeedPages) -> None:
         self._judges = judges
         self._clock = clock
-        self._answers = answers
+        self._pages = answers
 
     async def show(self, request: web.Request) -> web.Response:
         """The readers followed, the worst first."""
-        await self._answers.others()
+        await self._pages.others()
         judged = await self._judges.look()
         scores = judged.scores[:SHOWN_MAX]
-        counted = await self._answers.service().counts.by_reader(self._clock.now())
+        counted = await self._pages.service().counts.by_reader(self._clock.now())
         if wants_json(request):
             view = report.view(scores)
             told = [{"reader": name, "direct": direct, "claimed": claimed} for name, direct, claimed in counted]
@@ -80,16 +80,16 @@ class Readership:
                 "name": report.name_of(each),
                 "level": level_of(each.grade),
                 "score": each,
-                "feeds": [shown(feed.feed) for feed in each.feeds[:3]],
+                "feeds": [redact_target(feed.feed) for feed in each.feeds[:3]],
             }
             for each in scores
         ]
-        return self._answers.page(
+        return self._pages.page(
             request,
             "readers.html",
             readers=readers,
             judged=judged,
-            marked=marked,
+            marked=with_code,
             total=_total(scores),
             counted=counted[:COUNTED_MAX],
             more_counted=max(0, len(counted) - COUNTED_MAX),

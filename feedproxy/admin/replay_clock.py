@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from feedproxy.admin import form
-from feedproxy.admin.auth import CHALLENGE, Door, listen_address
+from feedproxy.admin.auth import CHALLENGE, AdminAuth, listen_address
 from feedproxy.admin.server import HEADERS, STOP_TIMEOUT
 from feedproxy.clock import Clock, Instant, ManualClock, Seconds
 from feedproxy.errors import FeedproxyError, UsageError
@@ -18,29 +18,29 @@ STEP_MAX: Seconds = 100 * 366 * 86_400
 """A century at once is a slip of the finger."""
 
 
-class WrongStep(FeedproxyError):
+class InvalidStep(FeedproxyError):
     """`seconds` is missing or no length of time, or this clock cannot be moved."""
 
     status_hint = 400
     detail = "bad-step"
 
 
-async def advance(request: web.Request, clock: Clock) -> web.Response:
+async def advance_clock(request: web.Request, clock: Clock) -> web.Response:
     """Move the clock on by `seconds`, from the query or a form. Raises WrongStep and WrongRequest."""
     if not isinstance(clock, ManualClock):
-        raise WrongStep("this clock runs by itself (--speed); with --step it moves when it is told to")
-    text = (await form.given(request)).get("seconds", "")
+        raise InvalidStep("this clock runs by itself (--speed); with --step it moves when it is told to")
+    text = (await form.read_parameters(request)).get("seconds", "")
     try:
         seconds = float(text)
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds <= STEP_MAX or clock.now() + seconds > LAST:
-        raise WrongStep("expected ?seconds=N, a number from 0 on, a century at most")
+        raise InvalidStep("expected ?seconds=N, a number from 0 on, a century at most")
     clock.advance(seconds)
-    return web.json_response({"ok": True, "advanced": seconds, **instant(clock.now())})
+    return web.json_response({"ok": True, "advanced": seconds, **instant_view(clock.now())})
 
 
-def instant(now: Instant) -> dict[str, Any]:
+def instant_view(now: Instant) -> dict[str, Any]:
     """An instant for programs and for people."""
     return {"now": now, "time": datetime.fromtimestamp(now, UTC).isoformat().replace("+00:00", "Z")}
 
@@ -52,19 +52,19 @@ class ReplayAdmin:
         self._clock = clock
         self._status = status
         self._runner: web.AppRunner | None = None
-        self._door: Door | None = None
+        self._door: AdminAuth | None = None
         self.url = ""
         """Where it listens, once started."""
 
     async def start(self, admin: str) -> None:
         """Listen on HOST:PORT. Raises UsageError."""
         host, port = listen_address(admin, "")
-        self._door = Door(host)
+        self._door = AdminAuth(host)
         application = web.Application(middlewares=[self._guarded])
         for path in ("/", "/api/status"):
-            application.router.add_get(path, self._tell)
+            application.router.add_get(path, self._show_status)
         for path in ("/healthz", "/readyz"):
-            application.router.add_get(path, _well)
+            application.router.add_get(path, _healthz)
         for path in ("/advance", "/api/advance"):
             application.router.add_post(path, self._advance)
         application.on_response_prepare.append(_sign)
@@ -86,10 +86,10 @@ class ReplayAdmin:
             await runner.cleanup()
 
     async def _advance(self, request: web.Request) -> web.Response:
-        return await advance(request, self._clock)
+        return await advance_clock(request, self._clock)
 
-    async def _tell(self, _: web.Request) -> web.Response:
-        return web.json_response({**instant(self._clock.now()), **self._status()})
+    async def _show_status(self, _: web.Request) -> web.Response:
+        return web.json_response({**instant_view(self._clock.now()), **self._status()})
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Any) -> web.StreamResponse:
@@ -107,7 +107,7 @@ class ReplayAdmin:
         return answer
 
 
-async def _well(_: web.Request) -> web.Response:
+async def _healthz(_: web.Request) -> web.Response:
     return web.Response(text="ok\n")
 
 

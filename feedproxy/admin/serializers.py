@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from feedproxy.admin.advice import advice
-from feedproxy.admin.feed_state import Condition, State, condition, sentence
+from feedproxy.admin.feed_state import Condition, State, detail_sentence, feed_condition
 from feedproxy.cache.freshness import Freshness
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant
@@ -24,7 +24,7 @@ from feedproxy.request.url_mapping import to_public
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Resource, Sighting
 from feedproxy.subscribers.counts import CountView
-from feedproxy.telemetry.redacted import View, masked, named, shown
+from feedproxy.telemetry.redacted import View, public_name, redact_target, redact_text
 from feedproxy.web.templates import iso, plain_text
 
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -33,7 +33,7 @@ _NAMES = {Kind.RSS: "RSS", Kind.RDF: "RSS", Kind.ATOM: "Atom", Kind.JSON: "JSON 
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ResourceView:
     """One resource at one moment, with all that is reckoned from it."""
 
     resource: Resource
@@ -43,16 +43,16 @@ class Look:
     now: Instant
 
 
-def look(
+def view_resource(
     resource: Resource,
     freshness_of: Callable[[Resource], Freshness | None],
     settings: Settings,
     now: Instant,
     plan_for: Callable[[Resource], Plan] | None = None,
-) -> Look:
+) -> ResourceView:
     """Reckon everything once."""
     freshness, plan = freshness_of(resource), plan_for(resource) if plan_for is not None else None
-    return Look(resource, freshness, condition(resource, freshness, settings, now, plan), settings, now)
+    return ResourceView(resource, freshness, feed_condition(resource, freshness, settings, now, plan), settings, now)
 
 
 def is_feed(resource: Resource) -> bool:
@@ -62,43 +62,43 @@ def is_feed(resource: Resource) -> bool:
     )
 
 
-def row(seen: Look, subscribers: int) -> View:
+def row_view(seen: ResourceView, subscribers: int) -> View:
     """One line of the table of feeds."""
     resource, channel = seen.resource, seen.resource.channel
-    names = named(resource.target, seen.settings)
+    names = public_name(resource.target, seen.settings)
     return {
         "id": feed_id(resource.target),
         **names,
         "title": plain_text(channel.title) if channel and channel.title.strip() else _bare(names["target"]),
         "format": format_name(channel),
         "state": str(seen.condition.state),
-        "reason": masked(seen.condition.words),
+        "reason": redact_text(seen.condition.words),
         "paused": seen.settings.feed_min_interval >= PAUSE_INTERVAL,
         "subscribers": subscribers,
-        "next_fetch": _next(seen),
+        "next_fetch": _next_fetch(seen),
         "fetched": _iso(resource.fetched),
-        "changed": changed(resource),
+        "changed": last_changed(resource),
         "failures": resource.failures.count,
         "advice": advice(resource, seen.condition.state, seen.settings),
-        "sighting": _sighting(resource.sighting, seen.settings),
+        "sighting": _relocation_view(resource.sighting, seen.settings),
         "moved_to": _moved_to(seen),
     }
 
 
-def detail(seen: Look, counts: CountView) -> View:
+def feed_view(seen: ResourceView, counts: CountView) -> View:
     """Everything that is known of a resource."""
     resource, freshness = seen.resource, seen.freshness
     channel = read_stored_channel(resource.channel, resource.variants)
     newest = resource.variants[-1] if resource.variants else None
     held = freshness.held if freshness is not None else None
     return {
-        **row(seen, counts.total),
+        **row_view(seen, counts.total),
         "kind": str(channel.kind) if channel else None,
         "version": channel.version if channel else None,
         "well_formed": channel.well_formed if channel else None,
-        "link": shown(channel.link) if channel and channel.link.startswith(("http://", "https://")) else None,
+        "link": redact_target(channel.link) if channel and channel.link.startswith(("http://", "https://")) else None,
         "items": channel.items if channel else None,
-        "hubs": [shown(hub) for hub in channel.hubs] if channel else [],
+        "hubs": [redact_target(hub) for hub in channel.hubs] if channel else [],
         "status": newest.status if newest else None,
         "age": round(freshness.age) if freshness else None,
         "lifetime": round(freshness.lifetime) if freshness else None,
@@ -117,7 +117,7 @@ def detail(seen: Look, counts: CountView) -> View:
         "failures": _failures(resource.failures),
         "schedule": _schedule(channel.schedule) if channel else None,
         "private": seen.settings.private,
-        "warnings": warnings(seen, channel),
+        "warnings": feed_warnings(seen, channel),
     }
 
 
@@ -126,7 +126,7 @@ def format_name(channel: Channel | None) -> str:
     return f"{_NAMES[channel.kind]} {plain_text(channel.version, 20)}".strip() if channel else ""
 
 
-def changed(resource: Resource) -> str | None:
+def last_changed(resource: Resource) -> str | None:
     """When the content was last seen to change; else what the copy says of itself."""
     if resource.changes:
         return iso(resource.changes[-1])
@@ -147,7 +147,7 @@ def validators(stored: StoredResponse | None) -> View:
     return {"origin": origin, "ours": ours}
 
 
-def warnings(seen: Look, channel: Channel | None) -> list[str]:
+def feed_warnings(seen: ResourceView, channel: Channel | None) -> list[str]:
     """What an operator or a publisher might want to mend, each in a sentence; `channel` was read to its end."""
     resource, found = seen.resource, list[str]()
     if channel is not None and not channel.well_formed:
@@ -175,11 +175,11 @@ def _iso(instant: Instant) -> str | None:
     return iso(instant) if instant > 0 else None
 
 
-def _next(seen: Look) -> View:
+def _next_fetch(seen: ResourceView) -> View:
     if seen.settings.feed_min_interval >= PAUSE_INTERVAL:
         return {"at": None, "words": "the operator has paused this feed"}
     at = seen.condition.next_at
-    return {"at": iso(at) if at > seen.now else None, "words": masked(seen.condition.next_words)}
+    return {"at": iso(at) if at > seen.now else None, "words": redact_text(seen.condition.next_words)}
 
 
 def _media_type(stored: StoredResponse | None) -> str | None:
@@ -212,17 +212,17 @@ def _failures(failures: Failures) -> View | None:
         "since": iso(failures.since),
         "last": iso(failures.last),
         "detail": failures.detail,
-        "words": sentence(failures.detail),
+        "words": detail_sentence(failures.detail),
         "next_try": _iso(failures.next_try),
     }
 
 
-def _sighting(sighting: Sighting | None, settings: Settings) -> View | None:
+def _relocation_view(sighting: Sighting | None, settings: Settings) -> View | None:
     if sighting is None:
         return None
     return {
         "ending": str(sighting.ending),
-        "location": shown(to_public(sighting.location, settings)) if sighting.location else None,
+        "location": redact_target(to_public(sighting.location, settings)) if sighting.location else None,
         "first": iso(sighting.first),
         "last": iso(sighting.last),
         "count": sighting.count,
@@ -230,11 +230,11 @@ def _sighting(sighting: Sighting | None, settings: Settings) -> View | None:
     }
 
 
-def _moved_to(seen: Look) -> str | None:
+def _moved_to(seen: ResourceView) -> str | None:
     """Where the feed is said to be now, by a rule or by its origin."""
     sighting = seen.resource.sighting
     location = seen.settings.moved_to or (sighting.location if sighting is not None else "")
-    return shown(to_public(location, seen.settings)) if location else None
+    return redact_target(to_public(location, seen.settings)) if location else None
 
 
 def _schedule(schedule: Schedule) -> View:

@@ -15,18 +15,18 @@ from types import MappingProxyType
 
 from aiohttp import web
 
-from feedproxy.admin.actions import Deeds
-from feedproxy.admin.auth import CHALLENGE, Door, admin_token, listen_address
+from feedproxy.admin.actions import AdminActions
+from feedproxy.admin.auth import CHALLENGE, AdminAuth, admin_token, listen_address
 from feedproxy.admin.configuration import Configuration
-from feedproxy.admin.dashboard import Overview
-from feedproxy.admin.feed_pages import OUTCOME, Answers, Notice, Watched
-from feedproxy.admin.feed_table import Clerk
+from feedproxy.admin.dashboard import Dashboard
+from feedproxy.admin.feed_pages import OUTCOME, AppView, FeedPages, Notice
+from feedproxy.admin.feed_table import FeedTableCache
 from feedproxy.admin.live_updates import Events
-from feedproxy.admin.notifications import Board
-from feedproxy.admin.reader_scores import Judges, Readership
-from feedproxy.admin.relocations import Moves
+from feedproxy.admin.notifications import NotificationsPage
+from feedproxy.admin.reader_scores import ReaderScores, ReadersPage
+from feedproxy.admin.relocations import RelocationsPage
 from feedproxy.errors import FeedproxyError, UsageError
-from feedproxy.telemetry.redacted import masked
+from feedproxy.telemetry.redacted import redact_text
 from feedproxy.web import templates
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ BODY_MAX = 65_536
 STOP_TIMEOUT = 2.0
 """Seconds that answers under way have when the listener is closed."""
 
-LOGGED = ("deed", "id", "url", "pattern", "feed", "name", "seconds", "replace", "intercept")
+LOGGED_PARAMETERS = ("deed", "id", "url", "pattern", "feed", "name", "seconds", "replace", "intercept")
 """Parameters of an action that its line in the log has."""
 
 HEADERS: Mapping[str, str] = MappingProxyType(
@@ -69,7 +69,7 @@ class AdminServer:
 
     def __init__(
         self,
-        runtime: Watched,
+        runtime: AppView,
         listening: Callable[[], bool] | None = None,
         more: Mapping[str, Deed] = MappingProxyType({}),
         shown: Mapping[str, Deed] = MappingProxyType({}),
@@ -79,7 +79,7 @@ class AdminServer:
         self._shown = shown
         self._listening = listening or (lambda: runtime.ready)
         self._runner: web.AppRunner | None = None
-        self._door: Door | None = None
+        self._door: AdminAuth | None = None
         self._pages: asyncio.Future[None] | None = None
         """Kept, so that what goes wrong in it is told."""
         self.url = ""
@@ -93,7 +93,7 @@ class AdminServer:
         settings = self._runtime.settings
         token = admin_token(settings)
         host, port = listen_address(settings.admin, token)
-        self._door = Door(host, token, settings.admin_hosts, clock=self._runtime.clock)
+        self._door = AdminAuth(host, token, settings.admin_hosts, clock=self._runtime.clock)
         runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=STOP_TIMEOUT)
         await runner.setup()
         try:
@@ -117,16 +117,16 @@ class AdminServer:
             await runner.cleanup()
 
     def _application(self) -> web.Application:
-        clerk = Clerk()
-        answers = Answers(self._runtime, clerk, self._listening)
+        clerk = FeedTableCache()
+        answers = FeedPages(self._runtime, clerk, self._listening)
         self._runtime.metrics.watch(answers.touch)
-        judges = Judges(self._runtime)
-        overview = Overview(self._runtime, answers, self._listening, judges)
+        judges = ReaderScores(self._runtime)
+        overview = Dashboard(self._runtime, answers, self._listening, judges)
         events = Events(overview.seen)
-        deeds = Deeds(self._runtime, clerk, answers)
-        board = Board(self._runtime, answers)
-        readership = Readership(judges, self._runtime.clock, answers)
-        moves = Moves(answers)
+        deeds = AdminActions(self._runtime, clerk, answers)
+        board = NotificationsPage(self._runtime, answers)
+        readership = ReadersPage(judges, self._runtime.clock, answers)
+        moves = RelocationsPage(answers)
         configuration = Configuration(self._runtime, answers)
         application = web.Application(middlewares=[self._guarded], client_max_size=BODY_MAX)
         for path, handler in (
@@ -164,7 +164,7 @@ class AdminServer:
         for name, deed in own.items():
             application.router.add_post(f"/{name}", deed)
             application.router.add_post(f"/api/{name}", deed)
-        application.on_response_prepare.append(_sign)
+        application.on_response_prepare.append(_add_headers)
         application.on_shutdown.append(events.close)
         return application
 
@@ -176,26 +176,26 @@ class AdminServer:
             extra = {"WWW-Authenticate": CHALLENGE} if refusal.status == 401 else {}
             if refusal.retry_after:
                 extra["Retry-After"] = str(refusal.retry_after)
-            return Answers.failure(request, refusal.status, refusal.detail, refusal.words, extra)
+            return FeedPages.failure(request, refusal.status, refusal.detail, refusal.words, extra)
         OUTCOME.set("")
         try:
             response = await handler(request)
         except FeedproxyError as error:
             await _log_action(request, error.status_hint, str(error))
-            return Answers.failure(request, error.status_hint, error.detail, str(error))
+            return FeedPages.failure(request, error.status_hint, error.detail, str(error))
         except web.HTTPException as error:
             await _log_action(request, error.status, error.reason)
             kept = {name: error.headers[name] for name in ("Allow",) if name in error.headers}
-            return Answers.failure(request, error.status, "admin", f"{error.reason}.", kept)
+            return FeedPages.failure(request, error.status, "admin", f"{error.reason}.", kept)
         except Exception:
             logger.exception("the admin listener failed at %s", request.path)
             await _log_action(request, 500, "internal error")
-            return Answers.failure(request, 500, "internal-error", "feedproxy failed; its log says more.")
+            return FeedPages.failure(request, 500, "internal-error", "feedproxy failed; its log says more.")
         await _log_action(request, response.status, OUTCOME.get())
         return response
 
 
-def _with_notice(answers: Answers, deed: Deed) -> Deed:
+def _with_notice(answers: FeedPages, deed: Deed) -> Deed:
     """An action that, where it leads back to a page, has its outcome told there."""
 
     async def act(request: web.Request) -> web.Response:
@@ -215,14 +215,14 @@ async def _log_action(request: web.Request, status: int, words: str) -> None:
     if request.content_type == "application/x-www-form-urlencoded":
         with contextlib.suppress(Exception):  # what cannot be read was refused
             given.update((name, value) for name, value in (await request.post()).items() if isinstance(value, str))
-    said = {name: masked(given[name]) for name in LOGGED if given.get(name)}
+    said = {name: redact_text(given[name]) for name in LOGGED_PARAMETERS if given.get(name)}
     action, client = request.path.removeprefix("/api").strip("/"), request.remote or ""
     fields = {"event": "operator", "action": action, **said, "client": client, "status": status, "reason": words}
     what = "".join(f" {name}={value}" for name, value in said.items())
     actions.info("%s", f"operator {client} {action}{what} {status} {words}".rstrip(), extra={"fields": fields})
 
 
-async def _sign(_: web.Request, response: web.StreamResponse) -> None:
+async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     response.headers["Server"] = HEADERS["Server"]

@@ -6,40 +6,40 @@ import shutil
 import time
 from pathlib import Path
 
-from feedproxy.admin.health import Place
+from feedproxy.admin.health import StorePlace
 from feedproxy.clock import Seconds
 from feedproxy.store.tiered import store_folder
 
-GOOD_FOR: Seconds = 30
+REUSE_TIME: Seconds = 30
 """A store has some thousand files at most; counting them takes milliseconds."""
 
 
-class Surveyor:
+class StoreUsageMeter:
     """Measures one store, whose location is that of the option `store`."""
 
     def __init__(self) -> None:
-        self._place = Place()
+        self._place = StorePlace()
         self._good_until = 0.0
 
-    async def look(self, location: str, most: int) -> Place:
+    async def look(self, location: str, most: int) -> StorePlace:
         """How it is now, or was a moment ago."""
         if time.monotonic() >= self._good_until:
-            self._place = await asyncio.to_thread(measured, location, most)
-            self._good_until = time.monotonic() + GOOD_FOR
+            self._place = await asyncio.to_thread(measure, location, most)
+            self._good_until = time.monotonic() + REUSE_TIME
         return self._place
 
 
-def measured(location: str, most: int) -> Place:
+def measure(location: str, most: int) -> StorePlace:
     """The place of a store. What cannot be measured is left out: in memory, or on another machine."""
     if ":" in location and not Path(location).is_dir():
-        return Place()
+        return StorePlace()
     folder = store_folder(location)
     try:
         disk = shutil.disk_usage(folder)
         used = sum(_size(each) for part in ("feeds", "state") for each in _files(folder / part))
     except OSError:
-        return Place(str(folder))
-    return Place(str(folder), disk.free, disk.total, used, most)
+        return StorePlace(str(folder))
+    return StorePlace(str(folder), disk.free, disk.total, used, most)
 
 
 def _files(folder: Path) -> list[str]:

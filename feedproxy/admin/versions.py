@@ -8,7 +8,7 @@ from feedproxy.web.templates import iso
 type View = dict[str, str | int | None]
 
 
-def told(resource: Resource) -> list[View]:
+def version_list(resource: Resource) -> list[View]:
     """The versions that are remembered, the newest first. Reads the current one: not for the event loop.
 
     `new` counts entries that the version before did not have, `changed` those that said something else, and `gone`

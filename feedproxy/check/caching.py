@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from feedproxy.cache.freshness import span
 from feedproxy.check.document import Document
-from feedproxy.check.observations import Seen
+from feedproxy.check.observations import FeedObservations
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.channel import Schedule
 from feedproxy.findings import Category, Level, Note
@@ -16,7 +16,7 @@ from feedproxy.http.message import Fields
 _CLOCK_SLACK = 300.0
 
 
-def judge(seen: Seen, document: Document, now: Instant) -> Iterator[Note]:
+def check(seen: FeedObservations, document: Document, now: Instant) -> Iterator[Note]:
     """`now` is when the first answer came."""
     fields = seen.last.fields
     schedule = document.channel.schedule if document.channel is not None else Schedule()
@@ -37,7 +37,7 @@ def _lifetime(subject: str, fields: Fields, schedule: Schedule, pace: Seconds | 
     if control.no_cache:
         yield ASKED_EACH_TIME(subject)
         return
-    lifetime = stated(fields, now)
+    lifetime = stated_lifetime(fields, now)
     ttl = schedule.ttl
     if lifetime is None:
         if ttl is None and schedule.period is None and schedule.interval is None:
@@ -53,7 +53,7 @@ def _lifetime(subject: str, fields: Fields, schedule: Schedule, pace: Seconds | 
         yield LIFETIME_STATED(subject, lifetime=span(lifetime))
 
 
-def stated(fields: Fields, now: Instant) -> Seconds | None:
+def stated_lifetime(fields: Fields, now: Instant) -> Seconds | None:
     """The lifetime that HTTP states to caches that many share; None where it is silent (RFC 9111, 4.2.1)."""
     control = CacheControl.from_fields(fields)
     for each in (control.s_maxage, control.max_age):
@@ -117,7 +117,7 @@ class LIFETIME_STATED(Note):
     reference = "RFC 9111, section 4.2.1"
 
 
-def _vary(seen: Seen, fields: Fields) -> Iterator[Note]:
+def _vary(seen: FeedObservations, fields: Fields) -> Iterator[Note]:
     named = {each.lower() for each in split_list(fields.combined("vary") or "")}
     if "*" in named:
         yield VARIES_BY_ANYTHING(seen.at)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from feedproxy.check.observations import Seen, is_local, scheme_of
+from feedproxy.check.observations import FeedObservations, is_local, scheme_of
 from feedproxy.clock import Instant
 from feedproxy.findings import Category, Level, Note
 
@@ -17,7 +17,7 @@ _PERMANENT = (301, 308)
 _HEAD_FIELDS = ("content-type", "etag", "last-modified", "cache-control")
 
 
-def judge(seen: Seen, now: Instant) -> Iterator[Note]:
+def check(seen: FeedObservations, now: Instant) -> Iterator[Note]:
     """`now` is when the first answer came."""
     yield from _redirects(seen)
     if not seen.last.status:
@@ -35,7 +35,7 @@ def judge(seen: Seen, now: Instant) -> Iterator[Note]:
             yield SLOW_TO_ANSWER(seen.at, seconds=f"{seen.last.seconds:.1f}")
 
 
-def _redirects(seen: Seen) -> Iterator[Note]:
+def _redirects(seen: FeedObservations) -> Iterator[Note]:
     if seen.broken:
         yield REDIRECT_LEADS_NOWHERE(seen.address, why=seen.broken)
     steps = seen.hops[:-1]
@@ -90,7 +90,7 @@ class LEADS_ELSEWHERE(Note):
     reference = "RFC 9110, section 15.4.3"
 
 
-def _tls(seen: Seen, now: Instant) -> Iterator[Note]:
+def _tls(seen: FeedObservations, now: Instant) -> Iterator[Note]:
     shown = seen.handshake
     if shown is not None:
         if shown.not_after and shown.not_after - now < SOON:
@@ -191,7 +191,7 @@ class SLOW_TO_ANSWER(Note):
     reference = "RFC 9111, section 1"
 
 
-def _head(seen: Seen) -> Iterator[Note]:
+def _head(seen: FeedObservations) -> Iterator[Note]:
     head = seen.head
     if head is None:
         return

@@ -34,7 +34,7 @@ _CONTENT = "http://purl.org/rss/1.0/modules/content/"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenDate:
     """A date as it stands there: the element, its text, and the instant that a lenient reader takes it for."""
 
     name: str
@@ -50,7 +50,7 @@ class Entry:
     is_permalink: bool = False
     title: str = ""
     link: str = ""
-    dates: tuple[Written, ...] = ()
+    dates: tuple[WrittenDate, ...] = ()
     content: str = ""
     """Description, summary and content, one after another."""
     about: str = ""
@@ -65,7 +65,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class XmlError:
     """Where a document ceases to be well-formed, and why, in the parser's words."""
 
     line: int
@@ -84,7 +84,7 @@ class Document:
     entries: tuple[Entry, ...] = ()
     said: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The channel's own elements that hold text, by their names in lower case."""
-    dates: tuple[Written, ...] = ()
+    dates: tuple[WrittenDate, ...] = ()
     """The channel's."""
     listed: tuple[str, ...] = ()
     """The items that an RSS 1.0 channel names."""
@@ -92,7 +92,7 @@ class Document:
     """Of the links that name the feed's address."""
     strays: tuple[str, ...] = ()
     """The namespaces of links that name the feed's address, and are in none of Atom's."""
-    fault: Fault | None = None
+    fault: XmlError | None = None
     doctype: bool = False
     redirect: xml_redirect.Moved | xml_redirect.Gone | None = None
 
@@ -115,12 +115,12 @@ def parse(body: bytes, content_type: str | None = None) -> Document:
     text = to_utf8(body, charset)
     nature, channel = nature_of_text(text.data), read(body, content_type)
     if channel is None:
-        fault = fault_of(text.data)[0] if nature is Nature.XML else None
+        fault = find_xml_error(text.data)[0] if nature is Nature.XML else None
         return Document(body, text, nature, None, redirect=xml_redirect.read(body), fault=fault)
     if channel.kind is Kind.JSON:
         return _json(body, text, channel)
-    fault, doctype = fault_of(text.data)
-    reading = _Reading()
+    fault, doctype = find_xml_error(text.data)
+    reading = _EntryReader()
     tree = xml.pass_over(text, reading.seen)
     if tree is None:
         return Document(body, text, nature, channel, fault=fault, doctype=doctype)
@@ -142,7 +142,7 @@ def parse(body: bytes, content_type: str | None = None) -> Document:
     )
 
 
-def fault_of(utf8: bytes) -> tuple[Fault | None, bool]:
+def find_xml_error(utf8: bytes) -> tuple[XmlError | None, bool]:
     """The first place at which this is not well-formed, and whether a document type was met."""
     parser = ParserCreate("utf-8", "}")
     met: list[str] = []
@@ -156,11 +156,11 @@ def fault_of(utf8: bytes) -> tuple[Fault | None, bool]:
     except ExpatError as error:
         words = ErrorString(error.code) or "not well-formed"
         words = words.removeprefix("not well-formed (").removesuffix(")")
-        return Fault(error.lineno, error.offset + 1, words), bool(met)
+        return XmlError(error.lineno, error.offset + 1, words), bool(met)
     return None, bool(met)
 
 
-class _Reading:
+class _EntryReader:
     """The entries of a document of XML, one after another."""
 
     def __init__(self) -> None:
@@ -174,7 +174,7 @@ class _Reading:
         own, _ = xml.name(element)
         texts: dict[str, str] = {}
         links: list[str] = []
-        written: list[Written] = []
+        written: list[WrittenDate] = []
         content: list[str] = []
         is_permalink = False
         unsaid: list[str] = []
@@ -221,11 +221,11 @@ def _top(root: xml.Element, kind: Kind) -> xml.Element:
     return next((child for _, local, child in xml.children(root) if local.lower() == "channel"), root)
 
 
-def _said(top: xml.Element) -> tuple[dict[str, list[str]], tuple[Written, ...]]:
+def _said(top: xml.Element) -> tuple[dict[str, list[str]], tuple[WrittenDate, ...]]:
     """The channel's own texts by name, and its dates."""
     own, _ = xml.name(top)
     said: dict[str, list[str]] = {}
-    written: list[Written] = []
+    written: list[WrittenDate] = []
     for namespace, local, child in xml.children(top):
         if namespace in (own, *_DUBLIN_CORE):
             text = xml.text_of(child)[:_LONGEST]
@@ -261,8 +261,8 @@ def _markup_of(element: xml.Element) -> str:
     return marked + xml.text_of(element)
 
 
-def _written(name: str, text: str) -> Written:
-    return Written(name, text.strip()[:80], dates.parse(text))
+def _written(name: str, text: str) -> WrittenDate:
+    return WrittenDate(name, text.strip()[:80], dates.parse(text))
 
 
 def _json(body: bytes, text: Text, channel: Channel) -> Document:
@@ -274,9 +274,9 @@ def _json(body: bytes, text: Text, channel: Channel) -> Document:
     try:
         json.loads(text.data.decode("utf-8", "replace").lstrip("\ufeff"))
     except json.JSONDecodeError as error:
-        fault = Fault(error.lineno, error.colno, error.msg)
+        fault = XmlError(error.lineno, error.colno, error.msg)
     except (ValueError, RecursionError) as error:
-        fault = Fault(1, 1, str(error))
+        fault = XmlError(1, 1, str(error))
     items = feed.get("items") if isinstance(feed, dict) else None
     found = [each for each in items if isinstance(each, dict)] if isinstance(items, list) else []
     said = {name: [value] for name, value in feed.items() if isinstance(value, str)} if isinstance(feed, dict) else {}

@@ -24,7 +24,7 @@ _REQUIRED = {
 }
 
 
-def judge(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
+def check(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
     """What is wrong with the writing, the gravest first."""
     yield from _well_formed(document, channel, subject)
     yield from _encoding(document, channel, subject)
@@ -44,7 +44,7 @@ def name_of(channel: Channel) -> str:
     return f"{_NAMES[channel.kind]} {channel.version}".rstrip()
 
 
-def counted(entries: int) -> str:
+def count_entries(entries: int) -> str:
     """`1 entry`."""
     return "1 entry" if entries == 1 else f"{entries} entries"
 
@@ -60,7 +60,7 @@ def _well_formed(document: Document, channel: Channel, subject: str) -> Iterator
     elif not channel.well_formed and document.text.sound:
         yield HARD_TO_READ(subject)
     elif channel.well_formed:
-        yield WELL_FORMED(subject, format=name_of(channel), items=counted(channel.items))
+        yield WELL_FORMED(subject, format=name_of(channel), items=count_entries(channel.items))
 
 
 class WELL_FORMED(Note):

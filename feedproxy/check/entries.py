@@ -28,7 +28,7 @@ _TAGS = re.compile(r"<(?:/?(?:b|i|em|strong|a|p|br|span|div|font|img|h[1-6]|code
 _ACTIVE = re.compile(r"<script\b|\son(?:click|error|load|mouseover)\s*=|javascript:", re.IGNORECASE)
 
 
-def judge(document: Document, channel: Channel, subject: str, now: Instant) -> Iterator[Note]:
+def check(document: Document, channel: Channel, subject: str, now: Instant) -> Iterator[Note]:
     """`now` is the present moment."""
     if channel.kind is Kind.CDF:
         return  # its items are addresses, and little else
@@ -114,7 +114,7 @@ class GUID_NO_ADDRESS(Note):
     reference = "RSS 2.0, guid"
 
 
-def stable(one: Document, other: Document, subject: str) -> Iterator[Note]:
+def check_stable_ids(one: Document, other: Document, subject: str) -> Iterator[Note]:
     """Whether what is plainly the same entry was called by the same name in two answers."""
     before = {_likeness(each): each.id for each in one.entries if each.id}
     changed = [

@@ -48,7 +48,7 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class FeedObservations:
     """Everything that was asked about one feed. What could not be, or need not be, asked is None."""
 
     address: str

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
-from feedproxy.check.observations import Exchange, Seen, is_local, scheme_of
+from feedproxy.check.observations import Exchange, FeedObservations, is_local, scheme_of
 from feedproxy.clock import Clock, Seconds, SystemClock
 from feedproxy.errors import BadTarget, FeedproxyError, FetchError, Forbidden, Overload, TooLarge
 from feedproxy.feed.channel import Channel, Cloud
@@ -49,7 +49,7 @@ type Tell = Callable[[str], None]
 type Trust = Callable[[], ssl.SSLContext]
 
 
-async def inspect(
+async def probe_feed(
     address: str,
     settings: Settings,
     *,
@@ -57,7 +57,7 @@ async def inspect(
     pause: Seconds = PAUSE,
     tell: Tell = lambda _: None,
     trust: Trust = ssl.create_default_context,
-) -> Seen:
+) -> FeedObservations:
     """Ask everything that a check wants to know of this feed; `tell` hears what is asked next.
 
     Raises BadTarget, and Forbidden, where the address itself may not be asked; whatever else goes wrong is seen.
@@ -72,10 +72,10 @@ async def inspect(
     )
     proxy = functools.partial(parent_of, settings.upstream_proxy)
     async with Fetcher(policy, limits, clock=clock or SystemClock(), ssl_context=trust(), parent_of=proxy) as fetcher:
-        return await _Inspection(fetcher, policy, settings, clock or SystemClock(), pause, tell, trust).run(target)
+        return await _Probe(fetcher, policy, settings, clock or SystemClock(), pause, tell, trust).run(target)
 
 
-class _Inspection:
+class _Probe:
     """One check under way."""
 
     def __init__(
@@ -98,10 +98,10 @@ class _Inspection:
         self._made = 0
         self._spent: Seconds = 0.0
 
-    async def run(self, target: str) -> Seen:
+    async def run(self, target: str) -> FeedObservations:
         self._tell("the feed")
         hops, broken = await self._walk(target, _CODINGS)
-        seen = Seen(target, tuple(hops), broken)
+        seen = FeedObservations(target, tuple(hops), broken)
         last = seen.last
         if last.detail in (BadTarget.detail, Forbidden.detail) and len(hops) == 1:
             raise (Forbidden if last.detail == Forbidden.detail else BadTarget)(last.error)
@@ -114,7 +114,7 @@ class _Inspection:
         seen = await self._about_the_answer(seen)
         return await self._about_the_feed(seen, channel)
 
-    async def _about_the_answer(self, seen: Seen) -> Seen:
+    async def _about_the_answer(self, seen: FeedObservations) -> FeedObservations:
         """The same address again, in other ways."""
         at, fields = seen.at, seen.last.fields
         tag, modified = fields.get("etag"), fields.get("last-modified")
@@ -131,7 +131,7 @@ class _Inspection:
             again=await self._question("the feed once more", "GET", at, _CODINGS),
         )
 
-    async def _about_the_feed(self, seen: Seen, channel: Channel) -> Seen:
+    async def _about_the_feed(self, seen: FeedObservations, channel: Channel) -> FeedObservations:
         """Other addresses, that the feed names or that stand for it."""
         page, own = page_of(channel, seen.at), subscription(channel, seen.at)
         known = {uri.without_fragment(each) for each in (seen.address, seen.at)}

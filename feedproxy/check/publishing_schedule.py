@@ -24,7 +24,7 @@ _MINUTES = {
 }
 
 
-def judge(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
+def check(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
     """The hints, alone and beside the dates of the entries."""
     schedule = channel.schedule
     for each in schedule.notes:

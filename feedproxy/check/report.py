@@ -14,7 +14,7 @@ from feedproxy import __version__
 from feedproxy.clock import Instant
 from feedproxy.findings import Category, Level, Note, sorted_by_level
 from feedproxy.http.redaction import without_secrets
-from feedproxy.lab.score_page import marked
+from feedproxy.lab.score_page import with_code
 from feedproxy.web import templates
 from feedproxy.web.templates import plain_text
 
@@ -32,7 +32,7 @@ _WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckReport:
     """A check that is done."""
 
     source: str
@@ -58,10 +58,10 @@ class Checked:
         return sum(each.level is level for each in self.notes)
 
 
-def as_json(checked: Checked) -> str:
+def as_json(checked: CheckReport) -> str:
     """`{"source", "checked_at", "requests", "verdict", "counts", "notes": […]}`, the worst note first."""
     told = {
-        "source": discreet(checked.source),
+        "source": redact_text(checked.source),
         "checked_at": templates.iso(checked.at),
         "requests": checked.requests,
         "verdict": str(checked.verdict),
@@ -72,26 +72,26 @@ def as_json(checked: Checked) -> str:
 
 
 def _in_json(note: Note) -> dict[str, Any]:
-    return {name: discreet(value) for name, value in note.as_json().items()}
+    return {name: redact_text(value) for name, value in note.as_json().items()}
 
 
-def as_text(checked: Checked, *, coloured: bool = False) -> str:
+def as_text(checked: CheckReport, *, coloured: bool = False) -> str:
     """For a terminal: what is to be mended with advice, the worst first; then what is done well, a line each."""
 
     def paint(text: str, level: Level, *, bold: bool = False) -> str:
         return f"\033[{'1;' if bold else ''}{_COLOURS[level]}m{text}\033[0m" if coloured else text
 
-    lines = [f"{plain_text(discreet(checked.source))}", f"  {summary(checked)}"]
+    lines = [f"{plain_text(redact_text(checked.source))}", f"  {summary(checked)}"]
     for note in sorted_by_level(checked.notes):
         mark = paint(_MARKS[note.level], note.level, bold=True)
-        words = plain_text(discreet(note.message), 600)
+        words = plain_text(redact_text(note.message), 600)
         if note.level is Level.GOOD:
             lines.append(f"  {mark} {words}")
             continue
         lines += ["", f"  {mark} {paint(words, note.level, bold=note.level.is_finding)}"]
-        if note.subject and discreet(note.subject) != discreet(checked.source):
-            lines.append(f"    {plain_text(discreet(note.subject))}")
-        advised = plain_text(discreet(note.advice_text), 2000)
+        if note.subject and redact_text(note.subject) != redact_text(checked.source):
+            lines.append(f"    {plain_text(redact_text(note.subject))}")
+        advised = plain_text(redact_text(note.advice_text), 2000)
         lines += textwrap.wrap(advised, WIDTH, initial_indent="    ", subsequent_indent="    ")
         lines.append(f"    {note.id()}. See {note.reference}.")
     praise = next(
@@ -102,7 +102,7 @@ def as_text(checked: Checked, *, coloured: bool = False) -> str:
     return "\n".join(lines)
 
 
-def summary(checked: Checked) -> str:
+def summary(checked: CheckReport) -> str:
     """`2 warnings, 1 note; 12 requests were made.`"""
     counted = [(checked.count(level), _WORDS[level]) for level in reversed(Level)]
     parts = [f"{count} {words[count != 1]}" for count, words in counted if count]
@@ -110,7 +110,7 @@ def summary(checked: Checked) -> str:
     return f"{', '.join(parts) or 'Nothing to say'}{asked}."
 
 
-def as_html(checked: Checked) -> str:
+def as_html(checked: CheckReport) -> str:
     """The page."""
     ordered = sorted_by_level(checked.notes)
     groups: list[tuple[Category, Sequence[Note]]] = [
@@ -120,7 +120,7 @@ def as_html(checked: Checked) -> str:
     ]
     return templates.page(
         "check.html",
-        source=plain_text(discreet(checked.source)),
+        source=plain_text(redact_text(checked.source)),
         verdict=str(checked.verdict),
         summary=summary(checked),
         groups=groups,
@@ -128,12 +128,12 @@ def as_html(checked: Checked) -> str:
         at=checked.at,
         is_page=bool(checked.requests),
         version=__version__,
-        told=lambda text: marked(plain_text(discreet(text), 4000)),
-        discreet=lambda text: plain_text(discreet(text)),
+        told=lambda text: with_code(plain_text(redact_text(text), 4000)),
+        discreet=lambda text: plain_text(redact_text(text)),
     ).decode()
 
 
-def discreet(text: str) -> str:
+def redact_text(text: str) -> str:
     """A text with what is secret in its addresses left out."""
 
     def masked(found: re.Match[str]) -> str:

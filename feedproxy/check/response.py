@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from feedproxy.check.document import Document
-from feedproxy.check.observations import Exchange, Seen
+from feedproxy.check.observations import Exchange, FeedObservations
 from feedproxy.errors import MalformedResponse, TooLarge
 from feedproxy.feed import xml_redirect
 from feedproxy.feed.channel import Kind
@@ -25,7 +25,7 @@ _PROPER = {
 _GENERIC = ("application/xml", "text/xml")
 
 
-def judge(seen: Seen, document: Document | None, challenge: str | None) -> Iterator[Note]:
+def check(seen: FeedObservations, document: Document | None, challenge: str | None) -> Iterator[Note]:
     """`challenge` names whose page it is that came instead, if it is one."""
     last = seen.last
     if challenge:
@@ -144,19 +144,19 @@ class UNDECODABLE(Note):
     reference = "RFC 9110, section 8.4"
 
 
-def _content(seen: Seen, document: Document) -> Iterator[Note]:
+def _content(seen: FeedObservations, document: Document) -> Iterator[Note]:
     if document.redirect is not None:
-        yield from moved(document, seen.at)
+        yield from check_redirect_document(document, seen.at)
         return
     channel = document.channel
     if channel is None:
-        yield from no_feed(document, seen.at)
+        yield from check_not_a_feed(document, seen.at)
         return
     yield from _media_type(seen, document, channel.kind)
     yield from _coding(seen)
 
 
-def moved(document: Document, subject: str) -> Iterator[Note]:
+def check_redirect_document(document: Document, subject: str) -> Iterator[Note]:
     """What a redirect document says."""
     match document.redirect:
         case xml_redirect.Moved(location):
@@ -165,7 +165,7 @@ def moved(document: Document, subject: str) -> Iterator[Note]:
             yield ENDED_BY_DOCUMENT(subject)
 
 
-def no_feed(document: Document, subject: str) -> Iterator[Note]:
+def check_not_a_feed(document: Document, subject: str) -> Iterator[Note]:
     """What it is instead."""
     match document.nature:
         case Nature.EMPTY:
@@ -218,7 +218,7 @@ class NO_FEED(Note):
     reference = "RSS 2.0; RFC 4287, section 4.1.1; JSON Feed 1.1"
 
 
-def _media_type(seen: Seen, document: Document, kind: Kind) -> Iterator[Note]:
+def _media_type(seen: FeedObservations, document: Document, kind: Kind) -> Iterator[Note]:
     said = seen.last.fields.get("content-type")
     if not said:
         yield MEDIA_TYPE_MISSING(seen.at)
@@ -310,7 +310,7 @@ often attach a charset to every file; leave it out for feeds."""
     reference = "RFC 7303, sections 3 and 3.2"
 
 
-def _coding(seen: Seen) -> Iterator[Note]:
+def _coding(seen: FeedObservations) -> Iterator[Note]:
     last, plain = seen.last, seen.plain
     content = last.content or b""
     if last.coding:

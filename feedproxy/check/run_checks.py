@@ -13,7 +13,7 @@ from feedproxy.check import (
     validators,
 )
 from feedproxy.check.document import Document, parse
-from feedproxy.check.observations import Exchange, Seen
+from feedproxy.check.observations import Exchange, FeedObservations
 from feedproxy.clock import Instant
 from feedproxy.findings import Note
 
@@ -21,41 +21,41 @@ JUDGES = (connection, response, validators, caching, document_format, entries, p
 """In the order in which a reader meets what they judge."""
 
 
-def of_document(body: bytes, now: Instant, subject: str = "") -> tuple[Note, ...]:
+def check_document(body: bytes, now: Instant, subject: str = "") -> tuple[Note, ...]:
     """The Notes on a document alone, which was saved or is not sent yet."""
     document = parse(body)
     if document.redirect is None and document.channel is None:
-        return tuple(response.no_feed(document, subject))
+        return tuple(response.check_not_a_feed(document, subject))
     return tuple(_document(document, None, subject, now))
 
 
-def of_feed(seen: Seen, *, challenge: str | None = None) -> tuple[Note, ...]:
+def check_feed(seen: FeedObservations, *, challenge: str | None = None) -> tuple[Note, ...]:
     """The Notes on a feed where it is published. `challenge` names whose page came in its place."""
     now = seen.last.at
     document = _parsed(seen.last)
-    notes: list[Note] = [*connection.judge(seen, now), *response.judge(seen, document, challenge)]
+    notes: list[Note] = [*connection.check(seen, now), *response.check(seen, document, challenge)]
     if challenge or document is None:
         return tuple(notes)
     if document.channel is not None:
-        notes += validators.judge(seen, now)
-        notes += caching.judge(seen, document, now)
+        notes += validators.check(seen, now)
+        notes += caching.check(seen, document, now)
         again = _parsed(seen.again) if seen.again is not None else None
         if again is not None:
-            notes += entries.stable(document, again, seen.at)
+            notes += entries.check_stable_ids(document, again, seen.at)
     notes += _document(document, seen, seen.at, now)
     return tuple(notes)
 
 
-def _document(document: Document, seen: Seen | None, subject: str, now: Instant) -> Iterable[Note]:
+def _document(document: Document, seen: FeedObservations | None, subject: str, now: Instant) -> Iterable[Note]:
     channel = document.channel
     if channel is None:
         if seen is None:
-            yield from response.moved(document, subject)
+            yield from response.check_redirect_document(document, subject)
         return
-    yield from document_format.judge(document, channel, subject)
-    yield from entries.judge(document, channel, subject, now)
-    yield from publishing_schedule.judge(document, channel, subject)
-    yield from subscription_links.judge(document, channel, seen, subject)
+    yield from document_format.check(document, channel, subject)
+    yield from entries.check(document, channel, subject, now)
+    yield from publishing_schedule.check(document, channel, subject)
+    yield from subscription_links.check(document, channel, seen, subject)
 
 
 def _parsed(exchange: Exchange) -> Document | None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from feedproxy.check.document import Document
-from feedproxy.check.observations import Exchange, Seen
+from feedproxy.check.observations import Exchange, FeedObservations
 from feedproxy.errors import BadTarget
 from feedproxy.feed.channel import Channel, Cloud, Kind, SelfLink
 from feedproxy.feed.discovery import FEED_TYPES, feeds_of_page, subscription
@@ -23,7 +23,7 @@ _RELATIONS = {(Kind.ATOM, False): frozenset({"self"})}
 """Of self links, by format and whether it is Atom 0.3. In Atom 1.0 `start` is the first page of several."""
 
 
-def judge(document: Document, channel: Channel, seen: Seen | None, subject: str) -> Iterator[Note]:
+def check(document: Document, channel: Channel, seen: FeedObservations | None, subject: str) -> Iterator[Note]:
     """`seen` is None for a file."""
     yield from _self_link(document, channel, seen, subject)
     yield from _cloud(channel.cloud, subject)
@@ -42,7 +42,7 @@ def judge(document: Document, channel: Channel, seen: Seen | None, subject: str)
             yield CLOUD_ANSWERS(seen.cloud.target)
 
 
-def _self_link(document: Document, channel: Channel, seen: Seen | None, subject: str) -> Iterator[Note]:
+def _self_link(document: Document, channel: Channel, seen: FeedObservations | None, subject: str) -> Iterator[Note]:
     if not channel.self_links and document.strays:
         yield SELF_LINK_NAMESPACE_WRONG(subject, namespace=document.strays[0] or "none")
         return
@@ -222,7 +222,7 @@ class SELF_LINK_LEADS_TO_NO_FEED(Note):
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
 
-def _page(seen: Seen, page: Exchange) -> Iterator[Note]:
+def _page(seen: FeedObservations, page: Exchange) -> Iterator[Note]:
     if page.status != 200 or page.content is None:
         yield PAGE_SILENT(page.target, why=_why(page))
         return

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from feedproxy.check.observations import Exchange, Seen
+from feedproxy.check.observations import Exchange, FeedObservations
 from feedproxy.clock import Instant
 from feedproxy.feed.parse.parser import read
 from feedproxy.findings import Category, Level, Note
@@ -14,7 +14,7 @@ _SLACK = 300.0
 """Seconds that clocks may be apart."""
 
 
-def judge(seen: Seen, now: Instant) -> Iterator[Note]:
+def check(seen: FeedObservations, now: Instant) -> Iterator[Note]:
     """`now` is when the first answer came."""
     fields = seen.last.fields
     written, modified = fields.get("etag"), fields.get("last-modified")
@@ -79,7 +79,7 @@ class LAST_MODIFIED_IN_FUTURE(Note):
     reference = "RFC 9110, section 8.8.2.1"
 
 
-def _by_tag(seen: Seen, tag: EntityTag, answer: Exchange) -> Iterator[Note]:
+def _by_tag(seen: FeedObservations, tag: EntityTag, answer: Exchange) -> Iterator[Note]:
     if answer.status == 304:
         yield TAG_WORKS(seen.at)
         yield from _not_modified(seen, answer)
@@ -129,7 +129,7 @@ class CONDITION_BREAKS(Note):
     reference = "RFC 9110, section 13.2.2"
 
 
-def _not_modified(seen: Seen, answer: Exchange) -> Iterator[Note]:
+def _not_modified(seen: FeedObservations, answer: Exchange) -> Iterator[Note]:
     # "The server generating a 304 response MUST generate any of the following header fields that would have been sent
     # in a 200 (OK) response to the same request" -- RFC 9110, section 15.4.5
     named = ("cache-control", "content-location", "etag", "expires", "vary")
@@ -146,7 +146,7 @@ class NOT_MODIFIED_LOSES_FIELDS(Note):
     reference = "RFC 9110, section 15.4.5"
 
 
-def _by_date(seen: Seen, answer: Exchange) -> Iterator[Note]:
+def _by_date(seen: FeedObservations, answer: Exchange) -> Iterator[Note]:
     if answer.status == 304:
         yield LAST_MODIFIED_WORKS(seen.at)
     elif answer.status == 200 and _same(seen.last, answer):
@@ -172,7 +172,7 @@ class LAST_MODIFIED_IGNORED(Note):
     reference = "RFC 9110, section 13.1.3"
 
 
-def _again(seen: Seen, again: Exchange) -> Iterator[Note]:
+def _again(seen: FeedObservations, again: Exchange) -> Iterator[Note]:
     first = seen.last
     tags = [parse_tag(each.fields.get("etag") or "") for each in (first, again)]
     dates = [each.fields.get("last-modified") for each in (first, again)]
@@ -227,7 +227,7 @@ class TAG_FROZEN(Note):
     reference = "RFC 9110, section 8.8.1"
 
 
-def _codings(seen: Seen, tag: EntityTag, plain: Exchange) -> Iterator[Note]:
+def _codings(seen: FeedObservations, tag: EntityTag, plain: Exchange) -> Iterator[Note]:
     other = parse_tag(plain.fields.get("etag") or "")
     if other is not None and strong_match(tag, other) and seen.last.coding != plain.coding:
         yield ONE_TAG_FOR_ALL_CODINGS(seen.at, tag=tag.text, coding=seen.last.coding)

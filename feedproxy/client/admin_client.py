@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from feedproxy.admin.auth import admin_token
-from feedproxy.client.feed_discovery import as_address
+from feedproxy.client.feed_discovery import parse_source
 from feedproxy.clock import Seconds
 from feedproxy.config import FILE_VARIABLE, from_environment, load, option_specs
 from feedproxy.errors import FeedproxyError, UsageError
@@ -29,7 +29,7 @@ TIMEOUT: Seconds = 330
 _URL = re.compile(r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
 
 
-class Refused(FeedproxyError):
+class AdminRefused(FeedproxyError):
     """The proxy answered, and did not do what was asked."""
 
 
@@ -51,7 +51,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
     return from_options({**options, **from_environment(os.environ, known)})
 
 
-def asking(allow_private: bool) -> Settings:
+def request_settings(allow_private: bool) -> Settings:
     """Return what a command asks other servers with.
 
     Of the configuration of a proxy here, it takes the parent proxy and the two addresses of reverse mode. Raises
@@ -106,7 +106,7 @@ def ask(
         words = _words(error)
         if error.code in (400, 401, 403, 404, 421):
             raise UsageError(words) from error
-        raise Refused(words) from error
+        raise AdminRefused(words) from error
     except urllib.error.URLError as error:
         reason = getattr(error.reason, "strerror", None) or error.reason
         raise UsageError(f"no feedproxy answers at {place}: {reason}") from error
@@ -121,7 +121,7 @@ def address_or_pattern(text: str) -> dict[str, str]:
     """
     if "*" in text:
         return {"pattern": text}
-    address = as_address(text)
+    address = parse_source(text)
     if address is None:
         raise UsageError(f"{text!r} is not a URL: it must start with http:// or https://")
     return {"url": address}

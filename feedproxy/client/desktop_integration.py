@@ -77,7 +77,7 @@ class Record:
     made: list[str] = field(default_factory=list)
 
 
-def recorded(folders: Folders) -> Record | None:
+def read_record(folders: Folders) -> Record | None:
     """What the installation wrote down; None where there is none. Raises FeedproxyError where it cannot be read."""
     try:
         return Record(**json.loads(folders.record.read_text("utf-8")))
@@ -89,7 +89,7 @@ def recorded(folders: Folders) -> Record | None:
 
 def install(folders: Folders, environment: Mapping[str, str], *, reader: str = "", through: str = "") -> None:
     """Register, in place of an earlier registration of ours. Raises FeedproxyError where a file cannot be written."""
-    if recorded(folders) is not None:
+    if read_record(folders) is not None:
         uninstall(folders)
     try:
         wanted = (folders.entry.parent, folders.config, folders.record.parent)
@@ -107,7 +107,7 @@ def install(folders: Folders, environment: Mapping[str, str], *, reader: str = "
 
 def uninstall(folders: Folders) -> bool:
     """Put everything back as it was; whether there was anything. Raises FeedproxyError where that cannot be done."""
-    record = recorded(folders)
+    record = read_record(folders)
     if record is None:
         return False
     try:

@@ -53,7 +53,7 @@ async def discover(source: str, settings: Settings) -> Discovery:
     `source` is an address (http, https, feed), a file: address, or a path. Raises NothingFound, and what `obtain`
     and `from_file` raise.
     """
-    address = as_address(source)
+    address = parse_source(source)
     if address is not None:
         got = await fetch_document(address, settings)
     else:
@@ -71,7 +71,7 @@ async def discover(source: str, settings: Settings) -> Discovery:
     return Discovery(found, "the page names it")
 
 
-async def doubt(address: str, settings: Settings) -> str:
+async def verification_failure(address: str, settings: Settings) -> str:
     """Why it is not proved that this feed belongs to its page; empty where it is, feed → page → feed.
 
     "This can also serve as verification that the feed content actually belongs to the blog specified in its
@@ -92,7 +92,7 @@ async def doubt(address: str, settings: Settings) -> str:
     return "" if own & named else f"its page, {page}, does not name it"
 
 
-def as_address(source: str) -> str | None:
+def parse_source(source: str) -> str | None:
     """Return the address that was given, without a `feed:` in front of it; None for a file.
 
     Without a scheme it is an address where no such file exists and it begins with a host name that has a dot:

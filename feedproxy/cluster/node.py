@@ -94,7 +94,7 @@ class Fleet:
 
         self.store.on_change = changed
         self.store.common.on_booked = self._booked
-        metrics.settle_first(lambda: self._observe(metrics))
+        metrics.add_flush_hook(lambda: self._observe(metrics))
         self._begin()
 
     async def start(self) -> None:

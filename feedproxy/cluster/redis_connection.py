@@ -110,7 +110,7 @@ class Link:
     async def probe(self, patience: Seconds | None = None) -> bool:
         """Whether it answers; from then on it is asked again."""
         try:
-            await self._bounded(self._answers, patience or self._timeout)
+            await self._bounded(self._pages, patience or self._timeout)
         except (Away, Refused) as error:
             if not self.up:
                 self.why = str(error)
@@ -125,7 +125,7 @@ class Link:
             self._doubted, self._read_only = None, False
         return True
 
-    async def _answers(self) -> None:
+    async def _pages(self) -> None:
         """Raises where it does not, or where it may not be written to: a replica answers PING, too."""
         await self._client.ping()
         if self._read_only:

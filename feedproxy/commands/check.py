@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     """Check and tell; 1 on warnings and faults. Raises FeedproxyError where there is nothing to look at."""
     from feedproxy.check import report  # noqa: PLC0415 -- only this command pays for the templates
 
-    done = asyncio.run(check(args.source, admin_client.asking(args.allow_private)))
+    done = asyncio.run(check(args.source, admin_client.request_settings(args.allow_private)))
     match args.format:
         case "json":
             print(report.as_json(done))
@@ -50,21 +50,21 @@ async def check(source: str, settings: Settings, **asking: Any) -> Any:
     """
     from feedproxy.check import run_checks  # noqa: PLC0415
     from feedproxy.check.observations import is_local  # noqa: PLC0415
-    from feedproxy.check.probe import inspect  # noqa: PLC0415
-    from feedproxy.check.report import Checked  # noqa: PLC0415
-    from feedproxy.client.feed_discovery import as_address, from_file  # noqa: PLC0415
+    from feedproxy.check.probe import probe_feed  # noqa: PLC0415
+    from feedproxy.check.report import CheckReport  # noqa: PLC0415
+    from feedproxy.client.feed_discovery import from_file, parse_source  # noqa: PLC0415
     from feedproxy.clock import SystemClock  # noqa: PLC0415
     from feedproxy.http import uri  # noqa: PLC0415
     from feedproxy.refresh.policy.bot_challenge import identify_vendor  # noqa: PLC0415
 
     now = SystemClock().now()
-    address = as_address(source)
+    address = parse_source(source)
     if address is None:
         body = from_file(source, settings.decoded_max)
-        return Checked(source, now, run_checks.of_document(body, now, source))
+        return CheckReport(source, now, run_checks.check_document(body, now, source))
     progress = _Progress()
     try:
-        seen = await inspect(address, settings, tell=progress.tell, **asking)
+        seen = await probe_feed(address, settings, tell=progress.tell, **asking)
     except FeedproxyError as error:
         if error.detail == Forbidden.detail and not settings.allow_private and is_local(uri.normalise(address)):
             raise Forbidden(f"{error} (--allow-private permits it)") from error
@@ -72,7 +72,7 @@ async def check(source: str, settings: Settings, **asking: Any) -> Any:
     finally:
         progress.end()
     whose = identify_vendor(seen.last.fields, seen.last.content or b"") if _is_no_feed(seen) else None
-    return Checked(source, now, run_checks.of_feed(seen, challenge=whose), seen.requests)
+    return CheckReport(source, now, run_checks.check_feed(seen, challenge=whose), seen.requests)
 
 
 def _is_no_feed(seen: Any) -> bool:

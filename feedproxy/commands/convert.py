@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from feedproxy.client import admin_client
-from feedproxy.client.feed_discovery import as_address, from_file
+from feedproxy.client.feed_discovery import from_file, parse_source
 from feedproxy.errors import NotAFeed, TooLarge
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.model import Feed
@@ -38,8 +38,8 @@ def register(subparsers: Any) -> None:
 
 def convert(args: argparse.Namespace) -> int:
     """Write it. Raises FeedproxyError where there is no feed, or no way to it."""
-    address = None if args.source == "-" else as_address(args.source)
-    settings = admin_client.asking(args.allow_private)
+    address = None if args.source == "-" else parse_source(args.source)
+    settings = admin_client.request_settings(args.allow_private)
     if address is not None:
         feed = asyncio.run(_fetched(address, settings))
     else:

@@ -7,7 +7,7 @@ from typing import Any
 
 from feedproxy.client import admin_client
 from feedproxy.client.feed_discovery import discover as find
-from feedproxy.client.feed_discovery import doubt
+from feedproxy.client.feed_discovery import verification_failure
 from feedproxy.feed.discovery import Found
 from feedproxy.settings import Settings
 
@@ -30,7 +30,7 @@ def register(subparsers: Any) -> None:
 
 def discover(args: argparse.Namespace) -> int:
     """Print them; 1 where one is not proved. Raises FeedproxyError where there is none, or no way to it."""
-    return asyncio.run(_discover(args.source, admin_client.asking(args.allow_private), verify=args.verify))
+    return asyncio.run(_discover(args.source, admin_client.request_settings(args.allow_private), verify=args.verify))
 
 
 async def _discover(source: str, settings: Settings, *, verify: bool) -> int:
@@ -46,4 +46,4 @@ async def _discover(source: str, settings: Settings, *, verify: bool) -> int:
 
 async def _doubts(feeds: tuple[Found, ...], settings: Settings) -> list[str]:
     # One after the other: they are mostly of one site.
-    return [await doubt(each.address, settings) for each in feeds]
+    return [await verification_failure(each.address, settings) for each in feeds]

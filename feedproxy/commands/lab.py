@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     done = asyncio.run(run.run(read, _world(args.plan, read), args.command, verbose=args.verbose, progress=_progress))
     if args.record:
         try:
-            Path(args.record).write_bytes(har.whole(done.recording))
+            Path(args.record).write_bytes(har.dump_recording(done.recording))
         except OSError as error:
             raise UsageError(f"{args.record}: {error.strerror or error}") from error
     graded = grade_recording(done.recording)
@@ -62,10 +62,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _world(file: str, read: Any) -> Any:
     from feedproxy.commands.replay import read_recording  # noqa: PLC0415
-    from feedproxy.lab.plan import made_up  # noqa: PLC0415
-    from feedproxy.lab.replay.replay_source import open_world  # noqa: PLC0415
+    from feedproxy.lab.plan import generate_feed  # noqa: PLC0415
+    from feedproxy.lab.replay.replay_source import open_source  # noqa: PLC0415
 
-    return open_world(Path(file).parent / read.source, read_recording) if read.source else made_up(read)
+    return open_source(Path(file).parent / read.source, read_recording) if read.source else generate_feed(read)
 
 
 def _progress(done: int, whole: int) -> None:

@@ -6,9 +6,9 @@ import json
 import sys
 from typing import Any
 
-from feedproxy.admin.feed_list_import import CONTENT_MAX, NoList
+from feedproxy.admin.feed_list_import import CONTENT_MAX, InvalidFeedList
 from feedproxy.client import admin_client
-from feedproxy.client.feed_discovery import as_address, from_file
+from feedproxy.client.feed_discovery import from_file, parse_source
 from feedproxy.feed import opml as lists
 from feedproxy.refresh.fetch_once import fetch_document
 from feedproxy.settings import Settings
@@ -41,7 +41,7 @@ def register(subparsers: Any) -> None:
 
 def take(args: argparse.Namespace) -> int:
     """Import. Raises FeedproxyError where there is no list, UsageError where no proxy can be reached."""
-    address = as_address(args.source)
+    address = parse_source(args.source)
     if args.source == "-":
         body = sys.stdin.buffer.read(CONTENT_MAX + 1)
     elif address is not None:
@@ -49,7 +49,7 @@ def take(args: argparse.Namespace) -> int:
     else:
         body = from_file(args.source, CONTENT_MAX)
     if lists.read(body) is None:
-        raise NoList(f"{args.source} is no subscription list: OPML is expected")
+        raise InvalidFeedList(f"{args.source} is no subscription list: OPML is expected")
     asked = {"name": args.name, "replace": "1" if args.replace else "", "intercept": "1" if args.intercept else ""}
     told = admin_client.ask(args, "POST", "opml", {key: value for key, value in asked.items() if value}, body)
     if args.format == "json":

@@ -55,7 +55,7 @@ def ping(args: argparse.Namespace) -> int:
         said = pings.extended([args.name or urlsplit(args.url).netloc, args.url, "", args.feed])
     except FeedproxyError as error:
         raise UsageError(str(error)) from error
-    settings = admin_client.asking(args.allow_private)
+    settings = admin_client.request_settings(args.allow_private)
     verdicts = asyncio.run(_sent(sinks, said, settings))
     views = [
         {"sink": without_secrets(sink.url), "ok": isinstance(each, Delivered), "words": each.reason}

@@ -56,18 +56,18 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until told to stop."""
-    from feedproxy.lab.replay.replay_source import Wishes, make_replay, open_world, table  # noqa: PLC0415
+    from feedproxy.lab.replay.replay_source import ReplayOptions, feed_table, make_replay, open_source  # noqa: PLC0415
     from feedproxy.lab.replay.virtual_time import parse_instant  # noqa: PLC0415
 
     if args.list_faults:
         return _list_faults()
     _check(args)
-    world = open_world(Path(args.source), read_recording)
+    world = open_source(Path(args.source), read_recording)
     start = parse_instant(args.at, world.first) if args.at else world.first
     clock: Clock = ManualClock(start) if args.step else AcceleratedClock(start, args.speed)
-    wishes = Wishes(tuple(args.strip), tuple(args.add), tuple(args.fault), args.seed)
+    wishes = ReplayOptions(tuple(args.strip), tuple(args.add), tuple(args.fault), args.seed)
     replay = make_replay(world, wishes, start, plain=args.proxy)
-    for name, each in table(world):
+    for name, each in feed_table(world):
         count, first, last = len(each.versions), each.versions[0].since, each.versions[-1].since
         said = "1 version" if count == 1 else f"{count} versions"
         print(f"{name}: {said}, {_iso(first)} to {_iso(last)}")
@@ -89,10 +89,10 @@ def _check(args: argparse.Namespace) -> None:
 
 async def _bare(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
     from feedproxy.admin.replay_clock import ReplayAdmin  # noqa: PLC0415
-    from feedproxy.lab.replay.replay_listener import Listener  # noqa: PLC0415
+    from feedproxy.lab.replay.replay_listener import ReplayListener  # noqa: PLC0415
 
     recorder = _recorder(args.record, args.seed) if args.record else None
-    listener = Listener(
+    listener = ReplayListener(
         replay, clock, observe=recorder.note if recorder else None, answered=_moving(clock, args.per_request)
     )
     admin = ReplayAdmin(clock, lambda: _status(replay))
@@ -119,10 +119,10 @@ async def _bare(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
 async def _in_front(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
     """A whole proxy, whose origin is the replay, whatever address is meant: nothing leaves this machine."""
     from feedproxy import serve  # noqa: PLC0415 -- only this pays for importing mitmproxy
-    from feedproxy.lab.replay.replay_listener import Listener  # noqa: PLC0415
+    from feedproxy.lab.replay.replay_listener import ReplayListener  # noqa: PLC0415
     from feedproxy.server.replay_backend import replay_setup  # noqa: PLC0415
 
-    listener = Listener(replay, clock, answered=_moving(clock, args.per_request))
+    listener = ReplayListener(replay, clock, answered=_moving(clock, args.per_request))
     await listener.start("127.0.0.1", 0)
     serve.log_to()
     options: dict[str, Any] = {
@@ -136,7 +136,7 @@ async def _in_front(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
     try:
         # On a clock that is moved by hand nothing happens but what was asked for.
         sets = ("refresh_ahead=false", *args.set) if args.step else tuple(args.set)
-        plan = serve.Plan(args.config, sets, options)
+        plan = serve.ServePlan(args.config, sets, options)
         announce: Callable[[str], None] = lambda address: print(f"feedproxy listens on {address}", flush=True)  # noqa: E731
         code = await serve.serve(plan, announce, clock, prepare=replay_setup(listener.url, clock, args.seed))
         assert isinstance(code, int)
@@ -171,7 +171,7 @@ def _moving(clock: Clock, seconds: float) -> Callable[[], None] | None:
 
 
 def _status(replay: Any) -> dict[str, Any]:
-    from feedproxy.lab.replay.replay_source import table  # noqa: PLC0415
+    from feedproxy.lab.replay.replay_source import feed_table  # noqa: PLC0415
 
     return {
         "feeds": [
@@ -181,7 +181,7 @@ def _status(replay: Any) -> dict[str, Any]:
                 "first": _iso(each.versions[0].since),
                 "last": _iso(each.versions[-1].since),
             }
-            for name, each in table(replay.world)
+            for name, each in feed_table(replay.world)
         ]
     }
 

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         given["allow_private"] = True
     serve.log_to()
     file = args.config if args.config is not None else os.environ.get(FILE_VARIABLE, "")
-    plan = serve.Plan(file, tuple(args.set), given, os.environ)
+    plan = serve.ServePlan(file, tuple(args.set), given, os.environ)
     if args.check:
         for line in asyncio.run(serve.check(plan)):
             print(line)
@@ -76,4 +76,4 @@ def run(args: argparse.Namespace) -> int:
         print(f"feedproxy listens on {address}", flush=True)
 
     done = asyncio.run(serve.serve(plan, announce))
-    return supervisor.Supervisor(plan, done, announce).run() if isinstance(done, serve.Workers) else done
+    return supervisor.Supervisor(plan, done, announce).run() if isinstance(done, serve.WorkerOptions) else done

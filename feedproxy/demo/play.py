@@ -23,7 +23,7 @@ from feedproxy.demo.demo_origin import Origin, Tally
 from feedproxy.demo.publishers import START, Feed, feeds
 from feedproxy.demo.simulated_readers import Poll, Screenplay, Subscription, screenplay
 from feedproxy.errors import FeedproxyError
-from feedproxy.serve import Plan, make_master
+from feedproxy.serve import ServePlan, make_master
 
 LANES = 6
 """Connections that readers share."""
@@ -151,7 +151,7 @@ async def _feedproxy(clock: ManualClock) -> AsyncIterator[tuple[str, int]]:
             "allow_private": True,
             "trusted_proxies": ["127.0.0.1"],
         }
-        made, _ = make_master(Plan(options=options), clock)
+        made, _ = make_master(ServePlan(options=options), clock)
         running = asyncio.ensure_future(made.run())
         try:
             server = made.addons.get("proxyserver")

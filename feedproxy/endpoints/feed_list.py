@@ -34,12 +34,12 @@ from feedproxy.rules import BLOCKED
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Resource
-from feedproxy.subscribers.distinct_readers import Readers, merged, number
-from feedproxy.subscribers.pseudonyms import LASTING
+from feedproxy.subscribers.distinct_readers import Readers, count_distinct, merge_readers
+from feedproxy.subscribers.pseudonyms import PERIOD
 
 logger = logging.getLogger(__name__)
 
-LISTED_FOR = LASTING
+LISTED_FOR = PERIOD
 """Seconds for which a feed stands in the list after readers asked for it (DESIGN, section 4)."""
 
 SMALL_LIST_MAX = 500
@@ -237,7 +237,7 @@ class FeedList:
         imported = self.imports.current
         by_address = {each.address: each for each in imported.feeds}
         enough = max(1, self._settings_for("").list_readers_min)
-        known = (target for target, readers in asked.items() if number(readers) >= enough)
+        known = (target for target, readers in asked.items() if count_distinct(readers) >= enough)
         others = sorted(set(known) - by_address.keys())
         self._candidates = len(by_address) + len(others)
         found: dict[str, Subscription] = {}
@@ -333,7 +333,7 @@ def _merge_requested(raw: bytes | None, lately: Iterable[tuple[str, Readers]], s
         noted = {str(target): {int(each): int(at) for each, at in readers} for target, readers in asked.items()}
     except (ValueError, LookupError, TypeError, AttributeError):
         noted = {}  # it is written anew
-    return merged(noted, lately, since)
+    return merge_readers(noted, lately, since)
 
 
 def _encode_requested(asked: Mapping[str, Readers]) -> bytes:

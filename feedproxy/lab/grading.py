@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from feedproxy.feed.channel import Schedule
 from feedproxy.lab.record.exchange import Exchange, Recording, Side
 from feedproxy.scoring.grade import ReaderScore, score
-from feedproxy.scoring.reader import Reader, Who, who
+from feedproxy.scoring.reader import Reader, ReaderName, reader_name
 from feedproxy.scoring.scored_request import Content, Poll, read_content
 
-BROKEN = frozenset({"reset", "truncated-gzip", "wrong-length"})
+BROKEN_FAULTS = frozenset({"reset", "truncated-gzip", "wrong-length"})
 """Faults after which an answer is no whole one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservedPoll:
     """A request as it was judged, the schedule that held then, and what the recording tells beside."""
 
     poll: Poll
@@ -28,33 +28,33 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Graded:
+class RecordingScores:
     """The scores of a recording, the worst first."""
 
     scores: tuple[ReaderScore, ...]
-    polls: tuple[Mapping[str, Sequence[Seen]], ...]
+    polls: tuple[Mapping[str, Sequence[ObservedPoll]], ...]
     """Of each reader, in the same order: what it asked, by feed."""
 
 
-def grade_recording(recording: Recording, side: Side | None = None) -> Graded:
+def grade_recording(recording: Recording, side: Side | None = None) -> RecordingScores:
     """Judge every reader of a recording. `side` None: the readers', else, where there is none, the origins'."""
     exchanges = recording.side(side) if side else recording.side(Side.READER) or recording.side(Side.ORIGIN)
-    read = _remembering(recording)
-    readers: dict[Who, Reader] = {}
-    polls: dict[Who, dict[str, list[Seen]]] = {}
-    for number, exchange in _numbered(recording, exchanges):
+    read = _memoize_contents(recording)
+    readers: dict[ReaderName, Reader] = {}
+    polls: dict[ReaderName, dict[str, list[ObservedPoll]]] = {}
+    for number, exchange in _number_exchanges(recording, exchanges):
         if exchange.request.method not in ("GET", "HEAD") or exchange.failure.startswith("address"):
             continue
-        name = who(exchange.reader, exchange.user_agent, exchange.request.target)
+        name = reader_name(exchange.reader, exchange.user_agent, exchange.request.target)
         reader = readers.setdefault(name, Reader(name.reader))
         poll = poll_of(number, exchange, read)
         conduct = reader.see(poll)
-        seen = Seen(poll, conduct.known.schedule, exchange.digest, exchange.faults)
+        seen = ObservedPoll(poll, conduct.known.schedule, exchange.digest, exchange.faults)
         polls.setdefault(name, {}).setdefault(conduct.feed, []).append(seen)
     end = max(recording.until, exchanges[-1].at if exchanges else 0.0)
     found = [(each, polls[name]) for name, reader in readers.items() if (each := score(reader, end)) is not None]
     found.sort(key=lambda each: (each[0].grade, -each[0].cost.requests))
-    return Graded(tuple(each for each, _ in found), tuple(each for _, each in found))
+    return RecordingScores(tuple(each for each, _ in found), tuple(each for _, each in found))
 
 
 def poll_of(number: int, exchange: Exchange, read: Callable[[Exchange], Content | None]) -> Poll:
@@ -71,19 +71,19 @@ def poll_of(number: int, exchange: Exchange, read: Callable[[Exchange], Content 
         version=exchange.version,
         connection=exchange.connection,
         size=exchange.size if exchange.status != 304 and exchange.request.method != "HEAD" else 0,
-        whole=exchange.status > 0 and not exchange.raw and not BROKEN.intersection(exchange.faults),
+        whole=exchange.status > 0 and not exchange.raw and not BROKEN_FAULTS.intersection(exchange.faults),
         entrance=exchange.entrance,
         public=exchange.public,
     )
 
 
-def _numbered(recording: Recording, exchanges: Iterable[Exchange]) -> Iterable[tuple[int, Exchange]]:
+def _number_exchanges(recording: Recording, exchanges: Iterable[Exchange]) -> Iterable[tuple[int, Exchange]]:
     """With their places in the recording, whichever side they are of."""
     wanted = set(map(id, exchanges))
     return ((number, each) for number, each in enumerate(recording.exchanges, 1) if id(each) in wanted)
 
 
-def _remembering(recording: Recording) -> Callable[[Exchange], Content | None]:
+def _memoize_contents(recording: Recording) -> Callable[[Exchange], Content | None]:
     """Reads each content once."""
     known: dict[tuple[str, str], Content | None] = {}
 

@@ -14,7 +14,7 @@ from feedproxy.errors import UsageError
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
 from feedproxy.lab.record.exchange import digest_of
-from feedproxy.lab.replay.timeline import Timeline, Version, World
+from feedproxy.lab.replay.timeline import ReplayWorld, Timeline, Version
 from feedproxy.lab.replay.virtual_time import parse_instant, parse_length
 
 MONDAY: Instant = 1_767_571_200
@@ -57,7 +57,7 @@ class Plan:
     without: tuple[str, ...] = field(default=())
     """Findings, by their names, that must not be there."""
 
-    def start(self, world: World) -> Instant:
+    def start(self, world: ReplayWorld) -> Instant:
         """When it begins. Raises UsageError."""
         return parse_instant(self.at, world.first) if self.at else world.first
 
@@ -116,10 +116,10 @@ def _check(path: Path, plan: Plan) -> None:
         raise UsageError(f"{path}: change: expected a length of time such as 4h")
 
 
-def made_up(plan: Plan) -> World:
+def generate_feed(plan: Plan) -> ReplayWorld:
     """A feed that has a new entry every `change` seconds, known at any host under `/feed.xml`."""
     count = min(5000, math.ceil(plan.days * 86_400 / plan.change) + 2)
-    return World({}, {"/feed.xml": Timeline([_version(number, plan.change) for number in range(count)])})
+    return ReplayWorld({}, {"/feed.xml": Timeline([_version(number, plan.change) for number in range(count)])})
 
 
 def _version(number: int, change: Seconds) -> Version:

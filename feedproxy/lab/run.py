@@ -23,10 +23,10 @@ from feedproxy.clock import AcceleratedClock, Clock, Instant, ManualClock, Secon
 from feedproxy.errors import UsageError
 from feedproxy.lab.plan import Plan
 from feedproxy.lab.record.exchange import Exchange, Recording
-from feedproxy.lab.record.recorder import settled
-from feedproxy.lab.replay.replay_listener import Listener
-from feedproxy.lab.replay.replay_source import Wishes, make_replay, table
-from feedproxy.lab.replay.timeline import Timeline, World
+from feedproxy.lab.record.recorder import with_digest
+from feedproxy.lab.replay.replay_listener import ReplayListener
+from feedproxy.lab.replay.replay_source import ReplayOptions, feed_table, make_replay
+from feedproxy.lab.replay.timeline import ReplayWorld, Timeline
 
 GRACE: Seconds = 5
 """What a command has, after SIGTERM, until SIGKILL."""
@@ -36,7 +36,7 @@ type Progress = Callable[[int, int], None]
 
 
 @dataclass(slots=True)
-class Run:
+class RunResult:
     """What came of it."""
 
     recording: Recording = field(default_factory=lambda: Recording(()))
@@ -46,7 +46,7 @@ class Run:
     first_failure: str = ""
 
 
-class _Notebook:
+class _ExchangeLog:
     """What was asked and answered, in order."""
 
     def __init__(self) -> None:
@@ -54,15 +54,20 @@ class _Notebook:
         self.contents: dict[str, bytes] = {}
 
     def note(self, exchange: Exchange, body: bytes) -> None:
-        told, content = settled(exchange, body)
+        told, content = with_digest(exchange, body)
         self.exchanges.append(told)
         if told.digest:
             self.contents[told.digest] = content
 
 
 async def run(
-    plan: Plan, world: World, command: Sequence[str], *, verbose: bool = False, progress: Progress = lambda *_: None
-) -> Run:
+    plan: Plan,
+    world: ReplayWorld,
+    command: Sequence[str],
+    *,
+    verbose: bool = False,
+    progress: Progress = lambda *_: None,
+) -> RunResult:
     """Play the plan. In the command `{url}`, `{host}`, `{port}`, `{home}`, `{poll}` and `{time}` are replaced.
 
     Raises UsageError where the command cannot be started, or the plan asks for what is not there.
@@ -72,19 +77,19 @@ async def run(
     name = f"lab-{secrets.token_hex(5)}"
     path = f"/{name}/{urlsplit(plan.url).path.rsplit('/', 1)[-1] or 'feed.xml'}"
     # A redirect of the recording leads on to what else is in it.
-    known, names = World(world.targets, {path: feed}), {path: known_as} if "://" in known_as else {}
-    replay = make_replay(known, Wishes(plan.strip, plan.add, plan.fault, plan.seed), start, names=names)
+    known, names = ReplayWorld(world.targets, {path: feed}), {path: known_as} if "://" in known_as else {}
+    replay = make_replay(known, ReplayOptions(plan.strip, plan.add, plan.fault, plan.seed), start, names=names)
     clock: Clock = AcceleratedClock(start, plan.speed) if plan.speed else ManualClock(start)
-    notebook = _Notebook()
-    listener = Listener(replay, clock, observe=notebook.note)
+    notebook = _ExchangeLog()
+    listener = ReplayListener(replay, clock, observe=notebook.note)
     await listener.start("127.0.0.1", 0)
     home = Path(tempfile.mkdtemp(prefix="feedproxy-lab-"))
     try:
-        stage = _Stage(plan, command, f"{listener.url}{path}", home, verbose)
+        stage = _CommandRunner(plan, command, f"{listener.url}{path}", home, verbose)
         if isinstance(clock, ManualClock):
-            done = await _poll_by_poll(stage, clock, start, progress)
+            done = await _run_poll_by_poll(stage, clock, start, progress)
         else:
-            done = await _running(stage, start)
+            done = await _run_continuously(stage, start)
     finally:
         await listener.close()
         shutil.rmtree(home, ignore_errors=True)
@@ -93,8 +98,10 @@ async def run(
     return done
 
 
-async def _poll_by_poll(stage: "_Stage", clock: ManualClock, start: Instant, progress: Progress) -> Run:
-    plan, done = stage.plan, Run()
+async def _run_poll_by_poll(
+    stage: "_CommandRunner", clock: ManualClock, start: Instant, progress: Progress
+) -> RunResult:
+    plan, done = stage.plan, RunResult()
     random = Random(plan.seed)  # noqa: S311 -- to be the same each time
     count = max(1, int(plan.days * 86_400 // plan.every))
     # Nobody's minute is the full hour, unless the plan says so: that would be held against the reader.
@@ -108,13 +115,13 @@ async def _poll_by_poll(stage: "_Stage", clock: ManualClock, start: Instant, pro
     return done
 
 
-async def _running(stage: "_Stage", start: Instant) -> Run:
-    done = Run()
+async def _run_continuously(stage: "_CommandRunner", start: Instant) -> RunResult:
+    done = RunResult()
     await stage.once(1, start, stage.plan.days * 86_400 / stage.plan.speed, done, lasts=True)
     return done
 
 
-class _Stage:
+class _CommandRunner:
     """How the command is started."""
 
     def __init__(self, plan: Plan, command: Sequence[str], url: str, home: Path, verbose: bool) -> None:
@@ -127,7 +134,7 @@ class _Stage:
         if self._faketime is None:
             raise UsageError("the plan wants faketime, which is not installed (Debian: apt-get install faketime)")
 
-    async def once(self, number: int, now: Instant, timeout: Seconds, done: Run, *, lasts: bool = False) -> None:
+    async def once(self, number: int, now: Instant, timeout: Seconds, done: RunResult, *, lasts: bool = False) -> None:
         """Start the command and wait for its end; one that `lasts` is told to end when the time is over."""
         arguments = self._arguments(number, now)
         sink = None if self._verbose else asyncio.subprocess.DEVNULL
@@ -167,7 +174,7 @@ class _Stage:
             "{poll}": str(number),
             "{time}": str(int(now)),
         }
-        filled = [_filled(each, values) for each in self._command]
+        filled = [_fill(each, values) for each in self._command]
         if self._faketime:
             rate = f" x{self.plan.speed:g}" if self.plan.speed else ""
             moment = datetime.fromtimestamp(now, UTC).strftime("@%Y-%m-%d %H:%M:%S")
@@ -197,24 +204,24 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             return
 
 
-def _filled(text: str, values: Mapping[str, str]) -> str:
+def _fill(text: str, values: Mapping[str, str]) -> str:
     for name, value in values.items():
         text = text.replace(name, value)
     return text
 
 
-def _feed_of(plan: Plan, world: World) -> tuple[str, Timeline]:
+def _feed_of(plan: Plan, world: ReplayWorld) -> tuple[str, Timeline]:
     """The feed that is played, by its address or path."""
     if plan.url:
         found = world.find(plan.url) or world.paths.get(plan.url)
         if found is None:
-            known = ", ".join(name for name, _ in table(world))
+            known = ", ".join(name for name, _ in feed_table(world))
             raise UsageError(f"url: {plan.url} is not in the source; there is {known[:300]}")
         return plan.url, found
-    return next(table(world))
+    return next(feed_table(world))
 
 
-def failures(plan: Plan, run: Run, grades: Sequence[tuple[str, int, frozenset[str]]]) -> list[str]:
+def failures(plan: Plan, run: RunResult, grades: Sequence[tuple[str, int, frozenset[str]]]) -> list[str]:
     """What the plan demands and the run has not shown; `grades` are readers' names, grades and findings."""
     missed = []
     if not grades:

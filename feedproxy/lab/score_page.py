@@ -16,11 +16,11 @@ from feedproxy import __version__
 from feedproxy.clock import Instant
 from feedproxy.feed.schedule import is_skipped
 from feedproxy.http.date import parse_http_date
-from feedproxy.lab.grading import Graded, Seen
+from feedproxy.lab.grading import ObservedPoll, RecordingScores
 from feedproxy.scoring import report
 from feedproxy.scoring.grade import FeedScore, ReaderScore
 from feedproxy.scoring.polling_interval import span
-from feedproxy.scoring.rules import shown
+from feedproxy.scoring.rules import redact_target
 from feedproxy.scoring.scored_request import REDIRECTS
 from feedproxy.web import templates
 
@@ -76,7 +76,7 @@ class Timeline:
     words: str
 
 
-def as_html(graded: Graded, title: str = "How these readers behave") -> str:
+def as_html(graded: RecordingScores, title: str = "How these readers behave") -> str:
     """The page."""
     readers = [_reader(score, polls) for score, polls in zip(graded.scores, graded.polls, strict=True)]
     body = templates.page(
@@ -87,7 +87,7 @@ def as_html(graded: Graded, title: str = "How these readers behave") -> str:
         width=WIDTH,
         left=LEFT,
         most=SHOWN,
-        marked=marked,
+        marked=with_code,
     )
     return body.decode()
 
@@ -111,9 +111,9 @@ def _reader(score: ReaderScore, polls: Any) -> dict[str, Any]:
     }
 
 
-def _feed(score: FeedScore, seen: Sequence[Seen], begin: Instant, end: Instant) -> dict[str, Any]:
+def _feed(score: FeedScore, seen: Sequence[ObservedPoll], begin: Instant, end: Instant) -> dict[str, Any]:
     return {
-        "name": shown(score.feed),
+        "name": redact_target(score.feed),
         "score": score,
         "level": level_of(score.grade),
         "interval": span(score.interval) if score.interval else "",
@@ -121,7 +121,7 @@ def _feed(score: FeedScore, seen: Sequence[Seen], begin: Instant, end: Instant) 
     }
 
 
-def timeline(seen: Sequence[Seen], begin: Instant, end: Instant) -> Timeline:
+def timeline(seen: Sequence[ObservedPoll], begin: Instant, end: Instant) -> Timeline:
     """What is drawn of a feed's polls between two instants."""
     length = max(end - begin, 1.0)
     scale = (WIDTH - LEFT - RIGHT) / length
@@ -139,16 +139,16 @@ def timeline(seen: Sequence[Seen], begin: Instant, end: Instant) -> Timeline:
     return Timeline(
         height=TOP + ROW * (len(used) + 1) + 22,
         lanes=lanes,
-        versions=tuple(_grouped(((place(at), templates.absolute(at)) for at in _versions(seen)), "new version")),
+        versions=tuple(_group(((place(at), templates.absolute(at)) for at in _versions(seen)), "new version")),
         skipped=tuple(_skipped(seen, begin, end, place)),
         faults=tuple(_faults(seen, end, place)),
-        wrong=", ".join(dict.fromkeys(words for each in seen if (words := _wrong(each)))),
+        wrong=", ".join(dict.fromkeys(words for each in seen if (words := _fault_names(each)))),
         days=tuple(_days(begin, end, place)),
         words=f"{len(seen)} requests in {span(length)}: {counted}",
     )
 
 
-def _outcomes(seen: Iterable[Seen]) -> Iterable[str]:
+def _outcomes(seen: Iterable[ObservedPoll]) -> Iterable[str]:
     digest = ""
     for each in seen:
         poll = each.poll
@@ -163,7 +163,7 @@ def _outcomes(seen: Iterable[Seen]) -> Iterable[str]:
             yield "failed"
 
 
-def _versions(seen: Sequence[Seen]) -> Iterable[Instant]:
+def _versions(seen: Sequence[ObservedPoll]) -> Iterable[Instant]:
     """When there was something new: at its Last-Modified, where that lies between this answer and the one before."""
     digest, before = "", 0.0
     for each in seen:
@@ -176,9 +176,9 @@ def _versions(seen: Sequence[Seen]) -> Iterable[Instant]:
         before = poll.at
 
 
-def _marks(seen: Iterable[Seen], place: Any) -> tuple[Mark, ...]:
+def _marks(seen: Iterable[ObservedPoll], place: Any) -> tuple[Mark, ...]:
     return tuple(
-        _grouped(
+        _group(
             (
                 (place(each.poll.at), f"{templates.absolute(each.poll.at)}: {each.poll.status or 'no answer'}")
                 for each in seen
@@ -188,7 +188,7 @@ def _marks(seen: Iterable[Seen], place: Any) -> tuple[Mark, ...]:
     )
 
 
-def _grouped(places: Iterable[tuple[float, str]], noun: str) -> Iterable[Mark]:
+def _group(places: Iterable[tuple[float, str]], noun: str) -> Iterable[Mark]:
     """Those that would lie on one another as one."""
     held: list[tuple[float, str]] = []
     for each in places:
@@ -205,7 +205,7 @@ def _mark(held: Sequence[tuple[float, str]], noun: str) -> Mark:
     return Mark(held[0][0], len(held), words)
 
 
-def _skipped(seen: Sequence[Seen], begin: Instant, end: Instant, place: Any) -> Iterable[Band]:
+def _skipped(seen: Sequence[ObservedPoll], begin: Instant, end: Instant, place: Any) -> Iterable[Band]:
     """Whole hours that the feed asks to be left out, by what it said last before them."""
     hours = range(int(begin // 3600), int(end // 3600) + 1)
     at, schedule, since = 0, seen[0].schedule, None
@@ -227,29 +227,29 @@ def _skipped(seen: Sequence[Seen], begin: Instant, end: Instant, place: Any) -> 
             since = None
 
 
-def _faults(seen: Sequence[Seen], end: Instant, place: Any) -> Iterable[Band]:
+def _faults(seen: Sequence[ObservedPoll], end: Instant, place: Any) -> Iterable[Band]:
     """From the first answer that something was wrong with to the next that was well."""
     since, words = None, ""
     for each, following in [*pairwise(seen), (seen[-1], None)]:
-        wrong = _wrong(each)
+        wrong = _fault_names(each)
         if wrong and since is None:
             since, words = each.poll.at, wrong
         until = following.poll.at if following is not None else end
-        next_is_well = following is None or not _wrong(following)
+        next_is_well = following is None or not _fault_names(following)
         if since is not None and next_is_well:
             x = place(since)
             yield Band(x, round(max(2.0, place(until) - x), 1), f"{words}, from {templates.absolute(since)}")
             since = None
 
 
-def _wrong(seen: Seen) -> str:
+def _fault_names(seen: ObservedPoll) -> str:
     """What the origin did wrong; where it sent the reader elsewhere is seen in a row of its own."""
     if seen.poll.status in REDIRECTS:
         return ""
     return ", ".join(seen.faults) or (str(seen.poll.status) if seen.poll.status >= 400 else "")
 
 
-def marked(text: str) -> Markup:
+def with_code(text: str) -> Markup:
     """A Note's words: what stands between backticks is code."""
     parts = [
         escape(part) if at % 2 == 0 else Markup("<code>{}</code>").format(part)

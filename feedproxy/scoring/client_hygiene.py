@@ -8,8 +8,8 @@ from feedproxy.findings import Category, Level, Note
 from feedproxy.http.memoize import memoised
 from feedproxy.http.negotiation import weights_in
 from feedproxy.http.user_agent import parse_claim, product
-from feedproxy.scoring.reader_state import Known
-from feedproxy.scoring.rules import KEPT, Said, Verdict, shown
+from feedproxy.scoring.reader_state import ReaderState
+from feedproxy.scoring.rules import KEPT, Observation, Verdict, redact_target
 from feedproxy.scoring.scored_request import Poll
 
 _LIBRARY = re.compile(
@@ -24,39 +24,39 @@ _LIBRARYS_OWN = re.compile(r"kurtmckee/feedparser|feedparser\.org|simplepie\.org
 _BROWSERS = frozenset({"Mozilla", "Chrome", "Safari", "Firefox", "Edge", "Opera"})
 # The look-behind keeps the search linear: a name before an `@` is looked at once, however long it is.
 _CONTACT = re.compile(r"https?://|www\.|(?<![\w.+-])[\w.+-]++@[\w-]++\.\w", re.IGNORECASE)
-_OLD = ("/0.9", "/1.0")
-_PASSED_ON = ("via", "forwarded", "x-forwarded-for")
+_OLD_VERSIONS = ("/0.9", "/1.0")
+_FORWARDING_FIELDS = ("via", "forwarded", "x-forwarded-for")
 
-_BUSTERS = re.compile(
+_BUSTER_NAMES = re.compile(
     r"(?:_|t|ts|time|timestamp|rand|random|rnd|cb|cachebust(?:er)?|nocache|no-?cache|bust|utm_\w+|fbclid|gclid)",
     re.IGNORECASE,
 )
-_CHANCE = re.compile(r"\d{9,14}|0\.\d{6,}|[0-9a-f]{8,}", re.IGNORECASE)
+_RANDOM_VALUE = re.compile(r"\d{9,14}|0\.\d{6,}|[0-9a-f]{8,}", re.IGNORECASE)
 
 
 AGENTS_MAX = 4096
 """User-Agents of which it is remembered what is to be said: the same reader comes again and again."""
 
 
-def coding(poll: Poll, _: Known) -> Verdict:
+def coding(poll: Poll, _: ReaderState) -> Verdict:
     """Whether compression is asked for."""
-    return _coding(poll.fields.combined("accept-encoding") or "")
+    return _accepted_coding(poll.fields.combined("accept-encoding") or "")
 
 
 @memoised(entries=256)
-def _coding(accepted: str) -> Verdict:
+def _accepted_coding(accepted: str) -> Verdict:
     weights = weights_in(accepted)
     if any(weights.get(name, 0) > 0 for name in ("gzip", "x-gzip", "br", "zstd", "deflate", "*")):
         return KEPT
-    return (Said(NO_COMPRESSION, f"Accept-Encoding: {accepted}" if accepted else "no Accept-Encoding"),)
+    return (Observation(NO_COMPRESSION, f"Accept-Encoding: {accepted}" if accepted else "no Accept-Encoding"),)
 
 
-def version(poll: Poll, _: Known) -> Verdict:
+def version(poll: Poll, _: ReaderState) -> Verdict:
     """Whether the protocol is of this century."""
-    return (Said(OLD_HTTP, poll.version),) if poll.version.endswith(_OLD) else KEPT
+    return (Observation(OLD_HTTP, poll.version),) if poll.version.endswith(_OLD_VERSIONS) else KEPT
 
 
-def identity(poll: Poll, _: Known) -> Verdict:
+def identity(poll: Poll, _: ReaderState) -> Verdict:
     """Whether the User-Agent says which reader this is."""
     return _identity((poll.fields.get("user-agent") or "").strip())
 
@@ -64,68 +64,70 @@ def identity(poll: Poll, _: Known) -> Verdict:
 @memoised(entries=AGENTS_MAX)
 def _identity(agent: str) -> Verdict:
     if not agent:
-        return (Said(NO_USER_AGENT, "no User-Agent"),)
+        return (Observation(NO_USER_AGENT, "no User-Agent"),)
     if _LIBRARY.fullmatch(agent) and (not _CONTACT.search(agent) or _LIBRARYS_OWN.search(agent)):
-        return (Said(LIBRARY_USER_AGENT, f"User-Agent: {agent}", {"agent": agent}),)
+        return (Observation(LIBRARY_USER_AGENT, f"User-Agent: {agent}", {"agent": agent}),)
     if agent.startswith("Mozilla/") and product(agent) in _BROWSERS:
-        return (Said(BROWSER_USER_AGENT, f"User-Agent: {agent}", {"agent": agent}),)
+        return (Observation(BROWSER_USER_AGENT, f"User-Agent: {agent}", {"agent": agent}),)
     return KEPT
 
 
-def contact(poll: Poll, _: Known) -> Verdict | None:
+def contact(poll: Poll, _: ReaderState) -> Verdict | None:
     """Whether it says where somebody can be reached."""
     agent = (poll.fields.get("user-agent") or "").strip()
     if not agent:
         return None
-    return KEPT if _tells_contact(agent) or poll.fields.get("from") else (Said(NO_CONTACT, f"User-Agent: {agent}"),)
+    return (
+        KEPT if _has_contact(agent) or poll.fields.get("from") else (Observation(NO_CONTACT, f"User-Agent: {agent}"),)
+    )
 
 
 @memoised(entries=AGENTS_MAX)
-def _tells_contact(agent: str) -> bool:
+def _has_contact(agent: str) -> bool:
     return bool(_CONTACT.search(agent)) and not _LIBRARYS_OWN.search(agent)
 
 
-def shared(poll: Poll, _: Known) -> Said | None:
+def shared(poll: Poll, _: ReaderState) -> Observation | None:
     """What is worth saying of how many read through this one, or could."""
     if (told := _subscribers(poll.fields.get("user-agent") or "")) is not None:
         return told
-    passed = next((name for name in _PASSED_ON if name in poll.fields), None)
-    return Said(SUBSCRIBERS_UNTOLD, f"{passed} was sent, and no count") if passed else None
+    passed = next((name for name in _FORWARDING_FIELDS if name in poll.fields), None)
+    return Observation(SUBSCRIBERS_UNTOLD, f"{passed} was sent, and no count") if passed else None
 
 
 @memoised(entries=AGENTS_MAX)
-def _subscribers(agent: str) -> Said | None:
+def _subscribers(agent: str) -> Observation | None:
     claim = parse_claim(agent)
-    return Said(TELLS_SUBSCRIBERS, f"User-Agent: {agent}", {"subscribers": claim.count}) if claim else None
+    return Observation(TELLS_SUBSCRIBERS, f"User-Agent: {agent}", {"subscribers": claim.count}) if claim else None
 
 
-def needless(poll: Poll, _: Known) -> Verdict:
+def needless(poll: Poll, _: ReaderState) -> Verdict:
     """Cookies, referrers, and parameters of the reader's own."""
     said = []
     if "cookie" in poll.fields:
-        said.append(Said(COOKIES_SENT, "Cookie was sent"))
+        said.append(Observation(COOKIES_SENT, "Cookie was sent"))
     if referrer := poll.fields.get("referer"):
-        said.append(Said(REFERRER_SENT, f"Referer: {shown(referrer)}"))
-    if (plain := without_busters(poll.target, poll.at)) != poll.target:
-        said.append(Said(QUERY_ADDED, f"{shown(poll.target)} for {shown(plain)}"))
+        said.append(Observation(REFERRER_SENT, f"Referer: {redact_target(referrer)}"))
+    if (plain := strip_cache_busters(poll.target, poll.at)) != poll.target:
+        said.append(Observation(QUERY_ADDED, f"{redact_target(poll.target)} for {redact_target(plain)}"))
     return tuple(said)
 
 
-def without_busters(target: str, at: Instant) -> str:
+def strip_cache_busters(target: str, at: Instant) -> str:
     """An address without parameters that only keep caches from knowing it, or tell where the reader comes from."""
     if "?" not in target or not (split := urlsplit(target)).query:
         return target
-    kept = [each for each in split.query.split("&") if not _is_buster(each, at)]
+    kept = [each for each in split.query.split("&") if not _is_cache_buster(each, at)]
     return urlunsplit((split.scheme, split.netloc, split.path, "&".join(kept), ""))
 
 
-def _is_buster(parameter: str, at: Instant) -> bool:
+def _is_cache_buster(parameter: str, at: Instant) -> bool:
     name, equals, value = parameter.partition("=")
     if name.lower().startswith(("utm_", "fbclid", "gclid")):
         return True
     if not equals:
         return _is_time(name, at)
-    return _is_time(value, at) or bool(_BUSTERS.fullmatch(name) and _CHANCE.fullmatch(value))
+    return _is_time(value, at) or bool(_BUSTER_NAMES.fullmatch(name) and _RANDOM_VALUE.fullmatch(value))
 
 
 def _is_time(text: str, at: Instant) -> bool:

@@ -8,56 +8,64 @@ from feedproxy.clock import Seconds
 from feedproxy.findings import Category, Level, Note
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.etag import parse_tag, parse_tags, stem_of, weak_match
-from feedproxy.scoring.reader_state import Known
-from feedproxy.scoring.rules import KEPT, Said, Verdict
+from feedproxy.scoring.reader_state import ReaderState
+from feedproxy.scoring.rules import KEPT, Observation, Verdict
 from feedproxy.scoring.scored_request import Poll
 
-AFRESH: Seconds = 6.5 * 86_400
+UNCONDITIONAL_ALLOWED_AFTER: Seconds = 6.5 * 86_400
 """After that long a reader may ask without conditions, to get out of a cache that is stuck."""
 
 
-def judge(poll: Poll, known: Known) -> Verdict | None:
+def evaluate(poll: Poll, known: ReaderState) -> Verdict | None:
     """None where the reader has nothing to ask with, or the answer says nothing of its conditions."""
     if poll.status in (0, 504) or (poll.status >= 300 and poll.status != 304):
         return None
     if not known.held and not known.given:
         # What it had before the recording began is not known, so nothing can be held against it.
-        return _without_anything(poll, known)
+        return _evaluate_unconditional(poll, known)
     if not poll.is_conditional:
-        if not known.stores or poll.at - known.held_at >= AFRESH or not known.held:
+        if not known.stores or poll.at - known.held_at >= UNCONDITIONAL_ALLOWED_AFTER or not known.held:
             return None
         if known.is_new_address(poll.target):
             return None  # validators are those of an address: this one has given none yet
-        return (Said(UNCONDITIONAL_REPEAT, f"no condition, though {_named(known)} was given: {poll.size} bytes came"),)
-    return (*_tag(poll, known), *_date(poll, known))
+        return (
+            Observation(
+                UNCONDITIONAL_REPEAT, f"no condition, though {_issued_names(known)} was given: {poll.size} bytes came"
+            ),
+        )
+    return (*_evaluate_tag(poll, known), *_evaluate_date(poll, known))
 
 
-def delta(poll: Poll, known: Known) -> Verdict | None:
+def delta(poll: Poll, known: ReaderState) -> Verdict | None:
     """After a 226 its tag is the one to ask with."""
     if not known.held_delta or not known.held.tag or poll.status not in (200, 226, 304) or not poll.is_conditional:
         return None
-    sent = _sent(poll)
+    sent = _sent_tags(poll)
     if known.held.tag in sent or (known.other.tag and known.other.tag in sent):
         return KEPT
     if known.partial and not any(tag in known.given.tags for tag in sent):
         return None  # it may be of a newer answer, by another
-    return (Said(TAG_OF_226_UNUSED, f"If-None-Match {_shown(poll)}, and the 226 had {known.held.tag}"),)
+    return (Observation(TAG_OF_226_UNUSED, f"If-None-Match {_condition_text(poll)}, and the 226 had {known.held.tag}"),)
 
 
-def _without_anything(poll: Poll, known: Known) -> Verdict | None:
+def _evaluate_unconditional(poll: Poll, known: ReaderState) -> Verdict | None:
     if known.success is None or not poll.is_conditional or known.partial:
         return None
     since = poll.fields.get("if-modified-since")
     if since is not None and since.strip() not in known.dates:
-        return (Said(INVENTED_DATE, f"If-Modified-Since: {since}, and no Last-Modified was ever given"),)
-    return (Said(INVENTED_TAG, f"If-None-Match {_shown(poll)}, and no ETag was ever given"),) if _sent(poll) else KEPT
+        return (Observation(INVENTED_DATE, f"If-Modified-Since: {since}, and no Last-Modified was ever given"),)
+    return (
+        (Observation(INVENTED_TAG, f"If-None-Match {_condition_text(poll)}, and no ETag was ever given"),)
+        if _sent_tags(poll)
+        else KEPT
+    )
 
 
-def _tag(poll: Poll, known: Known) -> Verdict:
-    sent = _sent(poll)
+def _evaluate_tag(poll: Poll, known: ReaderState) -> Verdict:
+    sent = _sent_tags(poll)
     if not sent:
         if known.held.tag:
-            return (Said(TAG_NOT_RETURNED, f"only If-Modified-Since, though ETag: {known.held.tag} was given"),)
+            return (Observation(TAG_NOT_RETURNED, f"only If-Modified-Since, though ETag: {known.held.tag} was given"),)
         return ()
     current = [tag for tag in (known.held.tag, known.other.tag) if tag]
     if any(tag in sent for tag in current):
@@ -65,17 +73,23 @@ def _tag(poll: Poll, known: Known) -> Verdict:
     if known.held_delta:
         return ()  # that is told by its own name
     if any(tag in known.broken.tags for tag in sent):
-        return (Said(TAG_OF_FAILURE, f"If-None-Match {_shown(poll)} is of an answer that was no whole feed"),)
+        return (
+            Observation(
+                TAG_OF_FAILURE, f"If-None-Match {_condition_text(poll)} is of an answer that was no whole feed"
+            ),
+        )
     if any(tag in known.given.tags for tag in sent):
-        words = f"If-None-Match {_shown(poll)} is of an older version; {known.held.tag or 'none'} came since"
-        return (Said(STEPPED_BACK if known.returned.tag in current and current else STALE_TAG, words),)
+        words = f"If-None-Match {_condition_text(poll)} is of an older version; {known.held.tag or 'none'} came since"
+        return (Observation(STEPPED_BACK if known.returned.tag in current and current else STALE_TAG, words),)
     altered = next((tag for tag in current if _is_altered(sent, tag)), None)
     if altered is not None:
-        return (Said(ALTERED_TAG, f"If-None-Match {_shown(poll)} for {altered}"),)
-    return () if known.partial else (Said(INVENTED_TAG, f"If-None-Match {_shown(poll)} was never given"),)
+        return (Observation(ALTERED_TAG, f"If-None-Match {_condition_text(poll)} for {altered}"),)
+    return (
+        () if known.partial else (Observation(INVENTED_TAG, f"If-None-Match {_condition_text(poll)} was never given"),)
+    )
 
 
-def _date(poll: Poll, known: Known) -> Verdict:
+def _evaluate_date(poll: Poll, known: ReaderState) -> Verdict:
     sent = (poll.fields.get("if-modified-since") or "").strip()
     if (
         not sent
@@ -84,24 +98,30 @@ def _date(poll: Poll, known: Known) -> Verdict:
     ):
         return ()
     if sent in known.broken.dates:
-        return (Said(TAG_OF_FAILURE, f"If-Modified-Since: {sent} is of an answer that was no whole feed"),)
+        return (Observation(TAG_OF_FAILURE, f"If-Modified-Since: {sent} is of an answer that was no whole feed"),)
     if sent in known.given.dates:
         if known.held_delta:
             return ()
         words = f"If-Modified-Since: {sent} is of an older version; {known.held.modified or 'none'} came since"
-        if {known.held.tag, known.other.tag} & {*_sent(poll)}:
-            return (Said(MIXED_VALIDATORS, f"{words}, and If-None-Match {_shown(poll)} is of the newest"),)
+        if {known.held.tag, known.other.tag} & {*_sent_tags(poll)}:
+            return (
+                Observation(MIXED_VALIDATORS, f"{words}, and If-None-Match {_condition_text(poll)} is of the newest"),
+            )
         back = known.returned.modified == known.held.modified and known.held.modified
-        return (Said(STEPPED_BACK if back else STALE_DATE, words),)
+        return (Observation(STEPPED_BACK if back else STALE_DATE, words),)
     instant, held = parse_http_date(sent, poll.at), parse_http_date(known.held.modified, poll.at)
-    if held is not None and _loosely(sent) == held:
-        return (Said(ALTERED_DATE, f"If-Modified-Since: {sent} for {known.held.modified}"),)
+    if held is not None and _parse_lenient_date(sent) == held:
+        return (Observation(ALTERED_DATE, f"If-Modified-Since: {sent} for {known.held.modified}"),)
     if known.partial or (not known.held.modified and (sent in known.dates or instant is None)):
         return ()
-    return (Said(INVENTED_DATE, f"If-Modified-Since: {sent}, and Last-Modified was {known.held.modified or 'absent'}"),)
+    return (
+        Observation(
+            INVENTED_DATE, f"If-Modified-Since: {sent}, and Last-Modified was {known.held.modified or 'absent'}"
+        ),
+    )
 
 
-def _sent(poll: Poll) -> tuple[str, ...]:
+def _sent_tags(poll: Poll) -> tuple[str, ...]:
     """The tags of If-None-Match as text; the whole value is one, too, since there are tags that are none."""
     value = (poll.fields.combined("if-none-match") or "").strip()
     if not value:
@@ -123,7 +143,7 @@ def _is_altered(sent: tuple[str, ...], given: str) -> bool:
     return False
 
 
-def _loosely(text: str) -> float | None:
+def _parse_lenient_date(text: str) -> float | None:
     """A date in a form that is not HTTP's, as libraries write it."""
     from email.utils import parsedate_to_datetime  # noqa: PLC0415 -- for what is wrong only
 
@@ -136,11 +156,11 @@ def _loosely(text: str) -> float | None:
         return None
 
 
-def _shown(poll: Poll) -> str:
+def _condition_text(poll: Poll) -> str:
     return (poll.fields.combined("if-none-match") or "").strip()[:120]
 
 
-def _named(known: Known) -> str:
+def _issued_names(known: ReaderState) -> str:
     return f"ETag: {known.held.tag}" if known.held.tag else f"Last-Modified: {known.held.modified}"
 
 

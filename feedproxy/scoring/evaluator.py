@@ -10,22 +10,22 @@ from typing import Any
 from feedproxy.clock import Instant
 from feedproxy.findings import Note
 from feedproxy.scoring import client_hygiene, conditional_requests, polling_interval, redirects
-from feedproxy.scoring.reader_state import Known
-from feedproxy.scoring.rules import Rule, Said, Verdict
+from feedproxy.scoring.reader_state import ReaderState
+from feedproxy.scoring.rules import Observation, Rule, Verdict
 from feedproxy.scoring.scored_request import Poll
 
-type Judge = Callable[[Poll, Known], Verdict | None]
+type Judge = Callable[[Poll, ReaderState], Verdict | None]
 
-JUDGES: Mapping[Rule, Judge] = {
-    Rule.CONDITIONS: conditional_requests.judge,
-    Rule.PACE: polling_interval.judge,
-    Rule.REFUSALS: polling_interval.refused,
-    Rule.MOVES: redirects.judge,
-    Rule.ENDINGS: redirects.ended,
-    Rule.SKIPPED: polling_interval.skipped,
+EVALUATORS: Mapping[Rule, Judge] = {
+    Rule.CONDITIONS: conditional_requests.evaluate,
+    Rule.PACE: polling_interval.evaluate,
+    Rule.REFUSALS: polling_interval.evaluate_refusal,
+    Rule.MOVES: redirects.evaluate,
+    Rule.ENDINGS: redirects.evaluate_ended,
+    Rule.SKIPPED: polling_interval.evaluate_skips,
     Rule.CODING: client_hygiene.coding,
     Rule.IDENTITY: client_hygiene.identity,
-    Rule.TEMPORARY: redirects.temporary,
+    Rule.TEMPORARY: redirects.evaluate_temporary,
     Rule.DELTAS: conditional_requests.delta,
     Rule.CONTACT: client_hygiene.contact,
     Rule.NEEDLESS: client_hygiene.needless,
@@ -49,7 +49,7 @@ PRAISE: Mapping[Rule, type[Note]] = {
     Rule.CONNECTION: client_hygiene.REUSES_CONNECTIONS,
 }
 
-WORDS_MAX = 500
+TEXT_LENGTH_MAX = 500
 """Characters of what a request shows: tags and addresses in it are as long as strangers make them."""
 
 
@@ -65,7 +65,7 @@ class Evidence:
 
 
 @dataclass(slots=True)
-class Heard:
+class FindingCount:
     """How often something was said, and by what it is shown."""
 
     values: Mapping[str, Any]
@@ -77,7 +77,7 @@ class Heard:
 
 
 @dataclass(slots=True)
-class Tally:
+class RuleTally:
     """How often a rule had a say, and was broken."""
 
     chances: int = 0
@@ -90,7 +90,7 @@ class Tally:
 
 
 @dataclass(slots=True)
-class Cost:
+class TrafficCost:
     """What a reader's polls came to."""
 
     requests: int = 0
@@ -102,15 +102,15 @@ class Cost:
     """Bytes of bodies that came again although nothing had changed."""
 
 
-class Conduct:
+class FeedEvaluation:
     """One reader, one feed. `evidence_max` bounds what is kept to show each finding."""
 
     def __init__(self, feed: str, *, evidence_max: int = 1000, partial: bool = False) -> None:
         self.feed = feed
-        self.known = Known(partial)
-        self.tallies: dict[Rule, Tally] = {}
-        self.heard: dict[type[Note], Heard] = {}
-        self.cost = Cost()
+        self.known = ReaderState(partial)
+        self.tallies: dict[Rule, RuleTally] = {}
+        self.heard: dict[type[Note], FindingCount] = {}
+        self.cost = TrafficCost()
         self.first: Instant | None = None
         self.last: Instant = 0.0
         self.has_content = False
@@ -125,7 +125,7 @@ class Conduct:
     def see(self, poll: Poll) -> None:
         """Judge a request, and learn from its answer."""
         known = self.known
-        for rule, judge in JUDGES.items():
+        for rule, judge in EVALUATORS.items():
             if (verdict := judge(poll, known)) is not None:
                 self.count(rule, poll, verdict)
         if (said := client_hygiene.shared(poll, known)) is not None:
@@ -144,33 +144,33 @@ class Conduct:
         """Take in a verdict."""
         tally = self.tallies.get(rule)
         if tally is None:
-            tally = self.tallies[rule] = Tally()
+            tally = self.tallies[rule] = RuleTally()
         tally.chances += 1
         tally.broken += bool(verdict)
         if len(verdict) == 1:
             self.hear(verdict[0], poll, rule)
         elif verdict:
-            self._hear_once_each(verdict, poll, rule)
+            self._record_once_per_request(verdict, poll, rule)
         if not verdict and (praise := PRAISE.get(rule)) is not None:
             self._praise_of(praise, poll, "")
 
-    def _hear_once_each(self, verdict: Verdict, poll: Poll, rule: Rule) -> None:
+    def _record_once_per_request(self, verdict: Verdict, poll: Poll, rule: Rule) -> None:
         """Once for each request, whatever shows it there."""
         for said in {each.kind: each for each in reversed(verdict)}.values():
             self.hear(said, poll, rule)
 
-    def hear(self, said: Said, poll: Poll, rule: Rule | None = None) -> None:
+    def hear(self, said: Observation, poll: Poll, rule: Rule | None = None) -> None:
         """Take in what was said of a request."""
         heard = self.heard.get(said.kind)
         if heard is None:
-            heard = self.heard[said.kind] = Heard(said.values, rule=rule)
+            heard = self.heard[said.kind] = FindingCount(said.values, rule=rule)
         heard.count += 1
         self._show(heard.evidence, self._evidence(poll, said.words))
 
     def _praise_of(self, kind: type[Note], poll: Poll, words: str) -> None:
         heard = self.heard.get(kind)
         if heard is None:
-            heard = self.heard[kind] = Heard({})
+            heard = self.heard[kind] = FindingCount({})
         if words:
             heard.values = {"example": f"{words[0].upper()}{words[1:]}."} if not heard.values else heard.values
             if heard.evidence and heard.evidence[-1].number == poll.number:
@@ -207,4 +207,4 @@ class Conduct:
 
     def _evidence(self, poll: Poll, words: str) -> Evidence:
         target = self.feed if poll.target == self.feed else poll.target  # one text for all
-        return Evidence(poll.number, poll.at, target, poll.status, words[:WORDS_MAX])
+        return Evidence(poll.number, poll.at, target, poll.status, words[:TEXT_LENGTH_MAX])

@@ -14,12 +14,12 @@ from itertools import chain
 from feedproxy.clock import Instant, Seconds
 from feedproxy.findings import Level, Note
 from feedproxy.scoring import client_hygiene
-from feedproxy.scoring.aggregate import PRAISED, FeedAccount, ReaderAccount, account_of, sum_of
-from feedproxy.scoring.evaluator import Cost, Evidence, Heard, Tally
+from feedproxy.scoring.aggregate import PRAISED, FeedAccount, ReaderAccount, account_of, sum_costs
+from feedproxy.scoring.evaluator import Evidence, FindingCount, RuleTally, TrafficCost
 from feedproxy.scoring.reader import Reader
 from feedproxy.scoring.rules import Rule
 
-FEW = 3
+REQUESTS_MIN = 3
 """Polls below which a grade is only a beginning."""
 
 _ORDER = {Level.BAD: 0, Level.WARN: 1, Level.INFO: 2, Level.GOOD: 3}
@@ -58,7 +58,7 @@ class FeedScore:
     grade: int
     findings: tuple[Finding, ...]
     rules: tuple[RuleKept, ...]
-    cost: Cost
+    cost: TrafficCost
     interval: Seconds
     """The usual time between polls; 0 for one alone."""
 
@@ -72,7 +72,7 @@ class ReaderScore:
     grade: int
     findings: tuple[Finding, ...]
     rules: tuple[RuleKept, ...]
-    cost: Cost
+    cost: TrafficCost
     feeds: tuple[FeedScore, ...] = field(default=())
 
 
@@ -90,7 +90,7 @@ def score(reader: Reader, now: Instant) -> ReaderScore | None:
     return score_of(account_of(reader), now)
 
 
-def ranked(scores: Iterable[ReaderScore | None]) -> list[ReaderScore]:
+def rank(scores: Iterable[ReaderScore | None]) -> list[ReaderScore]:
     """The scores of those that have asked for a feed, the worst first."""
     found = [each for each in scores if each is not None]
     return sorted(found, key=lambda each: (each.grade, -each.cost.requests))
@@ -110,12 +110,14 @@ def score_of(account: ReaderAccount, now: Instant) -> ReaderScore | None:
         grade=grade(rules),
         findings=_findings([heard for _, _, heard in settled], rules, account.name, rounds),
         rules=rules,
-        cost=sum_of(feed.cost for feed, _, _ in settled),
+        cost=sum_costs(feed.cost for feed, _, _ in settled),
         feeds=tuple(sorted(feeds, key=lambda each: (each.grade, each.feed))),
     )
 
 
-def _feed_score(account: FeedAccount, tallies: Mapping[Rule, Tally], heard: Mapping[type[Note], Heard]) -> FeedScore:
+def _feed_score(
+    account: FeedAccount, tallies: Mapping[Rule, RuleTally], heard: Mapping[type[Note], FindingCount]
+) -> FeedScore:
     rules = _rules([tallies])
     return FeedScore(
         feed=account.feed,
@@ -127,7 +129,7 @@ def _feed_score(account: FeedAccount, tallies: Mapping[Rule, Tally], heard: Mapp
     )
 
 
-def _rules(tallies: Iterable[Mapping[Rule, Tally]]) -> tuple[RuleKept, ...]:
+def _rules(tallies: Iterable[Mapping[Rule, RuleTally]]) -> tuple[RuleKept, ...]:
     chances, broken = dict.fromkeys(Rule, 0), dict.fromkeys(Rule, 0)
     for rule, tally in chain.from_iterable(each.items() for each in tallies):
         chances[rule] += tally.chances
@@ -136,7 +138,7 @@ def _rules(tallies: Iterable[Mapping[Rule, Tally]]) -> tuple[RuleKept, ...]:
 
 
 def _findings(
-    heard: list[Mapping[type[Note], Heard]], rules: tuple[RuleKept, ...], subject: str, rounds: int
+    heard: list[Mapping[type[Note], FindingCount]], rules: tuple[RuleKept, ...], subject: str, rounds: int
 ) -> tuple[Finding, ...]:
     kinds = dict.fromkeys(chain.from_iterable(heard))
     broken = {each.rule for each in rules if each.broken}
@@ -146,18 +148,18 @@ def _findings(
             continue  # kept with one feed, and not with another
         told = [each[kind] for each in heard if kind in each]
         count = sum(each.count for each in told)
-        values = {"example": "", "times": times(count), **told[0].values}
+        values = {"example": "", "times": count_requests(count), **told[0].values}
         shown = sorted(chain.from_iterable(each.evidence for each in told), key=lambda each: (each.at, each.number))
         found.append(Finding(kind(subject, **values), count, tuple(shown), told[0].rule))
-    if rounds < FEW:
-        found.append(Finding(client_hygiene.FEW_REQUESTS(subject, times=_counted(rounds, "poll")), rounds, ()))
+    if rounds < REQUESTS_MIN:
+        found.append(Finding(client_hygiene.FEW_REQUESTS(subject, times=_count_noun(rounds, "poll")), rounds, ()))
     return tuple(sorted(found, key=lambda each: (_ORDER[each.note.level], -each.count, each.note.id())))
 
 
-def times(count: int) -> str:
+def count_requests(count: int) -> str:
     """`1 request`, `12 requests`."""
-    return _counted(count, "request")
+    return _count_noun(count, "request")
 
 
-def _counted(count: int, noun: str) -> str:
+def _count_noun(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.scoring.aggregate import EVIDENCE, ReaderAccount, account_of
-from feedproxy.scoring.grade import ReaderScore, ranked, score_of
-from feedproxy.scoring.reader import Reader, Who, key_in, who
+from feedproxy.scoring.grade import ReaderScore, rank, score_of
+from feedproxy.scoring.reader import Reader, ReaderName, reader_name, secret_marker
 from feedproxy.scoring.scored_request import Poll
 from feedproxy.upstream.special_networks import client_network
 
@@ -29,12 +29,12 @@ ADDRESSES_MAX = 4096
 STRANGERS_MAX = 65_536
 """Readers remembered for whom there was no room, as hashes: they are passed over at the cost of one look."""
 
-SILENT: Seconds = 2 * 86_400
-LOOKED: Seconds = 60
+FORGOTTEN_AFTER: Seconds = 2 * 86_400
+SWEEP_INTERVAL: Seconds = 60
 """How often it is looked whether somebody makes way."""
 
 
-class Panel:
+class LiveScores:
     """At most `size` readers; 0 judges nobody. `partial`: other workers answer the same readers, unseen by this one.
 
     Half of `bytes_max` is for those who come first, with all their feeds. Of the other half each reader has its part.
@@ -44,16 +44,16 @@ class Panel:
         self.size = size
         self.bytes_max = bytes_max
         self.partial = partial
-        self._readers: dict[Who, Reader] = {}
+        self._readers: dict[ReaderName, Reader] = {}
         self._feeds = 0
-        self._seen: dict[Who, Instant] = {}
+        self._seen: dict[ReaderName, Instant] = {}
         self._key = secrets.token_bytes(32)
         self._names: dict[str, str] = {}
         self._strangers: set[int] = set()
         self._looked: Instant = 0.0
-        self._passed: set[int] = set()
+        self._skipped: set[int] = set()
         """Hashes of reader and feed that it is not judged by: one look tells for a minute."""
-        self._passed_since: Instant = 0.0
+        self._skipped_since: Instant = 0.0
         self._number = 0
         self._step = 1
 
@@ -65,12 +65,12 @@ class Panel:
         """Somebody was answered; `poll` makes of it what is judged, and is called for those who are followed."""
         if self.size <= 0:
             return
-        if now - self._passed_since < LOOKED and hash((address, user_agent, target)) in self._passed:
+        if now - self._skipped_since < SWEEP_INTERVAL and hash((address, user_agent, target)) in self._skipped:
             return
-        asking = hash((address, user_agent, key_in(target)))
-        if asking in self._strangers and now - self._looked < LOOKED:
+        asking = hash((address, user_agent, secret_marker(target)))
+        if asking in self._strangers and now - self._looked < SWEEP_INTERVAL:
             return
-        name = who(self._pseudonym(address), user_agent[:512], target)
+        name = reader_name(self._pseudonym(address), user_agent[:512], target)
         reader = self._readers.get(name)
         if reader is None:
             if len(self._readers) >= self._readers_max() and not self._make_room(now):
@@ -81,8 +81,8 @@ class Panel:
                 name.reader, evidence_max=EVIDENCE, feeds_max=FEEDS, partial=self.partial
             )
         self._seen[name] = now
-        if not self._follows(reader, target, now):
-            self._pass(hash((address, user_agent, target)), now)
+        if not self._is_followed(reader, target, now):
+            self._skip(hash((address, user_agent, target)), now)
             return
         self._number += self._step
         before = len(reader.feeds)
@@ -91,7 +91,7 @@ class Panel:
 
     def scores(self, now: Instant) -> list[ReaderScore]:
         """What they have come to, the worst first."""
-        return ranked(score_of(each, now) for each in self.accounts())
+        return rank(score_of(each, now) for each in self.accounts())
 
     def accounts(self) -> Iterator[ReaderAccount]:
         """What each has done; good until the next request."""
@@ -111,7 +111,7 @@ class Panel:
     def _readers_max(self) -> int:
         return min(self.size, max(1, self._half()))
 
-    def _follows(self, reader: Reader, target: str, now: Instant) -> bool:
+    def _is_followed(self, reader: Reader, target: str, now: Instant) -> bool:
         """Whether this feed is one of those that the reader is judged by, or there is room, or one makes way.
 
         What comes first stays: of feeds that drive one another out nothing could be learned, and it would be dear.
@@ -122,28 +122,28 @@ class Panel:
         if reader.knows(target, now):
             return True
         oldest = next(iter(reader.feeds.values()))
-        if now - oldest.last <= SILENT:
+        if now - oldest.last <= FORGOTTEN_AFTER:
             return False
         reader.forget_oldest()
         self._feeds -= 1
         return True
 
     def _make_room(self, now: Instant) -> bool:
-        if now - self._looked < LOOKED:
+        if now - self._looked < SWEEP_INTERVAL:
             return False
         self._looked = now
         self._strangers.clear()
-        for name in [each for each, seen in self._seen.items() if now - seen > SILENT]:
+        for name in [each for each, seen in self._seen.items() if now - seen > FORGOTTEN_AFTER]:
             self._feeds -= len(self._readers.pop(name).feeds)
             del self._seen[name]
         return len(self._readers) < self._readers_max()
 
-    def _pass(self, asking: int, now: Instant) -> None:
-        if now - self._passed_since >= LOOKED:
-            self._passed_since = now
-            self._passed.clear()
-        if len(self._passed) < STRANGERS_MAX:
-            self._passed.add(asking)
+    def _skip(self, asking: int, now: Instant) -> None:
+        if now - self._skipped_since >= SWEEP_INTERVAL:
+            self._skipped_since = now
+            self._skipped.clear()
+        if len(self._skipped) < STRANGERS_MAX:
+            self._skipped.add(asking)
 
     def _pseudonym(self, address: str) -> str:
         found = self._names.get(address)

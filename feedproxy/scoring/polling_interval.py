@@ -8,20 +8,20 @@ import math
 from feedproxy.clock import Seconds
 from feedproxy.feed.schedule import is_skipped, next_update
 from feedproxy.findings import Category, Level, Note
-from feedproxy.scoring.reader_state import Known
-from feedproxy.scoring.rules import KEPT, Said, Verdict
+from feedproxy.scoring.reader_state import ReaderState
+from feedproxy.scoring.rules import KEPT, Observation, Verdict
 from feedproxy.scoring.scored_request import REFUSALS, Poll
 
 DAY: Seconds = 86_400
 
-UNASKED: Seconds = 900
+DEFAULT_WAIT: Seconds = 900
 """How long a reader waits where nothing was said. Most wait half an hour or an hour; less than a quarter of an hour is
 nobody's habit."""
 
-REFUSED: Seconds = 3600
+REFUSAL_WAIT: Seconds = 3600
 """After a 429 that does not say how long."""
 
-FAILED: Seconds = 300
+FAILURE_WAIT: Seconds = 300
 """After a failure: the next poll at the usual time is well, the next second is not."""
 
 HOUR_EDGE: Seconds = 10
@@ -31,27 +31,27 @@ HOURS_MIN = 6
 """Polls from which on a habit can be told from chance."""
 
 
-def slack(wait: Seconds) -> Seconds:
+def timer_tolerance(wait: Seconds) -> Seconds:
     """What a timer may be off: 5 %, at least half a minute, never more than half of the wait."""
     return min(wait / 2, max(30.0, wait / 20))
 
 
-def judge(poll: Poll, known: Known) -> Verdict | None:
+def evaluate(poll: Poll, known: ReaderState) -> Verdict | None:
     """Whether this poll came too early."""
     if known.success is None or known.follows(poll):
         return None
     gap = poll.at - known.success
     waits = _waits(known)
     if not waits:
-        waits = [(UNASKED, POLLED_OFTEN, "no polling interval given")]
+        waits = [(DEFAULT_WAIT, POLLED_OFTEN, "no polling interval given")]
     return tuple(
-        Said(kind, f"{span(gap)} after the last good answer; {words}", {"wait": span(wait)})
+        Observation(kind, f"{span(gap)} after the last good answer; {words}", {"wait": span(wait)})
         for wait, kind, words in waits
-        if gap < wait - slack(wait)
+        if gap < wait - timer_tolerance(wait)
     )
 
 
-def _waits(known: Known) -> list[tuple[Seconds, type[Note], str]]:
+def _waits(known: ReaderState) -> list[tuple[Seconds, type[Note], str]]:
     assert known.success is not None
     schedule, waits = known.schedule, list[tuple[Seconds, type[Note], str]]()
     if known.lifetime > 0:
@@ -67,7 +67,7 @@ def _waits(known: Known) -> list[tuple[Seconds, type[Note], str]]:
     return [(min(wait, DAY), kind, words) for wait, kind, words in waits]
 
 
-def skipped(poll: Poll, known: Known) -> Verdict | None:
+def evaluate_skips(poll: Poll, known: ReaderState) -> Verdict | None:
     """Whether this poll came when the publisher asks not to be read."""
     schedule = known.schedule
     if known.success is None or known.follows(poll) or not (schedule.skip_hours or schedule.skip_days):
@@ -76,11 +76,11 @@ def skipped(poll: Poll, known: Known) -> Verdict | None:
         return KEPT
     hour, day = math.floor(poll.at / 3600) % 24, (math.floor(poll.at / DAY) + 3) % 7
     if day in schedule.skip_days:
-        return (Said(POLLED_ON_SKIP_DAY, f"on a {_DAYS[day]}"),)
-    return (Said(POLLED_IN_SKIP_HOUR, f"in hour {hour} GMT"),)
+        return (Observation(POLLED_ON_SKIP_DAY, f"on a {_DAYS[day]}"),)
+    return (Observation(POLLED_IN_SKIP_HOUR, f"in hour {hour} GMT"),)
 
 
-def refused(poll: Poll, known: Known) -> Verdict | None:
+def evaluate_refusal(poll: Poll, known: ReaderState) -> Verdict | None:
     """Whether the server was left in peace after it had refused, or failed."""
     refusal = known.refusal
     if refusal is None or known.follows(poll):
@@ -88,14 +88,16 @@ def refused(poll: Poll, known: Known) -> Verdict | None:
     gap, said = poll.at - refusal.at, f"after {refusal.status or 'no answer'}"
     if refusal.wait is not None and refusal.status in (*REFUSALS, 413):
         if gap < refusal.wait - min(30.0, refusal.wait / 20):
-            return (Said(RETRY_AFTER_IGNORED, f"{span(gap)} {said}, which asked for {span(refusal.wait)}"),)
+            return (Observation(RETRY_AFTER_IGNORED, f"{span(gap)} {said}, which asked for {span(refusal.wait)}"),)
         return KEPT
     if refusal.status in REFUSALS:
-        wait = REFUSED if refusal.status == 429 else UNASKED
-        if gap < wait - slack(wait):
-            return (Said(HURRIED_AFTER_REFUSAL, f"{span(gap)} {said}"),)
+        wait = REFUSAL_WAIT if refusal.status == 429 else DEFAULT_WAIT
+        if gap < wait - timer_tolerance(wait):
+            return (Observation(HURRIED_AFTER_REFUSAL, f"{span(gap)} {said}"),)
         return KEPT
-    return (Said(HAMMERED, f"{span(gap)} {said}"),) if gap < FAILED - slack(FAILED) else KEPT
+    return (
+        (Observation(HAMMERED, f"{span(gap)} {said}"),) if gap < FAILURE_WAIT - timer_tolerance(FAILURE_WAIT) else KEPT
+    )
 
 
 def is_on_the_hour(poll: Poll) -> bool:

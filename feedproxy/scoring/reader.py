@@ -19,15 +19,15 @@ from feedproxy.http.memoize import memoised
 from feedproxy.http.redaction import without_secrets
 from feedproxy.http.user_agent import parse_claim
 from feedproxy.scoring import client_hygiene
-from feedproxy.scoring.evaluator import Conduct
-from feedproxy.scoring.reader_state import location, resolved
-from feedproxy.scoring.rules import KEPT, Rule, Said
+from feedproxy.scoring.evaluator import FeedEvaluation
+from feedproxy.scoring.reader_state import location, resolve_location
+from feedproxy.scoring.rules import KEPT, Observation, Rule
 from feedproxy.scoring.scored_request import Poll
 
-TOGETHER: Seconds = 10
+BURST_GAP: Seconds = 10
 """Requests that are no further apart could have shared a connection."""
 
-POOL = 6
+CONNECTIONS_MAX = 6
 """Connections to one host that a reader of many feeds may open at once; as many as browsers do."""
 
 FEEDS_MAX = 10_000
@@ -36,27 +36,27 @@ TARGETS_MAX = 16_384
 """Addresses of which it is remembered whether they hold a key."""
 
 
-class Who(NamedTuple):
+class ReaderName(NamedTuple):
     """A reader's name: a pseudonym or the key in its addresses, and what it calls itself."""
 
     reader: str
     user_agent: str
 
 
-def who(address: str, user_agent: str, target: str) -> Who:
+def reader_name(address: str, user_agent: str, target: str) -> ReaderName:
     """Whose request this is."""
-    return Who(key_in(target) or address, _told_apart(user_agent))
+    return ReaderName(secret_marker(target) or address, _distinguishing_part(user_agent))
 
 
 @memoised()
-def _told_apart(user_agent: str) -> str:
+def _distinguishing_part(user_agent: str) -> str:
     """A User-Agent without the number of those it speaks for."""
     claim = parse_claim(user_agent)
     return f"{claim.fetcher}\0claim" if claim is not None else user_agent
 
 
 @memoised(entries=TARGETS_MAX, longest=2048)
-def key_in(target: str) -> str:
+def secret_marker(target: str) -> str:
     """What stands for the secrets of an address; empty where there are none. It does not tell them."""
     found: list[str] = []
 
@@ -96,7 +96,7 @@ class Reader:
         self.name = name
         self.user_agent = ""
         """As it was sent last."""
-        self.feeds: OrderedDict[str, Conduct] = OrderedDict()
+        self.feeds: OrderedDict[str, FeedEvaluation] = OrderedDict()
         self.aliases: dict[str, str] = {}
         """Addresses that belong to a feed: what it led to."""
         self._burst = Burst()
@@ -115,13 +115,13 @@ class Reader:
         gone, _ = self.feeds.popitem(last=False)
         self.aliases = {alias: feed for alias, feed in self.aliases.items() if feed != gone}
 
-    def see(self, poll: Poll) -> Conduct:
+    def see(self, poll: Poll) -> FeedEvaluation:
         """Judge a request; what it is part of."""
         self.user_agent = poll.fields.get("user-agent") or ""
         root = self._root(poll.target, poll.at)
         conduct = self.feeds.get(root)
         if conduct is None:
-            conduct = self.feeds[root] = Conduct(root, evidence_max=self._evidence_max, partial=self._partial)
+            conduct = self.feeds[root] = FeedEvaluation(root, evidence_max=self._evidence_max, partial=self._partial)
             if len(self.feeds) > self._feeds_max:
                 self.forget_oldest()
         self.feeds.move_to_end(root)
@@ -133,28 +133,28 @@ class Reader:
         return conduct
 
     def _root(self, target: str, at: Instant) -> str:
-        root = client_hygiene.without_busters(target, at)
+        root = client_hygiene.strip_cache_busters(target, at)
         return self.aliases.get(root, root)
 
-    def _connection(self, poll: Poll, conduct: Conduct) -> None:
+    def _connection(self, poll: Poll, conduct: FeedEvaluation) -> None:
         """A redirect to the same host goes over the connection that is open, and so does the seventh feed of a site."""
         burst, authority = self._burst, urlsplit(poll.target).netloc
         broke_off, self._broke_off = self._broke_off, not poll.whole
         if not poll.connection:
             return
-        if authority != burst.authority or poll.at - burst.at > TOGETHER or broke_off:
+        if authority != burst.authority or poll.at - burst.at > BURST_GAP or broke_off:
             self._burst = Burst(poll.at, authority, [poll.connection])
             return
         burst.at = poll.at
         if poll.connection in burst.connections:
             conduct.count(Rule.CONNECTION, poll, KEPT)
-        elif conduct.known.follows(poll) or len(burst.connections) >= POOL:
+        elif conduct.known.follows(poll) or len(burst.connections) >= CONNECTIONS_MAX:
             words = f"connection {len(burst.connections) + 1} to {authority}, seconds after the one before"
-            conduct.count(Rule.CONNECTION, poll, (Said(client_hygiene.CONNECTIONS_UNUSED, words),))
-        if poll.connection not in burst.connections and len(burst.connections) <= POOL:
+            conduct.count(Rule.CONNECTION, poll, (Observation(client_hygiene.CONNECTIONS_UNUSED, words),))
+        if poll.connection not in burst.connections and len(burst.connections) <= CONNECTIONS_MAX:
             burst.connections.append(poll.connection)
 
 
 def _moved_to(poll: Poll) -> str:
     said = poll.content.relocation if poll.content is not None else None
-    return resolved(poll, said.location) if isinstance(said, Moved) else ""
+    return resolve_location(poll, said.location) if isinstance(said, Moved) else ""

@@ -13,13 +13,13 @@ from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields
 from feedproxy.scoring.scored_request import PERMANENT, REDIRECTS, REFUSALS, Poll
 
-GIVEN_MAX = 64
+ISSUED_MAX = 64
 """Tags remembered of a feed, and dates; older ones count as never given."""
 
 ADDRESSES_MAX = 32
 """Addresses of one feed remembered."""
 
-FOLLOWS_WITHIN: Seconds = 600
+FOLLOW_TIMEOUT: Seconds = 600
 """A redirect is followed at once, or that was no following."""
 
 RETRY_MAX: Seconds = 2 * 86_400
@@ -40,7 +40,7 @@ class Validators:
         return bool(self.tag or self.modified)
 
 
-class Texts:
+class RecentTexts:
     """The last `GIVEN_MAX` texts, as hashes: 8 bytes each, however long the texts are."""
 
     __slots__ = ("_hashes",)
@@ -60,18 +60,18 @@ class Texts:
         if self._hashes and self._hashes[-1] == number:
             return
         self._hashes.append(number)
-        if len(self._hashes) > GIVEN_MAX:
+        if len(self._hashes) > ISSUED_MAX:
             del self._hashes[0]
 
 
-class Given:
+class IssuedValidators:
     """Validators that came with answers: their tags, and their dates."""
 
     __slots__ = ("dates", "tags")
 
     def __init__(self) -> None:
-        self.tags = Texts()
-        self.dates = Texts()
+        self.tags = RecentTexts()
+        self.dates = RecentTexts()
 
     def __bool__(self) -> bool:
         return bool(self.tags or self.dates)
@@ -89,7 +89,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ServerRefusal:
     """When the server wants to be left in peace, and how it said so."""
 
     at: Instant
@@ -99,7 +99,7 @@ class Refusal:
 
 
 @dataclass(slots=True)
-class Sightings:
+class RelocationSightings:
     """How often something lasting was said, and when."""
 
     location: str
@@ -110,7 +110,7 @@ class Sightings:
 
 
 @dataclass(slots=True)
-class Known:
+class ReaderState:
     """Kept up by `learn`, after each request has been judged."""
 
     partial: bool = False
@@ -125,10 +125,10 @@ class Known:
     """They came with a 226."""
     stores: bool = True
     """The last answer may be kept (no no-store)."""
-    given: Given = field(default_factory=Given)
-    dates: Texts = field(default_factory=Texts)
+    given: IssuedValidators = field(default_factory=IssuedValidators)
+    dates: RecentTexts = field(default_factory=RecentTexts)
     """Date fields of answers without Last-Modified: with those one may ask, too."""
-    broken: Given = field(default_factory=Given)
+    broken: IssuedValidators = field(default_factory=IssuedValidators)
     """Of answers that were not whole, or no feed."""
     returned: Validators = Validators("", "")
     """What the reader asked with last."""
@@ -136,16 +136,16 @@ class Known:
     lifetime: Seconds = 0.0
     """HTTP's, in seconds from `success`."""
     schedule: Schedule = field(default_factory=Schedule)
-    refusal: Refusal | None = None
+    refusal: ServerRefusal | None = None
     previous: Poll | None = None
     expected: str = ""
     """Where the answer before leads."""
     hops: int = 0
-    permanent: dict[str, Sightings] = field(default_factory=dict)
+    permanent: dict[str, RelocationSightings] = field(default_factory=dict)
     """Addresses that have moved for good."""
     temporary: tuple[str, ...] = ()
     """Addresses that were led to for this time only."""
-    gone: Sightings | None = None
+    gone: RelocationSightings | None = None
     vouched: tuple[str, ...] = ()
     """Addresses that have given validators."""
     own: tuple[str, ...] = ()
@@ -156,7 +156,7 @@ class Known:
         before = self.previous
         return (
             before is not None and bool(self.expected) and poll.target == self.expected
-        ) and poll.at - before.at <= FOLLOWS_WITHIN
+        ) and poll.at - before.at <= FOLLOW_TIMEOUT
 
     def is_new_address(self, target: str) -> bool:
         """Whether a move has led here, and nothing that was answered here could be asked with."""
@@ -168,9 +168,9 @@ class Known:
         follows = self.follows(poll)
         self.hops = self.hops + 1 if follows else 0
         if not follows and poll.target not in self.temporary:
-            self.own = _with(self.own, poll.target)
+            self.own = _with_address(self.own, poll.target)
         if poll.is_conditional:
-            self.returned = _returned(poll)
+            self.returned = _returned_validators(poll)
         self._learn_validators(poll)
         self._learn_pace(poll)
         self._learn_moves(poll)
@@ -188,7 +188,7 @@ class Known:
             self.stores = not CacheControl.from_fields(poll.answer).no_store
         elif poll.status == 304:
             if not self.given and not self.held:
-                self.held, self.held_at = Validators(said.tag or _returned(poll).tag, said.modified), poll.at
+                self.held, self.held_at = Validators(said.tag or _returned_validators(poll).tag, said.modified), poll.at
             if said not in self.broken:
                 self.other = said  # a validator of what broke off is confirmed, too, and is none the better for it
         elif said and poll.status:
@@ -196,7 +196,7 @@ class Known:
             return
         if said:
             self.given.add(said)
-            self.vouched = _with(self.vouched, poll.target)
+            self.vouched = _with_address(self.vouched, poll.target)
         if not said.modified and (date := poll.answer.get("date")):
             self.dates.add(date)
 
@@ -208,7 +208,9 @@ class Known:
             self.lifetime = _lifetime(poll, self.lifetime if poll.status == 304 else 0.0)
             self.refusal = None
         elif poll.status in REFUSALS or poll.status >= 400 or not poll.status or not poll.whole or poll.status == 200:
-            self.refusal = None if poll.status in (404, 410) else Refusal(poll.at, poll.status, _retry_after(poll))
+            self.refusal = (
+                None if poll.status in (404, 410) else ServerRefusal(poll.at, poll.status, _retry_after(poll))
+            )
         if poll.content is not None and poll.content.is_feed and poll.content.relocation is None:
             self.schedule = poll.content.schedule
 
@@ -220,15 +222,15 @@ class Known:
             if poll.status in PERMANENT and self.expected:
                 self._seen_moved(poll, self.expected, xml=False)
             elif self.expected and self.expected not in self.own:
-                self.temporary = _with(self.temporary, self.expected)
+                self.temporary = _with_address(self.temporary, self.expected)
         elif isinstance(said, Moved):
-            self._seen_moved(poll, resolved(poll, said.location), xml=True)
+            self._seen_moved(poll, resolve_location(poll, said.location), xml=True)
         elif poll.succeeded and said is None:
             self.permanent.pop(poll.target, None)
         if poll.status == 410 or isinstance(said, Gone):
             before = self.gone
             if before is None:
-                self.gone = Sightings("", poll.status != 410, 1, poll.at, poll.at)
+                self.gone = RelocationSightings("", poll.status != 410, 1, poll.at, poll.at)
             else:
                 before.count, before.last = before.count + 1, poll.at
         elif poll.succeeded:
@@ -239,10 +241,10 @@ class Known:
         if before is not None and before.location == target:
             before.count, before.last = before.count + 1, poll.at
         elif len(self.permanent) < ADDRESSES_MAX:
-            self.permanent[poll.target] = Sightings(target, xml, 1, poll.at, poll.at)
+            self.permanent[poll.target] = RelocationSightings(target, xml, 1, poll.at, poll.at)
 
 
-def _with(addresses: tuple[str, ...], another: str) -> tuple[str, ...]:
+def _with_address(addresses: tuple[str, ...], another: str) -> tuple[str, ...]:
     """The addresses, another among them as long as there is room: nearly always there is one alone."""
     if another in addresses or len(addresses) >= ADDRESSES_MAX:
         return addresses
@@ -256,34 +258,34 @@ def _relocates(poll: Poll) -> bool:
 def location(poll: Poll) -> str:
     """Where a redirect leads; empty where that cannot be understood."""
     said = poll.answer.get("location") or ""
-    return resolved(poll, said) if said else ""
+    return resolve_location(poll, said) if said else ""
 
 
-def resolved(poll: Poll, reference: str) -> str:
+def resolve_location(poll: Poll, reference: str) -> str:
     """An address that an answer names, as a target.
 
     Through a gateway its addresses mean the targets behind it, and in reverse mode the public ones the upstream's.
     """
-    return _understood(poll, reference)[0]
+    return _resolve(poll, reference)[0]
 
 
-def stays_inside(poll: Poll) -> bool:
+def stays_in_proxy(poll: Poll) -> bool:
     """Whether who follows this redirect asks here again: else nobody sees whether it was followed."""
-    target, unfolded = _understood(poll, poll.answer.get("location") or "")
+    target, unfolded = _resolve(poll, poll.answer.get("location") or "")
     if not target:
         return False
     through_us = poll.entrance == "proxy" and target.startswith("http://")
     return unfolded or through_us or uri.origin_of(target) == uri.origin_of(poll.target)
 
 
-def _understood(poll: Poll, reference: str) -> tuple[str, bool]:
+def _resolve(poll: Poll, reference: str) -> tuple[str, bool]:
     """The target, and whether it was told in the form of an address of ours."""
     try:
         absolute = uri.normalise(urljoin(poll.public or poll.target, reference).partition("#")[0])
     except (BadTarget, ValueError):
         return "", False
     if poll.public:
-        ours, theirs = _beginnings(poll.target, poll.public)
+        ours, theirs = _url_prefixes(poll.target, poll.public)
         inside = absolute.startswith(f"{theirs}/")
         return (ours + absolute.removeprefix(theirs), True) if inside else (absolute, False)
     try:
@@ -292,7 +294,7 @@ def _understood(poll: Poll, reference: str) -> tuple[str, bool]:
         return absolute, False
 
 
-def _beginnings(target: str, public: str) -> tuple[str, str]:
+def _url_prefixes(target: str, public: str) -> tuple[str, str]:
     """What stands before the path that a target and its public form have in common."""
     ours, theirs = target.split("/"), public.split("/")
     while len(ours) > 3 and len(theirs) > 3 and ours[-1] == theirs[-1]:
@@ -301,7 +303,7 @@ def _beginnings(target: str, public: str) -> tuple[str, str]:
     return "/".join(ours), "/".join(theirs)
 
 
-def _returned(poll: Poll) -> Validators:
+def _returned_validators(poll: Poll) -> Validators:
     return Validators(
         (poll.fields.combined("if-none-match") or "").strip(), (poll.fields.get("if-modified-since") or "").strip()
     )

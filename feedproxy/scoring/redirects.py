@@ -3,8 +3,8 @@
 from feedproxy.clock import Instant, Seconds
 from feedproxy.findings import Category, Level, Note
 from feedproxy.scoring.polling_interval import span
-from feedproxy.scoring.reader_state import Known, Sightings, stays_inside
-from feedproxy.scoring.rules import KEPT, Said, Verdict, shown
+from feedproxy.scoring.reader_state import ReaderState, RelocationSightings, stays_in_proxy
+from feedproxy.scoring.rules import KEPT, Observation, Verdict, redact_target
 from feedproxy.scoring.scored_request import REDIRECTS, Poll
 
 SIGHTINGS = 3
@@ -17,27 +17,33 @@ WEEK: Seconds = 6.5 * 86_400
 """Whoever looks once a week whether an end was a mistake, obeys."""
 
 
-def judge(poll: Poll, known: Known) -> Verdict | None:
+def evaluate(poll: Poll, known: ReaderState) -> Verdict | None:
     """Whether redirects are followed, and lasting ones adopted."""
-    said, had_a_say = list[Said](), False
+    said, had_a_say = list[Observation](), False
     before = known.previous
     if known.follows(poll):
         return KEPT
-    if before is not None and before.status in REDIRECTS and _would_be_seen(before, known) and known.hops < HOPS:
+    if before is not None and before.status in REDIRECTS and _is_observable(before, known) and known.hops < HOPS:
         had_a_say = True
-        said.append(Said(REDIRECT_NOT_FOLLOWED, f"{before.status} to {shown(known.expected)} came before"))
+        said.append(
+            Observation(REDIRECT_NOT_FOLLOWED, f"{before.status} to {redact_target(known.expected)} came before")
+        )
     moved = known.permanent.get(poll.target)
     if moved is not None and moved.count >= SIGHTINGS and not _may_be_over(poll, known):
         kind = XML_REDIRECT_IGNORED if moved.xml else PERMANENT_MOVE_IGNORED
         said.append(
-            Said(kind, f"{shown(moved.location)} was told {moved.count} times, first {span(poll.at - moved.first)} ago")
+            Observation(
+                kind,
+                f"{redact_target(moved.location)} was told {moved.count} times, "
+                f"first {span(poll.at - moved.first)} ago",
+            )
         )
     elif moved is None and any(each.location == poll.target for each in known.permanent.values()):
         had_a_say = True
     return tuple(said) if said or had_a_say else None
 
 
-def temporary(poll: Poll, known: Known) -> Verdict | None:
+def evaluate_temporary(poll: Poll, known: ReaderState) -> Verdict | None:
     """Whether a redirect for this time was taken for one for ever."""
     if known.follows(poll) or not known.temporary:
         return None
@@ -45,11 +51,11 @@ def temporary(poll: Poll, known: Known) -> Verdict | None:
     if known.partial and poll.target not in known.own:
         return None  # another may have led there
     if poll.target in known.temporary and poll.target not in known.own and not lasting:
-        return (Said(TEMPORARY_MOVE_ADOPTED, f"{shown(poll.target)} was asked by itself"),)
+        return (Observation(TEMPORARY_MOVE_ADOPTED, f"{redact_target(poll.target)} was asked by itself"),)
     return KEPT if poll.target in known.own else None
 
 
-def ended(poll: Poll, known: Known) -> Verdict | None:
+def evaluate_ended(poll: Poll, known: ReaderState) -> Verdict | None:
     """Whether a feed that has ended is asked for no more."""
     gone = known.gone
     if gone is None or gone.count < SIGHTINGS or _may_be_over(poll, known):
@@ -57,30 +63,30 @@ def ended(poll: Poll, known: Known) -> Verdict | None:
     if poll.at - gone.last >= WEEK:
         return KEPT
     kind = XML_GONE_IGNORED if gone.xml else GONE_IGNORED
-    return (Said(kind, f"the end was told {gone.count} times, first {span(poll.at - gone.first)} ago"),)
+    return (Observation(kind, f"the end was told {gone.count} times, first {span(poll.at - gone.first)} ago"),)
 
 
-def adoptions(known: Known, target: str) -> str:
+def adoptions(known: ReaderState, target: str) -> str:
     """When a move was adopted, in words; empty where none was."""
-    return "; ".join(_adopted(each) for each in known.permanent.values() if each.location == target)
+    return "; ".join(_adopted_after(each) for each in known.permanent.values() if each.location == target)
 
 
-def _adopted(seen: Sightings) -> str:
+def _adopted_after(seen: RelocationSightings) -> str:
     often = "once" if seen.count == 1 else f"{seen.count} times in {span(seen.last - seen.first)}"
-    return f"{shown(seen.location)} after it was told {often}"
+    return f"{redact_target(seen.location)} after it was told {often}"
 
 
-def left_alone(ended: Instant | None, now: Instant) -> bool:
+def is_left_alone(ended: Instant | None, now: Instant) -> bool:
     """Whether a feed that was last said to have ended then has not been asked for since, for a day or more."""
     return ended is not None and now - ended >= 86_400
 
 
-def _would_be_seen(redirect: Poll, known: Known) -> bool:
+def _is_observable(redirect: Poll, known: ReaderState) -> bool:
     """Whether it would be known here that it was followed."""
-    return not known.partial and stays_inside(redirect)
+    return not known.partial and stays_in_proxy(redirect)
 
 
-def _may_be_over(poll: Poll, known: Known) -> bool:
+def _may_be_over(poll: Poll, known: ReaderState) -> bool:
     """Whether another may have said that a move or an end was taken back, since the feed is there again."""
     return known.partial and poll.succeeded
 

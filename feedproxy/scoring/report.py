@@ -7,10 +7,10 @@ from typing import Any
 from xml.etree import ElementTree
 
 from feedproxy.findings import Level
-from feedproxy.scoring.evaluator import Cost, Evidence
+from feedproxy.scoring.evaluator import Evidence, TrafficCost
 from feedproxy.scoring.grade import FeedScore, Finding, ReaderScore, RuleKept
 from feedproxy.scoring.polling_interval import span
-from feedproxy.scoring.rules import Rule, shown
+from feedproxy.scoring.rules import Rule, redact_target
 from feedproxy.web.templates import iso, plain_text, size
 
 EXAMPLES = 3
@@ -33,7 +33,7 @@ def view(scores: Sequence[ReaderScore]) -> dict[str, Any]:
 
 def as_text(scores: Sequence[ReaderScore]) -> str:
     """For a terminal: each reader with its findings, the worst first."""
-    return "\n\n".join(_told(each) for each in scores) if scores else "No reader asked for a feed."
+    return "\n\n".join(_reader_text(each) for each in scores) if scores else "No reader asked for a feed."
 
 
 def as_junit(scores: Sequence[ReaderScore], failures: Sequence[str] = ()) -> str:
@@ -52,7 +52,7 @@ def as_junit(scores: Sequence[ReaderScore], failures: Sequence[str] = ()) -> str
 def name_of(score: ReaderScore | FeedScore) -> str:
     """A reader or a feed as people call it; a key in an address is not repeated."""
     if isinstance(score, FeedScore):
-        return shown(score.feed)
+        return redact_target(score.feed)
     return plain_text(score.user_agent) or "(no User-Agent)"
 
 
@@ -69,7 +69,7 @@ def _reader(score: ReaderScore) -> dict[str, Any]:
         "cost": cost_view(score.cost),
         "feeds": [
             {
-                "feed": shown(each.feed),
+                "feed": redact_target(each.feed),
                 "grade": each.grade,
                 "interval": round(each.interval),
                 "findings": [_finding(found) for found in each.findings],
@@ -91,7 +91,7 @@ def _request(each: Evidence) -> dict[str, Any]:
     return {
         "number": each.number,
         "at": iso(each.at),
-        "url": shown(each.target),
+        "url": redact_target(each.target),
         "status": each.status,
         "words": each.words,
     }
@@ -101,7 +101,7 @@ def _rule(kept: RuleKept) -> dict[str, Any]:
     return {"rule": str(kept.rule), "weight": kept.rule.weight, "chances": kept.chances, "broken": kept.broken}
 
 
-def cost_view(cost: Cost) -> dict[str, int]:
+def cost_view(cost: TrafficCost) -> dict[str, int]:
     """What a reader's polls came to."""
     return {
         "requests": cost.requests,
@@ -114,7 +114,7 @@ def cost_view(cost: Cost) -> dict[str, int]:
 # -- text
 
 
-def _told(score: ReaderScore) -> str:
+def _reader_text(score: ReaderScore) -> str:
     cost = score.cost
     head = [
         f"{score.grade:>3} of 100  {name_of(score)}",
@@ -123,19 +123,21 @@ def _told(score: ReaderScore) -> str:
         + (f"; {size(cost.spared)} came although nothing had changed" if cost.spared else ""),
     ]
     if len(score.feeds) > 1:
-        head += [f"            {each.grade:>3}  {shown(each.feed)}{_every(each)}" for each in score.feeds]
+        head += [
+            f"            {each.grade:>3}  {redact_target(each.feed)}{_interval_text(each)}" for each in score.feeds
+        ]
     elif score.feeds:
-        head.append(f"            {shown(score.feeds[0].feed)}{_every(score.feeds[0])}")
+        head.append(f"            {redact_target(score.feeds[0].feed)}{_interval_text(score.feeds[0])}")
     bad = [found for found in score.findings if found.note.level is not Level.GOOD]
     good = [found for found in score.findings if found.note.level is Level.GOOD]
-    return "\n".join([*head, *(line for found in [*bad, *good] for line in _told_finding(found))])
+    return "\n".join([*head, *(line for found in [*bad, *good] for line in _finding_text(found))])
 
 
-def _every(feed: FeedScore) -> str:
+def _interval_text(feed: FeedScore) -> str:
     return f", asked every {span(feed.interval)}" if feed.interval else ""
 
 
-def _told_finding(found: Finding) -> list[str]:
+def _finding_text(found: Finding) -> list[str]:
     mark, note = _MARKS[found.note.level], found.note
     if note.level is Level.GOOD:
         return [f"  {mark} {note.message}"]
@@ -164,13 +166,13 @@ def _suite(score: ReaderScore) -> ElementTree.Element:
             failures += 1
             words = f"{kept[rule].broken:,} of {kept[rule].chances:,}"
             text = "\n\n".join(
-                "\n".join(_told_finding(found)).strip() for found in score.findings if found.rule is rule
+                "\n".join(_finding_text(found)).strip() for found in score.findings if found.rule is rule
             )
-            ElementTree.SubElement(case, "failure", message=words, type=str(rule)).text = _legal(text)
+            ElementTree.SubElement(case, "failure", message=words, type=str(rule)).text = _valid_xml(text)
     suite.set("failures", str(failures))
     suite.set("skipped", str(len(Rule) - len(kept)))
     return suite
 
 
-def _legal(text: str) -> str:
+def _valid_xml(text: str) -> str:
     return "".join(each for each in text if each in "\t\n" or each >= " ")

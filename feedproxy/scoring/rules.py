@@ -77,7 +77,7 @@ WORDS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Observation:
     """A Note that a request gives rise to; `words` say what shows it in this request."""
 
     kind: type[Note]
@@ -85,7 +85,7 @@ class Said:
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
-def shown(target: str) -> str:
+def redact_target(target: str) -> str:
     """An address as it may be told: without what is secret in it, and not without end."""
     try:
         return without_secrets(target)[:200]
@@ -93,7 +93,7 @@ def shown(target: str) -> str:
         return "…"
 
 
-type Verdict = tuple[Said, ...]
+type Verdict = tuple[Observation, ...]
 """What a request does wrong by a rule. Empty: the rule had a say, and was kept."""
 
 KEPT: Verdict = ()

@@ -10,7 +10,7 @@ from typing import Any
 from feedproxy.findings import Level, Note, notes_of
 from feedproxy.scoring import client_hygiene, conditional_requests, polling_interval, redirects
 from feedproxy.scoring.aggregate import FeedAccount, ReaderAccount
-from feedproxy.scoring.evaluator import Cost, Evidence, Heard, Tally
+from feedproxy.scoring.evaluator import Evidence, FindingCount, RuleTally, TrafficCost
 from feedproxy.scoring.rules import Rule
 
 _KINDS: dict[str, type[Note]] = {
@@ -20,7 +20,7 @@ _KINDS: dict[str, type[Note]] = {
 }
 
 
-def line(account: ReaderAccount) -> bytes:
+def dump_account(account: ReaderAccount) -> bytes:
     """The account in one line."""
     told = {
         "name": account.name,
@@ -31,7 +31,7 @@ def line(account: ReaderAccount) -> bytes:
     return json.dumps(told).encode() + b"\n"
 
 
-def read(told: bytes) -> ReaderAccount:
+def load_account(told: bytes) -> ReaderAccount:
     """The account in a line. Raises ValueError, LookupError or TypeError for what is none."""
     values = json.loads(told)
     return ReaderAccount(
@@ -47,7 +47,7 @@ def _feed(account: FeedAccount) -> dict[str, Any]:
     return {
         "feed": account.feed,
         "tallies": {rule: [each.chances, each.broken] for rule, each in account.tallies.items()},
-        "heard": {kind.id(): _heard(kind, each) for kind, each in account.heard.items()},
+        "heard": {kind.id(): _dump_finding(kind, each) for kind, each in account.heard.items()},
         "cost": [cost.requests, cost.size, cost.unchanged, cost.spared],
         "first": account.first,
         "last": account.last,
@@ -59,7 +59,7 @@ def _feed(account: FeedAccount) -> dict[str, Any]:
     }
 
 
-def _heard(kind: type[Note], heard: Heard) -> list[Any]:
+def _dump_finding(kind: type[Note], heard: FindingCount) -> list[Any]:
     shown = () if kind.level is Level.GOOD else heard.evidence
     return [heard.count, heard.rule, dict(heard.values), _requests(shown)]
 
@@ -72,12 +72,12 @@ def _read_feed(told: dict[str, Any]) -> FeedAccount:
     heard = {}
     for name, (count, rule, values, shown) in told["heard"].items():
         known = Rule(rule) if rule is not None else None
-        heard[_KINDS[name]] = Heard(dict(values), list(_read_requests(shown)), int(count), known)
+        heard[_KINDS[name]] = FindingCount(dict(values), list(_read_requests(shown)), int(count), known)
     return FeedAccount(
         feed=str(told["feed"]),
-        tallies={Rule(rule): Tally(*map(int, counts)) for rule, counts in told["tallies"].items()},
+        tallies={Rule(rule): RuleTally(*map(int, counts)) for rule, counts in told["tallies"].items()},
         heard=heard,
-        cost=Cost(*map(int, told["cost"])),
+        cost=TrafficCost(*map(int, told["cost"])),
         first=float(told["first"]),
         last=float(told["last"]),
         has_content=bool(told["has_content"]),

@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from feedproxy.admin.replay_clock import advance
-from feedproxy.app import Runtime
+from feedproxy.admin.replay_clock import advance_clock
+from feedproxy.app import App
 from feedproxy.clock import Clock
 from feedproxy.http.message import Request
 from feedproxy.upstream.address_policy import AddressPolicy
@@ -29,13 +29,13 @@ class ReplayClient:
         await self._fetcher.close()
 
 
-def replay_setup(base: str, clock: Clock, seed: str) -> Callable[[Runtime], None]:
+def replay_setup(base: str, clock: Clock, seed: str) -> Callable[[App], None]:
     """What makes a Runtime ask the replay at `base`, its operator able to move the clock, and chance repeat itself."""
 
-    def prepare(app: Runtime) -> None:
+    def prepare(app: App) -> None:
         app.random_bytes = random.Random(seed).randbytes  # noqa: S311 -- a play: names and secrets last as long as it
         random.seed(seed)  # the jitter of back-offs
         app.make_fetcher = lambda: ReplayClient(base, FetchLimits.from_settings(app.settings), clock)
-        app.deeds["advance"] = lambda request: advance(request, clock)
+        app.admin_actions["advance"] = lambda request: advance_clock(request, clock)
 
     return prepare

@@ -25,7 +25,7 @@ PEAKS_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Belief:
+class ClaimState:
     """What one fetcher has said of one feed.
 
     `peaks` are believed claims and when they were last made, each smaller and later than the one before: only
@@ -40,12 +40,12 @@ class Belief:
     times: int
 
 
-def current(belief: Belief, now: Instant, window: Seconds) -> int:
+def current_claim(belief: ClaimState, now: Instant, window: Seconds) -> int:
     """The largest believed claim made less than `window` ago; 0 where there is none."""
     return next((count for count, made in belief.peaks if now - made < window), 0)
 
 
-def not_after(belief: Belief, now: Instant) -> Belief:
+def clamp_times(belief: ClaimState, now: Instant) -> ClaimState:
     """The belief without instants of a clock that was ahead: they are now."""
     return replace(
         belief,
@@ -56,20 +56,20 @@ def not_after(belief: Belief, now: Instant) -> Belief:
     )
 
 
-def held_back(belief: Belief, now: Instant, window: Seconds) -> int | None:
+def unconfirmed_claim(belief: ClaimState, now: Instant, window: Seconds) -> int | None:
     """The claim that waits to be believed, if there is one."""
     return belief.held[0] if belief.held and now - belief.held[1] < window else None
 
 
-def hear(belief: Belief | None, count: int, now: Instant, *, window: Seconds, jump: float) -> Belief:
+def update_claim(belief: ClaimState | None, count: int, now: Instant, *, window: Seconds, jump: float) -> ClaimState:
     """What is believed once this claim has been made. `jump` is the growth that is too fast; 0 believes
     everything."""
     if belief is None or now - belief.last >= window:
         times = 1 if belief is None else belief.times + 1
         if jump and count > FIRST_MAX:
-            return Belief(((1, now),), (0, now), (count, now), now, times)
-        return Belief(((count, now),), (count, now), None, now, times)
-    standing = current(belief, now, window)
+            return ClaimState(((1, now),), (0, now), (count, now), now, times)
+        return ClaimState(((count, now),), (count, now), None, now, times)
+    standing = current_claim(belief, now, window)
     anchor = belief.anchor if now - belief.anchor[1] < CONFIRMATION else (standing, now)
     heard = replace(belief, anchor=anchor, last=now, times=belief.times + 1)
     if not jump or count <= (jump * anchor[0] or FIRST_MAX):

@@ -23,18 +23,18 @@ from feedproxy.aio import yielding
 from feedproxy.clock import Instant, Seconds, is_set_back
 from feedproxy.http.user_agent import Claim, parse_claim, product
 from feedproxy.subscribers import counts_codec
-from feedproxy.subscribers.claims import current, hear, held_back, not_after
+from feedproxy.subscribers.claims import clamp_times, current_claim, unconfirmed_claim, update_claim
 from feedproxy.subscribers.distinct_readers import DistinctReaders
-from feedproxy.subscribers.feed_counts import CLAIM_WEIGHT, Feed, weight_of_name
-from feedproxy.subscribers.product_names import Names
+from feedproxy.subscribers.feed_counts import CLAIM_WEIGHT, FeedReaders, weight_of_name
+from feedproxy.subscribers.product_names import ProductNames
 from feedproxy.subscribers.pseudonyms import Pseudonym
-from feedproxy.subscribers.replication import CLAIM_TOLD, READER_TOLD, News, is_due
+from feedproxy.subscribers.replication import CLAIM_INTERVAL, READER_INTERVAL, ReadEvents, is_due
 
 RECENT_MAX = 1000
 """Who wants to know whether a feed is read much need not count all of a crowd."""
 
 
-SWEPT = 128
+SWEEP_BATCH = 128
 """Feeds looked at, and readers forgotten, beside one request when it is time to forget: a tenth of a millisecond."""
 
 
@@ -60,7 +60,7 @@ class CountView:
     readers: tuple[tuple[str, int], ...]
 
 
-class Abroad(Protocol):
+class ClusterCounts(Protocol):
     """Who counts for several machines together."""
 
     def note(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> None:
@@ -98,15 +98,15 @@ class SubscriberCounts:
         self._claims_max = claims_max
         self._feeds_max = feeds_max
         self._entries_max = entries_max
-        self._feeds: dict[str, Feed] = {}  # asked for longest ago first
-        self._names = Names()
+        self._feeds: dict[str, FeedReaders] = {}  # asked for longest ago first
+        self._names = ProductNames()
         self._entries = 0
         self._pruned: Instant = 0.0
         self._unswept: list[str] = []  # what is still to be pruned, the next at the end
-        self.news: News | None = None
+        self.news: ReadEvents | None = None
         """Where other processes hear of who reads; None where there are none."""
         self.distinct = DistinctReaders()
-        self.sums: Abroad | None = None
+        self.sums: ClusterCounts | None = None
         """What other machines know of who reads; None where there are none."""
 
     def seen(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> None:
@@ -117,7 +117,7 @@ class SubscriberCounts:
             if self.sums is not None:
                 self.sums.note(target, pseudonym, user_agent, now)
 
-    def hear_of(self, told: Iterable[tuple[str, Pseudonym, str, Instant]]) -> None:
+    def apply_peer_reads(self, told: Iterable[tuple[str, Pseudonym, str, Instant]]) -> None:
         """Somebody has asked another process that counts the same feeds."""
         for each in told:
             self._note(*each)
@@ -131,11 +131,11 @@ class SubscriberCounts:
             self._sweep(now)
         feed = self._feeds.pop(target, None)
         if feed is None:
-            feed = Feed()
+            feed = FeedReaders()
             self._entries += weight_of_name(target)
         self._feeds[target] = feed
         if claim := parse_claim(user_agent):
-            is_news = self._hear(feed, claim, now)
+            is_news = self._record_claim(feed, claim, now)
         else:
             readers = feed.readers
             name, value = product(user_agent), readers.get(pseudonym.current)
@@ -145,7 +145,7 @@ class SubscriberCounts:
                 before = (value >> 8) / 1000
                 latest = int(now * 1000) if is_set_back(before, now) else max(int(now * 1000), value >> 8)
                 readers[pseudonym.current] = latest << 8 | value & 0xFF
-                return is_due(before, max(now, before), READER_TOLD)
+                return is_due(before, max(now, before), READER_INTERVAL)
             is_news = self._read(feed, pseudonym, name, now)
         if self._entries > self._entries_max or len(self._feeds) > self._feeds_max:
             self._make_room()
@@ -160,8 +160,8 @@ class SubscriberCounts:
         claim = parse_claim(user_agent)
         if claim is None:
             return 1
-        heard = hear(None, min(claim.count, self._claim_max), now, window=self._window, jump=self._claim_jump)
-        return current(heard, now, self._window)
+        heard = update_claim(None, min(claim.count, self._claim_max), now, window=self._window, jump=self._claim_jump)
+        return current_claim(heard, now, self._window)
 
     def total(self, target: str, now: Instant) -> int:
         """The feed's subscribers."""
@@ -176,7 +176,7 @@ class SubscriberCounts:
         """What counts of one fetcher's claim."""
         feed = self._feeds.get(target)
         belief = feed.claims.get((fetcher, feed_id)) if feed is not None else None
-        return current(belief, now, self._window) if belief is not None else 0
+        return current_claim(belief, now, self._window) if belief is not None else 0
 
     def recent(self, target: str, since: Instant) -> int:
         """Readers and fetchers that have asked for this feed since then, each once; RECENT_MAX at most."""
@@ -200,9 +200,14 @@ class SubscriberCounts:
     def view(self, target: str, now: Instant) -> CountView:
         """The feed's subscribers, and who they are by claim and by product."""
         total = self.total(target, now)
-        feed = self._feeds.get(target) or Feed()
+        feed = self._feeds.get(target) or FeedReaders()
         claims = (
-            ClaimView(*key, current(belief, now, self._window), held_back(belief, now, self._window), belief.last)
+            ClaimView(
+                *key,
+                current_claim(belief, now, self._window),
+                unconfirmed_claim(belief, now, self._window),
+                belief.last,
+            )
             for key, belief in feed.claims.items()
         )
         products = Counter(self._names[value & 0xFF] for value in feed.readers.values())
@@ -222,7 +227,7 @@ class SubscriberCounts:
         claimed = Counter[str]()
         async for feed in yielding(list(self._feeds.values())):
             for (fetcher, _), belief in feed.claims.items():
-                claimed[fetcher] += current(belief, now, self._window)
+                claimed[fetcher] += current_claim(belief, now, self._window)
         direct = Counter(dict(self._names.uses()))
         names = direct.keys() | claimed.keys()
         found = [(name, direct[name], claimed[name]) for name in names if direct[name] or claimed[name]]
@@ -243,15 +248,15 @@ class SubscriberCounts:
 
     def dump(self) -> bytes:
         """Everything, for `load`; names of fetchers and products, pseudonyms and times, never an address."""
-        writing = counts_codec.Writing()
+        writing = counts_codec.CountsWriter()
         for _ in self._write(writing):
             pass
         return writing.whole()
 
-    async def dump_unhurried(self) -> bytes:
+    async def dump_yielding(self) -> bytes:
         """The same, in slices. Between two of them others may be counted: who comes to a feed that is written already,
         or to a new one, is in the next dump."""
-        writing = counts_codec.Writing()
+        writing = counts_codec.CountsWriter()
         async for _ in yielding(self._write(writing)):
             pass
         return await asyncio.to_thread(writing.whole)
@@ -259,11 +264,11 @@ class SubscriberCounts:
     def load(self, data: bytes, now: Instant) -> None:
         """What `dump` gave, in place of what is known. Raises StoreError, and then nothing has changed."""
         names, uses, feeds = counts_codec.load(data, now)
-        self._names, self._feeds, self._entries = Names(names), {}, 0
+        self._names, self._feeds, self._entries = ProductNames(names), {}, 0
         for number, count in uses.items():
             self._names.use(number, count)
         for target, packed, claims in feeds:
-            feed = self._feeds[target] = Feed(packed)
+            feed = self._feeds[target] = FeedReaders(packed)
             for key, belief in claims.items():
                 feed.claim(key, belief)
             self._entries += feed.weight() + weight_of_name(target)
@@ -271,7 +276,7 @@ class SubscriberCounts:
         if self._entries > self._entries_max or len(self._feeds) > self._feeds_max:
             self._make_room()
 
-    def _write(self, writing: counts_codec.Writing) -> Iterator[None]:
+    def _write(self, writing: counts_codec.CountsWriter) -> Iterator[None]:
         names, edition = None, 0
         for target in list(self._feeds):
             if names is not self._names or edition != self._names.edition:
@@ -282,7 +287,7 @@ class SubscriberCounts:
                 writing.add(target, feed)
             yield
 
-    def _read(self, feed: Feed, pseudonym: Pseudonym, name: str, now: Instant) -> bool:
+    def _read(self, feed: FeedReaders, pseudonym: Pseudonym, name: str, now: Instant) -> bool:
         before: Instant | None = None
         # The key has changed since he came last: the old pseudonym is his, and makes way for the new one.
         for known in (pseudonym.current, pseudonym.previous):
@@ -299,22 +304,24 @@ class SubscriberCounts:
         if len(feed.readers) > self._readers_max:
             # Many at once, since finding the oldest in a dict costs the more the more are gone.
             self._drop(feed, list(islice(feed.readers, max(1, self._readers_max // 8))))
-        return is_due(before, now, READER_TOLD)
+        return is_due(before, now, READER_INTERVAL)
 
-    def _hear(self, feed: Feed, claim: Claim, now: Instant) -> bool:
+    def _record_claim(self, feed: FeedReaders, claim: Claim, now: Instant) -> bool:
         key = (claim.fetcher, claim.feed_id)
         before = feed.claims.get(key)
         if before is None:
             if len(feed.claims) >= self._claims_max and not self._make_room_for_claim(feed, now):
                 return False
             self._entries += CLAIM_WEIGHT
-        belief = hear(before, min(claim.count, self._claim_max), now, window=self._window, jump=self._claim_jump)
+        belief = update_claim(
+            before, min(claim.count, self._claim_max), now, window=self._window, jump=self._claim_jump
+        )
         feed.claim(key, belief)
         if before is None or [count for count, _ in before.peaks] != [count for count, _ in belief.peaks]:
             return True
-        return before.held != belief.held or is_due(before.last, now, CLAIM_TOLD)
+        return before.held != belief.held or is_due(before.last, now, CLAIM_INTERVAL)
 
-    def _make_room_for_claim(self, feed: Feed, now: Instant) -> bool:
+    def _make_room_for_claim(self, feed: FeedReaders, now: Instant) -> bool:
         self._expire(feed, now)
         if len(feed.claims) >= self._claims_max:
             made_once = [(belief.last, key) for key, belief in feed.claims.items() if belief.times == 1]
@@ -323,14 +330,14 @@ class SubscriberCounts:
             self._retract(feed, min(made_once)[1])
         return True
 
-    def _claimed(self, feed: Feed, now: Instant) -> int:
+    def _claimed(self, feed: FeedReaders, now: Instant) -> int:
         by_fetcher: Counter[str] = Counter()
         for (fetcher, _), belief in feed.claims.items():
-            by_fetcher[fetcher] += current(belief, now, self._window)
+            by_fetcher[fetcher] += current_claim(belief, now, self._window)
         return sum(min(count, self._claim_max) for count in by_fetcher.values())
 
     def _sweep(self, now: Instant) -> None:
-        left = SWEPT
+        left = SWEEP_BATCH
         while self._unswept and left > 0:
             target = self._unswept[-1]
             feed = self._feeds.get(target)
@@ -342,10 +349,10 @@ class SubscriberCounts:
                 if feed is not None and not feed.size and not feed.claims:
                     self._forget(target)
 
-    def _expire(self, feed: Feed, now: Instant, at_most: int | None = None) -> int:
+    def _expire(self, feed: FeedReaders, now: Instant, at_most: int | None = None) -> int:
         """Forget who has left the window, so many readers at most; how many it were."""
         limit = int((now - self._window) * 1000)
-        self._set_right(feed, now)
+        self._clamp_times(feed, now)
         oldest, gone = feed.oldest(), list[int]()
         if oldest is not None and oldest >> 8 <= limit:
             expired = takewhile(lambda item: item[1] >> 8 <= limit, feed.readers.items())
@@ -355,11 +362,11 @@ class SubscriberCounts:
             self._retract(feed, silent)
         return len(gone)
 
-    def _set_right(self, feed: Feed, now: Instant) -> None:
+    def _clamp_times(self, feed: FeedReaders, now: Instant) -> None:
         """Readers seen by a clock that was ahead, and has been set back, were seen now."""
         for name, belief in list(feed.claims.items()):
             if is_set_back(belief.last, now):
-                feed.claims[name] = not_after(belief, now)
+                feed.claims[name] = clamp_times(belief, now)
         latest = next(feed.latest_first(), None)
         if latest is None or not is_set_back((latest >> 8) / 1000, now):
             return
@@ -368,12 +375,12 @@ class SubscriberCounts:
             if value >> 8 > milliseconds:
                 feed.readers[key] = milliseconds << 8 | value & 0xFF
 
-    def _drop(self, feed: Feed, keys: Iterable[int]) -> None:
+    def _drop(self, feed: FeedReaders, keys: Iterable[int]) -> None:
         for key in keys:
             self._names.leave(feed.readers.pop(key) & 0xFF)
             self._entries -= 1
 
-    def _retract(self, feed: Feed, key: tuple[str, str]) -> None:
+    def _retract(self, feed: FeedReaders, key: tuple[str, str]) -> None:
         del feed.claims[key]
         self._entries -= CLAIM_WEIGHT
 

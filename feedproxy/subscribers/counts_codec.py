@@ -17,17 +17,17 @@ from typing import Any
 
 from feedproxy.clock import Instant
 from feedproxy.errors import StoreError
-from feedproxy.subscribers.claims import Belief
-from feedproxy.subscribers.feed_counts import Feed, unpacked
+from feedproxy.subscribers.claims import ClaimState
+from feedproxy.subscribers.feed_counts import FeedReaders, unpack
 
 MAGIC = b"fpcount1"
 
-type Claims = Mapping[tuple[str, str], Belief]
+type Claims = Mapping[tuple[str, str], ClaimState]
 type Known = tuple[str, bytes, Claims]
 """A feed: its target, its readers as they were written, and its claims."""
 
 
-class Writing:
+class CountsWriter:
     """The counts on their way into bytes, feed by feed: between two of them others may be counted.
 
     What the numbers of products stand for may change meanwhile. One that stood for something else when the first feeds
@@ -45,7 +45,7 @@ class Writing:
         self._names += names[len(self._names) :]
         self._others = frozenset(number for number, name in enumerate(names) if name != self._names[number])
 
-    def add(self, target: str, feed: Feed) -> None:
+    def add(self, target: str, feed: FeedReaders) -> None:
         """One more feed."""
         said = [
             [*key, belief.peaks, belief.anchor, belief.held, belief.last, belief.times]
@@ -108,16 +108,16 @@ def _readers(packed: bytes, size: int, now: Instant) -> bytes:
     if len(packed) != 16 * size:
         raise ValueError("too few readers")
     latest = int(now * 1000)
-    if not size or max(unpacked(packed[8 * size :])) >> 8 <= latest:
+    if not size or max(unpack(packed[8 * size :])) >> 8 <= latest:
         return packed
-    numbers = unpacked(packed)
+    numbers = unpack(packed)
     keys, values = numbers[:size], numbers[size:]
     return _pack(keys) + _pack(min(value >> 8, latest) << 8 | value & 0xFF for value in values)
 
 
 def _claims(said: Iterable[Any], now: Instant) -> Claims:
     return {
-        (str(fetcher), str(feed_id)): Belief(
+        (str(fetcher), str(feed_id)): ClaimState(
             tuple(_pair(peak, now) for peak in peaks),
             _pair(anchor, now),
             _pair(held, now) if held else None,

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.redaction import has_secret
-from feedproxy.subscribers.pseudonyms import LASTING, Pseudonym
+from feedproxy.subscribers.pseudonyms import PERIOD, Pseudonym
 
-KEPT_MAX = 16
+READERS_PER_FEED = 16
 """Readers remembered of a feed; no list asks for more."""
 
 FEEDS_MAX = 20_000
 """Feeds; what was asked for longest ago is forgotten first."""
 
-SEEN_AGAIN: Seconds = 3600
+REPEAT_INTERVAL: Seconds = 3600
 """What is known of a reader is renewed once in this time."""
 
 type Readers = dict[int, int]
@@ -36,7 +36,7 @@ class DistinctReaders:
     def note(self, target: str, pseudonym: Pseudonym, now: Instant) -> None:
         """A reader asks for this feed. Of an address with a secret nothing is remembered."""
         readers = self._feeds.get(target)
-        if readers is not None and now - readers.get(pseudonym.lasting, 0) < SEEN_AGAIN:
+        if readers is not None and now - readers.get(pseudonym.lasting, 0) < REPEAT_INTERVAL:
             return
         if not pseudonym.lasting or "#" in target or has_secret(target):
             return
@@ -51,7 +51,7 @@ class DistinctReaders:
     def _take(self, target: str, readers: Readers, told: Mapping[int, int]) -> None:
         for each, at in told.items():
             readers[each] = max(at, readers.pop(each, 0))
-        for oldest in sorted(readers, key=readers.__getitem__)[: max(0, len(readers) - KEPT_MAX)]:
+        for oldest in sorted(readers, key=readers.__getitem__)[: max(0, len(readers) - READERS_PER_FEED)]:
             del readers[oldest]
         self.changes += 1
         self._feeds.move_to_end(target)
@@ -66,12 +66,14 @@ class DistinctReaders:
                 yield target, recent
 
 
-def number(readers: Readers) -> int:
+def count_distinct(readers: Readers) -> int:
     """How many readers these are at least: of two stretches of LASTING two pseudonyms may be one reader's."""
-    return max(Counter(at // int(LASTING) for at in readers.values()).values(), default=0)
+    return max(Counter(at // int(PERIOD) for at in readers.values()).values(), default=0)
 
 
-def merged(first: Mapping[str, Readers], others: Iterable[tuple[str, Readers]], since: Instant) -> dict[str, Readers]:
+def merge_readers(
+    first: Mapping[str, Readers], others: Iterable[tuple[str, Readers]], since: Instant
+) -> dict[str, Readers]:
     """Two accounts of the same feeds as one, of what was seen since then."""
     together = DistinctReaders()
     for target, readers in (*first.items(), *others):

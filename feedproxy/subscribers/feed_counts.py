@@ -4,16 +4,16 @@ import sys
 from array import array
 from collections.abc import Iterator
 
-from feedproxy.subscribers.claims import Belief
+from feedproxy.subscribers.claims import ClaimState
 
 CLAIM_WEIGHT = 8
 """Entries (of about 100 bytes) that a claim counts for."""
 
 
-_UNCLAIMED: dict[tuple[str, str], Belief] = {}
+_UNCLAIMED: dict[tuple[str, str], ClaimState] = {}
 
 
-class Feed:
+class FeedReaders:
     """One feed's readers and claims.
 
     After a start readers lie as they were written (`packed`, see counts_codec.py), 16 bytes each instead of a hundred:
@@ -32,7 +32,7 @@ class Feed:
     def readers(self) -> dict[int, int]:
         """Milliseconds when last seen << 8 | number of the product's name, by pseudonym, oldest first."""
         if self._packed:
-            numbers, many = unpacked(self._packed), self.size
+            numbers, many = unpack(self._packed), self.size
             self._readers, self._packed = dict(zip(numbers[:many], numbers[many:], strict=True)), b""
         return self._readers
 
@@ -49,7 +49,7 @@ class Feed:
     def latest_first(self) -> Iterator[int]:
         """The values of the readers."""
         if self._packed:
-            return reversed(unpacked(self._packed[len(self._packed) // 2 :]))
+            return reversed(unpack(self._packed[len(self._packed) // 2 :]))
         return reversed(self._readers.values())
 
     def oldest(self) -> int | None:
@@ -59,7 +59,7 @@ class Feed:
             return int.from_bytes(self._packed[middle : middle + 8], "little")
         return next(iter(self._readers.values()), None)
 
-    def claim(self, key: tuple[str, str], belief: Belief) -> None:
+    def claim(self, key: tuple[str, str], belief: ClaimState) -> None:
         """Believe so much of this claim from now on."""
         if self.claims is _UNCLAIMED:
             self.claims = {}
@@ -75,7 +75,7 @@ def weight_of_name(target: str) -> int:
     return 4 + len(target) // 64
 
 
-def unpacked(data: bytes) -> array[int]:
+def unpack(data: bytes) -> array[int]:
     """The numbers that were written."""
     numbers = array("Q", data)
     if sys.byteorder == "big":

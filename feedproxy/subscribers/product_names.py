@@ -6,7 +6,7 @@ NAMES_MAX = 256
 OTHER = "other"
 
 
-class Names:
+class ProductNames:
     """Up to 255 names in use at a time, each with a number; number 0 stands for all further ones."""
 
     def __init__(self, names: Sequence[str] = (OTHER,)) -> None:

@@ -20,17 +20,17 @@ from typing import NamedTuple
 from feedproxy.clock import Instant, Seconds
 from feedproxy.upstream.special_networks import client_network
 
-LASTING: Seconds = 30 * 86_400
+PERIOD: Seconds = 30 * 86_400
 """How long a reader keeps its pseudonym where different readers are counted (distinct_readers.py)."""
 
 SECRET_MIN = 16
 """Bytes of a secret: 128 bits cannot be tried through."""
 
-REMEMBERED: Seconds = 60
+MEMO_TIME: Seconds = 60
 KNOWN_MAX = 8192
 """Readers whose pseudonyms are remembered."""
 
-LONGEST = 512
+INPUT_LENGTH_MAX = 512
 """Characters of a User-Agent that is remembered; real ones keep below 400."""
 
 
@@ -70,8 +70,8 @@ class Identifier:
         of 64 bits: a machine changes the rest of it every day (RFC 8981).
         """
         number = int(now // self._period)
-        if number != self._number or int(now // LASTING) != self._stretch:
-            lasting = int(now // LASTING)
+        if number != self._number or int(now // PERIOD) != self._stretch:
+            lasting = int(now // PERIOD)
             self._number, self._stretch = number, lasting
             self._keys = (
                 self._key(str(number)),
@@ -79,11 +79,11 @@ class Identifier:
                 self._key(f"lasting {lasting}"),
             )
             self._known.clear()
-        if not 0 <= now - self._since < REMEMBERED or len(self._known) >= KNOWN_MAX:
+        if not 0 <= now - self._since < MEMO_TIME or len(self._known) >= KNOWN_MAX:
             self._known.clear()
             self._since = now
         name = (address, user_agent, user)
-        if len(user_agent) > LONGEST:
+        if len(user_agent) > INPUT_LENGTH_MAX:
             return self._hashed(*name)
         found = self._known.get(name)
         if found is None:
@@ -92,7 +92,7 @@ class Identifier:
 
     def same_until(self, now: Instant) -> Instant:
         """Until when a pseudonym of now may be remembered, here or elsewhere, in memory alone."""
-        return min(now + REMEMBERED, (now // self._period + 1) * self._period)
+        return min(now + MEMO_TIME, (now // self._period + 1) * self._period)
 
     def _hashed(self, address: str, user_agent: str, user: str) -> Pseudonym:
         # NUL stands in none of the three, so no two readers run together.

@@ -11,9 +11,9 @@ from typing import Any
 from feedproxy.clock import Instant, Seconds
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
-READER_TOLD: Seconds = 600
+READER_INTERVAL: Seconds = 600
 """A reader of a feed is told of once in this time."""
-CLAIM_TOLD: Seconds = 60
+CLAIM_INTERVAL: Seconds = 60
 """The same for a fetcher whose claim says nothing new."""
 WAITING_MAX = 50_000
 """What nobody fetches is forgotten, the oldest first: who was not heard of comes again."""
@@ -26,7 +26,7 @@ type Heard = tuple[str, Pseudonym, str, Instant]
 """The same, read."""
 
 
-class News:
+class ReadEvents:
     """What has to be told."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ def is_due(before: Instant | None, now: Instant, interval: Seconds) -> bool:
     return before is None or before // interval != now // interval
 
 
-def events(told: Iterable[Any]) -> list[Heard]:
+def read_events(told: Iterable[Any]) -> list[Heard]:
     """What was told, read. Raises ValueError or TypeError for what is none."""
     return [
         (str(target), Pseudonym(*map(int, pseudonym)), str(agent), float(now))

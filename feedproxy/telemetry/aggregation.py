@@ -12,10 +12,10 @@ from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 
 from feedproxy.scoring.aggregate import ReaderAccount
-from feedproxy.telemetry.history import Book
-from feedproxy.telemetry.recent_activity import Fetched
+from feedproxy.telemetry.history import History
+from feedproxy.telemetry.recent_activity import FetchActivity
 
-ADDED = frozenset(
+SUMMED_GAUGES = frozenset(
     {
         "feedproxy_connections",
         "feedproxy_fleet_waiting",
@@ -31,7 +31,7 @@ type Plain = list[list[Any]]
 """Families as JSON has them: name, text, type, and samples of name, labels and value."""
 
 
-class Others(Protocol):
+class PeerMetrics(Protocol):
     """The processes that work beside this one."""
 
     async def families(self) -> Sequence[Plain]:
@@ -42,7 +42,7 @@ class Others(Protocol):
         """What each knows of the readers that it follows; one that several know is there several times."""
         ...
 
-    async def fetches(self, target: str) -> Sequence[Fetched]:
+    async def fetches(self, target: str) -> Sequence[FetchActivity]:
         """The last fetches of a target that each has made."""
         ...
 
@@ -52,7 +52,7 @@ class Others(Protocol):
         ...
 
     @property
-    def books(self) -> Sequence[Book]:
+    def books(self) -> Sequence[History]:
         """What each has written down of its history, as it told with its families."""
         ...
 
@@ -62,7 +62,7 @@ class Others(Protocol):
         ...
 
 
-class Nobody:
+class NoPeers:
     """There are no others."""
 
     async def families(self) -> Sequence[Plain]:
@@ -71,7 +71,7 @@ class Nobody:
     async def readers(self) -> Sequence[ReaderAccount]:
         return ()
 
-    async def fetches(self, target: str) -> Sequence[Fetched]:
+    async def fetches(self, target: str) -> Sequence[FetchActivity]:
         return ()
 
     @property
@@ -79,7 +79,7 @@ class Nobody:
         return ()
 
     @property
-    def books(self) -> Sequence[Book]:
+    def books(self) -> Sequence[History]:
         return ()
 
     @property
@@ -87,7 +87,7 @@ class Nobody:
         return 0
 
 
-def plain(families: Iterable[Metric]) -> Plain:
+def plain_families(families: Iterable[Metric]) -> Plain:
     """Families as plain values."""
     return [
         [each.name, each.documentation, each.type, [[one.name, one.labels, one.value] for one in each.samples]]
@@ -100,12 +100,12 @@ def counters(told: Plain) -> Plain:
     return [each for each in told if each[2] in ("counter", "histogram")]
 
 
-def added(first: Iterable[Metric], others: Iterable[Plain]) -> list[Metric]:
+def merge_families(first: Iterable[Metric], others: Iterable[Plain]) -> list[Metric]:
     """The families of all. Raises ValueError, LookupError or TypeError for what is none."""
     merged: dict[str, tuple[Metric, dict[tuple[str, tuple[tuple[str, str], ...]], float]]] = {}
-    for is_first, told in [(True, plain(first)), *((False, each) for each in others)]:
+    for is_first, told in [(True, plain_families(first)), *((False, each) for each in others)]:
         for name, text, kind, samples in told:
-            if not is_first and kind not in ("counter", "histogram") and name not in ADDED:
+            if not is_first and kind not in ("counter", "histogram") and name not in SUMMED_GAUGES:
                 continue
             _, values = merged.setdefault(name, (Metric(name, text, kind), {}))
             for sample, labels, value in samples:
@@ -118,12 +118,12 @@ def added(first: Iterable[Metric], others: Iterable[Plain]) -> list[Metric]:
     return families
 
 
-def value(families: Iterable[Metric], name: str) -> float | None:
+def gauge_value(families: Iterable[Metric], name: str) -> float | None:
     """The one value of a gauge; None where it is missing."""
     return next((one.value for family in families if family.name == name for one in family.samples), None)
 
 
-class Collected:
+class FamilyCollector:
     """Families in the form of a registry, for the library's exposition."""
 
     def __init__(self, families: Sequence[Metric]) -> None:

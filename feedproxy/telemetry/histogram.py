@@ -12,7 +12,7 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 from feedproxy.clock import Seconds
 
 
-class SecondsBy:
+class LabelledHistogram:
     """Observations in seconds, by the values of one label; a collector, in Prometheus's words."""
 
     def __init__(
@@ -44,13 +44,13 @@ class SecondsBy:
         family = HistogramMetricFamily(self._name, self._text, labels=[self._label])
         for value, counts in self._counts.items():
             total, buckets = 0, list[tuple[str, float]]()
-            for bound, count in zip((*map(_written, self._bounds), "+Inf"), counts, strict=True):
+            for bound, count in zip((*map(_format_bound, self._bounds), "+Inf"), counts, strict=True):
                 total += count
                 buckets.append((bound, total))
             family.add_metric([value], buckets, self._sums[value])
         return [family]
 
 
-def _written(bound: Seconds) -> str:
+def _format_bound(bound: Seconds) -> str:
     """As the library writes a bound: always with a point."""
     return str(float(bound))

@@ -19,9 +19,9 @@ from feedproxy.errors import StoreError
 HOUR: Seconds = 3_600
 DAY: Seconds = 86_400
 
-HOURS_KEPT = 72
+HOURS_MAX = 72
 """Three days: yesterday at this time can be compared with now."""
-DAYS_KEPT = 400
+DAYS_MAX = 400
 """A year, and the month before it."""
 
 WORKERS_MAX = 64
@@ -29,7 +29,7 @@ WORKERS_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class TrafficCounts:
     """What happened in some stretch of time. Counts, and bytes of content."""
 
     requests: int = 0
@@ -65,50 +65,50 @@ class Tally:
         """The part of the requests that the store answered; None where there were none."""
         return self.hits / self.requests if self.requests else None
 
-    def __add__(self, other: "Tally") -> "Tally":
-        return Tally(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+    def __add__(self, other: "TrafficCounts") -> "TrafficCounts":
+        return TrafficCounts(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
 
-    def since(self, before: "Tally") -> "Tally":
+    def since(self, before: "TrafficCounts") -> "TrafficCounts":
         """What was added to `before`."""
         grown = zip(astuple(self), astuple(before), strict=True)
-        return Tally(*(max(0, now - then) for now, then in grown))
+        return TrafficCounts(*(max(0, now - then) for now, then in grown))
 
 
-NOTHING = Tally()
-_WIDTH = len(fields(Tally))
+NO_TRAFFIC = TrafficCounts()
+_WIDTH = len(fields(TrafficCounts))
 
-type Pages = dict[int, Tally]
+type Pages = dict[int, TrafficCounts]
 """By the number of the hour, or of the day, since 1970."""
 
 
-class Book:
+class History:
     """Tallies by hour and by day."""
 
     def __init__(self) -> None:
         self.hours: Pages = {}
         self.days: Pages = {}
 
-    def add(self, tally: Tally, at: Instant) -> None:
+    def add(self, tally: TrafficCounts, at: Instant) -> None:
         """This has happened up to now."""
-        if tally == NOTHING:
+        if tally == NO_TRAFFIC:
             return
-        for pages, size, kept in ((self.hours, HOUR, HOURS_KEPT), (self.days, DAY, DAYS_KEPT)):
+        for pages, size, kept in ((self.hours, HOUR, HOURS_MAX), (self.days, DAY, DAYS_MAX)):
             number = int(at // size)
-            pages[number] = pages.get(number, NOTHING) + tally
+            pages[number] = pages.get(number, NO_TRAFFIC) + tally
             for old in [each for each in pages if each <= number - kept]:
                 del pages[old]
 
-    def take_in(self, other: "Book") -> None:
+    def take_in(self, other: "History") -> None:
         """All that another book has."""
         for mine, theirs in ((self.hours, other.hours), (self.days, other.days)):
             for number, tally in theirs.items():
-                mine[number] = mine.get(number, NOTHING) + tally
+                mine[number] = mine.get(number, NO_TRAFFIC) + tally
 
-    def last(self, unit: Seconds, count: int, now: Instant) -> Iterator[tuple[Instant, Tally]]:
+    def last(self, unit: Seconds, count: int, now: Instant) -> Iterator[tuple[Instant, TrafficCounts]]:
         """The last so many hours or days, the current one at the end: when each began, and what there was of it."""
         pages, current = self.hours if unit == HOUR else self.days, int(now // unit)
         for number in range(current - count + 1, current + 1):
-            yield number * unit, pages.get(number, NOTHING)
+            yield number * unit, pages.get(number, NO_TRAFFIC)
 
     def plain(self) -> dict[str, dict[str, list[int]]]:
         """As JSON has it."""
@@ -120,17 +120,17 @@ class Book:
         return json.dumps(self.plain(), separators=(",", ":")).encode()
 
 
-def load(data: bytes) -> Book:
+def load_history(data: bytes) -> History:
     """The book that `dump` wrote. Raises StoreError."""
     try:
-        return read(json.loads(data))
+        return parse_history(json.loads(data))
     except ValueError as error:
         raise StoreError(f"the kept history makes no sense: {error}") from error
 
 
-def read(told: Mapping[str, Mapping[str, list[int]]]) -> Book:
+def parse_history(told: Mapping[str, Mapping[str, list[int]]]) -> History:
     """The book that `plain` told. Raises ValueError."""
-    book = Book()
+    book = History()
     try:
         for name, pages in (("hours", book.hours), ("days", book.days)):
             for number, values in told[name].items():
@@ -138,21 +138,21 @@ def read(told: Mapping[str, Mapping[str, list[int]]]) -> Book:
                 counts = [int(each) for each in values][:_WIDTH]
                 if min(counts, default=0) < 0:
                     raise ValueError("a negative count")
-                pages[int(number)] = Tally(*counts)
+                pages[int(number)] = TrafficCounts(*counts)
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(str(error)) from error
     return book
 
 
-def merged(books: Iterable[Book]) -> Book:
+def merge_histories(books: Iterable[History]) -> History:
     """What all books have, as one."""
-    whole = Book()
+    whole = History()
     for each in books:
         whole.take_in(each)
     return whole
 
 
-class Kept(Protocol):
+class HistoryStore(Protocol):
     """Where books are kept: a Store."""
 
     def get_state(self, name: str) -> bytes | None: ...
@@ -160,16 +160,16 @@ class Kept(Protocol):
     async def put_state(self, name: str, data: bytes) -> None: ...
 
 
-class Diary:
+class HistoryRecorder:
     """Keeps the book of one process, one of `size` workers; `counted` tells what its counters say.
 
     It is begun where it was left. The first worker goes on with the books of workers that there are no more.
     """
 
-    def __init__(self, counted: Callable[[], Tally], kept: Kept, index: int = 0, size: int = 1) -> None:
-        self.book = Book()
+    def __init__(self, counted: Callable[[], TrafficCounts], kept: HistoryStore, index: int = 0, size: int = 1) -> None:
+        self.book = History()
         self._counted = counted
-        self._before = NOTHING
+        self._before = NO_TRAFFIC
         self._kept = kept
         self._name = _name(index)
         self._taken_over: list[str] = []
@@ -179,7 +179,7 @@ class Diary:
                 if self._resume(_name(each)):
                     self._taken_over.append(_name(each))
 
-    def note(self, now: Instant) -> Book:
+    def note(self, now: Instant) -> History:
         """Write down what has happened since the last time."""
         counted = self._counted()
         grown, self._before = counted.since(self._before), counted
@@ -196,7 +196,7 @@ class Diary:
     def _resume(self, name: str) -> bool:
         with contextlib.suppress(StoreError):
             if data := self._kept.get_state(name):
-                self.book.take_in(load(data))
+                self.book.take_in(load_history(data))
                 return True
         return False
 

@@ -43,10 +43,10 @@ class LineFormatter(logging.Formatter):
         return printable(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:
-        return _indented(super().formatException(ei))
+        return _indent(super().formatException(ei))
 
     def formatStack(self, stack_info: str) -> str:
-        return _indented(stack_info)
+        return _indent(stack_info)
 
 
 class CombinedLines(LineFormatter):
@@ -80,7 +80,7 @@ def _formatter(form: str) -> logging.Formatter:
     return kind("%(asctime)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S%z")
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     return "\n".join("  " + printable(line) for line in text_without_secrets(text).split("\n"))
 
 
@@ -91,7 +91,7 @@ def quoted(agent: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class AccessLine:
     """One request, as it is logged. `reader` is a pseudonym; `upstream` the target where readers know another."""
 
     at: Instant

@@ -26,9 +26,9 @@ from feedproxy import __version__
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
 from feedproxy.clock import Seconds
 from feedproxy.refresh.result import RefreshFinished
-from feedproxy.telemetry.aggregation import Collected
-from feedproxy.telemetry.histogram import SecondsBy
-from feedproxy.telemetry.history import Tally
+from feedproxy.telemetry.aggregation import FamilyCollector
+from feedproxy.telemetry.histogram import LabelledHistogram
+from feedproxy.telemetry.history import TrafficCounts
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ SECONDS = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
 NO_FAILURE = frozenset({"", Detail.MOVED, Detail.GONE, Detail.OVERSIZED})
 """Details of an update that came to a good end all the same."""
 
-PASSED = frozenset({f"fwd={Fwd.METHOD}", f"fwd={Fwd.BYPASS}"})
+PASSED_OUTCOMES = frozenset({f"fwd={Fwd.METHOD}", f"fwd={Fwd.BYPASS}"})
 PASSED_DETAILS = frozenset({Detail.PASS_THROUGH, Detail.OVERSIZED})
 """Outcomes and details of requests that went to the origin on their own, whatever is stored."""
 
@@ -53,9 +53,9 @@ ERROR = 400
 COUNTERS_MAX = 1024
 """Counters of one metric that are at hand by their labels: more than there are sets of labels, which are closed."""
 
-LOGGED_AGAIN: Seconds = 60
+STORE_ERROR_LOG_INTERVAL: Seconds = 60
 """Time after which a failure of the store in the same words is logged again."""
-WORDS_MAX = 64
+REASON_LENGTH_MAX = 64
 """Failures of the store that are known by their words; they name parts of it, not feeds."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -98,7 +98,7 @@ class Metrics:
         self._store_words: dict[str, Seconds] = {}
         self.keep: Callable[[list[Metric]], None] | None = None
         """Is given what somebody looks at: what has been shown must not fall when this process dies."""
-        self._settling: list[Callable[[], None]] = []
+        self._flush_hooks: list[Callable[[], None]] = []
         # Memory, processor time and open files of this process, by Prometheus's own names.
         ProcessCollector(registry=self.registry)
         info = Gauge("feedproxy_info", "Always 1; which version this is.", ("version",), registry=self.registry)
@@ -110,7 +110,7 @@ class Metrics:
             ("entrance", "outcome", "detail", "status"),
             registry=self.registry,
         )
-        self._seconds = SecondsBy(
+        self._seconds = LabelledHistogram(
             "feedproxy_request_seconds",
             "Seconds from a request's head to its answer.",
             "outcome",
@@ -184,18 +184,18 @@ class Metrics:
         own = status >= ERROR and not cache.hit and cache.fwd_status != status
         self._count(entrance, outcome, cache.detail or "", status, size, seconds, own=own)
 
-    def answered_again(self, entrance: str, status: int, detail: str, size: int, count: int) -> None:
+    def count_hits(self, entrance: str, status: int, detail: str, size: int, count: int) -> None:
         """So many readers were answered with the same hit, at once and alike; `size` is that of all together."""
         self._request_of(entrance, "hit", detail, _code(status)).inc(count)
         self._seconds.observe("hit", 0.0, count)
         self._bytes_of(entrance, "store").inc(size)
 
-    def settle_first(self, settle: Callable[[], None]) -> None:
+    def add_flush_hook(self, settle: Callable[[], None]) -> None:
         """Whoever adds up by himself is asked to bring it before anybody looks."""
-        self._settling.append(settle)
+        self._flush_hooks.append(settle)
 
-    def _settle(self) -> None:
-        for settle in self._settling:
+    def _flush(self) -> None:
+        for settle in self._flush_hooks:
             settle()
 
     def connected(self, outcome: str, status: int, detail: str, size: int, seconds: Seconds) -> None:
@@ -261,7 +261,7 @@ class Metrics:
 
     def families(self) -> list[Metric]:
         """Everything, as it is now."""
-        self._settle()
+        self._flush()
         families = list(self.registry.collect())
         if self.keep is not None:
             self.keep(families)
@@ -293,7 +293,7 @@ class Metrics:
             sum(count for _, count in _samples(told["feedproxy_response_bytes"])),
         )
 
-    def tally(self) -> Tally:
+    def tally(self) -> TrafficCounts:
         """What this process has counted since its start, for the history."""
         told = {family.name: family for family in self.families()}
         totals = self.totals(told.values())
@@ -303,7 +303,7 @@ class Metrics:
             if labels["source"] in ("store", "origin")
         )
         requests = _samples(told["feedproxy_requests"])
-        return Tally(
+        return TrafficCounts(
             requests=totals.hits + totals.forwarded - totals.passed,
             hits=totals.hits,
             passed=totals.passed,
@@ -319,16 +319,16 @@ class Metrics:
         """The store failed: a miss to the reader, a count to the operator, and the same line once a minute."""
         self._store_failures.inc()
         words, now = str(error), time.monotonic()
-        if now - self._store_words.get(words, -LOGGED_AGAIN) < LOGGED_AGAIN:
+        if now - self._store_words.get(words, -STORE_ERROR_LOG_INTERVAL) < STORE_ERROR_LOG_INTERVAL:
             return
-        if len(self._store_words) >= WORDS_MAX:
+        if len(self._store_words) >= REASON_LENGTH_MAX:
             self._store_words.clear()
         self._store_words[words] = now
         logger.warning("store: %s", words)
 
     def exposition(self, families: Iterable[Metric] | None = None) -> bytes:
         """Everything, as Prometheus reads it: these families, or our own."""
-        return generate_latest(Collected(self.families() if families is None else list(families)))
+        return generate_latest(FamilyCollector(self.families() if families is None else list(families)))
 
 
 def _source(outcome: str, detail: str) -> str:
@@ -337,7 +337,7 @@ def _source(outcome: str, detail: str) -> str:
         return "store"
     if not outcome.startswith("fwd="):
         return "own"
-    return "stream" if outcome in PASSED or detail in PASSED_DETAILS else "origin"
+    return "stream" if outcome in PASSED_OUTCOMES or detail in PASSED_DETAILS else "origin"
 
 
 def _code(status: int) -> str:

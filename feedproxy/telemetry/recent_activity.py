@@ -14,7 +14,7 @@ from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.http import uri
 from feedproxy.refresh.result import RefreshFinished, RefreshObserver
 from feedproxy.settings import Settings
-from feedproxy.telemetry.redacted import View, masked
+from feedproxy.telemetry.redacted import View, redact_text
 
 logger = logging.getLogger("feedproxy.fetch")
 
@@ -30,11 +30,11 @@ FETCHES_OF_ALL = 20_000
 FAILED_MAX = 100
 """Addresses kept that never gave a feed."""
 
-WORDS_MAX = 300
+REASON_LENGTH_MAX = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestActivity:
     """A reader's request; `agent` is the User-Agent."""
 
     at: Instant
@@ -48,7 +48,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchActivity:
     """A fetch from an origin. `occasion` is why it was asked: `reader`, `background` or `push`."""
 
     at: Instant
@@ -62,16 +62,16 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedAddress:
     """An address that never gave a feed: the last try, and how many there were."""
 
     target: str
     first: Instant
     count: int
-    last: Fetched
+    last: FetchActivity
 
 
-class Journal:
+class RecentActivity:
     """Keeps what happened lately in this process."""
 
     def __init__(
@@ -86,17 +86,17 @@ class Journal:
         self._clock = clock
         self._settings = settings
         self._name_in_log = name_in_log
-        self._requests: deque[Asked] = deque(maxlen=REQUESTS_MAX)
-        self._fetches: OrderedDict[str, deque[Fetched]] = OrderedDict()
+        self._requests: deque[RequestActivity] = deque(maxlen=REQUESTS_MAX)
+        self._fetches: OrderedDict[str, deque[FetchActivity]] = OrderedDict()
         self._count = 0
-        self._failed: OrderedDict[str, Failed] = OrderedDict()
+        self._failed: OrderedDict[str, FailedAddress] = OrderedDict()
 
     # -- the service's Observer
 
     def updated(self, update: RefreshFinished) -> None:
         """An update of a target is over."""
         self._metrics.updated(update)
-        told = Fetched(
+        told = FetchActivity(
             self._clock.now(),
             update.occasion,
             update.status,
@@ -104,7 +104,7 @@ class Journal:
             update.seconds,
             update.outcome,
             update.detail,
-            update.reason[:WORDS_MAX],
+            update.reason[:REASON_LENGTH_MAX],
         )
         self._keep(update.target, told)
         if update.is_feed:
@@ -120,21 +120,21 @@ class Journal:
 
     # -- readers
 
-    def asked(self, asked: Asked) -> None:
+    def asked(self, asked: RequestActivity) -> None:
         """A reader was answered."""
         self._requests.append(asked)
 
     # -- who looks
 
-    def requests(self) -> list[Asked]:
+    def requests(self) -> list[RequestActivity]:
         """The last requests of readers, the newest last."""
         return list(self._requests)
 
-    def fetches(self, target: str) -> list[Fetched]:
+    def fetches(self, target: str) -> list[FetchActivity]:
         """The last fetches of a target, the newest last."""
         return list(self._fetches.get(target, ()))
 
-    def failed(self) -> list[Failed]:
+    def failed(self) -> list[FailedAddress]:
         """The addresses that never gave a feed, the latest try last."""
         return list(self._failed.values())
 
@@ -143,7 +143,7 @@ class Journal:
         failed = [[each.target, each.first, each.count, list(astuple(each.last))] for each in self._failed.values()]
         return {"requests": [list(astuple(each)) for each in self._requests], "failed": failed}
 
-    def _keep(self, target: str, told: Fetched) -> None:
+    def _keep(self, target: str, told: FetchActivity) -> None:
         kept = self._fetches.setdefault(target, deque(maxlen=FETCHES_MAX))
         self._count += len(kept) < FETCHES_MAX
         kept.append(told)
@@ -151,17 +151,17 @@ class Journal:
         while self._count > FETCHES_OF_ALL:
             self._count -= len(self._fetches.popitem(last=False)[1])
 
-    def _keep_failed(self, target: str, told: Fetched) -> None:
+    def _keep_failed(self, target: str, told: FetchActivity) -> None:
         before = self._failed.pop(target, None)
         first, count = (before.first, before.count) if before is not None else (told.at, 0)
-        self._failed[target] = Failed(target, first, count + 1, told)
+        self._failed[target] = FailedAddress(target, first, count + 1, told)
         while len(self._failed) > FAILED_MAX:
             self._failed.popitem(last=False)
 
 
-def log_fetch(name: str, told: Fetched) -> None:
+def log_fetch(name: str, told: FetchActivity) -> None:
     """Write the line of a fetch that no reader waited for; `name` is its target without secrets."""
-    reason = masked(told.words)
+    reason = redact_text(told.words)
     fields = {"event": "fetch", "target": name, **fetch_summary(told), "reason": reason}
     status = told.status if told.status is not None else 0
     level = logging.WARNING if told.outcome == "failed" else logging.INFO
@@ -172,37 +172,37 @@ def log_fetch(name: str, told: Fetched) -> None:
 # -- several processes
 
 
-def requests_of(plain: Iterable[Mapping[str, Any]], own: Iterable[Asked]) -> list[Asked]:
+def merge_requests(plain: Iterable[Mapping[str, Any]], own: Iterable[RequestActivity]) -> list[RequestActivity]:
     """The last requests of all processes, the newest first. Raises ValueError, LookupError or TypeError."""
-    told = [*own, *(Asked(*each) for journal in plain for each in journal["requests"])]
+    told = [*own, *(RequestActivity(*each) for journal in plain for each in journal["requests"])]
     return sorted(told, key=lambda each: -each.at)[:REQUESTS_MAX]
 
 
-def failed_of(plain: Iterable[Mapping[str, Any]], own: Iterable[Failed]) -> list[Failed]:
+def merge_failures(plain: Iterable[Mapping[str, Any]], own: Iterable[FailedAddress]) -> list[FailedAddress]:
     """The failures of all processes, the latest first; an address that several have tried is there once."""
-    found: dict[str, Failed] = {}
+    found: dict[str, FailedAddress] = {}
     theirs = (
-        Failed(target, first, count, Fetched(*last))
+        FailedAddress(target, first, count, FetchActivity(*last))
         for journal in plain
         for target, first, count, last in journal["failed"]
     )
     for each in (*own, *theirs):
         other = found.get(each.target)
-        found[each.target] = each if other is None else _joined(each, other)
+        found[each.target] = each if other is None else _merge_failed(each, other)
     return sorted(found.values(), key=lambda each: -each.last.at)[:FAILED_MAX]
 
 
-def _joined(one: Failed, other: Failed) -> Failed:
+def _merge_failed(one: FailedAddress, other: FailedAddress) -> FailedAddress:
     latest = max(one, other, key=lambda each: each.last.at)
-    return Failed(one.target, min(one.first, other.first), one.count + other.count, latest.last)
+    return FailedAddress(one.target, min(one.first, other.first), one.count + other.count, latest.last)
 
 
-def fetches_of(told: Iterable[Fetched]) -> list[Fetched]:
+def merge_fetches(told: Iterable[FetchActivity]) -> list[FetchActivity]:
     """The last fetches of a feed, the newest first."""
     return sorted(told, key=lambda each: -each.at)[:FETCHES_MAX]
 
 
-def fetch_summary(told: Fetched) -> View:
+def fetch_summary(told: FetchActivity) -> View:
     """Return a fetch as plain values, without the reason."""
     return {
         "occasion": told.occasion,

@@ -14,13 +14,13 @@ type View = dict[str, Any]
 _URL = re.compile(r"https?://\S*[^\s.,:;]")
 
 
-def named(target: str, settings: Settings) -> View:
+def public_name(target: str, settings: Settings) -> View:
     """A target by the address that readers know; `upstream` is the one we ask, where it is another."""
     known = to_public(target, settings)
-    return {"target": shown(known)} | ({"upstream": shown(target)} if known != target else {})
+    return {"target": redact_target(known)} | ({"upstream": redact_target(target)} if known != target else {})
 
 
-def shown(target: str) -> str:
+def redact_target(target: str) -> str:
     """An address that may be shown."""
     try:
         return without_secrets(target)
@@ -28,6 +28,6 @@ def shown(target: str) -> str:
         return "…"  # no address at all: a rule or a feed may say anything
 
 
-def masked(words: str) -> str:
+def redact_text(words: str) -> str:
     """A sentence, the addresses in it without their secrets."""
-    return _URL.sub(lambda found: shown(found[0]), plain_text(words, 1000))
+    return _URL.sub(lambda found: redact_target(found[0]), plain_text(words, 1000))

@@ -32,14 +32,14 @@ from feedproxy.errors import StoreError
 from feedproxy.proxy.service import Service
 from feedproxy.scoring import serialization
 from feedproxy.scoring.aggregate import ReaderAccount
-from feedproxy.scoring.live_scores import Panel
+from feedproxy.scoring.live_scores import LiveScores
 from feedproxy.store.shared_memory import Shared
-from feedproxy.subscribers.replication import Heard, News, events
+from feedproxy.subscribers.replication import Heard, ReadEvents, read_events
 from feedproxy.telemetry import aggregation, history
 from feedproxy.telemetry.aggregation import Plain
-from feedproxy.telemetry.history import Book, Diary
+from feedproxy.telemetry.history import History, HistoryRecorder
 from feedproxy.telemetry.metrics import Metrics
-from feedproxy.telemetry.recent_activity import Fetched, Journal
+from feedproxy.telemetry.recent_activity import FetchActivity, RecentActivity
 from feedproxy.workers.metrics_snapshot import Snapshot
 from feedproxy.workers.worker import Seat
 
@@ -68,9 +68,9 @@ class Crew:
         metrics: Metrics,
         clock: Clock,
         connections: Callable[[], int],
-        diary: Diary,
-        panel: Callable[[], Panel],
-        journal: Journal,
+        diary: HistoryRecorder,
+        panel: Callable[[], LiveScores],
+        journal: RecentActivity,
     ) -> None:
         self._seat = seat
         self._service = service
@@ -92,7 +92,7 @@ class Crew:
         self._kept_at: Seconds = 0.0
         metrics.keep = self._keep
         self._heard: list[Heard] | None = None  # while it is learnt what was counted: it would make that forgotten
-        self._books: dict[int, Book] = {}
+        self._books: dict[int, History] = {}
         self.silent = 0
         """Workers that did not answer when they were last asked."""
         common = service.store.common
@@ -100,7 +100,7 @@ class Crew:
             common = common.here  # what other machines do is here when this machine's store has it
         self._shared = common if isinstance(common, Shared) else None
         self._generation = common.generation
-        service.counts.news = News()
+        service.counts.news = ReadEvents()
 
     async def start(self) -> None:
         """Be there for the others, and learn from one of them what was counted while this one was away."""
@@ -130,7 +130,7 @@ class Crew:
                     self._service.counts.load(counts, self._clock.now())
                 break
         heard, self._heard = self._heard, None
-        self._service.counts.hear_of(heard)
+        self._service.counts.apply_peer_reads(heard)
         self._rounds = asyncio.ensure_future(self._go_round())
 
     async def families(self) -> Sequence[Plain]:
@@ -152,7 +152,7 @@ class Crew:
         try:
             said = json.loads(answer)
             families = list(said["families"])
-            self._books[index] = history.read(said["history"])
+            self._books[index] = history.parse_history(said["history"])
             self._journals[index] = dict(said["journal"])
         except (ValueError, LookupError, TypeError) as error:
             logger.warning("answer of a worker not understood (metrics): %s", error)
@@ -165,19 +165,19 @@ class Crew:
         for answer in await asyncio.gather(*(self._ask(each, "readers") for each in self._sessions)):
             try:
                 for number, line in enumerate((answer or b"").splitlines()):
-                    found.append(serialization.read(line))
+                    found.append(serialization.load_account(line))
                     if number % AT_ONCE == AT_ONCE - 1:
                         await asyncio.sleep(0)
             except (ValueError, LookupError, TypeError, AttributeError) as error:
                 logger.warning("answer of a worker not understood (readers): %s", error)
         return found
 
-    async def fetches(self, target: str) -> Sequence[Fetched]:
+    async def fetches(self, target: str) -> Sequence[FetchActivity]:
         """The last fetches of a target that the others have made."""
-        path, found = f"fetches?{urlencode({'target': target})}", list[Fetched]()
+        path, found = f"fetches?{urlencode({'target': target})}", list[FetchActivity]()
         for answer in await asyncio.gather(*(self._ask(each, path) for each in self._sessions)):
             try:
-                found += [Fetched(*each) for each in json.loads(answer or b"[]")]
+                found += [FetchActivity(*each) for each in json.loads(answer or b"[]")]
             except (ValueError, TypeError) as error:
                 logger.warning("answer of a worker not understood (fetches): %s", error)
         return found
@@ -188,7 +188,7 @@ class Crew:
         return list(self._journals.values())
 
     @property
-    def books(self) -> Sequence[Book]:
+    def books(self) -> Sequence[History]:
         """The history of each of the others, as it told last. Whoever is started again goes on with his own."""
         return list(self._books.values())
 
@@ -226,9 +226,11 @@ class Crew:
 
     def _keep(self, families: Sequence[Metric]) -> None:
         """Let what has been counted outlive this process."""
-        counted = aggregation.added([], [aggregation.counters(aggregation.plain(families)), self._before])
+        counted = aggregation.merge_families(
+            [], [aggregation.counters(aggregation.plain_families(families)), self._before]
+        )
         with contextlib.suppress(OSError):
-            self._snapshots[self._seat.index].write(json.dumps(aggregation.plain(counted)).encode())
+            self._snapshots[self._seat.index].write(json.dumps(aggregation.plain_families(counted)).encode())
 
     def _look_around(self) -> None:
         """What others have updated is shown anew; what is ours to look after gets its next instant."""
@@ -263,7 +265,9 @@ class Crew:
         await self.tell_news()
         self._metrics.observe_process(under_way=self._service.admin.active_refreshes, connections=self._connections())
         said = {
-            "families": aggregation.plain(aggregation.added(self._metrics.families(), [self._before])),
+            "families": aggregation.plain_families(
+                aggregation.merge_families(self._metrics.families(), [self._before])
+            ),
             "history": self._diary.note(self._clock.now()).plain(),
             "journal": self._journal.plain(),
         }
@@ -272,7 +276,7 @@ class Crew:
     async def _tell_readers(self, _: web.Request) -> web.Response:
         lines = []
         for number, account in enumerate(self._panel().accounts()):
-            lines.append(serialization.line(account))
+            lines.append(serialization.dump_account(account))
             if number % AT_ONCE == AT_ONCE - 1:
                 await asyncio.sleep(0)
         return web.Response(body=b"".join(lines))
@@ -281,14 +285,14 @@ class Crew:
         return web.json_response([astuple(each) for each in self._journal.fetches(request.query.get("target", ""))])
 
     async def _tell_counts(self, _: web.Request) -> web.Response:
-        return web.Response(body=await self._service.counts.dump_unhurried())
+        return web.Response(body=await self._service.counts.dump_yielding())
 
     async def _hear(self, request: web.Request) -> web.Response:
         try:
-            told = events(json.loads(await request.read()))
+            told = read_events(json.loads(await request.read()))
         except (ValueError, TypeError) as error:
             return web.Response(status=400, text=str(error))
-        self._service.counts.hear_of(told)
+        self._service.counts.apply_peer_reads(told)
         if self._heard is not None:
             self._heard += told
         return web.Response()
@@ -298,7 +302,7 @@ def _kept(snapshot: Snapshot) -> Plain:
     """What was counted in this seat, as it was kept last."""
     try:
         families = json.loads(snapshot.read() or b"[]")
-        return aggregation.plain(aggregation.added([], [families]))
+        return aggregation.plain_families(aggregation.merge_families([], [families]))
     except (OSError, ValueError, LookupError, TypeError) as error:
         logger.warning("counts of a former worker are lost: %s", error)
         return []

@@ -6,14 +6,14 @@ from feedproxy.addons.admin import Admin
 from mitmproxy import exceptions
 from mitmproxy.test import taddons
 
-from feedproxy.app import runtime
+from feedproxy.app import get_app
 
 
 async def _running(addon: Admin, context: taddons.context, **options: object) -> None:
-    runtime(context.master).configure({"store": "memory:"})
+    get_app(context.master).configure({"store": "memory:"})
     context.configure(addon, **options)
     # What the addon does not declare keeps its default; a test wants nothing on the disk.
-    here = runtime(context.master)
+    here = get_app(context.master)
     here.configure({"admin": here.settings.admin, "store": "memory:"})
     await addon.running()
 
@@ -31,7 +31,7 @@ async def test_loaded_alone_it_shows_an_empty_proxy() -> None:
                 assert answer.status == 503
 
         await addon.done()
-        assert not runtime(context.master).opened
+        assert not get_app(context.master).opened
 
 
 async def test_an_empty_address_switches_it_off() -> None:

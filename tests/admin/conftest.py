@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 
 from feedproxy.admin.server import AdminServer
-from feedproxy.app import Runtime
+from feedproxy.app import App
 from feedproxy.clock import ManualClock
 from tests.stages.admin import NOW, Proxy
 
@@ -18,7 +18,7 @@ async def make_proxy() -> AsyncIterator[Callable[..., Any]]:
     made: list[Proxy] = []
 
     async def make(**options: Any) -> Proxy:
-        runtime = Runtime(ManualClock(NOW))
+        runtime = App(ManualClock(NOW))
         given = {"admin": "127.0.0.1:0", "store": "memory:", "allow_private": True, "allow_ports": ["1-65535"]}
         runtime.configure({**given, **options})
         runtime.ready = True

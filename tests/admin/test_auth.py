@@ -4,13 +4,13 @@ import base64
 
 import pytest
 
-from feedproxy.admin.auth import Door, listen_address
+from feedproxy.admin.auth import AdminAuth, listen_address
 from feedproxy.errors import UsageError
 
 OURS = {"Host": "127.0.0.1:8081"}
 
 
-def _status(door: Door, method: str = "GET", path: str = "/", **headers: str) -> int | None:
+def _status(door: AdminAuth, method: str = "GET", path: str = "/", **headers: str) -> int | None:
     given = {**OURS, **{name.replace("_", "-"): value for name, value in headers.items()}}
     refusal = door.refuse(method, path, given)
     return refusal.status if refusal else None
@@ -38,7 +38,7 @@ def test_what_is_no_address_is_told(admin: str) -> None:
     "host", ["127.0.0.1:8081", "localhost", "LOCALHOST:9", "[::1]:8081", "admin.example:8081", "localhost."]
 )
 def test_it_goes_by_its_address_by_localhost_and_by_the_names_it_was_given(host: str) -> None:
-    assert _status(Door("127.0.0.1", names=["Admin.example"]), Host=host) is None
+    assert _status(AdminAuth("127.0.0.1", names=["Admin.example"]), Host=host) is None
 
 
 @pytest.mark.parametrize(
@@ -54,17 +54,17 @@ def test_it_goes_by_its_address_by_localhost_and_by_the_names_it_was_given(host:
     ],
 )
 def test_a_name_that_is_none_of_ours_is_refused(host: str) -> None:
-    assert _status(Door("127.0.0.1"), Host=host) == 421
+    assert _status(AdminAuth("127.0.0.1"), Host=host) == 421
 
 
 def test_where_it_listens_everywhere_any_address_is_ours_but_no_name() -> None:
-    door = Door("0.0.0.0", "t")
+    door = AdminAuth("0.0.0.0", "t")
     assert _status(door, Host="192.0.2.1:8081", Authorization="Bearer t") is None
     assert _status(door, Host="evil.example", Authorization="Bearer t") == 421
 
 
 def test_with_a_token_only_who_knows_it_comes_in() -> None:
-    door = Door("127.0.0.1", "geheim-ü")
+    door = AdminAuth("127.0.0.1", "geheim-ü")
     right, wrong = (base64.b64encode(f"me:{word}".encode()).decode() for word in ("geheim-ü", "geheim"))
 
     assert _status(door) == 401
@@ -89,7 +89,7 @@ def test_with_a_token_only_who_knows_it_comes_in() -> None:
     ],
 )
 def test_a_post_from_another_sites_page_is_refused(headers: dict[str, str]) -> None:
-    assert _status(Door("127.0.0.1"), "POST", "/purge", **headers) == 403
+    assert _status(AdminAuth("127.0.0.1"), "POST", "/purge", **headers) == 403
 
 
 @pytest.mark.parametrize(
@@ -101,12 +101,12 @@ def test_a_post_from_another_sites_page_is_refused(headers: dict[str, str]) -> N
     ],
 )
 def test_a_post_from_our_own_pages_or_from_no_page_comes_in(headers: dict[str, str]) -> None:
-    assert _status(Door("127.0.0.1"), "POST", "/purge", **headers) is None
+    assert _status(AdminAuth("127.0.0.1"), "POST", "/purge", **headers) is None
 
 
 def test_reading_may_be_linked_to_from_anywhere() -> None:
-    assert _status(Door("127.0.0.1"), Sec_Fetch_Site="cross-site", Referer="https://wiki.example/") is None
+    assert _status(AdminAuth("127.0.0.1"), Sec_Fetch_Site="cross-site", Referer="https://wiki.example/") is None
 
 
 def test_probes_are_open_to_orchestrators() -> None:
-    assert _status(Door("192.0.2.1", "t"), path="/readyz", Host="10.1.2.3:8081") is None
+    assert _status(AdminAuth("192.0.2.1", "t"), path="/readyz", Host="10.1.2.3:8081") is None

@@ -5,18 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from feedproxy.admin import charts
-from feedproxy.telemetry.history import DAY, Book, Tally
+from feedproxy.telemetry.history import DAY, History, TrafficCounts
 from tests.stages.admin import NOW
 
 
 def test_thirty_days_are_thirty_columns_with_the_current_one_at_the_end() -> None:
-    book = Book()
-    book.add(Tally(requests=80, hits=60, sent=5000, received=1000), NOW)
-    book.add(Tally(requests=40, hits=40), NOW - 2 * DAY)
-    span = charts.span_of("month")
-    slots = charts.slots(book, span, NOW)
+    book = History()
+    book.add(TrafficCounts(requests=80, hits=60, sent=5000, received=1000), NOW)
+    book.add(TrafficCounts(requests=40, hits=40), NOW - 2 * DAY)
+    span = charts.find_span("month")
+    slots = charts.make_slots(book, span, NOW)
 
-    chart = charts.requests(slots, span)
+    chart = charts.requests_chart(slots, span)
 
     assert len(chart.columns) == 30
     assert (chart.first, chart.last) == ("29 Apr", "28 May")
@@ -28,28 +28,28 @@ def test_thirty_days_are_thirty_columns_with_the_current_one_at_the_end() -> Non
         "Columns for the last 30 days, one for each day: 120 requests, 100 from the store in all; "
         "most on 28 May: 80 requests, 60 from the store."
     )
-    assert charts.traffic(slots, span).columns[-1].words == "28 May: 5.0 KB to readers, 1.0 KB from origins"
+    assert charts.traffic_chart(slots, span).columns[-1].words == "28 May: 5.0 KB to readers, 1.0 KB from origins"
 
 
 @pytest.mark.parametrize(("name", "columns", "first"), [("day", 24, "21:00"), ("year", 53, "week of 23 May")])
 def test_a_day_is_drawn_by_the_hour_and_a_year_by_the_week(name: str, columns: int, first: str) -> None:
-    span = charts.span_of(name)
+    span = charts.find_span(name)
 
-    chart = charts.requests(charts.slots(Book(), span, NOW), span)
+    chart = charts.requests_chart(charts.make_slots(History(), span, NOW), span)
 
     assert len(chart.columns) == columns
     assert chart.first == first
 
 
 def test_any_other_span_is_thirty_days() -> None:
-    assert charts.span_of("nonsense").name == "month"
+    assert charts.find_span("nonsense").name == "month"
 
 
 @given(some.lists(some.tuples(some.integers(0, 10**12), some.integers(0, 10**12)), min_size=1, max_size=30))
 def test_no_column_leaves_the_picture_and_what_is_not_nothing_is_seen(counts: list[tuple[int, int]]) -> None:
-    slots = [charts.Slot(0, "x", Tally(requests=hits + more, hits=hits)) for hits, more in counts]
+    slots = [charts.Slot(0, "x", TrafficCounts(requests=hits + more, hits=hits)) for hits, more in counts]
 
-    chart = charts.requests(slots, charts.SPANS[0])
+    chart = charts.requests_chart(slots, charts.SPANS[0])
 
     for column, (hits, more) in zip(chart.columns, counts, strict=True):
         assert len(column.boxes) == (hits > 0) + (more > 0)

@@ -10,9 +10,9 @@ from tests.stages.admin import Proxy
 
 
 def test_only_options_that_differ_are_shown_with_units_and_default() -> None:
-    assert configuration.changed(Settings()) == []
+    assert configuration.changed_options(Settings()) == []
 
-    (found,) = configuration.changed(Settings(stale_max=3600))
+    (found,) = configuration.changed_options(Settings(stale_max=3600))
 
     assert (found["name"], found["value"], found["default"], found["restart"]) == ("stale_max", "1h", "7d", False)
 
@@ -25,7 +25,7 @@ def test_no_secret_of_an_option_is_shown() -> None:
         upstream_proxy="http://us:hush-4@proxy.example:3128",
         ping_sinks=("https://name:hush-5@sink.example/?token=hush-6",),
     )
-    told = json.dumps(configuration.changed(settings))
+    told = json.dumps(configuration.changed_options(settings))
     assert "hush" not in told
     assert "proxy.example:3128" in told
     assert "redis.example:6379" in told

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from feedproxy.admin.feed_list_import import CONTENT_MAX, OfficeDesk
+from feedproxy.admin.feed_list_import import CONTENT_MAX, FeedListImport
 from feedproxy.admin.server import AdminServer
-from feedproxy.app import Runtime
+from feedproxy.app import App
 from feedproxy.clock import ManualClock
 from feedproxy.feed import opml
 from tests.stages.admin import NOW, Proxy
@@ -19,11 +19,11 @@ LIST = opml.write(opml.Listing("Ours", (opml.Subscription("https://a.example/1",
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
-    runtime = Runtime(ManualClock(NOW))
+    runtime = App(ManualClock(NOW))
     runtime.configure(OPTIONS)
     runtime.make_fetcher = lambda: OriginFetcher(Origin(runtime.clock))
     runtime.ready = True
-    desk = OfficeDesk(runtime)
+    desk = FeedListImport(runtime)
     admin = AdminServer(runtime, more={"opml": desk.take}, shown={"opml": desk.show})
     await admin.start()
     made = Proxy(runtime, admin, aiohttp.ClientSession())

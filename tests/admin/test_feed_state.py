@@ -3,15 +3,15 @@
 from dataclasses import replace
 
 from feedproxy.admin.advice import advice
-from feedproxy.admin.feed_state import Condition, State, condition
-from feedproxy.admin.serializers import look, warnings
+from feedproxy.admin.feed_state import Condition, State, feed_condition
+from feedproxy.admin.serializers import feed_warnings, view_resource
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.feed.channel import Schedule
 from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.refresh.policy.prefetch import Later
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Ending, Failures, Resource, Sighting
-from feedproxy.telemetry.redacted import masked
+from feedproxy.telemetry.redacted import redact_text
 from tests.stages.admin import NOW, a_resource
 
 
@@ -19,7 +19,7 @@ def _of(resource: Resource, settings: Settings | None = None) -> Condition:
     settings = settings or Settings()
     newest: StoredResponse | None = resource.variants[-1] if resource.variants else None
     freshness = assess(resource, newest, settings, NOW) if newest else None
-    return condition(resource, freshness, settings, NOW)
+    return feed_condition(resource, freshness, settings, NOW)
 
 
 def test_a_fresh_copy_is_asked_for_again_when_its_lifetime_ends() -> None:
@@ -32,7 +32,7 @@ def test_a_fresh_copy_is_asked_for_again_when_its_lifetime_ends() -> None:
 
 def test_what_the_schedule_will_do_is_told_with_the_reason() -> None:
     resource = a_resource(minutes_ago=10, max_age=3600)
-    told = condition(resource, None, Settings(), NOW, Later(NOW + 2950, "refreshed then, if it is still read"))
+    told = feed_condition(resource, None, Settings(), NOW, Later(NOW + 2950, "refreshed then, if it is still read"))
 
     assert told.next_at == NOW + 2950
     assert told.next_words.endswith("; refreshed then, if it is still read")
@@ -85,8 +85,8 @@ def test_what_http_forbids_to_store_is_said_to_cost_a_request_each_time() -> Non
     resource = replace(a_resource(), variants=())
 
     assert _of(resource).state is State.UNSTORED
-    seen = look(resource, lambda _: None, Settings(), NOW)
-    assert any("every reader costs the origin" in each for each in warnings(seen, seen.resource.channel))
+    seen = view_resource(resource, lambda _: None, Settings(), NOW)
+    assert any("every reader costs the origin" in each for each in feed_warnings(seen, seen.resource.channel))
 
 
 def test_an_invalidated_copy_is_stale_however_young() -> None:
@@ -97,7 +97,7 @@ def test_an_invalidated_copy_is_stale_however_young() -> None:
 
 
 def test_addresses_in_sentences_lose_their_secrets_and_keep_their_full_stop() -> None:
-    told = masked("moved to https://u:p@example.com/f?token=abc: believed, see http://a.example/?key=1.")
+    told = redact_text("moved to https://u:p@example.com/f?token=abc: believed, see http://a.example/?key=1.")
 
     assert told == "moved to https://example.com/f?token=…: believed, see http://a.example/?key=…."
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from feedproxy.admin.health import Facts, Health, Place, examine, headline, verdict
-from feedproxy.telemetry.history import Tally
+from feedproxy.admin.health import Health, HealthFacts, StorePlace, examine, headline, verdict
+from feedproxy.telemetry.history import TrafficCounts
 
 GIGA = 1_000_000_000
-ROOMY = Place("/var/cache/feedproxy", 50 * GIGA, 100 * GIGA, GIGA, 10 * GIGA)
+ROOMY = StorePlace("/var/cache/feedproxy", 50 * GIGA, 100 * GIGA, GIGA, 10 * GIGA)
 
 
 def test_where_all_is_well_there_is_nothing_to_say() -> None:
-    findings = examine(Facts(place=ROOMY, connections=10, connections_max=1000, workers=4))
+    findings = examine(HealthFacts(place=ROOMY, connections=10, connections_max=1000, workers=4))
 
     assert findings == []
     assert headline(findings, 12, 0) == "Running normally"
@@ -21,19 +21,19 @@ def test_where_all_is_well_there_is_nothing_to_say() -> None:
 @pytest.mark.parametrize(
     ("facts", "level", "words"),
     [
-        (Facts(ready=False), Health.BAD, "listener for readers is not up"),
-        (Facts(draining=True, ready=False), Health.DEGRADED, "shutting down"),
-        (Facts(workers=3, silent=1), Health.DEGRADED, "1 worker does not answer, of 4"),
-        (Facts(connections=950, connections_max=1000), Health.DEGRADED, "950 of at most 1,000 connections"),
-        (Facts(lately=Tally(store_failures=2)), Health.BAD, "The store has failed 2 times"),
-        (Facts(lately=Tally(errors=1)), Health.BAD, "failed at 1 request"),
-        (Facts(lately=Tally(fetches=20, failures=15)), Health.DEGRADED, "15 of 20 requests to origins"),
-        (Facts(place=Place("/x", 20_000_000, 100 * GIGA, GIGA, 10 * GIGA)), Health.BAD, "20.0 MB left"),
-        (Facts(place=Place("/x", 3 * GIGA, 100 * GIGA, GIGA, 10 * GIGA)), Health.DEGRADED, "another 9.0 GB"),
-        (Facts(told=["Redis cannot be reached."]), Health.DEGRADED, "Redis cannot be reached."),
+        (HealthFacts(ready=False), Health.BAD, "listener for readers is not up"),
+        (HealthFacts(draining=True, ready=False), Health.DEGRADED, "shutting down"),
+        (HealthFacts(workers=3, silent=1), Health.DEGRADED, "1 worker does not answer, of 4"),
+        (HealthFacts(connections=950, connections_max=1000), Health.DEGRADED, "950 of at most 1,000 connections"),
+        (HealthFacts(lately=TrafficCounts(store_failures=2)), Health.BAD, "The store has failed 2 times"),
+        (HealthFacts(lately=TrafficCounts(errors=1)), Health.BAD, "failed at 1 request"),
+        (HealthFacts(lately=TrafficCounts(fetches=20, failures=15)), Health.DEGRADED, "15 of 20 requests to origins"),
+        (HealthFacts(place=StorePlace("/x", 20_000_000, 100 * GIGA, GIGA, 10 * GIGA)), Health.BAD, "20.0 MB left"),
+        (HealthFacts(place=StorePlace("/x", 3 * GIGA, 100 * GIGA, GIGA, 10 * GIGA)), Health.DEGRADED, "another 9.0 GB"),
+        (HealthFacts(told=["Redis cannot be reached."]), Health.DEGRADED, "Redis cannot be reached."),
     ],
 )
-def test_what_is_wrong_is_said_in_words_with_what_to_do(facts: Facts, level: Health, words: str) -> None:
+def test_what_is_wrong_is_said_in_words_with_what_to_do(facts: HealthFacts, level: Health, words: str) -> None:
     (finding,) = examine(facts)
 
     assert finding.level is level
@@ -44,18 +44,18 @@ def test_what_is_wrong_is_said_in_words_with_what_to_do(facts: Facts, level: Hea
 @pytest.mark.parametrize(
     "facts",
     [
-        Facts(lately=Tally(fetches=9, failures=9)),  # a few feeds, all down: theirs
-        Facts(lately=Tally(fetches=100, failures=40)),
-        Facts(place=Place("/x", 3 * GIGA, 100 * GIGA, 10 * GIGA, 10 * GIGA)),  # it grows no more
-        Facts(place=Place()),
+        HealthFacts(lately=TrafficCounts(fetches=9, failures=9)),  # a few feeds, all down: theirs
+        HealthFacts(lately=TrafficCounts(fetches=100, failures=40)),
+        HealthFacts(place=StorePlace("/x", 3 * GIGA, 100 * GIGA, 10 * GIGA, 10 * GIGA)),  # it grows no more
+        HealthFacts(place=StorePlace()),
     ],
 )
-def test_what_is_no_fault_of_ours_is_none(facts: Facts) -> None:
+def test_what_is_no_fault_of_ours_is_none(facts: HealthFacts) -> None:
     assert examine(facts) == []
 
 
 def test_the_worst_comes_first() -> None:
-    findings = examine(Facts(silent=1, lately=Tally(errors=1)))
+    findings = examine(HealthFacts(silent=1, lately=TrafficCounts(errors=1)))
 
     assert verdict(findings) is Health.BAD
     assert [each.level for each in findings] == [Health.BAD, Health.DEGRADED]

@@ -4,14 +4,14 @@ import io
 import json
 import logging
 
-from feedproxy.telemetry.log_format import JsonLines, Line
+from feedproxy.telemetry.log_format import AccessLine, JsonLines
 
 
 def test_lines_of_requests_and_all_others_are_objects() -> None:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
-    line = Line(0.0, "r", "gateway", "GET", "http://example.com/", 200, 2, "feedproxy; hit", 0.1, 'a "b"')
+    line = AccessLine(0.0, "r", "gateway", "GET", "http://example.com/", 200, 2, "feedproxy; hit", 0.1, 'a "b"')
 
     for name, said in (("feedproxy.access", line.as_json()), ("feedproxy", 'it said "no"\nand left')):
         handler.emit(logging.LogRecord(name, logging.WARNING, "", 0, said, (), None))

@@ -10,7 +10,7 @@ import pytest
 
 from feedproxy import serve
 from feedproxy.http.redaction import without_secrets
-from feedproxy.telemetry.log_format import Line, LineHandler
+from feedproxy.telemetry.log_format import AccessLine, LineHandler
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_an_at_sign_that_names_nobody_stays(asked: str) -> None:
 
 
 def test_where_readers_know_another_address_than_we_ask_both_are_told_to_programs() -> None:
-    line = Line(
+    line = AccessLine(
         0, "", "reverse", "GET", "https://feeds.example/a", 200, 0, "", 0, "", "", "http://127.0.0.1:8000/a?key=b"
     )
 
@@ -48,7 +48,7 @@ BROKEN = "no address: http://[word"
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("words", [MOVED, BROKEN])
 def test_address_within_a_reason_is_shown_without_its_secrets(form: str, words: str) -> None:
-    line = Line(0, "", "gateway", "GET", "https://example.com/feed", 301, 0, "", 0, "", words).written(form)
+    line = AccessLine(0, "", "gateway", "GET", "https://example.com/feed", 301, 0, "", 0, "", words).written(form)
 
     assert "abc" not in line
     assert "word" not in line
@@ -77,7 +77,9 @@ def test_combined_lines_are_what_log_analysers_read_and_hold_no_secret() -> None
         r"(\S+) - - \[(\d\d/[A-Z][a-z][a-z]/\d{4}:\d\d:\d\d:\d\d \+0000)\] "
         r'"((?:[^"\\]|\\.)*)" (\d+) (\d+) "-" "((?:[^"\\]|\\.)*)"'
     )
-    line = Line(0, "8000", "gateway", "GET", 'https://e.example/"?token=x', 200, 7, "hit", 0.1, 'a "b" \\ \x1b', "why")
+    line = AccessLine(
+        0, "8000", "gateway", "GET", 'https://e.example/"?token=x', 200, 7, "hit", 0.1, 'a "b" \\ \x1b', "why"
+    )
 
     found = form.fullmatch(line.written("combined"))
 

@@ -11,7 +11,7 @@ import pytest
 
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.store.resource import Ending, Failures, Resource, Sighting
-from feedproxy.telemetry.history import DAY, Tally
+from feedproxy.telemetry.history import DAY, TrafficCounts
 from feedproxy.web import templates
 from tests.stages import lively
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
@@ -29,8 +29,10 @@ def text_of(page: str) -> str:
 
 async def test_the_first_page_says_in_words_whether_all_is_well_and_what_was_saved(proxy: Proxy) -> None:
     await proxy.keep(a_resource())
-    proxy.runtime.diary.book.add(Tally(requests=200, hits=190, fetches=12, sent=400_000, received=30_000), NOW)
-    proxy.runtime.diary.book.add(Tally(requests=1000, hits=990, fetches=10), NOW - 3 * DAY)
+    proxy.runtime.history_recorder.book.add(
+        TrafficCounts(requests=200, hits=190, fetches=12, sent=400_000, received=30_000), NOW
+    )
+    proxy.runtime.history_recorder.book.add(TrafficCounts(requests=1000, hits=990, fetches=10), NOW - 3 * DAY)
 
     _, page = await proxy.get("/")
     seen, view = text_of(page), await proxy.json("/status")
@@ -70,7 +72,7 @@ async def test_what_is_wrong_with_the_proxy_is_its_first_sentence(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy.runtime.ready = False
-    monkeypatch.setattr(proxy.runtime, "ailments", lambda: ("Redis cannot be reached.",))
+    monkeypatch.setattr(proxy.runtime, "problems", lambda: ("Redis cannot be reached.",))
 
     seen, view = text_of((await proxy.get("/"))[1]), await proxy.json("/status")
 

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from feedproxy.admin.feed_list_import import OfficeDesk
+from feedproxy.admin.feed_list_import import FeedListImport
 from feedproxy.admin.server import AdminServer
-from feedproxy.app import Runtime
+from feedproxy.app import App
 from feedproxy.clock import ManualClock
 from feedproxy.feed import opml
 from feedproxy.request.upstream_request import feed_id
@@ -19,13 +19,13 @@ HTML = "text/html"
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
-    runtime = Runtime(ManualClock(NOW))
+    runtime = App(ManualClock(NOW))
     runtime.configure({"admin": "127.0.0.1:0", "store": "memory:", "site_interval": 0, "refresh_ahead": False})
     origin = Origin(runtime.clock)
     origin.publish("/feed.xml", a_feed("An entry"))
     runtime.make_fetcher = lambda: OriginFetcher(origin)
     runtime.ready = True
-    admin = AdminServer(runtime, more={"opml": OfficeDesk(runtime).take})
+    admin = AdminServer(runtime, more={"opml": FeedListImport(runtime).take})
     await admin.start()
     made = Proxy(runtime, admin, aiohttp.ClientSession())
     made.origin = origin  # type: ignore[attr-defined]

@@ -11,9 +11,9 @@ from feedproxy.feed.channel import Channel, Kind, Schedule
 from feedproxy.http.message import Fields
 from feedproxy.scoring import serialization
 from feedproxy.scoring.aggregate import ReaderAccount
-from feedproxy.scoring.live_scores import FEED_BYTES, Panel
+from feedproxy.scoring.live_scores import FEED_BYTES, LiveScores
 from feedproxy.scoring.scored_request import Poll
-from feedproxy.telemetry.aggregation import Nobody
+from feedproxy.telemetry.aggregation import NoPeers
 from tests.stages.admin import NOW, TARGET, Proxy
 
 CHANNEL = Channel(Kind.RSS, "2.0", well_formed=True, schedule=Schedule(ttl=60))
@@ -29,12 +29,12 @@ def _answered(at: float, target: str, asked: Fields, answer: Fields, number: int
     return poll_of(number, at, target, asked, 200, answer, CHANNEL.schedule, 5000)
 
 
-def _seen(panel: Panel, address: str, agent: str, at: float, *lines: tuple[str, str], status: int = 200) -> None:
+def _seen(panel: LiveScores, address: str, agent: str, at: float, *lines: tuple[str, str], status: int = 200) -> None:
     panel.see(address, agent, TARGET, at, lambda number: _poll(number, at, agent, *lines, status=status))
 
 
 async def test_the_worst_reader_comes_first_with_what_it_costs(proxy: Proxy) -> None:
-    panel = proxy.runtime.panel
+    panel = proxy.runtime.live_scores
     good, gzip = "Good/1 (+https://example.com/good)", ("Accept-Encoding", "gzip")
     for hour in range(4):
         tag = [("If-None-Match", '"1"')] if hour else []
@@ -61,7 +61,7 @@ async def test_before_anybody_reads_the_page_says_so(proxy: Proxy) -> None:
 
 
 async def test_what_a_reader_calls_itself_is_escaped(proxy: Proxy) -> None:
-    _seen(proxy.runtime.panel, "192.0.2.1", "<script>alert(1)</script>", NOW)
+    _seen(proxy.runtime.live_scores, "192.0.2.1", "<script>alert(1)</script>", NOW)
 
     _, page = await proxy.get("/readers")
 
@@ -70,7 +70,7 @@ async def test_what_a_reader_calls_itself_is_escaped(proxy: Proxy) -> None:
 
 
 def test_a_full_panel_follows_whom_it_has_until_they_are_silent_for_two_days() -> None:
-    panel = Panel(2)
+    panel = LiveScores(2)
     for number in range(5):
         _seen(panel, f"192.0.2.{number}", "A/1", NOW)
     assert len(panel) == 2
@@ -80,7 +80,7 @@ def test_a_full_panel_follows_whom_it_has_until_they_are_silent_for_two_days() -
 
 
 def test_a_panel_of_size_nothing_makes_nothing_of_anybody() -> None:
-    panel = Panel()
+    panel = LiveScores()
 
     def never(number: int) -> Poll:
         raise AssertionError
@@ -90,7 +90,7 @@ def test_a_panel_of_size_nothing_makes_nothing_of_anybody() -> None:
 
 
 def test_a_reader_that_asks_for_years_takes_no_more_memory() -> None:
-    panel = Panel(1)
+    panel = LiveScores(1)
     for number in range(3000):
         at, target = NOW + 60 * number, f"https://example.com/{number % 100}"
         panel.see("192.0.2.1", "A/1", target, at, lambda n, at=at, t=target: _poll(n, at, "A/1", target=t))  # type: ignore[misc]
@@ -104,7 +104,7 @@ def test_a_reader_that_asks_for_years_takes_no_more_memory() -> None:
 def test_a_feed_of_a_reader_takes_no_more_than_it_counts_for_however_often_it_changes() -> None:
     feeds = 50
 
-    def ask(panel: Panel, version: int) -> None:
+    def ask(panel: LiveScores, version: int) -> None:
         at, asked = NOW + 600 * version, Fields([("User-Agent", "A/1")])
         for number in range(feeds):
             target = f"https://example.com/{number}"
@@ -112,8 +112,8 @@ def test_a_feed_of_a_reader_takes_no_more_than_it_counts_for_however_often_it_ch
             poll = functools.partial(_answered, at, target, asked, answer)
             panel.see("192.0.2.1", "A/1", target, at, poll)
 
-    ask(Panel(1), 0)  # what is made once for all panels
-    panel = Panel(1)
+    ask(LiveScores(1), 0)  # what is made once for all panels
+    panel = LiveScores(1)
     tracemalloc.start()
     try:
         for version in range(100):
@@ -127,7 +127,7 @@ def test_a_feed_of_a_reader_takes_no_more_than_it_counts_for_however_often_it_ch
 
 
 def test_scores_of_many_readers_hold_no_more_than_their_bytes() -> None:
-    panel = Panel(20, bytes_max=200 * FEED_BYTES)
+    panel = LiveScores(20, bytes_max=200 * FEED_BYTES)
     for reader in range(40):
         for number in range(60):
             target, address = f"https://example.com/{number}", f"192.0.{reader}.1"
@@ -140,7 +140,7 @@ def test_scores_of_many_readers_hold_no_more_than_their_bytes() -> None:
 
 
 def test_scores_with_hardly_any_memory_follow_fewer_readers() -> None:
-    panel = Panel(200, bytes_max=10 * FEED_BYTES)
+    panel = LiveScores(200, bytes_max=10 * FEED_BYTES)
     for reader in range(40):
         panel.see(f"192.0.{reader}.1", "A/1", TARGET, NOW, lambda n: _poll(n, NOW, "A/1"))
 
@@ -148,7 +148,7 @@ def test_scores_with_hardly_any_memory_follow_fewer_readers() -> None:
 
 
 def test_scores_of_readers_that_went_silent_make_room_for_others() -> None:
-    panel = Panel(2, bytes_max=8 * FEED_BYTES)
+    panel = LiveScores(2, bytes_max=8 * FEED_BYTES)
     for at in (NOW, NOW + 3 * 86_400, NOW + 3 * 86_400 + 60):
         for number in range(10):
             target, address = f"https://example.com/{number}", f"192.0.2.{at % 7}"
@@ -158,7 +158,7 @@ def test_scores_of_readers_that_went_silent_make_room_for_others() -> None:
 
 
 def test_of_a_reader_of_many_feeds_the_first_fifty_are_followed_until_they_are_silent() -> None:
-    panel = Panel(1)
+    panel = LiveScores(1)
     judged: list[str] = []
 
     def ask(number: int, at: float) -> None:
@@ -184,7 +184,7 @@ def test_of_a_reader_of_many_feeds_the_first_fifty_are_followed_until_they_are_s
 
 
 def test_for_whom_there_was_no_room_is_looked_at_again_in_a_minute() -> None:
-    panel = Panel(1)
+    panel = LiveScores(1)
     _seen(panel, "192.0.2.1", "A/1", NOW)
     _seen(panel, "192.0.2.2", "B/1", NOW + 2 * 86_400 - 5)
     assert [each.user_agent for each in panel.scores(NOW)] == ["A/1"]
@@ -196,7 +196,7 @@ def test_for_whom_there_was_no_room_is_looked_at_again_in_a_minute() -> None:
 def test_what_a_reader_may_have_from_another_worker_is_not_held_against_it() -> None:
     found = []
     for partial in (False, True):
-        panel = Panel(1, partial=partial)
+        panel = LiveScores(1, partial=partial)
         agent = "Good/1 (+https://example.com/good)"
         _seen(panel, "192.0.2.1", agent, NOW)
         _seen(panel, "192.0.2.1", agent, NOW + 4000, ("If-None-Match", '"of another worker"'))
@@ -214,18 +214,18 @@ SAME = ("If-None-Match", '"1"')
 KEY = b"k" * 32
 
 
-class Other(Nobody):
+class Other(NoPeers):
     """Another worker, which tells by wire what it knows of readers."""
 
-    def __init__(self, panel: Panel) -> None:
+    def __init__(self, panel: LiveScores) -> None:
         self._panel = panel
 
     async def readers(self) -> Sequence[ReaderAccount]:
-        return [serialization.read(serialization.line(each)) for each in self._panel.accounts()]
+        return [serialization.load_account(serialization.dump_account(each)) for each in self._panel.accounts()]
 
 
-def _of_two(proxy: Proxy) -> tuple[Panel, Panel]:
-    here, there = proxy.runtime.panel, Panel(proxy.runtime.panel.size)
+def _of_two(proxy: Proxy) -> tuple[LiveScores, LiveScores]:
+    here, there = proxy.runtime.live_scores, LiveScores(proxy.runtime.live_scores.size)
     here.share(0, 2, KEY)
     there.share(1, 2, KEY)
     proxy.runtime.others = Other(there)
@@ -314,17 +314,17 @@ async def test_the_full_hour_is_a_habit_by_the_polls_at_all_workers(proxy: Proxy
 
 
 def test_an_account_is_read_as_it_was_told() -> None:
-    panel = Panel(1)
+    panel = LiveScores(1)
     for number in range(8):
         _seen(
             panel, "192.0.2.1", "curl/8.0 \udcff", NOW - NOW % 3600 + 3600 * number, status=410 if number > 3 else 200
         )
     (account,) = panel.accounts()
 
-    again = serialization.read(serialization.line(account))
+    again = serialization.load_account(serialization.dump_account(account))
 
     assert again.who == account.who
-    assert serialization.line(again) == serialization.line(account)
+    assert serialization.dump_account(again) == serialization.dump_account(account)
     assert again.feeds[0].tallies == account.feeds[0].tallies
     assert again.feeds[0].ended == NOW - NOW % 3600 + 7 * 3600
 
@@ -332,7 +332,7 @@ def test_an_account_is_read_as_it_was_told() -> None:
 def _found_by_part_and_whole(*polls: Poll) -> list[set[str]]:
     found = []
     for partial in (True, False):
-        panel = Panel(1, partial=partial)
+        panel = LiveScores(1, partial=partial)
         for each in polls:
             panel.see("192.0.2.1", GOOD, each.target, each.at, lambda _, each=each: each)  # type: ignore[misc]
         (score,) = panel.scores(polls[-1].at)

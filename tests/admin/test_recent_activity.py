@@ -13,8 +13,8 @@ from feedproxy.settings import Settings
 from feedproxy.telemetry import recent_activity
 from feedproxy.telemetry.log_format import JsonLines
 from feedproxy.telemetry.metrics import Metrics
-from feedproxy.telemetry.recent_activity import Asked, Journal
-from feedproxy.telemetry.redacted import shown
+from feedproxy.telemetry.recent_activity import RecentActivity, RequestActivity
+from feedproxy.telemetry.redacted import redact_target
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 
 FAILED = RefreshFinished(
@@ -30,12 +30,14 @@ FAILED = RefreshFinished(
 )
 
 
-def a_journal(**settings: str) -> Journal:
-    return Journal(Metrics(), ManualClock(NOW), lambda: Settings(**settings), shown)
+def a_journal(**settings: str) -> RecentActivity:
+    return RecentActivity(Metrics(), ManualClock(NOW), lambda: Settings(**settings), redact_target)
 
 
-def an_asked(number: int) -> Asked:
-    return Asked(NOW + number, "gateway", "GET", f"https://example.com/{number}", 200, 1, "feedproxy; hit", "curl/8")
+def an_asked(number: int) -> RequestActivity:
+    return RequestActivity(
+        NOW + number, "gateway", "GET", f"https://example.com/{number}", 200, 1, "feedproxy; hit", "curl/8"
+    )
 
 
 async def test_address_that_never_worked_is_on_the_page_and_in_the_json_with_its_reason(proxy: Proxy) -> None:
@@ -119,10 +121,12 @@ def test_several_processes_are_joined() -> None:
     other.updated(FAILED)
     told = [json.loads(json.dumps(other.plain()))]
 
-    assert [each.at for each in recent_activity.requests_of(told, one.requests())] == [
+    assert [each.at for each in recent_activity.merge_requests(told, one.requests())] == [
         NOW + each for each in range(39, -1, -1)
     ]
-    assert [(each.target, each.count) for each in recent_activity.failed_of(told, one.failed())] == [(FAILED.target, 2)]
+    assert [(each.target, each.count) for each in recent_activity.merge_failures(told, one.failed())] == [
+        (FAILED.target, 2)
+    ]
 
 
 def test_background_fetch_leaves_a_line_without_secrets(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,7 @@ from email.utils import formatdate
 
 import pytest
 
-from feedproxy.check.run_checks import of_document
+from feedproxy.check.run_checks import check_document
 from feedproxy.findings import Level, Note
 from tests.check.publisher import HOUR, feed, items
 
@@ -154,7 +154,7 @@ def findings(notes: tuple[Note, ...]) -> set[str]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_document_with_this_fault_gets_this_note(name: str) -> None:
-    found = findings(of_document(CASES[name], NOW))
+    found = findings(check_document(CASES[name], NOW))
     assert name in found
     assert found - {name} <= BESIDE.get(name, set())
 
@@ -172,13 +172,13 @@ def test_a_document_with_this_fault_gets_this_note(name: str) -> None:
     ids=["rss", "atom", "rdf", "json", "cloud", "hub"],
 )
 def test_a_document_without_a_fault_gets_praise_alone(body: bytes) -> None:
-    notes = of_document(body, NOW)
+    notes = check_document(body, NOW)
     assert findings(notes) == set()
     assert "self-link-there" in {each.id() for each in notes}
 
 
 def test_atom_03_with_its_own_words_is_only_called_old() -> None:
-    notes = of_document((ATOM_03 % "start").encode(), NOW)
+    notes = check_document((ATOM_03 % "start").encode(), NOW)
 
     assert findings(notes) == {"format-old"}
     assert "self-link-there" in {each.id() for each in notes}
@@ -187,7 +187,7 @@ def test_atom_03_with_its_own_words_is_only_called_old() -> None:
 def test_two_self_links_with_one_address_are_no_finding() -> None:
     link = OWN + OWN.replace('rel="self"', 'rel="start"')
 
-    assert findings(of_document(rss(self_link=link), NOW)) == set()
+    assert findings(check_document(rss(self_link=link), NOW)) == set()
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_two_self_links_with_one_address_are_no_finding() -> None:
     ],
 )
 def test_enclosures_incomplete_names_what_is_missing(enclosure: str, names: str | None) -> None:
-    found = [each.message for each in of_document(item(NAME + DATE + enclosure), NOW) if each.level.is_finding]
+    found = [each.message for each in check_document(item(NAME + DATE + enclosure), NOW) if each.level.is_finding]
 
     assert found == ([f"Enclosures lack attributes that RSS requires: {names} (1 such)."] if names else [])
 
@@ -209,7 +209,7 @@ def test_dates_are_missed_only_where_the_format_has_them(version: str, wanted: b
     body = CASES["dates-missing"].replace(DATE.encode(), b"").replace(b"pubDate", b"x:date")
     body = body.replace(b"<rss", b'<rss xmlns:x="urn:x"').replace(b'version="2.0"', f'version="{version}"'.encode())
 
-    assert ("dates-missing" in findings(of_document(body, NOW))) is wanted
+    assert ("dates-missing" in findings(check_document(body, NOW))) is wanted
 
 
 @pytest.mark.parametrize(("version", "wanted"), [("0.91", False), ("0.92", False), ("0.94", True), ("2.0", True)])
@@ -217,13 +217,13 @@ def test_guids_are_missed_only_where_the_format_has_them(version: str, wanted: b
     body = CASES["guids-missing"].replace(b'version="2.0"', f'version="{version}"'.encode())
     assert f'version="{version}"'.encode() in body
 
-    assert ("guids-missing" in findings(of_document(body, NOW))) is wanted
+    assert ("guids-missing" in findings(check_document(body, NOW))) is wanted
 
 
 def test_the_place_of_a_fault_is_told() -> None:
     (note,) = [
         each
-        for each in of_document(b"<rss version='2.0'>\n<channel>\n<title>a & b</title>", NOW)
+        for each in check_document(b"<rss version='2.0'>\n<channel>\n<title>a & b</title>", NOW)
         if each.id() == "ill-formed"
     ]
     assert "line 3, column 11" in note.message
@@ -235,4 +235,4 @@ def test_entities_are_not_expanded() -> None:
     )
     bomb = f'<!DOCTYPE rss [<!ENTITY a "aaaaaaaaaa">{ladder}]>'
     body = rss(entries=f"<item><title>&j;</title>{LINK}{DATE}</item>").replace(b"<rss", bomb.encode() + b"<rss")
-    assert "document-type" in findings(of_document(body, NOW))
+    assert "document-type" in findings(check_document(body, NOW))

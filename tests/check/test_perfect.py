@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.check.probe import REQUESTS_MAX, inspect
-from feedproxy.check.run_checks import of_feed
+from feedproxy.check.probe import REQUESTS_MAX, probe_feed
+from feedproxy.check.run_checks import check_feed
 from feedproxy.errors import Forbidden
 from feedproxy.findings import Level
 from feedproxy.settings import Settings
@@ -17,9 +17,9 @@ OPEN = Settings(allow_private=True)
 
 async def test_a_perfect_feed_gets_praise_and_nothing_else() -> None:
     async with publishing() as publisher:
-        seen = await inspect(publisher.address, OPEN, pause=0)
+        seen = await probe_feed(publisher.address, OPEN, pause=0)
 
-        notes = of_feed(seen)
+        notes = check_feed(seen)
 
         assert [each for each in notes if each.level is not Level.GOOD] == []
         assert {each.id() for each in notes} >= {
@@ -32,9 +32,9 @@ async def test_a_perfect_feed_gets_praise_and_nothing_else() -> None:
 async def test_the_same_by_https_is_praised_for_that_too(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     async with publishing(authority.serving("localhost"), "localhost") as publisher:
-        seen = await inspect(publisher.address, OPEN, pause=0, trust=authority.trusting)
+        seen = await probe_feed(publisher.address, OPEN, pause=0, trust=authority.trusting)
 
-        notes = of_feed(seen)
+        notes = check_feed(seen)
 
         assert [each for each in notes if each.level is not Level.GOOD] == []
         assert "by-https" in {each.id() for each in notes}
@@ -42,12 +42,12 @@ async def test_the_same_by_https_is_praised_for_that_too(tmp_path: Path) -> None
 
 async def test_an_origin_is_told_who_asks() -> None:
     async with publishing() as publisher:
-        await inspect(publisher.address, OPEN, pause=0)
+        await probe_feed(publisher.address, OPEN, pause=0)
         assert all(each.fields["user-agent"].startswith("feedproxy/") for each in publisher.asked)
 
 
 async def test_private_addresses_are_not_asked_unless_that_is_allowed() -> None:
     async with publishing() as publisher:
         with pytest.raises(Forbidden):
-            await inspect(publisher.address, Settings(), pause=0)
+            await probe_feed(publisher.address, Settings(), pause=0)
         assert publisher.asked == []

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from feedproxy.check.observations import Exchange, Seen
-from feedproxy.check.probe import inspect
-from feedproxy.check.run_checks import of_feed
+from feedproxy.check.observations import Exchange, FeedObservations
+from feedproxy.check.probe import probe_feed
+from feedproxy.check.run_checks import check_feed
 from feedproxy.findings import Level, Note
 from feedproxy.http.message import Fields, Request
 from feedproxy.refresh.policy.bot_challenge import identify_vendor
@@ -29,13 +29,13 @@ def findings(notes: Sequence[Note]) -> set[str]:
     return {each.id() for each in notes if each.level is not Level.GOOD}
 
 
-async def looked_at(publisher: Publisher, path: str = "/feed.xml") -> Seen:
-    return await inspect(publisher.base + path, OPEN, pause=0)
+async def looked_at(publisher: Publisher, path: str = "/feed.xml") -> FeedObservations:
+    return await probe_feed(publisher.base + path, OPEN, pause=0)
 
 
-def judged(seen: Seen) -> set[str]:
+def judged(seen: FeedObservations) -> set[str]:
     last = seen.last
-    return findings(of_feed(seen, challenge=identify_vendor(last.fields, last.content or b"")))
+    return findings(check_feed(seen, challenge=identify_vendor(last.fields, last.content or b"")))
 
 
 def at_feed(change: Callable[[Asked, Answer], Answer]) -> Wrong:
@@ -286,7 +286,7 @@ async def test_hub_or_cloud_that_is_not_there_is_silent(what: str, status: int, 
         publisher.documents["/feed.xml"] = DOCUMENTS[f"{what}-silent"].replace("PORT", port)
         publisher.wrong = lambda asked, answer: Answer(status) if asked.path == "/hub" else answer
 
-        notes = of_feed(await looked_at(publisher), challenge=None)
+        notes = check_feed(await looked_at(publisher), challenge=None)
 
         assert (f"{what}-silent" in {each.id() for each in notes}) is silent
         assert (f"{what}-answers" in {each.id() for each in notes}) is not silent
@@ -333,11 +333,11 @@ async def test_a_certificate_that_has_ended_or_soon_will_is_told(tmp_path: Path)
     authority = Authority(tmp_path)
     for days, name in ((-1, "certificate-refused"), (5, "certificate-ends-soon")):
         async with publishing(authority.serving("localhost", days=days), "localhost") as publisher:
-            seen = await inspect(publisher.address, OPEN, pause=0, trust=authority.trusting)
+            seen = await probe_feed(publisher.address, OPEN, pause=0, trust=authority.trusting)
             assert judged(seen) == {name}
 
 
-def at_a_public_address(seen: Seen, scheme: str) -> Seen:
+def at_a_public_address(seen: FeedObservations, scheme: str) -> FeedObservations:
     last = dataclasses.replace(seen.last, request=Request("GET", f"{scheme}://feeds.example/feed.xml", Fields()))
     return dataclasses.replace(seen, address=last.target, hops=(last,), page=None)
 

@@ -8,9 +8,9 @@ import pytest
 
 from feedproxy import cli
 from feedproxy.check import report
-from feedproxy.check.observations import Exchange, Seen
+from feedproxy.check.observations import Exchange, FeedObservations
 from feedproxy.check.probe import REQUESTS_MAX
-from feedproxy.check.run_checks import JUDGES, of_document, of_feed
+from feedproxy.check.run_checks import JUDGES, check_document, check_feed
 from feedproxy.commands.check import check
 from feedproxy.findings import Level, notes_of
 from feedproxy.http.message import Fields, Request
@@ -40,7 +40,7 @@ def test_every_note_that_is_no_praise_has_a_situation_that_gives_it() -> None:
 
 def test_every_feed_of_the_corpus_is_checked_and_its_faults_of_form_are_found(corpus: Path) -> None:
     for record in json.loads((corpus / "feeds.json").read_text()):
-        found = {each.id() for each in of_document((corpus / record["file"]).read_bytes(), NOW)}
+        found = {each.id() for each in check_document((corpus / record["file"]).read_bytes(), NOW)}
         assert found, record["file"]
         if not found & {"no-feed", "page-instead-of-feed"}:
             assert ("well-formed" in found) == record["well_formed"], record["file"]
@@ -54,9 +54,9 @@ def test_hostile_answers_end_in_notes(corpus: Path) -> None:
             lines = [line.partition(":") for line in head.decode("latin-1").split("\r\n")[1:]]
             fields = Fields((key, value.strip()) for key, colon, value in lines if key and colon)
             asked = Request("GET", "https://x.example/feed", Fields())
-            seen = Seen(asked.target, (Exchange(asked, 200, fields, body=body, content=body, at=NOW),))
-            assert of_feed(seen), record["id"]
-            assert of_document(body, NOW), record["id"]
+            seen = FeedObservations(asked.target, (Exchange(asked, 200, fields, body=body, content=body, at=NOW),))
+            assert check_feed(seen), record["id"]
+            assert check_document(body, NOW), record["id"]
 
 
 async def test_origins_that_answer_with_hostile_bytes_end_in_notes(corpus: Path) -> None:
@@ -92,9 +92,9 @@ class Page(HTMLParser):
         self.text += data
 
 
-def a_check(**changes: str) -> report.Checked:
+def a_check(**changes: str) -> report.CheckReport:
     body = feed(NOW, **changes).replace("BASE", "https://x.example").encode()
-    return report.Checked("feed.xml", NOW, of_document(body, NOW))
+    return report.CheckReport("feed.xml", NOW, check_document(body, NOW))
 
 
 def test_json_has_the_worst_first_and_keeps_its_shape() -> None:
@@ -125,8 +125,8 @@ def test_the_page_needs_nothing_else_and_runs_nothing() -> None:
 def test_a_token_in_an_address_is_told_in_no_form() -> None:
     secret = "https://x.example/feed?token=s3cr3tw0rd"
     asked = Request("GET", secret, Fields())
-    seen = Seen(secret, (Exchange(asked, 500, at=NOW),))
-    done = report.Checked(secret, NOW, of_feed(seen), 1)
+    seen = FeedObservations(secret, (Exchange(asked, 500, at=NOW),))
+    done = report.CheckReport(secret, NOW, check_feed(seen), 1)
     for told in (report.as_text(done), report.as_json(done), report.as_html(done)):
         assert "s3cr3tw0rd" not in told
         assert "x.example/feed" in told
@@ -134,7 +134,7 @@ def test_a_token_in_an_address_is_told_in_no_form() -> None:
 
 def test_control_characters_of_a_feed_do_not_reach_the_terminal() -> None:
     body = feed(NOW, entries="<item><title>E</title><guid>\u009b2J is no address</guid></item>").encode()
-    told = report.as_text(report.Checked("feed.xml", NOW, of_document(body, NOW)))
+    told = report.as_text(report.CheckReport("feed.xml", NOW, check_document(body, NOW)))
     assert "\u009b" not in told
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from feedproxy.app import Runtime
+from feedproxy.app import App
 from feedproxy.clock import SystemClock
 from feedproxy.cluster.node import Fleet
 from feedproxy.http import uri
@@ -25,7 +25,7 @@ class Machine:
     """One feedproxy. `folder` keeps its own store; without, that is in memory."""
 
     def __init__(self, url: str, origin: Origin, prefix: str, folder: Path | None = None, **options: Any) -> None:
-        self.runtime = Runtime(SystemClock())
+        self.runtime = App(SystemClock())
         self.runtime.make_fetcher = lambda: OriginFetcher(origin)
         self._origin = origin
         given: dict[str, Any] = {

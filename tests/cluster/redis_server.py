@@ -39,7 +39,7 @@ class RedisServer:
                 [PROGRAM, *options, "--dir", str(self._folder)], stdout=log, stderr=log, stdin=subprocess.DEVNULL
             )
         end = time.monotonic() + PATIENCE
-        while not self._answers():
+        while not self._pages():
             assert self.process.poll() is None, (self._folder / "redis.log").read_text()
             assert time.monotonic() < end, "redis never answered"
             time.sleep(0.02)
@@ -72,7 +72,7 @@ class RedisServer:
         with redis.Redis(unix_socket_path=str(self.socket), socket_timeout=PATIENCE) as client:
             return client.execute_command(*words)
 
-    def _answers(self) -> bool:
+    def _pages(self) -> bool:
         import redis
 
         try:

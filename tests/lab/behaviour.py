@@ -17,11 +17,11 @@ from feedproxy.feed.schedule import is_skipped, next_update
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.message import Fields, Request
-from feedproxy.lab.grading import BROKEN
+from feedproxy.lab.grading import BROKEN_FAULTS
 from feedproxy.lab.record.exchange import Exchange, Recording, Side, digest_of
-from feedproxy.lab.replay.replay_origin import Incoming, Replay
-from feedproxy.lab.replay.replay_source import Wishes, make_replay
-from feedproxy.lab.replay.timeline import Timeline, Version, World
+from feedproxy.lab.replay.replay_origin import IncomingRequest, ReplayOrigin
+from feedproxy.lab.replay.replay_source import ReplayOptions, make_replay
+from feedproxy.lab.replay.timeline import ReplayWorld, Timeline, Version
 
 MONDAY: Instant = 1_767_571_200.0
 """2026-01-05T00:00:00Z."""
@@ -37,7 +37,7 @@ def document(number: int, extra: str = "") -> bytes:
     ).encode()
 
 
-def world(extra: str = "", *, every: float = 6, count: int = 40, fields: Iterable[tuple[str, str]] = ()) -> World:
+def world(extra: str = "", *, every: float = 6, count: int = 40, fields: Iterable[tuple[str, str]] = ()) -> ReplayWorld:
     """A feed with a new version every so many hours."""
     versions = []
     for number in range(count):
@@ -54,7 +54,7 @@ def world(extra: str = "", *, every: float = 6, count: int = 40, fields: Iterabl
                 reason="OK",
             )
         )
-    return World({FEED: Timeline(versions)})
+    return ReplayWorld({FEED: Timeline(versions)})
 
 
 class Perfect:
@@ -147,7 +147,7 @@ class Perfect:
             case xml_redirect.Gone():
                 self.end()
                 return
-        channel = None if told.faults and BROKEN & set(told.faults) else read(body, None)
+        channel = None if told.faults and BROKEN_FAULTS & set(told.faults) else read(body, None)
         if channel is None:
             self.broken(told)
             return
@@ -171,10 +171,10 @@ class Perfect:
 
 def play(
     reader: Perfect,
-    over: World | None = None,
+    over: ReplayWorld | None = None,
     *,
     days: float = 3,
-    wishes: Wishes = Wishes(),  # noqa: B008 -- it never changes
+    wishes: ReplayOptions = ReplayOptions(),  # noqa: B008 -- it never changes
     step: float = 60,
     start: Instant = START,
 ) -> Recording:
@@ -190,14 +190,19 @@ def play(
 
 
 def poll(
-    reader: Perfect, replay: Replay, now: Instant, tick: int, exchanges: list[Exchange], contents: dict[str, bytes]
+    reader: Perfect,
+    replay: ReplayOrigin,
+    now: Instant,
+    tick: int,
+    exchanges: list[Exchange],
+    contents: dict[str, bytes],
 ) -> None:
     """One poll, with the redirects that it goes through."""
     target, lasting = reader.address_of(now), True
     for hop in range(8):
         fields = Fields(reader.fields(now))
         bare = target.partition("?")[0]
-        asked = replay.asked(Incoming("GET", bare, fields), now)
+        asked = replay.asked(IncomingRequest("GET", bare, fields), now)
         reply = replay.answer(asked)
         content = reply.body
         raw = False

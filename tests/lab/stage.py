@@ -9,9 +9,9 @@ from feedproxy.clock import ManualClock
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
 from feedproxy.lab.record.exchange import Exchange
-from feedproxy.lab.replay.replay_listener import Listener
-from feedproxy.lab.replay.replay_source import Wishes, make_replay
-from feedproxy.lab.replay.timeline import Timeline, Version, World
+from feedproxy.lab.replay.replay_listener import ReplayListener
+from feedproxy.lab.replay.replay_source import ReplayOptions, make_replay
+from feedproxy.lab.replay.timeline import ReplayWorld, Timeline, Version
 from tests.waiting import PATIENCE
 
 AT = 1_795_262_400.0
@@ -32,7 +32,7 @@ def a_feed(number: int) -> bytes:
     ).encode()
 
 
-def a_world(hours: int = 48) -> World:
+def a_world(hours: int = 48) -> ReplayWorld:
     """A feed that has a new item every hour."""
     versions = [
         Version(
@@ -45,7 +45,7 @@ def a_world(hours: int = 48) -> World:
         )
         for number in range(hours)
     ]
-    return World({URL: Timeline(versions)})
+    return ReplayWorld({URL: Timeline(versions)})
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Got:
 class Stage:
     """A replay under way."""
 
-    listener: Listener
+    listener: ReplayListener
     clock: ManualClock
     exchanges: list[Exchange]
 
@@ -92,8 +92,8 @@ class Stage:
 async def on_stage(*faults: str, hours: int = 48, plain: bool = False) -> AsyncIterator[Stage]:
     """A replay with these faults on a free port of loopback."""
     clock, exchanges = ManualClock(AT), list[Exchange]()
-    replay = make_replay(a_world(hours), Wishes(faults=faults), AT, plain=plain)
-    listener = Listener(replay, clock, observe=lambda exchange, _: exchanges.append(exchange))
+    replay = make_replay(a_world(hours), ReplayOptions(faults=faults), AT, plain=plain)
+    listener = ReplayListener(replay, clock, observe=lambda exchange, _: exchanges.append(exchange))
     await listener.start("127.0.0.1", 0)
     try:
         yield Stage(listener, clock, exchanges)

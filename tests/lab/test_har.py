@@ -59,17 +59,17 @@ def _recordings(draw: st.DrawFn) -> Recording:
 
 @given(_recordings())
 def test_what_is_written_can_be_read(recording: Recording) -> None:
-    again = har.parse(har.whole(recording))
+    again = har.parse(har.dump_recording(recording))
 
     assert [replace(each, at=0) for each in again.exchanges] == [replace(each, at=0) for each in recording.exchanges]
     assert [round(each.at, 6) for each in again.exchanges] == [round(each.at, 6) for each in recording.exchanges]
     assert again.contents == recording.contents
     assert again.until == recording.until
-    assert har.whole(again) == har.whole(recording)
+    assert har.dump_recording(again) == har.dump_recording(recording)
 
 
 def test_it_is_har_1_2_in_every_entry() -> None:
-    document = json.loads(har.whole(Recording((an_exchange(answered=[("Location", "/b")], size=3),))))
+    document = json.loads(har.dump_recording(Recording((an_exchange(answered=[("Location", "/b")], size=3),))))
 
     log = document["log"]
     assert log["version"] == "1.2"
@@ -104,7 +104,7 @@ def test_mitmproxy_opens_it_and_finds_the_bytes_that_came(tmp_path: Path) -> Non
         for number, content in enumerate(contents)
     ]
     file = tmp_path / "week.har"
-    file.write_bytes(har.whole(Recording(tuple(exchanges), {digest_of(each): each for each in contents})))
+    file.write_bytes(har.dump_recording(Recording(tuple(exchanges), {digest_of(each): each for each in contents})))
 
     with file.open("rb") as opened:
         flows: list[Any] = list(FlowReader(opened).stream())
@@ -115,7 +115,7 @@ def test_mitmproxy_opens_it_and_finds_the_bytes_that_came(tmp_path: Path) -> Non
 
 def test_a_file_that_broke_off_is_read_up_to_its_last_whole_exchange(tmp_path: Path) -> None:
     exchanges = tuple(an_exchange(at=AT + number) for number in range(3))
-    document = har.whole(Recording(exchanges))
+    document = har.dump_recording(Recording(exchanges))
 
     assert har.parse(document[:-40]).exchanges == exchanges[:2]
     assert har.parse(document[: len(har.HEAD)]).exchanges == ()
@@ -185,7 +185,7 @@ def test_a_flow_has_a_reader_s_side_and_an_origin_s(tmp_path: Path) -> None:
 
 def test_what_mitmproxy_read_out_of_a_har_file_has_no_reader_whom_it_has_made_up(tmp_path: Path) -> None:
     file = tmp_path / "week.har"
-    file.write_bytes(har.whole(Recording((an_exchange("https://example.com/1"),))))
+    file.write_bytes(har.dump_recording(Recording((an_exchange("https://example.com/1"),))))
     with file.open("rb") as opened:
         flows: list[Any] = list(FlowReader(opened).stream())
 
@@ -271,7 +271,7 @@ def test_a_recorder_that_is_killed_leaves_a_file_that_can_be_read(tmp_path: Path
 def test_of_very_many_contents_those_that_were_forgotten_are_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(har_writer, "TOLD_MAX", 3)
+    monkeypatch.setattr(har_writer, "DIGESTS_MAX", 3)
     made = HarWriter(tmp_path / "week.har")
     contents = [b"content %d" % number for number in (0, 1, 2, 3, 0, 3)]
     for number, content in enumerate(contents):

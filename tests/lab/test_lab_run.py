@@ -11,7 +11,7 @@ import pytest
 
 from feedproxy import cli
 from feedproxy.errors import UsageError
-from feedproxy.lab.plan import Plan, made_up, read_plan
+from feedproxy.lab.plan import Plan, generate_feed, read_plan
 from feedproxy.lab.record import har
 from feedproxy.lab.run import run
 from tests.live.conftest import needs
@@ -117,7 +117,7 @@ def test_what_could_not_be_written_is_told_before_anything_is_played(
 def test_the_example_plans_can_be_played(file: Path) -> None:
     plan = read_plan(file)
 
-    assert made_up(plan).first == plan.start(made_up(plan))
+    assert generate_feed(plan).first == plan.start(generate_feed(plan))
     assert len(sorted(CONF.glob("plan-*.yaml"))) == 3
 
 
@@ -180,7 +180,7 @@ def test_a_reader_that_does_not_end_is_ended_when_the_time_is_over(tmp_path: Pat
     pid = tmp_path / "pid"
     plan = Plan(days=1, speed=43_200)
 
-    done = asyncio.run(run(plan, made_up(plan), ["sh", "-c", f"echo $$ > {pid}; exec sleep 600"]))
+    done = asyncio.run(run(plan, generate_feed(plan), ["sh", "-c", f"echo $$ > {pid}; exec sleep 600"]))
 
     assert (done.starts, done.failed) == (1, 0), "to be ended is no failure of one that is meant to last"
     if pid.exists():  # it may have been ended before it came to that

@@ -17,10 +17,10 @@ from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
 from feedproxy.lab.record.exchange import Recording, Side, digest_of
 from feedproxy.lab.replay import timeline, version_folder
-from feedproxy.lab.replay.replay_origin import Incoming, Replay
-from feedproxy.lab.replay.replay_response import Reply
-from feedproxy.lab.replay.replay_source import Wishes, make_replay, open_world
-from feedproxy.lab.replay.timeline import Timeline, Version, World
+from feedproxy.lab.replay.replay_origin import IncomingRequest, ReplayOrigin
+from feedproxy.lab.replay.replay_response import ReplayResponse
+from feedproxy.lab.replay.replay_source import ReplayOptions, make_replay, open_source
+from feedproxy.lab.replay.timeline import ReplayWorld, Timeline, Version
 from feedproxy.lab.replay.virtual_time import parse_instant, parse_length
 from tests.lab.exchanges import AT, an_exchange
 from tests.lab.stage import on_stage
@@ -45,21 +45,27 @@ def a_version(number: int, **given: object) -> Version:
     return Version(**values)  # type: ignore[arg-type]
 
 
-def a_world(*versions: Version, url: str = URL) -> World:
-    return World({url: Timeline(versions or (a_version(0), a_version(1), a_version(2)))})
+def a_world(*versions: Version, url: str = URL) -> ReplayWorld:
+    return ReplayWorld({url: Timeline(versions or (a_version(0), a_version(1), a_version(2)))})
 
 
 def ask(
-    replay: Replay, at: float = 0, *, target: str = URL, method: str = "GET", host: str = "example.com", **fields: str
-) -> Reply:
+    replay: ReplayOrigin,
+    at: float = 0,
+    *,
+    target: str = URL,
+    method: str = "GET",
+    host: str = "example.com",
+    **fields: str,
+) -> ReplayResponse:
     """Ask at so many hours after the beginning; field names with underscores for hyphens."""
     lines = [("Host", host), *((name.replace("_", "-"), value) for name, value in fields.items())]
-    return replay.answer(replay.asked(Incoming(method, target, Fields(lines)), AT + at * HOUR))
+    return replay.answer(replay.asked(IncomingRequest(method, target, Fields(lines)), AT + at * HOUR))
 
 
 def test_every_stored_version_of_the_corpus_is_served_byte_for_byte_at_every_instant(corpus: Path) -> None:
     histories = version_folder.read(corpus / "history")
-    replay = Replay(version_folder.world_of(histories))
+    replay = ReplayOrigin(version_folder.world_of(histories))
     served = 0
     for told in sorted((corpus / "history").glob("*.json")):
         name = told.name.removesuffix(".json")
@@ -70,11 +76,11 @@ def test_every_stored_version_of_the_corpus_is_served_byte_for_byte_at_every_ins
         for version, body, end in zip(versions, bodies, ends, strict=True):
             since = float(version["time"])
             for at in sorted({since, (since + end) / 2, max(since, end - 1)} - {end}):
-                asked = replay.asked(Incoming("GET", f"/{name}", Fields([("Host", "example.com")])), at)
+                asked = replay.asked(IncomingRequest("GET", f"/{name}", Fields([("Host", "example.com")])), at)
                 reply = replay.answer(asked)
                 assert (reply.status, reply.body) == (200, body), (name, version["n"], at)
                 held = Fields([("Host", "example.com"), ("If-None-Match", reply.fields.get("etag") or "")])
-                again = replay.answer(replay.asked(Incoming("GET", f"/{name}", held), at))
+                again = replay.answer(replay.asked(IncomingRequest("GET", f"/{name}", held), at))
                 assert again.status == 304, (name, version["n"], at)
             served += since < end
     assert served > 900
@@ -82,7 +88,7 @@ def test_every_stored_version_of_the_corpus_is_served_byte_for_byte_at_every_ins
 
 @pytest.mark.parametrize(("hours", "number"), [(0, 0), (0.99, 0), (1, 1), (1.5, 1), (2, 2), (2000, 2)])
 def test_the_version_is_served_that_was_live_then(hours: float, number: int) -> None:
-    reply = ask(Replay(a_world()), hours)
+    reply = ask(ReplayOrigin(a_world()), hours)
 
     assert reply.body == a_version(number).content
     assert reply.fields.get("etag") == f'"{number}"'
@@ -101,11 +107,11 @@ def test_the_version_is_served_that_was_live_then(hours: float, number: int) -> 
     ],
 )
 def test_it_is_asked_by_host_in_absolute_form_and_in_the_gateways(target: str, host: str) -> None:
-    assert ask(Replay(a_world()), target=target, host=host).status == 200
+    assert ask(ReplayOrigin(a_world()), target=target, host=host).status == 200
 
 
 def test_what_is_not_known_is_504_and_so_is_what_is_not_known_yet() -> None:
-    replay = Replay(a_world())
+    replay = ReplayOrigin(a_world())
 
     assert ask(replay, target="http://example.com/other").status == 504
     assert ask(replay, target="http://example.org/feed").status == 504
@@ -132,7 +138,7 @@ def test_what_is_not_known_is_504_and_so_is_what_is_not_known_yet() -> None:
     ],
 )
 def test_conditions_are_evaluated_against_the_live_version(fields: dict[str, str], status: int) -> None:
-    reply = ask(Replay(a_world()), 1.5, **fields)
+    reply = ask(ReplayOrigin(a_world()), 1.5, **fields)
 
     assert reply.status == status
     if status == 304:
@@ -143,17 +149,17 @@ def test_conditions_are_evaluated_against_the_live_version(fields: dict[str, str
 
 
 def test_head_is_answered_and_what_changes_things_is_not() -> None:
-    assert ask(Replay(a_world()), method="HEAD").status == 200
-    assert ask(Replay(a_world()), method="POST").status == 405
+    assert ask(ReplayOrigin(a_world()), method="HEAD").status == 200
+    assert ask(ReplayOrigin(a_world()), method="POST").status == 405
 
 
 def test_expires_stays_as_far_ahead_as_it_was() -> None:
-    reply = ask(Replay(a_world(a_version(0, expires_in=900))), 5)
+    reply = ask(ReplayOrigin(a_world(a_version(0, expires_in=900))), 5)
     assert reply.fields.get("expires") == format_http_date(AT + 5 * HOUR + 900)
 
 
 def test_what_came_compressed_goes_compressed_to_those_who_take_it() -> None:
-    replay = Replay(a_world(a_version(0, coded=("gzip",))))
+    replay = ReplayOrigin(a_world(a_version(0, coded=("gzip",))))
 
     packed, plain = ask(replay, Accept_Encoding="gzip"), ask(replay)
 
@@ -167,7 +173,7 @@ def test_what_came_compressed_goes_compressed_to_those_who_take_it() -> None:
 # -- recordings
 
 
-def _recorded(*answers: tuple[float, int, bytes, dict[str, str]], side: Side = Side.ORIGIN) -> World:
+def _recorded(*answers: tuple[float, int, bytes, dict[str, str]], side: Side = Side.ORIGIN) -> ReplayWorld:
     exchanges, contents = [], {}
     for at, status, content, fields in answers:
         digest = digest_of(content)
@@ -195,7 +201,7 @@ def test_out_of_a_recording_errors_and_redirects_are_live_until_the_feed_is_back
         (4, 301, b"", {"Location": "/new"}),
         (5, 200, b"two", {"ETag": '"2"'}),
     )
-    replay = Replay(world)
+    replay = ReplayOrigin(world)
 
     assert [ask(replay, at).status for at in (0, 1.5, 2.5, 3.5, 4.5, 5.5)] == [200, 200, 500, 200, 301, 200]
     assert ask(replay, 3.5).body == b"one"
@@ -208,8 +214,8 @@ def test_a_version_begins_with_its_last_modified_where_that_lies_between_two_loo
         (0, 200, b"one", {"Last-Modified": format_http_date(AT - 9 * HOUR)}),
         (4, 200, b"two", {"Last-Modified": format_http_date(AT + HOUR)}),
     )
-    assert ask(Replay(world), 0.5).body == b"one"
-    assert ask(Replay(world), 1.5).body == b"two"
+    assert ask(ReplayOrigin(world), 0.5).body == b"one"
+    assert ask(ReplayOrigin(world), 1.5).body == b"two"
 
 
 def test_what_was_not_kept_and_what_selects_nothing_is_no_version() -> None:
@@ -220,7 +226,7 @@ def test_what_was_not_kept_and_what_selects_nothing_is_no_version() -> None:
 
 def test_readers_answers_are_replayed_where_no_origin_was_asked() -> None:
     world = _recorded((0, 200, b"one", {"Via": "1.1 x", "Age": "5", "Cache-Status": "x; hit"}), side=Side.READER)
-    fields = ask(Replay(world)).fields
+    fields = ask(ReplayOrigin(world)).fields
 
     assert not {"via", "age", "cache-status"} & {name.lower() for name, _ in fields}
 
@@ -228,8 +234,8 @@ def test_readers_answers_are_replayed_where_no_origin_was_asked() -> None:
 # -- hints
 
 
-def _with(world: World | None = None, **wishes: list[str]) -> Replay:
-    return make_replay(world or a_world(), Wishes(**wishes), AT)  # type: ignore[arg-type]
+def _with(world: ReplayWorld | None = None, **wishes: list[str]) -> ReplayOrigin:
+    return make_replay(world or a_world(), ReplayOptions(**wishes), AT)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["ETag", "Last-Modified", "Cache-Control", "Content-Type"])
@@ -302,9 +308,9 @@ def test_times_are_read() -> None:
 
 
 def test_the_same_requests_get_the_same_bytes() -> None:
-    def run(seed: str) -> list[Reply]:
+    def run(seed: str) -> list[ReplayResponse]:
         faults = ["changing-tag@50%", "429@20%", "truncated-gzip@2h..3h", "slow-body@10%"]
-        replay = make_replay(a_world(), Wishes(faults=faults, seed=seed), AT)
+        replay = make_replay(a_world(), ReplayOptions(faults=faults, seed=seed), AT)
         return [ask(replay, number / 10, Accept_Encoding="gzip") for number in range(60)]
 
     assert run("1") == run("1")
@@ -321,7 +327,7 @@ def test_archives_alone_are_as_old_as_their_files(tmp_path: Path) -> None:
             archive.addfile(member, io.BytesIO(b"<rss%d" % number))
 
     for source in (tmp_path, tmp_path / "feed.xml.tar.xz"):
-        replay = Replay(open_world(source))
+        replay = ReplayOrigin(open_source(source))
         assert ask(replay, 1.5, target="/feed.xml").body == b"<rss1"
 
 
@@ -329,12 +335,12 @@ def test_archives_alone_are_as_old_as_their_files(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_read_is_told_with_the_files_name(told: str, tmp_path: Path) -> None:
     (tmp_path / "feed.json").write_text(told)
     with pytest.raises(UsageError, match=r"feed\.json: "):
-        open_world(tmp_path)
+        open_source(tmp_path)
 
 
 def test_an_empty_folder_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="neither dated versions"):
-        open_world(tmp_path)
+        open_source(tmp_path)
 
 
 # -- what it does not do
@@ -362,8 +368,8 @@ def test_a_recorded_redirect_leads_whoever_asks_the_replay_itself_to_the_replay(
     target: str, host: str, location: str
 ) -> None:
     moved = a_version(0, status=301, content=b"", fields=Fields([("Location", "https://other.example/new")]))
-    known = World({URL: Timeline([moved])}, {"/lab/feed.xml": Timeline([moved])})
-    replay = Replay(known, names={"/lab/feed.xml": URL})
+    known = ReplayWorld({URL: Timeline([moved])}, {"/lab/feed.xml": Timeline([moved])})
+    replay = ReplayOrigin(known, names={"/lab/feed.xml": URL})
 
     assert ask(replay, target=target, host=host).fields.get("location") == location
 
@@ -371,7 +377,7 @@ def test_a_recorded_redirect_leads_whoever_asks_the_replay_itself_to_the_replay(
 def test_a_relative_redirect_means_what_it_meant_at_the_recorded_address() -> None:
     moved = a_version(0, status=302, content=b"", fields=Fields([("Location", "/new")]))
 
-    reply = ask(Replay(a_world(moved)), target="/http://example.com/feed", host="127.0.0.1:8080")
+    reply = ask(ReplayOrigin(a_world(moved)), target="/http://example.com/feed", host="127.0.0.1:8080")
 
     assert reply.fields.get("location") == "http://127.0.0.1:8080/http://example.com/new"
 

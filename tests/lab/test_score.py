@@ -12,10 +12,10 @@ from feedproxy.http.message import Fields
 from feedproxy.lab.grading import grade_recording
 from feedproxy.lab.record.exchange import Exchange, Recording
 from feedproxy.lab.replay.faults import CATALOGUE
-from feedproxy.lab.replay.replay_source import Wishes
+from feedproxy.lab.replay.replay_source import ReplayOptions
 from feedproxy.scoring import client_hygiene, conditional_requests, polling_interval, redirects
 from feedproxy.scoring.grade import ReaderScore
-from feedproxy.scoring.reader import key_in
+from feedproxy.scoring.reader import secret_marker
 from tests.lab.behaviour import FEED, Perfect, document, own_date, play, world
 
 
@@ -65,7 +65,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def test_a_perfect_reader_gets_full_marks(name: str) -> None:
     made, wished = SITUATIONS[name]
 
-    score = score_of(play(Perfect(), world(**made), wishes=Wishes(**wished)))
+    score = score_of(play(Perfect(), world(**made), wishes=ReplayOptions(**wished)))
 
     assert findings(score) == set()
     assert score.grade == 100
@@ -271,7 +271,7 @@ CULPRITS: dict[type[Note], tuple[type[Perfect], dict[str, Any], dict[str, Any]]]
 def test_each_thing_done_wrong_is_found_and_nothing_beside_it(kind: type[Note]) -> None:
     culprit, made, wished = CULPRITS[kind]
 
-    score = score_of(play(culprit(), world(**made), wishes=Wishes(**wished), days=3))
+    score = score_of(play(culprit(), world(**made), wishes=ReplayOptions(**wished), days=3))
 
     assert findings(score) == {kind}
     assert score.grade < 100
@@ -354,8 +354,8 @@ def _all_notes() -> set[type[Note]]:
 
 def test_every_praise_has_somebody_who_deserves_it() -> None:
     counted = habit(agent="Perfect/1.0 (+https://example.com; 12 subscribers)", connection=lambda self, poll, hop: "1")
-    plays = [play(Perfect(), world(**made), wishes=Wishes(**wished)) for made, wished in SITUATIONS.values()]
-    plays += [play(counted(), wishes=Wishes(faults=["redirect-302"])), _delta_exchanges('"1"')]
+    plays = [play(Perfect(), world(**made), wishes=ReplayOptions(**wished)) for made, wished in SITUATIONS.values()]
+    plays += [play(counted(), wishes=ReplayOptions(faults=["redirect-302"])), _delta_exchanges('"1"')]
 
     deserved = set[type[Note]]().union(*(findings(score_of(each), Level.GOOD) for each in plays))
 
@@ -365,7 +365,7 @@ def test_every_praise_has_somebody_who_deserves_it() -> None:
 @pytest.mark.parametrize("fault", CATALOGUE)
 @pytest.mark.parametrize("when", ["@1d..30h", ""])
 def test_no_fault_of_the_origin_s_is_held_against_a_perfect_reader(fault: str, when: str) -> None:
-    score = score_of(play(Perfect(), wishes=Wishes(faults=[fault + (when or "@#2..")]), days=4))
+    score = score_of(play(Perfect(), wishes=ReplayOptions(faults=[fault + (when or "@#2..")]), days=4))
 
     assert findings(score) == set()
     assert score.grade == 100
@@ -384,7 +384,7 @@ class Subscriber(Perfect):
 
 
 def test_the_first_request_to_a_new_address_has_nothing_to_ask_with() -> None:
-    score = score_of(play(Subscriber(), wishes=Wishes(faults=["xml-redirect@1d"])))
+    score = score_of(play(Subscriber(), wishes=ReplayOptions(faults=["xml-redirect@1d"])))
 
     assert findings(score) == set()
 
@@ -410,7 +410,7 @@ class Forgetful(Perfect):
 
 
 def test_whoever_was_given_a_tag_by_the_new_address_can_ask_with_it_when_it_is_adopted() -> None:
-    score = score_of(play(Forgetful(), wishes=Wishes(faults=["redirect-301@1d"])))
+    score = score_of(play(Forgetful(), wishes=ReplayOptions(faults=["redirect-301@1d"])))
 
     assert findings(score) == {conditional_requests.UNCONDITIONAL_REPEAT}
 
@@ -502,9 +502,9 @@ def test_readers_are_told_apart_by_address_and_user_agent_and_by_a_key_in_the_ad
     assert {(each.reader, each.user_agent.partition("/")[0]) for each in graded.scores} == {
         ("reader-1", "Perfect"),
         ("reader-1", "Other"),
-        (key_in(f"{FEED}?key={key}"), "Perfect"),
+        (secret_marker(f"{FEED}?key={key}"), "Perfect"),
     }
-    assert key not in key_in(f"{FEED}?key={key}")
+    assert key not in secret_marker(f"{FEED}?key={key}")
 
 
 def test_a_page_that_somebody_looks_at_is_no_poll() -> None:

@@ -11,11 +11,11 @@ from unittest.mock import patch
 
 from aiohttp.abc import ResolveResult
 
-from feedproxy.app import Runtime
+from feedproxy.app import App
 from feedproxy.clock import ManualClock
 from feedproxy.errors import Unreachable
 from feedproxy.http.message import Fields
-from feedproxy.serve import Plan, make_master
+from feedproxy.serve import ServePlan, make_master
 from feedproxy.upstream import connection_pool
 from tests.waiting import PATIENCE
 
@@ -173,7 +173,7 @@ class Whole:
     """A whole proxy that listens, and what lies under its surface."""
 
     port: int
-    runtime: Runtime
+    runtime: App
     clock: ManualClock
     names: Names
 
@@ -185,7 +185,7 @@ async def whole_proxy(clock: ManualClock, origin_port: int, **settings: Any) -> 
     given = {"listen_port": 0, "admin": "", "store": "memory:", "log_format": "off", **settings}
     resolve: Callable[..., Any] = lambda _, *args, **named: names.resolve(*args, **named)  # noqa: E731
     with patch.object(connection_pool.CheckedResolver, "resolve", resolve):
-        made, here = make_master(Plan(options=given), clock)
+        made, here = make_master(ServePlan(options=given), clock)
         running = asyncio.ensure_future(made.run())
         server: Any = made.addons.get("proxyserver")
         while not server.listen_addrs():

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from feedproxy.admin.reader_scores import poll_of
 from feedproxy.admin.server import AdminServer
-from feedproxy.app import Runtime
+from feedproxy.app import App
 from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.clock import ManualClock
 from feedproxy.endpoints.landing_page import Preview, preview_page
@@ -19,7 +19,7 @@ from feedproxy.refresh.result import RefreshFinished
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.store.resource import Ending, Failures, Sighting
 from feedproxy.subscribers.pseudonyms import Pseudonym
-from feedproxy.telemetry.recent_activity import Asked
+from feedproxy.telemetry.recent_activity import RequestActivity
 from feedproxy.web.templates import page as page_of
 from tests.live.browser import PATIENCE, a_browser, axe_core
 from tests.stages import lively
@@ -47,7 +47,7 @@ DESK, PHONE = {"width": 1280, "height": 800}, {"width": 360, "height": 740}
 class Office:
     """A proxy with its admin listener, an origin, and a browser in front of it."""
 
-    runtime: Runtime
+    runtime: App
     admin: AdminServer
     origin: Origin
     browser: Any
@@ -253,10 +253,10 @@ async def test_pages_fit_a_phone_whatever_readers_and_publishers_say(office: Off
     )
     for agent in (f"{long}/1.0 ({long})", f"{long} 5 subscribers; feed-id={long}"):
         here.service.counts.seen(target, Pseudonym(7, 8), agent, now)
-        here.journal.asked(Asked(now, "gateway", "GET", target, 200, 1, f"feedproxy; detail={long}", agent))
+        here.journal.asked(RequestActivity(now, "gateway", "GET", target, 200, 1, f"feedproxy; detail={long}", agent))
     asked, answer = Fields([("User-Agent", long)]), Fields([("ETag", '"a"')])
     for second in range(20):
-        here.panel.see(
+        here.live_scores.see(
             "192.0.2.9", long, target, now + second, lambda n: poll_of(n, now, target, asked, 200, answer, None, 900)
         )
     failed = RefreshFinished(

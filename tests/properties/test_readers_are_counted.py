@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedproxy.http.user_agent import compose, parse_claim, product
-from feedproxy.subscribers.claims import PEAKS_MAX, Belief, current, hear
+from feedproxy.subscribers.claims import PEAKS_MAX, ClaimState, current_claim, update_claim
 from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.pseudonyms import Identifier
 
@@ -47,29 +47,29 @@ def test_direct_readers_are_those_who_asked_within_the_window(
 @unhurried
 @given(st.lists(st.tuples(st.integers(0, 500), st.sampled_from([0, 60, 3600, 40_000, 86_400])), max_size=PEAKS_MAX))
 def test_without_jumps_the_largest_claim_within_the_window_counts(claims: list[tuple[int, int]]) -> None:
-    belief: Belief | None = None
+    belief: ClaimState | None = None
     made: list[tuple[int, float]] = []
     now = NOW
     for count, pause in claims:
         now += pause
-        belief = hear(belief, count, now, window=WINDOW, jump=0)
+        belief = update_claim(belief, count, now, window=WINDOW, jump=0)
         made.append((count, now))
 
-        assert current(belief, now, WINDOW) == max(each for each, at in made if now - at < WINDOW)
+        assert current_claim(belief, now, WINDOW) == max(each for each, at in made if now - at < WINDOW)
 
 
 @unhurried
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 90_000)), min_size=1, max_size=60))
 def test_within_an_hour_a_claim_grows_tenfold_at_most_unless_confirmed(claims: list[tuple[int, int]]) -> None:
-    belief = hear(None, 100, NOW, window=WINDOW, jump=10)
+    belief = update_claim(None, 100, NOW, window=WINDOW, jump=10)
     now = NOW
     for count, pause in claims:
-        before, waited = current(belief, now, WINDOW), belief.held
+        before, waited = current_claim(belief, now, WINDOW), belief.held
         now += pause % 3000
-        belief = hear(belief, count, now, window=WINDOW, jump=10)
+        belief = update_claim(belief, count, now, window=WINDOW, jump=10)
 
         if waited is None or now - waited[1] < 3600:
-            assert current(belief, now, WINDOW) <= 10 * max(before, 1)
+            assert current_claim(belief, now, WINDOW) <= 10 * max(before, 1)
         assert len(belief.peaks) <= PEAKS_MAX
 
 

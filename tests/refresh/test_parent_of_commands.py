@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.check.probe import inspect
+from feedproxy.check.probe import probe_feed
 from feedproxy.client import admin_client
 from feedproxy.errors import ParentFailed, UsageError
 from feedproxy.refresh.fetch_once import fetch_document
@@ -51,7 +51,7 @@ async def test_document_is_not_obtained_past_a_parent_that_is_down() -> None:
 async def test_feed_is_inspected_through_the_parent() -> None:
     async with origin(ANSWER) as raw, a_parent() as played:
         settings = Settings(allow_private=True, upstream_proxy=f"http://127.0.0.1:{played.port}")
-        seen = await inspect(raw.url("/feed", HOST), settings, pause=0)
+        seen = await probe_feed(raw.url("/feed", HOST), settings, pause=0)
         assert seen.last.status == 200
         assert len(raw.heads) == len([each for each in played.asked if f":{raw.port}/" in each]) > 0
 
@@ -60,13 +60,13 @@ def test_commands_take_the_parent_of_the_environment_and_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (file := tmp_path / "feedproxy.yaml").write_text("upstream_proxy: http://of-the-file.example.com:3128\n")
-    assert admin_client.asking(False) == Settings()
+    assert admin_client.request_settings(False) == Settings()
     monkeypatch.setenv("FEEDPROXY_CONFIG", str(file))
-    assert admin_client.asking(True) == Settings(
+    assert admin_client.request_settings(True) == Settings(
         allow_private=True, upstream_proxy="http://of-the-file.example.com:3128"
     )
     monkeypatch.setenv("FEEDPROXY_UPSTREAM_PROXY", "socks5://10.0.0.1:1080")
-    assert admin_client.asking(False).upstream_proxy == "socks5://10.0.0.1:1080"
+    assert admin_client.request_settings(False).upstream_proxy == "socks5://10.0.0.1:1080"
     monkeypatch.setenv("FEEDPROXY_UPSTREAM_PROXY", "somewhere")
     with pytest.raises(UsageError, match="FEEDPROXY_UPSTREAM_PROXY: upstream_proxy: not a proxy's address"):
-        admin_client.asking(False)
+        admin_client.request_settings(False)

@@ -55,6 +55,6 @@ def test_commands_take_both_addresses_from_the_configuration(monkeypatch: pytest
     monkeypatch.setenv("FEEDPROXY_UPSTREAM", "http://127.0.0.1:8000")
     monkeypatch.setenv("FEEDPROXY_PUBLIC_URL", PUBLIC)
 
-    asking = admin_client.asking(allow_private=True)
+    asking = admin_client.request_settings(allow_private=True)
 
     assert (asking.upstream, asking.public_url) == ("http://127.0.0.1:8000", PUBLIC)

@@ -26,7 +26,7 @@ async def test_recent_requests_name_the_client_and_never_an_address_or_a_secret(
 
     views = [
         activity_views.request_view(each, here.settings)
-        for each in recent_activity.requests_of([], here.journal.requests())
+        for each in recent_activity.merge_requests([], here.journal.requests())
     ]
     assert {(each["status"], each["client"], each["target"]) for each in views} == {
         (200, "Liferea", origin.url("/feed.rss?token=…")),

@@ -401,7 +401,7 @@ async def test_every_version_is_remembered_with_when_it_was_seen_its_size_and_it
     assert [each.items for each in held.editions] == [1, 2, 3]
     assert [each.at - began for each in held.editions] == [at for at, _ in seen]
     assert held.editions[-1].size == len(held.variants[-1].content.bodies["identity"])
-    told = versions.told(load(dump(held)))
+    told = versions.version_list(load(dump(held)))
     assert [each["new"] for each in told] == [1, 1, None]
     assert [each["changed"] for each in told] == [0, 0, None]
 
@@ -416,5 +416,11 @@ async def test_of_versions_the_last_ones_are_remembered(stage):
     held = proxy.service.store.get(origin.url("/feed.rss"))
 
     assert len(held.editions) == EDITIONS_MAX
-    assert versions.told(held)[-1]["new"] is None
-    assert versions.told(held)[0] == {**versions.told(held)[0], "new": 1, "changed": 0, "gone": 1, "items": 1}
+    assert versions.version_list(held)[-1]["new"] is None
+    assert versions.version_list(held)[0] == {
+        **versions.version_list(held)[0],
+        "new": 1,
+        "changed": 0,
+        "gone": 1,
+        "items": 1,
+    }

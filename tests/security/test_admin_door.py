@@ -4,9 +4,9 @@ import aiohttp
 import pytest
 
 from feedproxy.access.guess_limit import NETWORKS_MAX, TRIES, TRIES_WITHIN, Guesses
-from feedproxy.admin.auth import Door
+from feedproxy.admin.auth import AdminAuth
 from feedproxy.admin.server import AdminServer
-from feedproxy.app import Runtime
+from feedproxy.app import App
 from feedproxy.clock import ManualClock
 
 OURS = {"Host": "127.0.0.1:8081"}
@@ -17,7 +17,7 @@ OURS = {"Host": "127.0.0.1:8081"}
     "via", ["1.1 feedproxy-0123abcd", "1.0 first, 1.1 FEEDPROXY-00000000", "1.1 feedproxy-1 (x), 1.1 other"]
 )
 def test_what_has_passed_a_feedproxy_is_refused(path: str, via: str) -> None:
-    refusal = Door("127.0.0.1").refuse("GET", path, {**OURS, "Via": via})
+    refusal = AdminAuth("127.0.0.1").refuse("GET", path, {**OURS, "Via": via})
 
     assert refusal is not None
     assert refusal.status == 403
@@ -28,16 +28,16 @@ def test_every_via_field_counts_not_the_first_alone() -> None:
 
     fields = CIMultiDict([("Host", "127.0.0.1:8081"), ("Via", "1.1 balancer"), ("via", "1.1 feedproxy-00000000")])
 
-    assert Door("127.0.0.1").refuse("GET", "/", fields) is not None
+    assert AdminAuth("127.0.0.1").refuse("GET", "/", fields) is not None
 
 
 def test_another_proxy_in_front_is_the_operators_own_affair() -> None:
-    assert Door("127.0.0.1").refuse("GET", "/", {**OURS, "Via": "1.1 balancer"}) is None
+    assert AdminAuth("127.0.0.1").refuse("GET", "/", {**OURS, "Via": "1.1 balancer"}) is None
 
 
 def test_guessing_the_token_is_slowed_down_and_only_where_it_comes_from() -> None:
     clock = ManualClock(1_000_000)
-    door = Door("127.0.0.1", "right", clock=clock)
+    door = AdminAuth("127.0.0.1", "right", clock=clock)
 
     def status(token: str, peer: str = "192.0.2.1") -> int | None:
         refusal = door.refuse("GET", "/", {**OURS, "Authorization": f"Bearer {token}"}, peer)
@@ -54,7 +54,7 @@ def test_guessing_the_token_is_slowed_down_and_only_where_it_comes_from() -> Non
 
 
 def test_a_request_without_a_token_is_no_guess() -> None:
-    door = Door("127.0.0.1", "right", clock=ManualClock(0))
+    door = AdminAuth("127.0.0.1", "right", clock=ManualClock(0))
 
     for _ in range(2 * TRIES):
         refusal = door.refuse("GET", "/", OURS, "192.0.2.1")
@@ -91,7 +91,7 @@ def test_networks_are_remembered_within_bounds() -> None:
 
 
 async def test_the_listener_itself_says_when_to_come_back() -> None:
-    runtime = Runtime(ManualClock(0))
+    runtime = App(ManualClock(0))
     runtime.configure({"admin": "127.0.0.1:0", "admin_token": "the token", "store": "memory:"})
     admin = AdminServer(runtime)
     await admin.start()

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from feedproxy.telemetry.log_format import JsonLines, Line, LineFormatter, printable
+from feedproxy.telemetry.log_format import AccessLine, JsonLines, LineFormatter, printable
 
 CONTROLS = [
     *range(32),
@@ -22,9 +22,9 @@ CONTROLS = [
 PLACES = ["method", "target", "agent", "words", "upstream", "reader", "cache"]
 
 
-def a_line(place: str, text: str) -> Line:
+def a_line(place: str, text: str) -> AccessLine:
     values = dict.fromkeys(PLACES, "x") | {place: f"a{text}b"}
-    return Line(0.0, status=400, size=0, seconds=0.1, entrance="gateway", **values)
+    return AccessLine(0.0, status=400, size=0, seconds=0.1, entrance="gateway", **values)
 
 
 @pytest.mark.parametrize("place", PLACES)

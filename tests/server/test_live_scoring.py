@@ -15,7 +15,7 @@ async def test_whoever_fetches_the_whole_feed_again_is_found_out(front: Opened, 
         await line.ask(request)
         proxy.clock.advance(minutes=10)
 
-    (score,) = proxy.stage.runtime.panel.scores(proxy.clock.now())
+    (score,) = proxy.stage.runtime.live_scores.scores(proxy.clock.now())
 
     assert score.user_agent == "Reader/1.0"
     assert score.cost.requests == 5
@@ -31,7 +31,7 @@ async def test_an_answer_by_heart_is_judged_by_the_conditions_it_was_asked_with(
         answer = await line.ask(proxy.get("/feed.rss", f"If-None-Match: {first.fields['etag']}"))
         assert answer.status == 304
 
-    (score,) = proxy.stage.runtime.panel.scores(proxy.clock.now())
+    (score,) = proxy.stage.runtime.live_scores.scores(proxy.clock.now())
 
     assert "asks-well" in {each.note.id() for each in score.findings}
     assert score.cost.unchanged == 5
@@ -43,4 +43,4 @@ async def test_nobody_is_judged_where_the_operator_wants_it_so(front: Opened) ->
     await line.ask(proxy.get())
     await line.ask(proxy.get())
 
-    assert proxy.stage.runtime.panel.scores(proxy.clock.now()) == []
+    assert proxy.stage.runtime.live_scores.scores(proxy.clock.now()) == []

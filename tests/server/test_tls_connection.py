@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 
 from feedproxy.errors import UsageError
 from feedproxy.http.message import Fields, Response
-from feedproxy.serve import Plan, make_master
+from feedproxy.serve import ServePlan, make_master
 from feedproxy.server.fastpath.tls_connection import (
     BATCHES_PER_WRITE,
     ENCRYPT_BATCH,
@@ -185,7 +185,7 @@ async def test_a_certificate_that_is_none_is_told_at_start(tmp_path: Path) -> No
     given = {"tls_certificate": str(tmp_path / "cert.pem"), "admin": "", "store": "memory:"}
 
     with pytest.raises(UsageError, match=r"^tls_certificate: .*cert\.pem"):
-        make_master(Plan(options=given))
+        make_master(ServePlan(options=given))
 
 
 async def test_tls_without_the_fast_path_is_refused(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ async def test_tls_without_the_fast_path_is_refused(tmp_path: Path) -> None:
     given = {"tls_certificate": certificate, "tls_key": key, "fast_path": False, "admin": "", "store": "memory:"}
 
     with pytest.raises(UsageError, match=r"^tls_certificate: only the fast path"):
-        make_master(Plan(options=given))
+        make_master(ServePlan(options=given))
 
 
 async def test_of_a_large_answer_a_slow_reader_makes_us_hold_a_portion(front: Opened, tmp_path: Path) -> None:

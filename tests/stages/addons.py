@@ -9,7 +9,7 @@ from mitmproxy.proxy import server_hooks
 from mitmproxy.proxy.layers.http import _hooks as hooks
 from mitmproxy.test import taddons, tflow
 
-from feedproxy.app import runtime
+from feedproxy.app import get_app
 from feedproxy.clock import ManualClock
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Request
@@ -44,7 +44,7 @@ class OnAddons:
     async def open(self) -> None:
         self._context = taddons.context(*default_addons())
         self._addons = self._context.master.addons
-        self.runtime = runtime(self._context.master)
+        self.runtime = get_app(self._context.master)
         self.runtime.clock = self.clock
         self.runtime.make_fetcher = lambda: OriginFetcher(self.origin)
         given = {**ALONE, "allow_private": True, "admin": "", "store": "memory:", "log_format": "off"}

@@ -6,7 +6,7 @@ from typing import Any
 import aiohttp
 
 from feedproxy.admin.server import AdminServer
-from feedproxy.app import Runtime
+from feedproxy.app import App
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.date import format_http_date
@@ -35,7 +35,7 @@ def a_resource(target: str = TARGET, *, minutes_ago: float = 10, max_age: int = 
 class Proxy:
     """What a test talks to."""
 
-    runtime: Runtime
+    runtime: App
     admin: AdminServer
     session: aiohttp.ClientSession
 

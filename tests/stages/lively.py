@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from feedproxy.admin.reader_scores import poll_of
-from feedproxy.app import Runtime
+from feedproxy.app import App
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.clock import ManualClock
 from feedproxy.feed.parse.parser import read
@@ -15,7 +15,7 @@ from feedproxy.http.message import Fields
 from feedproxy.refresh.ingest.ingest import make_delta_base
 from feedproxy.store.resource import Edition, Ending, Failures, Resource, Sighting
 from feedproxy.subscribers.pseudonyms import Pseudonym
-from feedproxy.telemetry.history import DAY, HOUR, Tally
+from feedproxy.telemetry.history import DAY, HOUR, TrafficCounts
 from tests.stages.admin import NOW
 
 UP = 12.2 * DAY
@@ -111,7 +111,7 @@ def feeds() -> list[Resource]:
     return found
 
 
-def write_history(runtime: Runtime, days: int = 30) -> None:
+def write_history(runtime: App, days: int = 30) -> None:
     """So many days of readers who sleep at night and work less on Sundays."""
     chance = random.Random(7)
     for hour in range(int(NOW // HOUR) - 24 * days, int(NOW // HOUR) + 1):
@@ -121,11 +121,11 @@ def write_history(runtime: Runtime, days: int = 30) -> None:
         fetches = int(18 + asked * chance.uniform(0.02, 0.05))
         failures = chance.randrange(0, 3) + (25 if (hour // 24) % 11 == 3 and hour % 24 in (3, 4) else 0)
         hits = asked - int(fetches * 0.4)
-        counted = Tally(asked, hits, 3, fetches, failures, asked * 14_200, fetches * 9_100)
-        runtime.diary.book.add(counted, hour * HOUR + 60)
+        counted = TrafficCounts(asked, hits, 3, fetches, failures, asked * 14_200, fetches * 9_100)
+        runtime.history_recorder.book.add(counted, hour * HOUR + 60)
 
 
-def let_read(runtime: Runtime) -> None:
+def let_read(runtime: App) -> None:
     """Readers come, some of whom ask too often and without conditions."""
     old = (("http://old.example.com/rss", 2), ("https://forum.example.org/latest.rss", 1))
     for target, kinds in (*((f"https://{place}", kinds) for place, _, _, kinds in FEEDS), *old):
@@ -139,7 +139,7 @@ def let_read(runtime: Runtime) -> None:
     for minute in range(0, 24 * 60, 2):
         at = NOW - DAY + 60 * minute
         rude = Fields([("User-Agent", "python-requests/2.31"), ("Host", "news.example.com")])
-        runtime.panel.see(
+        runtime.live_scores.see(
             "192.0.2.7",
             "python-requests/2.31",
             NEWS,
@@ -150,7 +150,7 @@ def let_read(runtime: Runtime) -> None:
             kind = Fields(
                 [("User-Agent", "NetNewsWire (RSS Reader)"), ("If-None-Match", '"0006"'), ("Accept-Encoding", "gzip")]
             )
-            runtime.panel.see(
+            runtime.live_scores.see(
                 "192.0.2.8",
                 "NetNewsWire (RSS Reader)",
                 NEWS,
@@ -161,16 +161,16 @@ def let_read(runtime: Runtime) -> None:
             )
 
 
-def a_runtime(**options: object) -> Runtime:
+def a_runtime(**options: object) -> App:
     """The proxy on its first day, on a clock that stands still; nothing goes out, for nobody asks."""
-    runtime = Runtime(ManualClock(NOW - UP))
+    runtime = App(ManualClock(NOW - UP))
     given = {"admin": "127.0.0.1:0", "store": "memory:", "feed_process": False, "refresh_ahead": False}
     runtime.configure({**given, **options})
     runtime.ready = True
     return runtime
 
 
-async def furnish(runtime: Runtime) -> None:
+async def furnish(runtime: App) -> None:
     """Twelve days later."""
     assert isinstance(runtime.clock, ManualClock)
     _ = runtime.service

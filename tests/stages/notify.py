@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from feedproxy.app import Runtime
+from feedproxy.app import App
 from feedproxy.clock import ManualClock
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Response
@@ -101,7 +101,7 @@ class Plain:
 class Stand:
     """What a test holds in its hands."""
 
-    runtime: Runtime
+    runtime: App
     origin: Origin
     clock: ManualClock
     others: Others
@@ -155,10 +155,10 @@ async def stand_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         clock = clock or ManualClock(NOON)
         origin = origin or Origin(clock)
         others, plain = Others(), Plain()
-        runtime = Runtime(clock)
-        runtime.takes_part["plain"] = lambda notices: notices.add(plain)
+        runtime = App(clock)
+        runtime.notification_plugins["plain"] = lambda notices: notices.add(plain)
         if join is not None:
-            runtime.takes_part["joining"] = join
+            runtime.notification_plugins["joining"] = join
         runtime.make_fetcher = lambda: OriginFetcher(origin)
         store = str(tmp_path / folder) if folder else "memory:"
         given = {"store": store, "site_interval": 0, "feed_min_interval": 0}

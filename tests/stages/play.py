@@ -21,7 +21,7 @@ from feedproxy.store.memory import MemoryStore
 from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.pseudonyms import Identifier
 from feedproxy.telemetry.metrics import Metrics
-from feedproxy.telemetry.recent_activity import Journal
+from feedproxy.telemetry.recent_activity import RecentActivity
 from tests.stages.origin import Origin, OriginFetcher, on_loopback
 
 HERE = "192.0.2.1"
@@ -138,7 +138,7 @@ class OnService:
         self.settings = settings
         self.name = "http://proxy.example"
         self._rules = Rules()
-        self.journal = Journal(Metrics(), clock, lambda: Settings(log_format="off"), str)
+        self.journal = RecentActivity(Metrics(), clock, lambda: Settings(log_format="off"), str)
         self._service: Service
 
     @property
@@ -200,7 +200,7 @@ class OnProxy:
         self.runtime.set_rules(rules)
 
     async def open(self) -> None:
-        from feedproxy.serve import Plan, make_master
+        from feedproxy.serve import ServePlan, make_master
 
         self._runner = await on_loopback(self.origin)
         given = {
@@ -213,7 +213,7 @@ class OnProxy:
             "fast_path": False,
         }
         self._master, self.runtime = make_master(
-            Plan(options={**given, **resolved(self.settings, self.origin)}), self.clock
+            ServePlan(options={**given, **resolved(self.settings, self.origin)}), self.clock
         )
         self._running = asyncio.ensure_future(self._master.run())
         server = self._master.addons.get("proxyserver")

@@ -11,7 +11,7 @@ import pytest
 
 from feedproxy import aio
 from feedproxy.errors import StoreError
-from feedproxy.subscribers.counts import SWEPT, SubscriberCounts
+from feedproxy.subscribers.counts import SWEEP_BATCH, SubscriberCounts
 from feedproxy.subscribers.product_names import NAMES_MAX
 from feedproxy.subscribers.pseudonyms import Identifier, Pseudonym
 
@@ -180,7 +180,7 @@ def test_no_request_waits_until_all_who_left_are_forgotten() -> None:
         held.append(len(counts.targets()))
 
     assert len(held) > 10
-    assert all(before - after <= SWEPT for before, after in pairwise([1002, *held]))
+    assert all(before - after <= SWEEP_BATCH for before, after in pairwise([1002, *held]))
 
 
 def test_who_comes_back_while_others_are_forgotten_is_counted() -> None:
@@ -328,7 +328,7 @@ async def test_others_get_their_turns_while_the_counts_are_written(monkeypatch: 
     counts = a_busy_day()
     feeds, turns = len(counts.targets()), 0
 
-    writing = asyncio.ensure_future(counts.dump_unhurried())
+    writing = asyncio.ensure_future(counts.dump_yielding())
     while not writing.done():
         await asyncio.sleep(0)
         turns += 1
@@ -347,7 +347,7 @@ async def test_who_comes_and_goes_while_the_counts_are_written_is_neither_lost_n
         if number != 4:
             counts.seen(target, reader(number + 1), f"first-{number}/1", NOW + DAY)
 
-    writing = asyncio.ensure_future(counts.dump_unhurried())
+    writing = asyncio.ensure_future(counts.dump_yielding())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert not writing.done()
@@ -375,7 +375,7 @@ async def test_a_product_whose_number_another_gets_while_the_counts_are_written_
     for number in range(NAMES_MAX):
         counts.seen("https://example.com/b", reader(number + 2), f"name-{number}/1", NOW)
 
-    writing = asyncio.ensure_future(counts.dump_unhurried())
+    writing = asyncio.ensure_future(counts.dump_yielding())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert not writing.done()

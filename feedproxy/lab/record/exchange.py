@@ -91,7 +91,7 @@ class Recording:
         return Response(exchange.status, exchange.fields, self.content(exchange), exchange.reason)
 
 
-def merged(recordings: Iterable[Recording]) -> Recording:
+def merge_recordings(recordings: Iterable[Recording]) -> Recording:
     """Several files of one recording as one."""
     exchanges: list[Exchange] = []
     contents: dict[str, bytes] = {}

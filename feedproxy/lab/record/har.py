@@ -29,7 +29,7 @@ from feedproxy.http.field_values import parse_parameters
 from feedproxy.http.message import HOP_BY_HOP, Fields, Request
 from feedproxy.lab.record.exchange import Exchange, Recording, Side, digest_of
 
-OURS = "_feedproxy"
+OWN_KEY = "_feedproxy"
 
 HEAD = (
     '{"log":{"version":"1.2","creator":{"name":"feedproxy","version":' + json.dumps(__version__) + '},"entries":[\n'
@@ -43,25 +43,25 @@ _UNTIL = re.compile(rb'\A\],"_feedproxy":\{"until":"([0-9T:.Z-]{1,40})"\}\}\}')
 _BEGINS = b'{"log":{"version":"1.2","creator":{"name":"feedproxy",'
 
 
-def ended(until: Instant) -> bytes:
+def closing_tail(until: Instant) -> bytes:
     """What stands behind the last entry of a file that is done, in the place of TAIL."""
-    return f'\n],"{OURS}":{{"until":"{_iso(until)}"}}}}}}\n'.encode()
+    return f'\n],"{OWN_KEY}":{{"until":"{_iso(until)}"}}}}}}\n'.encode()
 
 
-def written(exchange: Exchange, content: bytes | None) -> bytes:
+def entry_line(exchange: Exchange, content: bytes | None) -> bytes:
     """An exchange as a line of JSON; `content` is None where it stands elsewhere, or nowhere."""
     return json.dumps(entry(exchange, content), ensure_ascii=True, separators=(",", ":")).encode()
 
 
-def whole(recording: Recording) -> bytes:
+def dump_recording(recording: Recording) -> bytes:
     """A whole HAR document."""
     told: set[str] = set()
     lines = []
     for exchange in recording.exchanges:
         new = exchange.digest in recording.contents and exchange.digest not in told
         told.add(exchange.digest)
-        lines.append(written(exchange, recording.contents[exchange.digest] if new else None))
-    return HEAD + SEPARATOR.join(lines) + (ended(recording.until) if recording.until else TAIL)
+        lines.append(entry_line(exchange, recording.contents[exchange.digest] if new else None))
+    return HEAD + SEPARATOR.join(lines) + (closing_tail(recording.until) if recording.until else TAIL)
 
 
 def entry(exchange: Exchange, content: bytes | None) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def entry(exchange: Exchange, content: bytes | None) -> dict[str, Any]:
         made["connection"] = exchange.connection
     if exchange.failure:
         made["response"]["_error"] = exchange.failure
-    made[OURS] = _own(exchange)
+    made[OWN_KEY] = _own(exchange)
     return made
 
 
@@ -190,7 +190,7 @@ def _recording(entries: Iterable[Mapping[str, Any]], name: str) -> Recording:
         try:
             exchange, content = _exchange(each)
         except (KeyError, TypeError, ValueError, AttributeError, BadTarget) as error:
-            if OURS not in each and not str(each.get("request", {}).get("url", "http")).startswith("http"):
+            if OWN_KEY not in each and not str(each.get("request", {}).get("url", "http")).startswith("http"):
                 continue  # browsers record data: and extensions' own, too
             raise UsageError(f"{name}: entry {number} cannot be read: {error}") from error
         exchanges.append(exchange)
@@ -200,7 +200,7 @@ def _recording(entries: Iterable[Mapping[str, Any]], name: str) -> Recording:
 
 
 def _exchange(found: Mapping[str, Any]) -> tuple[Exchange, bytes]:
-    asked, answered, own = found["request"], found["response"], found.get(OURS) or {}
+    asked, answered, own = found["request"], found["response"], found.get(OWN_KEY) or {}
     fields = _fields(answered["headers"])
     content = _bytes(answered.get("content") or {}, fields)
     started = datetime.fromisoformat(found["startedDateTime"])

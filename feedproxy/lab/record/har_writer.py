@@ -21,7 +21,7 @@ from feedproxy.lab.record.exchange import Exchange
 
 PROCESSES_MAX = 64
 
-TOLD_MAX = 131_072
+DIGESTS_MAX = 131_072
 """Contents that a file is known to hold: some 20 MB of memory. Beyond that they are forgotten, and written again."""
 
 
@@ -52,7 +52,7 @@ class HarWriter:
         """Write one exchange; its content only if this file has it not. Raises RecordingFailed."""
         new = content if exchange.digest and exchange.digest not in self._told else None
         begins = self._end > len(har.HEAD)
-        line = (har.SEPARATOR if begins else b"") + har.written(exchange, new)
+        line = (har.SEPARATOR if begins else b"") + har.entry_line(exchange, new)
         try:
             self._write(line + har.TAIL, self._end)
         except OSError as error:
@@ -61,7 +61,7 @@ class HarWriter:
         self._end += len(line)
         self._last = exchange.at
         if new is not None:
-            if len(self._told) >= TOLD_MAX:
+            if len(self._told) >= DIGESTS_MAX:
                 self._told.clear()
             self._told.add(exchange.digest)
         if self._limit and self._end > self._limit:
@@ -92,7 +92,7 @@ class HarWriter:
 
     def _say(self, until: Instant) -> None:
         try:
-            self._write(har.ended(until), self._end)
+            self._write(har.closing_tail(until), self._end)
         except OSError:
             self._close_brackets()
 

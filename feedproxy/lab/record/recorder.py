@@ -86,7 +86,7 @@ class Recorder:
         return self._writer is not None and self._writer.has(digest)
 
 
-def settled(exchange: Exchange, body: bytes | None) -> tuple[Exchange, bytes]:
+def with_digest(exchange: Exchange, body: bytes | None) -> tuple[Exchange, bytes]:
     """An exchange with the digest of its content, and the content; `body` came on the wire."""
     exchange = _end_to_end(exchange)
     content, raw = _decoded(body or b"", exchange.fields.get("content-encoding") or "")

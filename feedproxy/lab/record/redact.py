@@ -49,7 +49,7 @@ _SPOKEN_MIN = 8
 """Characters of a secret that is looked for beyond its own place: shorter ones are parts of words."""
 
 
-def _is_for_one(exchange: Exchange) -> bool:
+def _is_private(exchange: Exchange) -> bool:
     """Whether it is for one reader: by its request, or by what its origin says."""
     said = CacheControl.from_fields(exchange.fields)
     return _has_credentials(exchange) or said.no_store or said.private
@@ -71,7 +71,7 @@ class Redactor:
 
     def is_private(self, exchange: Exchange, *, known: bool = False) -> bool:
         """Whether the content of its answer is not to be recorded; `known` says that somebody knows it for private."""
-        return self._secrets and (known or _is_for_one(exchange) or has_secret(exchange.request.target))
+        return self._secrets and (known or _is_private(exchange) or has_secret(exchange.request.target))
 
     def address(self, address: str) -> str:
         """What the recording calls a reader's address; an empty one stays empty."""
@@ -80,7 +80,7 @@ class Redactor:
     def exchange(self, exchange: Exchange, *, known: bool = False) -> Exchange:
         """The exchange as it may be recorded; `known` as above. Its `reader` is an address until then."""
         found: set[str] = set()
-        is_private = known or _has_credentials(exchange) or (exchange.status < 400 and _is_for_one(exchange))
+        is_private = known or _has_credentials(exchange) or (exchange.status < 400 and _is_private(exchange))
         name = self._host_alone if is_private else self._url
         target = name(exchange.request.target, found)
         request = replace(exchange.request, target=target, fields=self._fields(exchange.request.fields, found))

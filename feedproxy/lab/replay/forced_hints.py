@@ -11,9 +11,9 @@ from feedproxy.errors import UsageError
 from feedproxy.http.field_values import is_token
 from feedproxy.http.message import HOP_BY_HOP
 from feedproxy.lab.replay import hint_edits
-from feedproxy.lab.replay.replay_response import Shown
+from feedproxy.lab.replay.replay_response import Representation
 
-type Change = Callable[[Shown], Shown]
+type Change = Callable[[Representation], Representation]
 """A change that is made to every 200."""
 
 _SECONDS = ("max-age", "s-maxage", "stale-while-revalidate", "stale-if-error")
@@ -35,7 +35,7 @@ _FRAMING = HOP_BY_HOP | {"content-length", "content-encoding", "date"}
 _SENDABLE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 
 
-def changes(strip: Iterable[str], add: Iterable[str]) -> list[Change]:
+def parse_changes(strip: Iterable[str], add: Iterable[str]) -> list[Change]:
     """What is taken away, then what is put in. Raises UsageError."""
     return [*(_strip(each) for each in strip), *(_add(each) for each in add)]
 
@@ -84,7 +84,7 @@ def _field(name: str, value: str) -> Change:
     return lambda shown: shown.with_field(name, value)
 
 
-def _directive(shown: Shown, directive: str) -> Shown:
+def _directive(shown: Representation, directive: str) -> Representation:
     """Cache-Control with this directive; another value of the same goes."""
     name = directive.partition("=")[0]
     said = (shown.fields.combined("cache-control") or "").split(",")

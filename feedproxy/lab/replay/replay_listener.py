@@ -20,8 +20,8 @@ from feedproxy.http.date import format_http_date
 from feedproxy.http.field_values import is_token
 from feedproxy.http.message import Fields, Request
 from feedproxy.lab.record.exchange import Exchange, Side
-from feedproxy.lab.replay.replay_origin import Incoming, Replay
-from feedproxy.lab.replay.replay_response import Asked, Reply
+from feedproxy.lab.replay.replay_origin import IncomingRequest, ReplayOrigin
+from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse
 
 HEAD_MAX = 65_536
 _SENDABLE = re.compile(r"\A[\t\x20-\x7e\x80-\xff]*\Z")
@@ -42,12 +42,12 @@ type Observer = Callable[[Exchange, bytes], None]
 """Is told each exchange when it is over, and the body that was meant."""
 
 
-class Listener:
+class ReplayListener:
     """Serves a replay. `start`, then `port` tells where; `close` at the end."""
 
     def __init__(
         self,
-        replay: Replay,
+        replay: ReplayOrigin,
         clock: Clock,
         *,
         observe: Observer | None = None,
@@ -105,7 +105,7 @@ class Listener:
             self._connections.pop(writer, None)
             writer.close()
 
-    async def _answer(self, connection: "_Connection", incoming: Incoming) -> bool:
+    async def _answer(self, connection: "_Connection", incoming: IncomingRequest) -> bool:
         """Answer one request; whether the connection can take another."""
         at = self._clock.now()
         if incoming.method == "CONNECT":
@@ -128,7 +128,7 @@ class Listener:
                 self._answered()
 
 
-def _exchange(asked: Asked, reply: Reply, connection: "_Connection", seconds: float) -> Exchange:
+def _exchange(asked: ReplayRequest, reply: ReplayResponse, connection: "_Connection", seconds: float) -> Exchange:
     return Exchange(
         side=Side.READER,
         at=asked.at,
@@ -158,13 +158,13 @@ class _Connection:
         peer = writer.get_extra_info("peername")
         self.peer = str(peer[0]) if peer else ""
 
-    async def next_request(self) -> Incoming | None:
+    async def next_request(self) -> IncomingRequest | None:
         """The next request, its content passed over; None where none comes."""
         if self._h11.our_state is h11.DONE:
             if self._h11.their_state is not h11.DONE:
                 return None
             self._h11.start_next_cycle()
-        incoming: Incoming | None = None
+        incoming: IncomingRequest | None = None
         while True:
             match self._h11.next_event():
                 case h11.NEED_DATA:
@@ -177,13 +177,13 @@ class _Connection:
                     lines = [
                         (name.decode("latin-1"), value.decode("latin-1")) for name, value in event.headers.raw_items()
                     ]
-                    incoming = Incoming(event.method.decode(), event.target.decode("latin-1"), Fields(lines))
+                    incoming = IncomingRequest(event.method.decode(), event.target.decode("latin-1"), Fields(lines))
                 case h11.EndOfMessage():
                     return incoming
                 case h11.ConnectionClosed() | h11.PAUSED:
                     return None
 
-    async def send(self, reply: Reply, *, head_only: bool) -> bool:
+    async def send(self, reply: ReplayResponse, *, head_only: bool) -> bool:
         """Send an answer; whether another may follow it on this connection."""
         if reply.pause:
             await asyncio.sleep(reply.pause)
@@ -207,7 +207,7 @@ class _Connection:
         await self._writer.drain()
         return self._h11.our_state is h11.DONE
 
-    async def _send_broken(self, reply: Reply) -> bool:
+    async def _send_broken(self, reply: ReplayResponse) -> bool:
         """The body as no server would send it: late, cut off, or of another length than was said."""
         body = reply.body[: len(reply.body) // 2] if reply.reset else reply.body
         size = max(1, -(-len(body) // PIECES)) if reply.spread else max(1, len(body))
@@ -232,7 +232,7 @@ class _Connection:
         fields = Fields([("Date", date), ("Content-Type", "text/plain"), *extra, ("Connection", "close")])
         reason = HTTPStatus(status).phrase if status in set(HTTPStatus) else ""
         with contextlib.suppress(h11.LocalProtocolError, OSError):
-            await self.send(Reply(status, fields, body, reason), head_only=False)
+            await self.send(ReplayResponse(status, fields, body, reason), head_only=False)
 
     def _write(self, data: bytes | None) -> None:
         if data:

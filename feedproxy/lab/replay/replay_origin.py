@@ -20,10 +20,10 @@ from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.negotiation import choose_coding
-from feedproxy.lab.replay.faults.base import Moment, Planned
+from feedproxy.lab.replay.faults.base import FaultContext, PlannedFault
 from feedproxy.lab.replay.forced_hints import Change
-from feedproxy.lab.replay.replay_response import Asked, Form, Reply, Shown, unmoved
-from feedproxy.lab.replay.timeline import Version, World
+from feedproxy.lab.replay.replay_response import Form, ReplayRequest, ReplayResponse, Representation, original_target
+from feedproxy.lab.replay.timeline import ReplayWorld, Version
 
 _TAGS = re.compile(r'\*|\s*(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\s*(?:,\s*(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\s*)*')
 """RFC 9110, section 13.1.2, to the letter: a lab is no place to be lenient."""
@@ -33,7 +33,7 @@ GZIP_MIN = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Incoming:
+class IncomingRequest:
     """A request line and its fields, as they came: `target` in whichever form it had."""
 
     method: str
@@ -41,15 +41,15 @@ class Incoming:
     fields: Fields
 
 
-class Replay:
+class ReplayOrigin:
     """An origin of the past. `plain` tells readers plain addresses, also those who ask in the gateway's form."""
 
     def __init__(
         self,
-        world: World,
+        world: ReplayWorld,
         *,
         changes: Sequence[Change] = (),
-        faults: Sequence[Planned] = (),
+        faults: Sequence[PlannedFault] = (),
         plain: bool = False,
         names: Mapping[str, str] | None = None,
     ) -> None:
@@ -62,20 +62,20 @@ class Replay:
         self._moves = any(each.fault.moves for each in faults)
         self._counts: Counter[str] = Counter()
 
-    def asked(self, incoming: Incoming, at: Instant) -> Asked:
+    def asked(self, incoming: IncomingRequest, at: Instant) -> ReplayRequest:
         """What a request asks for. Counts it. Raises BadTarget and NotFound for what is no address."""
         form, target, base = _target(incoming)
         request = Request(incoming.method, target, incoming.fields)
-        known, hops = unmoved(target) if self._moves else (target, 0)
+        known, hops = original_target(target) if self._moves else (target, 0)
         self._counts[known] += self.world.find(known) is not None
         base = "" if self._plain else base
-        return Asked(request, form, at, self._counts[known], known, hops, base)
+        return ReplayRequest(request, form, at, self._counts[known], known, hops, base)
 
-    def answer(self, asked: Asked) -> Reply:
+    def answer(self, asked: ReplayRequest) -> ReplayResponse:
         """What is sent for a request."""
         if asked.request.method not in ("GET", "HEAD"):
             allow = Fields([("Date", format_http_date(asked.at)), ("Allow", "GET, HEAD")])
-            return Reply(405, allow, reason="Method Not Allowed")
+            return ReplayResponse(405, allow, reason="Method Not Allowed")
         timeline = self.world.find(asked.target)
         if timeline is None:
             return _unknown(asked, "is not in the recording")
@@ -84,7 +84,7 @@ class Replay:
             return _unknown(asked, f"begins at {_iso(timeline.versions[0].since)}")
         return self._faulty(version, asked)
 
-    def _led_inside(self, shown: Shown, asked: Asked) -> Shown:
+    def _led_inside(self, shown: Representation, asked: ReplayRequest) -> Representation:
         """A recorded redirect, so that whoever follows it asks the replay again, and not the world outside.
 
         Who asks by Host, or a proxy, has arranged for that himself, and is told what was said then.
@@ -99,29 +99,31 @@ class Replay:
         except BadTarget:
             return shown
 
-    def _faulty(self, version: Version, asked: Asked) -> Reply:
+    def _faulty(self, version: Version, asked: ReplayRequest) -> ReplayResponse:
         at_work = [(each, moment) for each in self._faults if (moment := each.moment(asked)) is not None]
-        shown = self._led_inside(Shown.of(version), asked)
+        shown = self._led_inside(Representation.of(version), asked)
         if version.status == 200:
             for change in self._changes:
                 shown = change(shown)
             for planned, moment in at_work:
                 shown = planned.fault.show(shown, asked, moment)
-        reply = respond(shown, asked, version)
+        reply = respond_without_faults(shown, asked, version)
         for planned, moment in at_work:
             reply = self._laid_over(reply, planned, asked, moment, version)
         return reply
 
-    def _laid_over(self, reply: Reply, planned: Planned, asked: Asked, moment: Moment, version: Version) -> Reply:
+    def _laid_over(
+        self, reply: ReplayResponse, planned: PlannedFault, asked: ReplayRequest, moment: FaultContext, version: Version
+    ) -> ReplayResponse:
         """The reply with one fault; its name is noted where it made a difference."""
         after = planned.fault.answer(reply, asked, moment)
-        was = Shown.of(version)
+        was = Representation.of(version)
         touched = after != reply or (version.status == 200 and planned.fault.show(was, asked, moment) != was)
         faults = (*reply.faults, planned.fault.name) if touched else reply.faults
         return replace(after, faults=faults)
 
 
-def respond(shown: Shown, asked: Asked, version: Version) -> Reply:
+def respond_without_faults(shown: Representation, asked: ReplayRequest, version: Version) -> ReplayResponse:
     """What an origin without faults answers with what it shows (RFC 9110, sections 12, 13 and 15)."""
     now = asked.at
     lines = [("Date", format_http_date(now))]
@@ -138,25 +140,25 @@ def respond(shown: Shown, asked: Asked, version: Version) -> Reply:
     if tag := _tag_for(shown, version, coding):
         fields = fields.with_field("ETag", tag)
     if shown.status == 200:
-        match _evaluated(shown, asked):
+        match _evaluate_conditions(shown, asked):
             case NotModified():
                 # RFC 9110, 15.4.5: no other fields than those that guide a cache.
                 kept = ("date", "etag", "last-modified", "expires", "cache-control", "vary", "content-location")
                 fields = Fields((name, value) for name, value in fields if name.lower() in kept)
-                return Reply(304, fields, reason="Not Modified")
+                return ReplayResponse(304, fields, reason="Not Modified")
             case PreconditionFailed():
-                return Reply(412, Fields([("Date", format_http_date(now))]), reason="Precondition Failed")
+                return ReplayResponse(412, Fields([("Date", format_http_date(now))]), reason="Precondition Failed")
             case _:
                 pass
     body = shown.content
     if shown.raw:
         fields = fields.with_field("Content-Encoding", ", ".join(shown.raw))
     elif coding:
-        fields, body = fields.with_field("Content-Encoding", coding), _gzipped(body)
-    return Reply(shown.status, fields, body, shown.reason)
+        fields, body = fields.with_field("Content-Encoding", coding), _gzip(body)
+    return ReplayResponse(shown.status, fields, body, shown.reason)
 
 
-def _evaluated(shown: Shown, asked: Asked) -> object:
+def _evaluate_conditions(shown: Representation, asked: ReplayRequest) -> object:
     fields, tag = asked.request.fields, parse_tag(shown.tag) if shown.tag else None
     held = fields.combined("if-none-match")
     if held is not None and held.strip() == shown.tag:
@@ -173,25 +175,25 @@ def _evaluated(shown: Shown, asked: Asked) -> object:
     )
 
 
-def _coding(shown: Shown, asked: Asked) -> str:
+def _coding(shown: Representation, asked: ReplayRequest) -> str:
     if not shown.compresses or shown.raw or len(shown.content) < GZIP_MIN:
         return ""
     accepted = asked.request.fields.combined("accept-encoding")
     return "gzip" if accepted is not None and choose_coding(accepted, ("gzip", "identity")) == "gzip" else ""
 
 
-def _tag_for(shown: Shown, version: Version, coding: str) -> str:
+def _tag_for(shown: Representation, version: Version, coding: str) -> str:
     """The tag as it was; a strong one is weak for the coding that it was not said of (section 8.8.3.3)."""
     strong = shown.tag.startswith('"')
     return f"W/{shown.tag}" if strong and shown.compresses and bool(coding) != bool(version.coded) else shown.tag
 
 
 @lru_cache(maxsize=32)
-def _gzipped(body: bytes) -> bytes:
+def _gzip(body: bytes) -> bytes:
     return encode(body, "gzip", 6)
 
 
-def _target(incoming: Incoming) -> tuple[Form, str, str]:
+def _target(incoming: IncomingRequest) -> tuple[Form, str, str]:
     """The form of a request's target, the target, and what stands before targets in that form."""
     if not incoming.target.startswith("/"):
         return Form.ABSOLUTE, uri.normalise(incoming.target), ""
@@ -204,13 +206,13 @@ def _target(incoming: Incoming) -> tuple[Form, str, str]:
         return Form.ORIGIN, uri.normalise(f"http://{host}{incoming.target}"), ""
 
 
-def _unknown(asked: Asked, words: str) -> Reply:
+def _unknown(asked: ReplayRequest, words: str) -> ReplayResponse:
     # Nothing is looked up elsewhere: whoever plays a week wants to notice that something is missing.
     text = f"{asked.target} {words}; a replay fetches nothing.\n"
     fields = Fields(
         [("Date", format_http_date(asked.at)), ("Content-Type", "text/plain"), ("Cache-Control", "no-store")]
     )
-    return Reply(504, fields, text.encode("latin-1", "replace"), "Gateway Timeout")
+    return ReplayResponse(504, fields, text.encode("latin-1", "replace"), "Gateway Timeout")
 
 
 def _iso(instant: Instant) -> str:

@@ -22,7 +22,7 @@ class Form(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReplayRequest:
     """A request. `target` is the recorded address that it means; `hops` tells how far redirects have led on from it."""
 
     request: Request
@@ -37,7 +37,7 @@ class Asked:
 
     def moved(self, hops: int) -> str:
         """The address, as this reader has to spell it, to which so many redirects lead."""
-        return self.base + moved(self.target, hops)
+        return self.base + moved_target(self.target, hops)
 
     @property
     def conditional(self) -> bool:
@@ -46,14 +46,14 @@ class Asked:
         return "if-none-match" in fields or "if-modified-since" in fields
 
 
-def moved(target: str, hops: int) -> str:
+def moved_target(target: str, hops: int) -> str:
     """The address that a target has moved to, so many redirects on: `/moved-2/feed.xml`."""
     split = urlsplit(target)
     path = f"/moved-{hops}{split.path}" if hops else split.path
     return urlunsplit((split.scheme, split.netloc, path, split.query, ""))
 
 
-def unmoved(target: str) -> tuple[str, int]:
+def original_target(target: str) -> tuple[str, int]:
     """A target and how many redirects it has led on: the inverse of `moved`."""
     start = len(uri.origin_of(target))
     found = _MOVED.match(target, start)
@@ -61,7 +61,7 @@ def unmoved(target: str) -> tuple[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Representation:
     """The representation that conditions are evaluated against: the live version, as hints and faults would have it."""
 
     status: int
@@ -78,7 +78,7 @@ class Shown:
     reason: str = ""
 
     @classmethod
-    def of(cls, version: Version) -> "Shown":
+    def of(cls, version: Version) -> "Representation":
         """As it was."""
         return cls(
             version.status,
@@ -91,13 +91,13 @@ class Shown:
             reason=version.reason,
         )
 
-    def with_field(self, name: str, value: str) -> "Shown":
+    def with_field(self, name: str, value: str) -> "Representation":
         """With this field said once."""
         return replace(self, fields=self.fields.with_field(name, value))
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ReplayResponse:
     """What goes over the wire, and how."""
 
     status: int
@@ -115,6 +115,6 @@ class Reply:
     """The connection is reset when half of the body is sent."""
     faults: tuple[str, ...] = field(default=())
 
-    def with_field(self, name: str, value: str) -> "Reply":
+    def with_field(self, name: str, value: str) -> "ReplayResponse":
         """With this field said once."""
         return replace(self, fields=self.fields.with_field(name, value))

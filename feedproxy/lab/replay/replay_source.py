@@ -7,17 +7,17 @@ from pathlib import Path
 from feedproxy.clock import Instant
 from feedproxy.errors import UsageError
 from feedproxy.lab.record import har
-from feedproxy.lab.record.exchange import Recording, merged
+from feedproxy.lab.record.exchange import Recording, merge_recordings
 from feedproxy.lab.replay import timeline, version_folder
 from feedproxy.lab.replay.faults import CATALOGUE
-from feedproxy.lab.replay.faults.base import plan
-from feedproxy.lab.replay.forced_hints import changes
-from feedproxy.lab.replay.replay_origin import Replay
-from feedproxy.lab.replay.timeline import Timeline, World
+from feedproxy.lab.replay.faults.base import parse_fault
+from feedproxy.lab.replay.forced_hints import parse_changes
+from feedproxy.lab.replay.replay_origin import ReplayOrigin
+from feedproxy.lab.replay.timeline import ReplayWorld, Timeline
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class ReplayOptions:
     """What is taken away, put in and broken, as the command line spells it."""
 
     strip: Sequence[str] = ()
@@ -26,11 +26,11 @@ class Wishes:
     seed: str = "1"
 
 
-def open_world(path: Path, read: Callable[[Path], Recording] = har.read) -> World:
+def open_source(path: Path, read: Callable[[Path], Recording] = har.read) -> ReplayWorld:
     """What a file, or a folder of dated versions or of recordings, holds. `read` reads a file. Raises UsageError."""
     if path.is_dir():
         recordings = [har.read(each) for each in sorted(path.glob("*.har"))]
-        world = version_folder.world_of(version_folder.read(path)) | timeline.world_of(merged(recordings))
+        world = version_folder.world_of(version_folder.read(path)) | timeline.world_of(merge_recordings(recordings))
         what = "neither dated versions (NAME.tar.xz, NAME.json) nor HAR files"
     elif path.name.endswith(version_folder.ARCHIVES):
         world, what = version_folder.world_of(version_folder.read_archive(path)), "no file"
@@ -43,14 +43,21 @@ def open_world(path: Path, read: Callable[[Path], Recording] = har.read) -> Worl
 
 
 def make_replay(
-    world: World, wishes: Wishes, start: Instant, *, plain: bool = False, names: Mapping[str, str] | None = None
-) -> Replay:
+    world: ReplayWorld,
+    wishes: ReplayOptions,
+    start: Instant,
+    *,
+    plain: bool = False,
+    names: Mapping[str, str] | None = None,
+) -> ReplayOrigin:
     """A replay that begins at `start`. Raises UsageError for wishes that cannot be understood."""
-    planned = [plan(text, CATALOGUE, start, f"{wishes.seed}/{at}") for at, text in enumerate(wishes.faults)]
-    return Replay(world, changes=changes(wishes.strip, wishes.add), faults=planned, plain=plain, names=names)
+    planned = [parse_fault(text, CATALOGUE, start, f"{wishes.seed}/{at}") for at, text in enumerate(wishes.faults)]
+    return ReplayOrigin(
+        world, changes=parse_changes(wishes.strip, wishes.add), faults=planned, plain=plain, names=names
+    )
 
 
-def table(world: World) -> Iterator[tuple[str, Timeline]]:
+def feed_table(world: ReplayWorld) -> Iterator[tuple[str, Timeline]]:
     """Each feed once, by the first of its addresses."""
     told: set[int] = set()
     for name, each in {**world.targets, **world.paths}.items():

@@ -73,7 +73,7 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class ReplayWorld:
     """All addresses that a replay knows: some by their whole address, some by their path at any host."""
 
     targets: Mapping[str, Timeline] = field(default_factory=dict)
@@ -102,14 +102,14 @@ class World:
     def _all(self) -> Sequence[Timeline]:
         return [*self.targets.values(), *self.paths.values()]
 
-    def __or__(self, other: Self) -> "World":
-        return World({**self.targets, **other.targets}, {**self.paths, **other.paths})
+    def __or__(self, other: Self) -> "ReplayWorld":
+        return ReplayWorld({**self.targets, **other.targets}, {**self.paths, **other.paths})
 
     def __bool__(self) -> bool:
         return bool(self.targets or self.paths)
 
 
-def world_of(recording: Recording) -> World:
+def world_of(recording: Recording) -> ReplayWorld:
     """What origins said, by a recording; of an address that no origin was asked for, what readers were answered."""
     found: dict[str, Timeline] = {}
     for side in (Side.READER, Side.ORIGIN):
@@ -120,7 +120,7 @@ def world_of(recording: Recording) -> World:
         for target, exchanges in by_target.items():
             if versions := _versions(exchanges, recording):
                 found[target] = Timeline(versions)
-    return World(found)
+    return ReplayWorld(found)
 
 
 def _versions(exchanges: Iterable[Exchange], recording: Recording) -> list[Version]:

@@ -24,7 +24,7 @@ from feedproxy.http import uri
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
 from feedproxy.lab.record.exchange import digest_of
-from feedproxy.lab.replay.timeline import Timeline, Version, World
+from feedproxy.lab.replay.timeline import ReplayWorld, Timeline, Version
 
 ARCHIVES = (".tar.xz", ".tar.gz", ".tar")
 
@@ -44,7 +44,7 @@ _BY_NATURE = {
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class FeedVersions:
     """One feed of a folder."""
 
     name: str
@@ -53,26 +53,28 @@ class History:
     timeline: Timeline
 
 
-def read(folder: Path) -> list[History]:
+def read(folder: Path) -> list[FeedVersions]:
     """The feeds of a folder, by name; none where it holds no dated versions. Raises UsageError."""
     found = [history for file in sorted(folder.glob("*.json")) if (history := _history(file)) is not None]
-    alone = [each for each in sorted(folder.iterdir()) if each.name.endswith(ARCHIVES) and not _told(each).exists()]
-    return [*found, *(history for each in alone for history in _dated(each))]
+    alone = [
+        each for each in sorted(folder.iterdir()) if each.name.endswith(ARCHIVES) and not _read_manifest(each).exists()
+    ]
+    return [*found, *(history for each in alone for history in _versions_by_file_date(each))]
 
 
-def read_archive(archive: Path) -> list[History]:
+def read_archive(archive: Path) -> list[FeedVersions]:
     """The feed of one archive. Raises UsageError."""
-    told = _history(_told(archive)) if _told(archive).exists() else None
-    return [told] if told is not None else _dated(archive)
+    told = _history(_read_manifest(archive)) if _read_manifest(archive).exists() else None
+    return [told] if told is not None else _versions_by_file_date(archive)
 
 
-def world_of(histories: list[History]) -> World:
+def world_of(histories: list[FeedVersions]) -> ReplayWorld:
     """All of them as what a replay knows."""
     targets = {each.url: each.timeline for each in histories if each.url}
-    return World(targets, {path: each.timeline for each in histories for path in each.paths})
+    return ReplayWorld(targets, {path: each.timeline for each in histories for path in each.paths})
 
 
-def _history(file: Path) -> History | None:
+def _history(file: Path) -> FeedVersions | None:
     try:
         told = json.loads(file.read_bytes())
     except (OSError, ValueError) as error:
@@ -88,16 +90,16 @@ def _history(file: Path) -> History | None:
         raise UsageError(f"{file}: {error}") from error
     source, path = told.get("source"), told.get("path")
     paths = [name, f"{source}/{path}"] if source and path else [name]
-    return History(name, url, tuple(map(_path, paths)), timeline)
+    return FeedVersions(name, url, tuple(map(_path, paths)), timeline)
 
 
-def _told(archive: Path) -> Path:
+def _read_manifest(archive: Path) -> Path:
     """Where it stands what an archive holds."""
     ending = next(each for each in ARCHIVES if archive.name.endswith(each))
     return archive.with_name(archive.name.removesuffix(ending) + ".json")
 
 
-def _dated(archive: Path) -> list[History]:
+def _versions_by_file_date(archive: Path) -> list[FeedVersions]:
     """The versions of an archive that nothing is told of: they are as old as its files."""
     try:
         with tarfile.open(archive) as opened:
@@ -108,8 +110,8 @@ def _dated(archive: Path) -> list[History]:
             ]
     except (OSError, tarfile.TarError) as error:
         raise UsageError(f"{archive}: {error}") from error
-    name = _told(archive).name.removesuffix(".json")
-    return [History(name, "", (_path(name),), Timeline(versions))] if versions else []
+    name = _read_manifest(archive).name.removesuffix(".json")
+    return [FeedVersions(name, "", (_path(name),), Timeline(versions))] if versions else []
 
 
 def _path(path: str) -> str:

@@ -50,7 +50,7 @@ def _parsed(text: str, first: Instant) -> Instant:
 
 
 @dataclass(frozen=True, slots=True)
-class When:
+class FaultSchedule:
     """A stretch of time, a share of the requests, certain requests; all that is said has to hold."""
 
     begin: Instant | None = None
@@ -70,7 +70,7 @@ class When:
         )
 
 
-def parse_when(text: str, start: Instant) -> When:
+def parse_when(text: str, start: Instant) -> FaultSchedule:
     """`2h` (from then on), `2h..3h`, `2026-11-21T12:00Z..`, `10%`, `#3`, `#3..5`; several, with commas between.
 
     Lengths are counted from `start`, the beginning of the replay. Empty: always. Raises UsageError.
@@ -90,7 +90,7 @@ def parse_when(text: str, start: Instant) -> When:
             end = _instant(closing, start) if dots and closing else None
     if begin is not None and end is not None and end <= begin:
         raise UsageError(f"{text!r} ends before it begins")
-    return When(begin, end, share, numbers)
+    return FaultSchedule(begin, end, share, numbers)
 
 
 def _instant(text: str, start: Instant) -> Instant:

@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from feedproxy.app import Runtime
+from feedproxy.app import App
 from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.message import Fields, Request
@@ -22,8 +22,8 @@ from feedproxy.request.url_mapping import to_public
 from feedproxy.server.fastpath.live_scoring import score_response, score_template
 from feedproxy.server.fastpath.response_template import HitCounter, ResponseTemplate
 from feedproxy.subscribers.pseudonyms import Pseudonym
-from feedproxy.telemetry.log_format import REQUESTS, Line, as_text, quoted, write_all
-from feedproxy.telemetry.recent_activity import REQUESTS_MAX, Asked
+from feedproxy.telemetry.log_format import REQUESTS, AccessLine, as_text, quoted, write_all
+from feedproxy.telemetry.recent_activity import REQUESTS_MAX, RequestActivity
 
 logger = logging.getLogger(REQUESTS)
 
@@ -73,7 +73,7 @@ class ClientIdentity(NamedTuple):
 class AccessLogger:
     """Tells of answers, one by one or many together."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: App) -> None:
         self._runtime = runtime
         self.log_lines: list[str] = []
         """What the log has not been given yet."""
@@ -87,7 +87,7 @@ class AccessLogger:
         self._templates_with_lines: list[ResponseTemplate] = []
         """Recipes that keep lines of several readers, one mention for each line."""
         self._since = self._until = 0.0
-        runtime.metrics.settle_first(self.flush_counters)
+        runtime.metrics.add_flush_hook(self.flush_counters)
 
     def counter_for(self, template: ResponseTemplate) -> HitCounter:
         """Where answers of this kind are added up."""
@@ -155,7 +155,7 @@ class AccessLogger:
                 client.quoted,
                 hit_state.reason,
             )
-        line = Line(
+        line = AccessLine(
             at=now,
             reader=client.pseudonym_text,
             entrance=entrance,
@@ -179,7 +179,7 @@ class AccessLogger:
         if record.status:
             score_response(app, request, record.visit, record.status, record.fields, record.size)
         user_agent = request.fields.get("user-agent") or ""
-        activity = Asked(
+        activity = RequestActivity(
             app.clock.now(),
             record.visit.entrance,
             request.method,
@@ -193,7 +193,7 @@ class AccessLogger:
         if app.settings.log_format == "off":
             return
         target, upstream = app.names_in_log(request.target, request.fields)
-        line = Line(
+        line = AccessLine(
             at=activity.at,
             reader=app.service.audience.log_name(record.visit, user_agent),
             entrance=record.visit.entrance,
@@ -238,7 +238,7 @@ class AccessLogger:
             target = to_public(template.target, self._runtime.settings)
             visit, size = template.visit, len(template.body)
             self._runtime.journal.asked(
-                Asked(
+                RequestActivity(
                     now,
                     visit.entrance,
                     template.method,
@@ -253,4 +253,4 @@ class AccessLogger:
         for (entrance, detail, status), counter in self._counters.items():
             if counter.count:
                 count, size, counter.count, counter.size = counter.count, counter.size, 0, 0
-                self._runtime.metrics.answered_again(entrance, status, detail or "", size, count)
+                self._runtime.metrics.count_hits(entrance, status, detail or "", size, count)

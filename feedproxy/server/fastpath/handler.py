@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 from typing import Protocol
 
-from feedproxy.app import Runtime
+from feedproxy.app import App
 from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError, Overload
@@ -66,7 +66,7 @@ class ConnectionOwner(Protocol):
 class FastPathHandler:
     """Answers readers. `begin` is called before each turn, `teller.flush_soon` after it."""
 
-    def __init__(self, runtime: Runtime, connections: ConnectionOwner) -> None:
+    def __init__(self, runtime: App, connections: ConnectionOwner) -> None:
         self.runtime = runtime
         self.access_logger = AccessLogger(runtime)
         self.now: Instant = 0.0

@@ -16,7 +16,7 @@ import select
 import socket
 from collections.abc import Callable, Sequence
 
-from feedproxy.app import Runtime
+from feedproxy.app import App
 from feedproxy.clock import Seconds
 from feedproxy.server.fastpath.connection import ClientConnection
 from feedproxy.server.fastpath.gc_policy import GcScheduler
@@ -56,7 +56,7 @@ class Listener:
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: App,
         sockets: Sequence[socket.socket],
         hand_over: HandOff,
         limiter: ConnectionLimiter,

@@ -8,7 +8,7 @@ from functools import lru_cache
 from mitmproxy import http
 
 from feedproxy.admin.reader_scores import poll_of
-from feedproxy.app import Runtime
+from feedproxy.app import App
 from feedproxy.clock import Instant
 from feedproxy.feed.channel import Schedule
 from feedproxy.http.message import Fields, Request
@@ -23,9 +23,9 @@ FIELDS_MAX, VALUES_LENGTH_MAX = 64, 4096
 last request, and readers send a tenth of that."""
 
 
-def score_flow(app: Runtime, flow: http.HTTPFlow, case: FlowState, size: int) -> None:
+def score_flow(app: App, flow: http.HTTPFlow, case: FlowState, size: int) -> None:
     """An answer that mitmproxy gave."""
-    panel = app.panel
+    panel = app.live_scores
     if not panel.size or case.routed_request is None or flow.request.method not in ("GET", "HEAD"):
         return
     target, response, now = case.routed_request.request.target, flow.response or case.error_page, app.clock.now()
@@ -57,10 +57,10 @@ def score_flow(app: Runtime, flow: http.HTTPFlow, case: FlowState, size: int) ->
 
 
 def score_response(
-    app: Runtime, request: Request, visit: ClientContext, status: int, response_fields: Fields, size: int
+    app: App, request: Request, visit: ClientContext, status: int, response_fields: Fields, size: int
 ) -> None:
     """An answer that the listener in front gave."""
-    panel = app.panel
+    panel = app.live_scores
     if not panel.size or (schedule := _schedule(app, request.target)) is None:
         return
     now, target, request_fields = app.clock.now(), request.target, request.fields
@@ -87,9 +87,9 @@ def score_response(
     )
 
 
-def score_template(app: Runtime, template: ResponseTemplate, address: str, agent: str, now: Instant) -> None:
+def score_template(app: App, template: ResponseTemplate, address: str, agent: str, now: Instant) -> None:
     """An answer by recipe: whoever gets it has asked with the same fields, but for the User-Agent."""
-    panel, target = app.panel, template.target
+    panel, target = app.live_scores, template.target
     if not panel.size or (schedule := template.schedule) is None:
         return
 
@@ -118,7 +118,7 @@ def _is_oversized(request_fields: Fields) -> bool:
     return len(request_fields) > FIELDS_MAX or sum([len(value) for _, value in request_fields]) > VALUES_LENGTH_MAX
 
 
-def _schedule(app: Runtime, target: str) -> Schedule | None:
+def _schedule(app: App, target: str) -> Schedule | None:
     """What the feed says of its schedule; None for what is no feed."""
     separator = app.service.store.get(target)
     return separator.channel.schedule if separator is not None and separator.channel is not None else None

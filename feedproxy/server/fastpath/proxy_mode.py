@@ -14,7 +14,7 @@ from mitmproxy.proxy import layers, mode_servers, mode_specs
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layer import Layer
 
-from feedproxy.app import runtime
+from feedproxy.app import get_app
 from feedproxy.server.fastpath.handoff import HandedOffProtocol, PeerAddress, PeerAwareWriter, hand_off
 from feedproxy.server.fastpath.listener import Listener
 from feedproxy.server.fastpath.sockets import open_listen_sockets, start_listening
@@ -42,7 +42,7 @@ class _FastPathInstance[M: mode_specs.ProxyMode](mode_servers.AsyncioServerInsta
     _tasks: set[asyncio.Task[None]]
 
     async def listen(self, host: str, port: int) -> list[Any]:
-        app = runtime(ctx.master)
+        app = get_app(ctx.master)
         self._tasks = set()
         if app.sockets and self.mode.custom_listen_port is None:
             sockets = list(app.sockets)

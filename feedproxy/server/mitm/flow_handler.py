@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from mitmproxy import http
 
-from feedproxy.app import Runtime
+from feedproxy.app import App
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd, append
 from feedproxy.clock import Instant
 from feedproxy.endpoints.landing_page import gateway_redirect, landing_page, pasted_target, preview_page
@@ -88,7 +88,7 @@ class FlowState:
 class FlowHandler:
     """The cases under way, by flow id; and what may pass."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: App) -> None:
         self.runtime = runtime
         self.connect_approvals = ConnectApprovals()
         self.backpressure = WriteBackpressure()
@@ -501,10 +501,10 @@ def too_large(flow: http.HTTPFlow) -> None:
             handler.too_large(flow, state)
 
 
-_handlers: "WeakKeyDictionary[Runtime, FlowHandler]" = WeakKeyDictionary()
+_handlers: "WeakKeyDictionary[App, FlowHandler]" = WeakKeyDictionary()
 
 
-def get_flow_handler(runtime: Runtime) -> FlowHandler:
+def get_flow_handler(runtime: App) -> FlowHandler:
     """The desk of this Runtime."""
     routed = _handlers.get(runtime)
     if routed is None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 
-from feedproxy.app import Runtime
+from feedproxy.app import App
 from feedproxy.endpoints.landing_page import Preview
 from feedproxy.errors import BadTarget, FeedproxyError, NotFound
 from feedproxy.feed.discovery import FEED_TYPES
@@ -28,7 +28,7 @@ REFUSAL_SENTENCES: Mapping[tuple[str, ...], str] = {
 }
 
 
-async def load_preview(app: Runtime, target: str, visit: ClientContext) -> Preview:
+async def load_preview(app: App, target: str, visit: ClientContext) -> Preview:
     """What is at this target, or why it is not shown. Access rules are checked on every target that it leads to."""
     try:
         async with asyncio.timeout(app.settings.answer_timeout):
@@ -37,7 +37,7 @@ async def load_preview(app: Runtime, target: str, visit: ClientContext) -> Previ
         return Preview(target, reason="The origin takes too long.")
 
 
-async def _load(app: Runtime, target: str, visit: ClientContext) -> Preview:
+async def _load(app: App, target: str, visit: ClientContext) -> Preview:
     for _ in range(HOPS_MAX + 1):
         if readers := app.settings_for(target).readers:
             return Preview(target, reason=REFUSAL_SENTENCES.get(readers, PROTECTED))
@@ -61,7 +61,7 @@ def _location(answer: ProxyResponse, base: str) -> str | None:
         return None
 
 
-async def _preview_of(app: Runtime, target: str, answer: ProxyResponse) -> Preview:
+async def _preview_of(app: App, target: str, answer: ProxyResponse) -> Preview:
     status = answer.response.status
     if status != 200:
         reason = plain_text(answer.reason).rstrip(".")

@@ -14,7 +14,7 @@ from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
 from feedproxy.lab.record import har
 from feedproxy.lab.record.exchange import Exchange, Recording, Side
-from feedproxy.lab.record.recorder import settled
+from feedproxy.lab.record.recorder import with_digest
 from feedproxy.request.entrance import public_url_for as told_as
 from feedproxy.server.mitm.flow_handler import FlowState
 from feedproxy.server.mitm.request_routing import fields_of
@@ -158,7 +158,7 @@ def _import_flow_file(path: Path) -> Recording:
                     began = flow.request.timestamp_start
                     ended = flow.response.timestamp_end if flow.response is not None else None
                     for recorded in flow_exchanges(flow, began, max(0.0, (ended or began) - began), connections):
-                        exchange, content = settled(*recorded)
+                        exchange, content = with_digest(*recorded)
                         exchanges.append(replace(exchange, reader=readers.name_of(client_network(exchange.reader))))
                         contents[exchange.digest] = content
     except (FlowReadException, ValueError, OSError) as error:

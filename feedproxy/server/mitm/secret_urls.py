@@ -5,7 +5,7 @@ What stands behind the token is read as if it were the whole address: a target, 
 
 from dataclasses import replace
 
-from feedproxy.app import Runtime
+from feedproxy.app import App
 from feedproxy.errors import NotFound, TooLarge
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.proxy.representations import conversions
@@ -18,7 +18,7 @@ PATH = "with/"
 """What comes before the token, below the endpoints' prefix."""
 
 
-async def handle(app: Runtime, call: Call) -> Response:
+async def handle(app: App, call: Call) -> Response:
     """Answer for the target behind the token. Raises NotFound where the token is not good for that, or not any more.
 
     All that the answer names stays behind the same token: it is the only way in that this reader knows.
@@ -36,7 +36,7 @@ async def handle(app: Runtime, call: Call) -> Response:
             return answered.response
 
 
-async def _convert(app: Runtime, call: Call, token: str, rest: str) -> Response:
+async def _convert(app: App, call: Call, token: str, rest: str) -> Response:
     """The same in another format."""
     inner = rest.removeprefix(app.settings.endpoint_prefix.removeprefix("/"))
     request_target = f"/{rest}?{call.query}" if call.query else f"/{rest}"
@@ -51,11 +51,11 @@ async def _convert(app: Runtime, call: Call, token: str, rest: str) -> Response:
     return await app.service.conversions.respond(call, format_wanted, target, fields, user=user)
 
 
-def _visit_with_token(app: Runtime, visit: ClientContext, token: str) -> ClientContext:
+def _visit_with_token(app: App, visit: ClientContext, token: str) -> ClientContext:
     return replace(visit, base=f"{visit.base}{app.settings.endpoint_prefix}{PATH}{token}")
 
 
-async def _authorize(app: Runtime, call: Call, token: str, target: str) -> tuple[str, Fields]:
+async def _authorize(app: App, call: Call, token: str, target: str) -> tuple[str, Fields]:
     """Whose token it is, and what of his fields may go on. Raises NotFound and AccessDenied."""
     tokens = app.doorkeeper.tokens
     user = tokens.user_of(token, target) if tokens is not None else None

@@ -7,15 +7,15 @@ from typing import ClassVar
 
 from feedproxy.clock import Instant
 from feedproxy.errors import UsageError
-from feedproxy.lab.replay.replay_response import Asked, Reply, Shown
-from feedproxy.lab.replay.virtual_time import When, parse_when
+from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse, Representation
+from feedproxy.lab.replay.virtual_time import FaultSchedule, parse_when
 
 NUMBER_MAX = 10**10
 """Seconds: three centuries. Beyond the year 9999 there are no dates."""
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class FaultContext:
     """What a fault may lean on beside the request: chance that is the same in every run, and when it began."""
 
     now: Instant
@@ -48,11 +48,11 @@ class Fault:
         if self.value and not self.default:
             raise UsageError(f"--fault {self.name}={self.value}: {self.name} takes no value")
 
-    def show(self, shown: Shown, asked: Asked, moment: Moment) -> Shown:
+    def show(self, shown: Representation, asked: ReplayRequest, moment: FaultContext) -> Representation:
         """What is wrong with the representation, before conditions are evaluated against it."""
         return shown
 
-    def answer(self, reply: Reply, asked: Asked, moment: Moment) -> Reply:
+    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
         """What is wrong with the answer."""
         return reply
 
@@ -68,23 +68,23 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedFault:
     """A fault, and when it is at work."""
 
     fault: Fault
-    when: When
+    when: FaultSchedule
     seed: str
 
-    def moment(self, asked: Asked) -> Moment | None:
+    def moment(self, asked: ReplayRequest) -> FaultContext | None:
         """What it may lean on now; None where it is not at work."""
         # A seed for each request: the same answer, whatever else was asked for in between.
         random = Random(f"{self.seed}/{asked.target}/{asked.number}")  # noqa: S311 -- a play, no secret
         if not self.when.holds(asked.at, asked.number, random):
             return None
-        return Moment(asked.at, random, self.when.begin)
+        return FaultContext(asked.at, random, self.when.begin)
 
 
-def plan(text: str, kinds: dict[str, type[Fault]], start: Instant, seed: str) -> Planned:
+def parse_fault(text: str, kinds: dict[str, type[Fault]], start: Instant, seed: str) -> PlannedFault:
     """`NAME[=VALUE][@WHEN]`. Raises UsageError, and names the nearest right one."""
     import difflib  # noqa: PLC0415 -- for those who mistype
 
@@ -99,4 +99,4 @@ def plan(text: str, kinds: dict[str, type[Fault]], start: Instant, seed: str) ->
         at = parse_when(when or kind.when, start)
     except UsageError as error:
         raise UsageError(f"--fault {text}: {error}") from error
-    return Planned(kind(value), at, f"{seed}/{name}")
+    return PlannedFault(kind(value), at, f"{seed}/{name}")

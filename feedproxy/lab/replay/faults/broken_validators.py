@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from feedproxy.http.date import format_http_date, parse_http_date
-from feedproxy.lab.replay.faults.base import Fault, Moment
-from feedproxy.lab.replay.replay_response import Asked, Reply, Shown
+from feedproxy.lab.replay.faults.base import Fault, FaultContext
+from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse, Representation
 
 
 class GzipTag(Fault):
@@ -19,7 +19,7 @@ class GzipTag(Fault):
 
     name = "gzip-tag"
 
-    def answer(self, reply: Reply, asked: Asked, moment: Moment) -> Reply:
+    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
         tag = reply.fields.get("etag")
         if reply.status != 200 or not tag:
             return reply
@@ -36,7 +36,7 @@ class WeakTag(Fault):
 
     name = "weak-tag"
 
-    def show(self, shown: Shown, asked: Asked, moment: Moment) -> Shown:
+    def show(self, shown: Representation, asked: ReplayRequest, moment: FaultContext) -> Representation:
         weak = shown.tag if shown.tag.startswith("W/") or not shown.tag else f"W/{shown.tag}"
         return replace(shown, tag=weak)
 
@@ -51,7 +51,7 @@ class UnquotedTag(Fault):
 
     name = "unquoted-tag"
 
-    def show(self, shown: Shown, asked: Asked, moment: Moment) -> Shown:
+    def show(self, shown: Representation, asked: ReplayRequest, moment: FaultContext) -> Representation:
         return replace(shown, tag=shown.tag.removeprefix("W/").strip('"'))
 
 
@@ -65,7 +65,7 @@ class ChangingTag(Fault):
 
     name = "changing-tag"
 
-    def show(self, shown: Shown, asked: Asked, moment: Moment) -> Shown:
+    def show(self, shown: Representation, asked: ReplayRequest, moment: FaultContext) -> Representation:
         tag = f'"{moment.random.getrandbits(64):016x}"'
         return replace(shown, tag=tag, modified=format_http_date(moment.now))
 
@@ -79,7 +79,7 @@ class NoValidators(Fault):
 
     name = "no-validators"
 
-    def show(self, shown: Shown, asked: Asked, moment: Moment) -> Shown:
+    def show(self, shown: Representation, asked: ReplayRequest, moment: FaultContext) -> Representation:
         return replace(shown, tag="", modified="")
 
 
@@ -93,7 +93,7 @@ class Frozen304(Fault):
 
     name = "frozen-304"
 
-    def answer(self, reply: Reply, asked: Asked, moment: Moment) -> Reply:
+    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
         if reply.status != 200 or not asked.conditional:
             return reply
         tag = asked.request.fields.get("if-none-match")
@@ -116,7 +116,7 @@ class ClockSkew(Fault):
     def check(self) -> None:
         self.number()
 
-    def answer(self, reply: Reply, asked: Asked, moment: Moment) -> Reply:
+    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
         fields = reply.fields
         for name in ("Date", "Expires"):
             if (said := parse_http_date(fields.get(name) or "", moment.now)) is not None:
@@ -139,7 +139,7 @@ class FutureLastModified(Fault):
     def check(self) -> None:
         self.number(1)
 
-    def show(self, shown: Shown, asked: Asked, moment: Moment) -> Shown:
+    def show(self, shown: Representation, asked: ReplayRequest, moment: FaultContext) -> Representation:
         said = parse_http_date(shown.modified, moment.now)
         # Counted from what it was, so that it changes when the feed does.
         modified = format_http_date((moment.now if said is None else said) + self.number())

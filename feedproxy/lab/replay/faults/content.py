@@ -11,13 +11,13 @@ from feedproxy.errors import UsageError
 from feedproxy.feed.charset import declared
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.lab.replay import hint_edits
-from feedproxy.lab.replay.faults.base import Fault, Moment
-from feedproxy.lab.replay.replay_response import Asked, Shown
+from feedproxy.lab.replay.faults.base import Fault, FaultContext
+from feedproxy.lab.replay.replay_response import ReplayRequest, Representation
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
-def changed(shown: Shown, content: bytes, mark: str, moment: Moment) -> Shown:
+def changed(shown: Representation, content: bytes, mark: str, moment: FaultContext) -> Representation:
     """What is shown with another content."""
     if content == shown.content:
         return shown
@@ -43,7 +43,7 @@ class CharsetLie(Fault):
     name = "charset-lie"
     default = "auto"
 
-    def show(self, shown: Shown, asked: Asked, moment: Moment) -> Shown:
+    def show(self, shown: Representation, asked: ReplayRequest, moment: FaultContext) -> Representation:
         if self.value != "auto":
             lie = self.value
         else:
@@ -63,7 +63,7 @@ class _Edit(Fault):
         if not self.value.isascii() or any(each in self.value for each in "<&\"'"):
             raise UsageError(f"--fault {self.name}={self.value}: not a value for {self.hint}")
 
-    def show(self, shown: Shown, asked: Asked, moment: Moment) -> Shown:
+    def show(self, shown: Representation, asked: ReplayRequest, moment: FaultContext) -> Representation:
         mark = "".join(each if each.isalnum() else "." for each in f"{self.hint}{self.value}")
         return changed(shown, hint_edits.with_hint(shown.content, self.hint, self.value), mark, moment)
 

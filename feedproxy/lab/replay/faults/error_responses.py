@@ -8,8 +8,8 @@ from feedproxy.errors import UsageError
 from feedproxy.feed import xml_redirect
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
-from feedproxy.lab.replay.faults.base import Fault, Moment
-from feedproxy.lab.replay.replay_response import Asked, Reply
+from feedproxy.lab.replay.faults.base import Fault, FaultContext
+from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse
 
 CHALLENGE = b"""<!DOCTYPE html>
 <html lang="en"><head><title>One moment</title><meta name="robots" content="noindex"></head>
@@ -18,7 +18,9 @@ CHALLENGE = b"""<!DOCTYPE html>
 """
 
 
-def _instead(reply: Reply, status: int, reason: str, lines: Sequence[tuple[str, str]] = (), body: bytes = b"") -> Reply:
+def _replace_reply(
+    reply: ReplayResponse, status: int, reason: str, lines: Sequence[tuple[str, str]] = (), body: bytes = b""
+) -> ReplayResponse:
     """Another answer in the place of this one; only its Date stays."""
     date = [("Date", said)] if (said := reply.fields.get("date")) else []
     return replace(reply, status=status, fields=Fields([*date, *lines]), body=body, reason=reason)
@@ -39,13 +41,13 @@ class Challenge(Fault):
         if not (self.value.isascii() and self.value.isdigit() and 200 <= int(self.value) <= 599):
             raise UsageError(f"--fault {self.name}={self.value}: expected a status such as 403")
 
-    def answer(self, reply: Reply, asked: Asked, moment: Moment) -> Reply:
+    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
         lines = [
             ("Content-Type", "text/html; charset=utf-8"),
             ("Cf-Mitigated", "challenge"),
             ("Cache-Control", "no-store"),
         ]
-        return _instead(reply, int(self.value), "", lines, CHALLENGE)
+        return _replace_reply(reply, int(self.value), "", lines, CHALLENGE)
 
 
 class Empty429(Fault):
@@ -57,20 +59,20 @@ class Empty429(Fault):
 
     name = "429"
 
-    def answer(self, reply: Reply, asked: Asked, moment: Moment) -> Reply:
-        return _instead(reply, 429, "Too Many Requests")
+    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
+        return _replace_reply(reply, 429, "Too Many Requests")
 
 
 class _RetryAfter(Fault):
     status: ClassVar[int] = 429
     reason: ClassVar[str] = "Too Many Requests"
 
-    def said(self, moment: Moment) -> str:
+    def said(self, moment: FaultContext) -> str:
         return self.value
 
-    def answer(self, reply: Reply, asked: Asked, moment: Moment) -> Reply:
+    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
         lines = [("Retry-After", self.said(moment)), ("Content-Type", "text/plain")]
-        return _instead(reply, self.status, self.reason, lines, b"Later, please.\n")
+        return _replace_reply(reply, self.status, self.reason, lines, b"Later, please.\n")
 
 
 class RetryAfterSeconds(_RetryAfter):
@@ -102,7 +104,7 @@ class RetryAfterDate(_RetryAfter):
     def check(self) -> None:
         self.number(0)
 
-    def said(self, moment: Moment) -> str:
+    def said(self, moment: FaultContext) -> str:
         return format_http_date(moment.now + self.number())
 
 
@@ -143,9 +145,9 @@ class Error500(Fault):
     name = "500"
     when = "0s..1h"
 
-    def answer(self, reply: Reply, asked: Asked, moment: Moment) -> Reply:
+    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
         page = b"<!DOCTYPE html><title>500</title><h1>Internal Server Error</h1>\n"
-        return _instead(reply, 500, "Internal Server Error", [("Content-Type", "text/html")], page)
+        return _replace_reply(reply, 500, "Internal Server Error", [("Content-Type", "text/html")], page)
 
 
 class Gone(Fault):
@@ -156,8 +158,8 @@ class Gone(Fault):
 
     name = "410"
 
-    def answer(self, reply: Reply, asked: Asked, moment: Moment) -> Reply:
-        return _instead(reply, 410, "Gone", [("Content-Type", "text/plain")], b"This feed has ended.\n")
+    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
+        return _replace_reply(reply, 410, "Gone", [("Content-Type", "text/plain")], b"This feed has ended.\n")
 
 
 class XmlGone(Fault):
@@ -169,8 +171,8 @@ class XmlGone(Fault):
 
     name = "xml-gone"
 
-    def answer(self, reply: Reply, asked: Asked, moment: Moment) -> Reply:
-        return _instead(reply, 200, "OK", [("Content-Type", "application/xml")], xml_redirect.document(None))
+    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
+        return _replace_reply(reply, 200, "OK", [("Content-Type", "application/xml")], xml_redirect.document(None))
 
 
 FAULTS = (

@@ -6,8 +6,8 @@ from typing import ClassVar
 from feedproxy.errors import UsageError
 from feedproxy.feed import xml_redirect
 from feedproxy.http.message import Fields
-from feedproxy.lab.replay.faults.base import Fault, Moment
-from feedproxy.lab.replay.replay_response import Asked, Reply
+from feedproxy.lab.replay.faults.base import Fault, FaultContext
+from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse
 
 _REASONS = {
     301: "Moved Permanently",
@@ -18,7 +18,7 @@ _REASONS = {
 }
 
 
-def _to(reply: Reply, status: int, location: str) -> Reply:
+def _to(reply: ReplayResponse, status: int, location: str) -> ReplayResponse:
     date = [("Date", said)] if (said := reply.fields.get("date")) else []
     lines = [*date, ("Location", location), ("Content-Type", "text/plain")]
     body = f"{location}\n".encode("latin-1")
@@ -29,7 +29,7 @@ class _Redirect(Fault):
     status: ClassVar[int]
     moves = True
 
-    def answer(self, reply: Reply, asked: Asked, moment: Moment) -> Reply:
+    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
         return reply if asked.hops else _to(reply, self.status, asked.moved(1))
 
 
@@ -90,7 +90,7 @@ class RedirectChain(Fault):
         if not all(each.isdigit() and int(each) in _REASONS for each in self.value.split(",")):
             raise UsageError(f"--fault {self.name}={self.value}: expected statuses such as {self.default}")
 
-    def answer(self, reply: Reply, asked: Asked, moment: Moment) -> Reply:
+    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
         statuses = [int(each) for each in self.value.split(",")]
         return _to(reply, statuses[asked.hops], asked.moved(asked.hops + 1)) if asked.hops < len(statuses) else reply
 
@@ -109,7 +109,7 @@ class RedirectLoop(Fault):
         if self.value not in map(str, _REASONS):
             raise UsageError(f"--fault {self.name}={self.value}: expected 301, 302, 303, 307 or 308")
 
-    def answer(self, reply: Reply, asked: Asked, moment: Moment) -> Reply:
+    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
         return _to(reply, int(self.value), asked.moved(0 if asked.hops else 1))
 
 
@@ -124,7 +124,7 @@ class XmlRedirect(Fault):
     name = "xml-redirect"
     moves = True
 
-    def answer(self, reply: Reply, asked: Asked, moment: Moment) -> Reply:
+    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
         if asked.hops:
             return reply
         date = [("Date", said)] if (said := reply.fields.get("date")) else []

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from feedproxy.http.content_coding import encode
-from feedproxy.lab.replay.faults.base import Fault, Moment
-from feedproxy.lab.replay.replay_response import Asked, Reply
+from feedproxy.lab.replay.faults.base import Fault, FaultContext
+from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse
 
 
 class SlowFirstByte(Fault):
@@ -19,7 +19,7 @@ class SlowFirstByte(Fault):
     def check(self) -> None:
         self.number(0)
 
-    def answer(self, reply: Reply, asked: Asked, moment: Moment) -> Reply:
+    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
         return replace(reply, pause=reply.pause + self.number())
 
 
@@ -35,7 +35,7 @@ class SlowBody(Fault):
     def check(self) -> None:
         self.number(0)
 
-    def answer(self, reply: Reply, asked: Asked, moment: Moment) -> Reply:
+    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
         return replace(reply, spread=reply.spread + self.number())
 
 
@@ -48,7 +48,7 @@ class Reset(Fault):
 
     name = "reset"
 
-    def answer(self, reply: Reply, asked: Asked, moment: Moment) -> Reply:
+    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
         return replace(reply, reset=True)
 
 
@@ -63,7 +63,7 @@ class TruncatedGzip(Fault):
 
     name = "truncated-gzip"
 
-    def answer(self, reply: Reply, asked: Asked, moment: Moment) -> Reply:
+    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
         said = reply.fields.get("content-encoding") or ""
         takes = "gzip" in (asked.request.fields.combined("accept-encoding") or "").lower()
         if reply.status != 200 or not reply.body or not takes or said not in ("", "gzip"):
@@ -86,7 +86,7 @@ class WrongLength(Fault):
     def check(self) -> None:
         self.number()
 
-    def answer(self, reply: Reply, asked: Asked, moment: Moment) -> Reply:
+    def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
         return replace(reply, surplus=max(int(self.number()), -len(reply.body))) if reply.body else reply
 
 
