@@ -29,8 +29,6 @@ from feedproxy.errors import UsageError
 from feedproxy.settings import Settings
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-LONG_LIVED_PATHS = frozenset({"/events"})
-"""What costs something as long as somebody listens is for our own pages, too."""
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -112,7 +110,7 @@ class AdminAuth:
             return Denied(421, "wrong-host", "This listener does not go by that name (option admin_hosts).")
         if self._token and (refusal := self._check_token(headers.get("Authorization", ""), peer)):
             return refusal
-        if (method not in SAFE_METHODS or path in LONG_LIVED_PATHS) and _is_cross_site(headers, host):
+        if method not in SAFE_METHODS and _is_cross_site(headers, host):
             return Denied(403, "cross-site", "Another site's page asked for this; only our own pages may.")
         return None
 

@@ -7,7 +7,6 @@ import asyncio
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 
 from aiohttp import web
 
@@ -93,17 +92,6 @@ class Dashboard:
         book = self.book()
         told = (("hours", book.hours, HOUR), ("days", book.days, DAY))
         return as_json({name: _slots(kept, unit) for name, kept, unit in told})
-
-    async def seen(self) -> dict[str, Any]:
-        """What tells whether there is anything new to see: for the live pages."""
-        others = await self._runtime.others.families()
-        totals = self._runtime.metrics.totals(aggregation.merge_families(self._runtime.metrics.families(), others))
-        return {
-            "answered": totals.answered,
-            "origin_requests": totals.origin_requests,
-            "ready": self._listening() and not self._runtime.draining,
-            "touched": self._pages.touched,
-        }
 
     def book(self) -> History:
         """The history of all workers, up to now."""

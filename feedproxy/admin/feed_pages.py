@@ -1,7 +1,9 @@
 """What the admin listener tells: each thing as a page for people, or as JSON for who asks for it."""
 
 import asyncio
+import hashlib
 import json
+import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -46,6 +48,9 @@ OUTCOME: ContextVar[str] = ContextVar("outcome", default="")
 
 NOTICES_MAX = 64
 """Outcomes of deeds kept for the page that one comes back to."""
+
+_AS_OF = re.compile(rb'<p id="as-of".*?</p>', re.DOTALL)
+"""The part of every page that names the instant at which it was made."""
 
 _ORDER = {str(state): number for number, state in enumerate(State)}
 
@@ -134,13 +139,11 @@ class FeedPages:
         self._feed_table = clerk
         self._listening = listening
         self._was_open = False
-        self.touched = 0
         """Another number after every update of a feed."""
         self._notices: dict[str, Notice] = {}
 
     def touch(self, target: str) -> None:
         """Something has happened to this target."""
-        self.touched += 1
         self._feed_table.touch(target)
 
     # -- pages, and the same as JSON
@@ -317,9 +320,17 @@ class FeedPages:
         notice = self._notices.get(request.query.get("done", ""))
         shared = {"now": now, "as_of": now, "notice": notice, "path": request.path, "version": __version__}
         body = templates.page(template, **(shared | values))
-        answer = web.Response(body=body, headers={"Content-Type": templates.HTML})
+        tag = page_tag(body)
+        if tag in [text.strip() for text in request.headers.get("If-None-Match", "").split(",")]:
+            return web.Response(status=304, headers={"ETag": tag})
+        answer = web.Response(body=body, headers={"Content-Type": templates.HTML, "ETag": tag})
         answer.enable_compression()
         return answer
+
+
+def page_tag(body: bytes) -> str:
+    """Return the weak entity tag of a page, the instant that it was made left out."""
+    return f'W/"{hashlib.sha256(_AS_OF.sub(b"", body)).hexdigest()[:32]}"'
 
 
 def wants_json(request: web.Request) -> bool:

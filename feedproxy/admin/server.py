@@ -21,7 +21,6 @@ from feedproxy.admin.configuration import Configuration
 from feedproxy.admin.dashboard import Dashboard
 from feedproxy.admin.feed_pages import OUTCOME, AppView, FeedPages, Notice
 from feedproxy.admin.feed_table import FeedTableCache
-from feedproxy.admin.live_updates import Events
 from feedproxy.admin.notifications import NotificationsPage
 from feedproxy.admin.reader_scores import ReaderScores, ReadersPage
 from feedproxy.admin.relocations import RelocationsPage
@@ -122,7 +121,6 @@ class AdminServer:
         self._runtime.metrics.watch(answers.touch)
         judges = ReaderScores(self._runtime)
         overview = Dashboard(self._runtime, answers, self._listening, judges)
-        events = Events(overview.seen)
         deeds = AdminActions(self._runtime, clerk, answers)
         board = NotificationsPage(self._runtime, answers)
         readership = ReadersPage(judges, self._runtime.clock, answers)
@@ -133,7 +131,6 @@ class AdminServer:
             ("/", overview.show),
             ("/feeds", answers.feeds),
             ("/feeds/{id}", answers.feed),
-            ("/events", events.show),
             ("/assets/{name}", answers.asset),
             ("/moves", moves.show),
             ("/api/moves", moves.show),
@@ -165,7 +162,6 @@ class AdminServer:
             application.router.add_post(f"/{name}", deed)
             application.router.add_post(f"/api/{name}", deed)
         application.on_response_prepare.append(_add_headers)
-        application.on_shutdown.append(events.close)
         return application
 
     @web.middleware

@@ -1,14 +1,15 @@
-// Keeps a page of the operator's up to date: told that something is new, it asks for itself again and takes over what
-// has changed. Without it a page works the same and is as it was when it was loaded.
+// Keeps an admin page up to date: it requests the page again every five seconds, with If-None-Match, and replaces the
+// parts that have changed. Without this script the page works the same and stays as it was loaded.
 "use strict";
 (() => {
+  const INTERVAL = 5000;
   const sign = document.getElementById("live");
-  let source = null, later = 0, busy = false, again = false, before = false;
+  let timer = 0, busy = false, tag = "";
 
-  const say = (words, on) => {
+  const say = (text, on) => {
     if (!sign) return;
     sign.hidden = false;
-    sign.textContent = words;
+    sign.textContent = text;
     sign.classList.toggle("on", on);
   };
 
@@ -18,7 +19,9 @@
       chosen && !chosen.isCollapsed && part.contains(chosen.anchorNode);
   };
 
-  const take = (page) => {
+  // Returns whether every changed part has been replaced; a part in use is left for the next request.
+  const replaceParts = (page) => {
+    let complete = true;
     document.title = page.title;
     for (const part of document.querySelectorAll("[data-mood]")) {
       const fresh = page.getElementById(part.id);
@@ -27,55 +30,38 @@
     for (const part of document.querySelectorAll("[data-live]")) {
       const fresh = page.getElementById(part.id);
       if (!fresh || fresh.innerHTML === part.dataset.seen) continue;
-      if (inUse(part)) { again = true; continue; }
+      if (inUse(part)) { complete = false; continue; }
       const seen = fresh.innerHTML;
-      const open = [...part.querySelectorAll("details")].map((each) => each.open);
+      const open = [...part.querySelectorAll("details")].map((details) => details.open);
       part.replaceChildren(...fresh.childNodes);
-      part.querySelectorAll("details").forEach((each, at) => { each.open = open[at] || false; });
+      part.querySelectorAll("details").forEach((details, index) => { details.open = open[index] || false; });
       part.dataset.seen = seen;
     }
+    return complete;
   };
 
   const refresh = async () => {
-    if (busy) { again = true; return; }
+    clearTimeout(timer);
+    if (busy || document.hidden) return;
     busy = true;
-    again = false;
     try {
       const address = new URL(location.href);
       address.searchParams.delete("done");
-      const answer = await fetch(address, { headers: { Accept: "text/html" }, cache: "no-store" });
-      if (answer.ok) take(new DOMParser().parseFromString(await answer.text(), "text/html"));
-    } catch { /* the proxy is away; the stream says so, too */ }
-    busy = false;
-    if (again) setTimeout(refresh, 3000);
-  };
-
-  const begin = () => {
-    clearTimeout(later);
-    if (source || document.hidden) return;
-    source = new EventSource("/events");
-    source.onopen = () => {
-      say("live", true);
-      if (before) refresh(); // what was told meanwhile is not told again
-      before = true;
-    };
-    source.addEventListener("changed", refresh);
-    source.onerror = () => {
-      const over = source.readyState === EventSource.CLOSED;
+      const headers = tag ? { Accept: "text/html", "If-None-Match": tag } : { Accept: "text/html" };
+      const response = await fetch(address, { headers, cache: "no-store" });
+      if (response.ok) {
+        const page = new DOMParser().parseFromString(await response.text(), "text/html");
+        tag = replaceParts(page) ? response.headers.get("ETag") || "" : "";
+      }
+      const live = response.ok || response.status === 304;
+      say(live ? "live" : "not live", live);
+    } catch {
       say("not live", false);
-      if (over) { end(); later = setTimeout(begin, 30000); }
-    };
+    }
+    busy = false;
+    if (!document.hidden) timer = setTimeout(refresh, INTERVAL);
   };
 
-  const end = () => {
-    if (source) source.close();
-    source = null;
-  };
-
-  document.addEventListener("visibilitychange", () => {
-    if (document.hidden) end();
-    else begin();
-  });
-  addEventListener("pagehide", end);
-  addEventListener("pageshow", begin);
+  document.addEventListener("visibilitychange", refresh);
+  addEventListener("pageshow", refresh);
 })();

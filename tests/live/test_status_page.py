@@ -225,7 +225,7 @@ async def test_a_page_of_another_site_can_neither_post_nor_listen_nor_come_under
         async with page.expect_response(office.url("/purge")) as answered:
             await page.get_by_role("button", name="x").click()
         assert (await answered.value).status == 403
-        heard = await (await office.page()).goto(office.url("/events").replace("127.0.0.1", "rebound.example"))
+        heard = await (await office.page()).goto(office.url("/api/status").replace("127.0.0.1", "rebound.example"))
         assert heard.status == 421
         shown = await (await office.page()).goto(office.url("/").replace("127.0.0.1", "rebound.example"))
         assert shown.status == 421
