@@ -43,7 +43,7 @@ class Autodiscovery:
         self._known: LRU[int, tuple[bytes, tuple[Found, ...]]] = LRU(limits.pages)
         """A page is held meanwhile, mostly beside the store that holds it, too."""
 
-    async def instead_of(
+    async def redirect_to_feed(
         self, answer: ProxyResponse | PassThrough, request: Request, visit: ClientContext, settings: Settings
     ) -> ProxyResponse | PassThrough:
         """The redirect to the page's feed, where this reader wants one and there is one; else the answer."""

@@ -8,6 +8,7 @@ from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.request.entrance import ClientContext
 from feedproxy.settings import Settings
+from feedproxy.store.resource import Resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +51,5 @@ class RequestContext:
     withheld_names: frozenset[str]
     has_credentials: bool
     sends_range: bool
+    resource: Resource | None = None
+    """What is stored of the target."""

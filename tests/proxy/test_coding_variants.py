@@ -105,7 +105,7 @@ class Desk:
         whole = Response(200, fields, self.stored.content.bodies[name or "identity"])
         answer = ProxyResponse(whole, CacheStatus(hit=True), feed=True, stored=self.stored)
         request = Request("GET", TARGET, Fields([("Accept-Encoding", accept_encoding)]))
-        return (await self.codings.instead_of(answer, request, Settings())).response
+        return (await self.codings.apply(answer, request, Settings())).response
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ class Desk:
             fields = fields.with_field("Content-Encoding", coding)
         whole = Response(200, fields, content.bodies[coding])
         request = Request("GET", TARGET, Fields([("A-IM", "feed"), ("If-None-Match", tag.text)]))
-        return await self.deltas.instead_of(whole, self.stored, request, self.resource, Settings())
+        return await self.deltas.apply(whole, self.stored, request, self.resource, Settings())
 
 
 @pytest.fixture

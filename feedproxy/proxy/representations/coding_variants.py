@@ -44,7 +44,7 @@ class CodingVariants:
         self._under_way: SingleFlight[_Key, bytes | None] = SingleFlight()
         self._incompressible: OrderedDict[_Key, None] = OrderedDict()
 
-    async def instead_of(self, answer: ProxyResponse, request: Request, settings: Settings) -> ProxyResponse:
+    async def apply(self, answer: ProxyResponse, request: Request, settings: Settings) -> ProxyResponse:
         """The answer in a coding that the reader asks for, where it is not in one."""
         stored, response = answer.stored, answer.response
         if stored is None or response.status != 200 or not _is_codable(stored):

@@ -109,7 +109,7 @@ class Conversions:
         request = replace(call.request, target=target)
         try:
             at = _public_address(call, self._settings_for(target).endpoint_prefix)
-            return await self.instead_of(answer, answer.stored, request, wanted, at=at)
+            return await self.convert(answer, answer.stored, request, wanted, at=at)
         except FeedproxyError as error:
             told = problem_response(error.status_hint, error.detail, str(error), request=request)
             story = (
@@ -117,7 +117,7 @@ class Conversions:
             )
             return told.with_fields(Fields((*told.fields, *story)))
 
-    async def instead_of(
+    async def convert(
         self, answer: ProxyResponse, stored: StoredResponse, request: Request, wanted: Format, *, at: str = ""
     ) -> Response:
         """The conversion, with the story of the answer that it stands for. Raises NotAFeed, and FeedproxyError.
@@ -137,29 +137,22 @@ class Conversions:
                 )
         return Response(200, fields.with_field("Content-Length", str(len(conversion.body))), conversion.body)
 
-    async def by_accept(
-        self, request: Request, visit: ClientContext, media_type: str | None
-    ) -> ProxyResponse | PassThrough:
-        """Answer for a feed in the format that Accept prefers; `media_type` is that of the feed, where it is known."""
-        accept = request.fields.combined("accept")
-        if media_type is not None and self.preferred_format(accept, media_type) is None:
-            return _with_vary_accept(await self._serve(request, visit))
-        answer = await self._serve(
-            replace(request, method="GET", fields=request.fields.without(*REPRESENTATION_CONDITIONS)), visit
-        )
-        if isinstance(answer, PassThrough) or answer.stored is None or answer.response.status != 200:
-            return answer
-        wanted = (
-            self.preferred_format(accept, answer.response.fields.get("content-type") or "") if answer.feed else None
-        )
+    async def negotiate(self, response: ProxyResponse, request: Request) -> ProxyResponse:
+        """Return a selected feed in the format that Accept prefers; unchanged where that is its own."""
+        if response.stored is None or response.response.status != 200:
+            return response
+        wanted = None
+        if response.feed:
+            media_type = response.response.fields.get("content-type") or ""
+            wanted = self.preferred_format(request.fields.combined("accept"), media_type)
         if wanted is None:
-            return _with_vary_accept(answer)
+            return with_vary_accept(response)
         try:
-            response = await self.instead_of(answer, answer.stored, request, wanted)
+            converted = await self.convert(response, response.stored, request, wanted)
         except FeedproxyError:
-            return _with_vary_accept(answer)
-        # What it was made of is not what was sent: nobody may take the one for the other.
-        return _with_vary_accept(replace(answer, response=response, stored=None))
+            return with_vary_accept(response)
+        # The stored response is not what is sent: a delta or a repetition must not be made from it.
+        return with_vary_accept(replace(response, response=converted, stored=None))
 
     def preferred_format(self, accept: str | None, media_type: str) -> Format | None:
         """What Accept prefers to the feed as it is; None where that is as good as any."""
@@ -236,10 +229,10 @@ def _with_converted_location(fields: Fields, visit: ClientContext, before: str) 
     return fields.with_field("Location", f"{visit.base}{before}{location.removeprefix(f'{visit.base}/')}")
 
 
-def _with_vary_accept(answer: ProxyResponse | PassThrough) -> ProxyResponse | PassThrough:
-    if isinstance(answer, PassThrough):
-        return answer
-    return replace(answer, response=answer.response.with_fields(negotiation.vary_on(answer.response.fields, "Accept")))
+def with_vary_accept(response: ProxyResponse) -> ProxyResponse:
+    """Return the response with `Vary: Accept`."""
+    fields = negotiation.vary_on(response.response.fields, "Accept")
+    return replace(response, response=response.response.with_fields(fields))
 
 
 def _without_parameters(media_type: str) -> str:

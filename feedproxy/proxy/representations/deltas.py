@@ -58,7 +58,7 @@ class Deltas:
         """None where there is no delta. Most have one entry, some kilobytes."""
         self._under_way: SingleFlight[_Key, bytes | None] = SingleFlight()
 
-    async def instead_of(
+    async def apply(
         self, whole: Response, stored: StoredResponse, request: Request, resource: Resource | None, settings: Settings
     ) -> Response:
         """The delta that the request asks for, out of this stored response; `whole` where there is none."""

@@ -1,0 +1,71 @@
+"""Everything that a client request needs, looked up once: resource, directives, and the request for the origin."""
+
+from feedproxy.errors import LoopDetected
+from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.message import Request
+from feedproxy.proxy.resource_lookup import ResourceLookup
+from feedproxy.refresh.reader_tracking import ReaderTracker
+from feedproxy.request.context import RequestContext
+from feedproxy.request.entrance import ClientContext, Entrance
+from feedproxy.request.upstream_request import build_upstream_request, is_loop, shared_names
+from feedproxy.settings import Settings
+from feedproxy.subscribers.counts import SubscriberCounts
+
+
+class ContextBuilder:
+    """Builds the context of each request, and counts its client as a reader of the feed."""
+
+    def __init__(
+        self, *, lookup: ResourceLookup, counts: SubscriberCounts, readers: ReaderTracker, pseudonym: str
+    ) -> None:
+        self._lookup = lookup
+        self._counts = counts
+        self._readers = readers
+        self._pseudonym = pseudonym
+        self._via = f"1.1 {pseudonym}"
+
+    def build(self, request: Request, client: ClientContext, settings: Settings) -> RequestContext:
+        """Return the context of a GET or HEAD. Raises LoopDetected."""
+        if is_loop(request.fields, self._pseudonym):
+            raise LoopDetected("this request has passed this proxy already")
+        target = request.target
+        resource = self._lookup.get(target)
+        is_feed = resource is not None and resource.channel is not None
+        is_new = resource is None or not resource.variants
+        own_agent = is_feed or client.entrance is not Entrance.PROXY
+        new_reader = None
+        if is_feed or (own_agent and is_new and self._counts.knows(target)):
+            self.count_reader(request, client)
+        elif own_agent and is_new and client.is_counted:
+            # The origin is told of this reader now, but it is counted only when the target turns out to be a feed:
+            # invented addresses must not displace feeds. A target that is known to be no feed has no subscribers.
+            new_reader = request.fields.get("user-agent") or ""
+        sends_range = request.method == "GET" and "range" in request.fields and is_new and not is_feed
+        upstream = build_upstream_request(
+            request,
+            client,
+            resource,
+            via=self._via,
+            own_agent=(lambda: self._readers.upstream_user_agent(target, new_reader)) if own_agent else None,
+            keep_range=sends_range,
+            shared_fields=shared_names(settings.shared_fields),
+        )
+        return RequestContext(
+            request,
+            client,
+            settings,
+            CacheControl.from_request(request.fields),
+            upstream.request,
+            own_agent,
+            key=upstream.key,
+            varying_fields=upstream.varying_fields,
+            withheld_names=upstream.withheld_names,
+            has_credentials=upstream.has_credentials,
+            sends_range=sends_range,
+            resource=resource,
+        )
+
+    def count_reader(self, request: Request, client: ClientContext) -> None:
+        """Count the client as a reader of the target; a repetition changes nothing."""
+        if client.is_counted:
+            self._readers.record_read(request.target, client, request.fields.get("user-agent") or "")

@@ -1,0 +1,81 @@
+"""301 and 410 for targets that have moved or ended, from what is remembered of them."""
+
+from collections import OrderedDict
+from dataclasses import replace
+
+from feedproxy.cache.cache_status import CacheStatus, Detail
+from feedproxy.clock import Instant
+from feedproxy.proxy.local_responses import LocalResponses
+from feedproxy.refresh.policy import relocation
+from feedproxy.refresh.result import RefreshResult
+from feedproxy.request.context import ProxyResponse, RequestContext
+from feedproxy.store.interface import Store
+from feedproxy.store.resource import Ending, Failures, Resource
+
+DEAD_TARGETS_MAX = 1024
+"""Targets without a feed that are remembered because a relocation may lead there; the oldest are forgotten first."""
+
+
+class RelocationResponses:
+    """Answers for moved and ended targets, and memory of targets that lead nowhere."""
+
+    def __init__(self, store: Store, local: LocalResponses) -> None:
+        self._store = store
+        self._local = local
+        self._dead_targets: OrderedDict[str, Resource] = OrderedDict()
+
+    def before_fetch(self, context: RequestContext, now: Instant) -> ProxyResponse | None:
+        """Return the response for a remembered relocation that need not be checked again yet, or None."""
+        return self._find(context, context.resource, now, None)
+
+    def after_fetch(
+        self, context: RequestContext, resource: Resource | None, now: Instant, status: CacheStatus
+    ) -> ProxyResponse | None:
+        """Return the response for a relocation where the origin was asked, or may not be asked; else None."""
+        return self._find(context, resource, now, status)
+
+    def as_last_resort(
+        self, context: RequestContext, resource: Resource | None, now: Instant, status: CacheStatus
+    ) -> ProxyResponse | None:
+        """Return the response for a relocation that is in doubt, where no copy can be served either; else None."""
+        return self._find(context, resource, now, status, allow_doubt=True)
+
+    def _find(
+        self,
+        context: RequestContext,
+        resource: Resource | None,
+        now: Instant,
+        status: CacheStatus | None,
+        *,
+        allow_doubt: bool = False,
+    ) -> ProxyResponse | None:
+        if not allow_doubt and self.is_in_doubt(context, resource):
+            return None
+        sighting = resource.sighting if resource is not None else None
+        # Without a request to the origin there is neither hit nor fwd: RFC 9211, section 2, has no parameter for it.
+        reported = status or CacheStatus()
+        match relocation.active_relocation(sighting, now, context.settings, target=context.request.target):
+            case relocation.RespondMoved(location, recheck) if status or not recheck:
+                return self._local.relocation_response(context, location, replace(reported, detail=Detail.MOVED))
+            case relocation.RespondGone(recheck) if status or not recheck:
+                is_believed = not recheck
+                return self._local.gone_response(context, replace(reported, detail=Detail.GONE), believed=is_believed)
+        return None
+
+    def is_in_doubt(self, context: RequestContext, resource: Resource | None) -> bool:
+        """Return whether a believed relocation leads to a target that has proved to lead nowhere."""
+        sighting = resource.sighting if resource is not None else None
+        if sighting is None or sighting.ending is not Ending.MOVED:
+            return False
+        destination = self._store.get(sighting.location) or self._dead_targets.get(sighting.location)
+        return relocation.is_in_doubt(sighting, destination, context.settings)
+
+    def record_result(self, result: RefreshResult) -> None:
+        """Remember a target without a stored feed that leads nowhere: a relocation to it is in doubt."""
+        resource, response = result.resource, result.response
+        if resource.channel is None and response is not None and response.status in relocation.DOUBTFUL_STATUSES:
+            self._dead_targets[resource.target] = Resource(resource.target, failures=Failures(1, detail=Detail.REFUSED))
+            if len(self._dead_targets) > DEAD_TARGETS_MAX:
+                self._dead_targets.popitem(last=False)
+        elif len(self._dead_targets):
+            self._dead_targets.pop(resource.target, None)

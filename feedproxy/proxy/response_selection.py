@@ -1,0 +1,340 @@
+"""Selection of the response for a request: lookup, decision (cache/reuse.py), and a refresh where one is needed.
+
+A request that needs the origin waits for the one refresh of its target (refresh/coordinator.py). The refresh goes on
+when the client disconnects.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from feedproxy.cache import reuse, serving_stale
+from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
+from feedproxy.cache.freshness import Freshness
+from feedproxy.cache.reuse import Forward, Reuse, ReuseAndRevalidate, Unsatisfiable, Validate
+from feedproxy.cache.serving_stale import Occasion
+from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.cache.vary import nominated
+from feedproxy.clock import Clock, Instant, Seconds
+from feedproxy.errors import FetchError, FetchTimeout, Forbidden
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.proxy.context_builder import ContextBuilder
+from feedproxy.proxy.interfaces import PeerCopies
+from feedproxy.proxy.local_responses import LocalResponses, is_oversized
+from feedproxy.proxy.relocation_responses import RelocationResponses
+from feedproxy.refresh import personal_responses, range_requests
+from feedproxy.refresh.coordinator import RefreshCoordinator
+from feedproxy.refresh.policy import content_guard, throttle
+from feedproxy.refresh.policy.feed_freshness import assess, rests_until
+from feedproxy.refresh.result import RefreshResult
+from feedproxy.request.context import PassThrough, ProxyResponse, RequestContext
+from feedproxy.request.entrance import ClientContext
+from feedproxy.request.reload_policy import apply_reload_policy
+from feedproxy.settings import Settings
+from feedproxy.store.interface import Store
+from feedproxy.store.resource import Resource
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedResponse:
+    """A stored or just fetched response that answers a request, and what is reported of it.
+
+    `resource` is what is stored of the target. `unshared_fields` and `interim` belong to the one client whose request
+    went to the origin.
+    """
+
+    context: RequestContext
+    stored: StoredResponse
+    freshness: Freshness
+    status: CacheStatus
+    reason: str
+    resource: Resource | None
+    unshared_fields: Fields = field(default_factory=Fields)
+    interim: tuple[Response, ...] = ()
+
+
+type Selection = SelectedResponse | ProxyResponse | PassThrough
+"""A response to render, a response of the proxy's own, or the instruction to stream the request through."""
+
+
+class ResponseSelector:
+    """Selects the response for each request; carries out what the cache's decision demands."""
+
+    def __init__(
+        self,
+        *,
+        contexts: ContextBuilder,
+        dispatch: RefreshCoordinator,
+        local: LocalResponses,
+        relocations: RelocationResponses,
+        peers: PeerCopies,
+        store: Store,
+        clock: Clock,
+    ) -> None:
+        self._contexts = contexts
+        self._dispatch = dispatch
+        self._local = local
+        self._relocations = relocations
+        self._peers = peers
+        self._store = store
+        self._clock = clock
+
+    async def select(
+        self,
+        request: Request,
+        client: ClientContext,
+        settings: Settings,
+        *,
+        is_synced: bool = False,
+        is_retry: bool = False,
+    ) -> Selection:
+        """Return the response for a GET or HEAD. Raises FeedproxyError.
+
+        `is_synced`: the peers' copies have been taken in; `is_retry`: the origin has been asked with too few fields.
+        """
+        context = self._contexts.build(request, client, settings)
+        resource, now = context.resource, self._clock.now()
+        if response := self._relocations.before_fetch(context, now):
+            return response
+        if resource is not None and is_oversized(resource, now):
+            return PassThrough(CacheStatus(fwd=Fwd.BYPASS, detail=Detail.OVERSIZED))
+        context = self._with_effective_directives(context, now)
+        variant, freshness = self._select_variant(context, resource, now)
+        if variant is None and (part := range_requests.serve_from_part(context, resource, now)) is not None:
+            return self._hit(context, *part, None)
+        if variant is None or variant.content.feed:
+            context = _with_get(context)
+        decision = reuse.decide(
+            variant,
+            context.directives,
+            freshness,
+            now,
+            known_uri=bool(resource and resource.variants),
+            stale_limit=settings.stale_max,
+            meanwhile=_stale_while_refreshing(context, variant, freshness),
+        )
+        match decision:
+            case Reuse(stored, stored_freshness, detail):
+                return self._hit(context, stored, stored_freshness, detail)
+            case ReuseAndRevalidate(stored, stored_freshness, detail):
+                return self._hit_and_refresh(context, stored, stored_freshness, detail, now)
+            case Unsatisfiable(reason):
+                return self._unsatisfiable(context, reason)
+            case Validate(stored, fwd) | Forward(fwd, _, stored):
+                if not is_synced and await self._peers.sync(request.target):
+                    # A peer had a newer copy: decide again.
+                    return await self.select(request, client, settings, is_synced=True)
+                return await self._validate_or_fetch(context, stored, freshness, fwd, is_retry=is_retry)
+            case _:
+                assert_never(decision)
+
+    def _with_effective_directives(self, context: RequestContext, now: Instant) -> RequestContext:
+        directives = apply_reload_policy(
+            context.directives, context.request.fields, context.resource, context.settings, now
+        )
+        if self._relocations.is_in_doubt(context, context.resource):
+            directives = replace(directives, no_cache=True)
+        return context if directives is context.directives else replace(context, directives=directives)
+
+    def _select_variant(
+        self, context: RequestContext, resource: Resource | None, now: Instant
+    ) -> tuple[StoredResponse | None, Freshness | None]:
+        if resource is None:
+            return None, None
+        variant = personal_responses.choose(
+            resource,
+            context.upstream_request.fields,
+            context.key,
+            own_agent=context.own_agent,
+            credentials=context.has_credentials,
+        )
+        if variant is None:
+            return None, None
+        return variant, assess(resource, variant, context.settings, now)
+
+    # -- one method for each decision
+
+    def _hit(
+        self,
+        context: RequestContext,
+        stored: StoredResponse,
+        freshness: Freshness,
+        detail: str | None,
+        reason: str = "",
+    ) -> SelectedResponse:
+        status = CacheStatus(hit=True, ttl=int(freshness.ttl), detail=detail)
+        return SelectedResponse(context, stored, freshness, status, reason or freshness.words, context.resource)
+
+    def _hit_and_refresh(
+        self, context: RequestContext, stored: StoredResponse, freshness: Freshness, detail: str | None, now: Instant
+    ) -> SelectedResponse:
+        resource, target = context.resource, context.request.target
+        permission = self._dispatch.check_fetch_allowed(resource, target, context.settings)
+        is_resting = now < rests_until(resource, stored, freshness, context.settings)
+        if isinstance(permission, throttle.Allowed) and not stored.authorized and not is_resting:
+            self._dispatch.start_refresh(target)
+        return self._hit(context, stored, freshness, detail)
+
+    def _unsatisfiable(self, context: RequestContext, reason: str) -> ProxyResponse:
+        status = CacheStatus(detail=Detail.ONLY_IF_CACHED)
+        return self._local.problem_response(context.request, context.client, 504, Detail.ONLY_IF_CACHED, reason, status)
+
+    async def _validate_or_fetch(
+        self,
+        context: RequestContext,
+        variant: StoredResponse | None,
+        freshness: Freshness | None,
+        fwd: Fwd,
+        *,
+        is_retry: bool,
+    ) -> Selection:
+        if response := self._without_fetch(context, variant, freshness):
+            return response
+        result, is_collapsed = await self._dispatch.refresh_for_request(context, context.resource, variant)
+        if result is None:
+            if variant and freshness and self._may_serve_stale(context, variant, freshness, Occasion.DISCONNECTED):
+                context = replace(context, resource=self._store.get(context.request.target))
+                return self._hit(context, variant, freshness, Detail.TIMEOUT, "the origin takes too long")
+            raise FetchTimeout("the origin takes too long")
+        self._dispatch.refresh_shared_copy(context, result)
+        varies_by = nominated(result.response.fields) if result.response is not None and result.stored else ()
+        if not is_retry and not context.withheld_names.isdisjoint(varies_by):
+            # The response varies by a field that the shared request lacked: this client gets the variant it selects.
+            return await self.select(context.request, context.client, context.settings, is_synced=True, is_retry=True)
+        return self._after_refresh(context, result, fwd, is_collapsed=is_collapsed)
+
+    def _without_fetch(
+        self, context: RequestContext, variant: StoredResponse | None, freshness: Freshness | None
+    ) -> SelectedResponse | ProxyResponse | None:
+        """Return the response where the origin may not be asked now; None where it may, or has to be."""
+        resource, settings, now = context.resource, context.settings, self._clock.now()
+        match self._dispatch.check_request_allowed(context, resource):
+            case throttle.Deferred() if self._dispatch.can_join(context):
+                return None  # the refresh under way is the one that the throttle counts
+            case throttle.Deferred(until, detail, reason):
+                if response := self._relocations.after_fetch(context, resource, now, CacheStatus()):
+                    return response
+                if resource and variant and freshness and self._may_spare_origin(context, resource, variant, freshness):
+                    return self._hit(context, variant, freshness, None if freshness.fresh(now) else detail, reason)
+                if response := self._relocations.as_last_resort(context, resource, now, CacheStatus()):
+                    return response
+                # Without a copy, one fetch for each minimum interval is worth a try: the origin may be back.
+                may_try = detail is Detail.BACK_OFF and throttle.is_past_min_interval(resource, now, settings)
+                if detail in (Detail.RETRY_AFTER, Detail.BACK_OFF) and not may_try:
+                    return self._local.service_unavailable(context.request, context.client, until, detail, reason)
+                # Neither feed_min_interval nor site_interval may keep from clients what HTTP entitles them to get from
+                # the origin (docs/decisions/what-the-floor-binds.md).
+        return None
+
+    # -- after a refresh
+
+    def _after_refresh(
+        self, context: RequestContext, result: RefreshResult, fwd: Fwd, *, is_collapsed: bool
+    ) -> SelectedResponse | ProxyResponse | PassThrough:
+        request, client, now = context.request, context.client, self._clock.now()
+        self._relocations.record_result(result)
+        fwd = Fwd.PARTIAL if result.from_partial else fwd
+        status = CacheStatus(fwd=fwd, fwd_status=result.fwd_status, stored=result.stored, collapsed=is_collapsed)
+        if isinstance(result.error, Forbidden):
+            status = CacheStatus()  # the address policy refused the target: nothing went to the origin
+        is_gone = result.response is not None and result.response.status == 410  # the origin's own 410 is passed on
+        if not is_gone and (response := self._relocations.after_fetch(context, result.resource, now, status)):
+            return response
+        if result.oversized:
+            return PassThrough(replace(status, detail=Detail.OVERSIZED))
+        if fallback := self._stale_fallback(context, result, status, now):
+            return fallback
+        if not is_gone and (response := self._relocations.as_last_resort(context, result.resource, now, status)):
+            return response
+        if result.response is None:
+            return self._local.error_response(request, client, result.error or FetchError(result.reason), status)
+        if result.response.status == 429:
+            # DESIGN, 11: a 429 limits this proxy, and is never passed on to a client.
+            until = max(result.resource.failures.next_try, now + context.settings.feed_min_interval)
+            reason = "The origin has had too many requests."
+            return self._local.service_unavailable(request, client, until, Detail.RATE_LIMITED, reason, status)
+        if result.response.content.feed:
+            self._contexts.count_reader(request, client)  # the target may not have been known as a feed before
+        return self._fetched(context, result, status, now)
+
+    def _fetched(
+        self, context: RequestContext, result: RefreshResult, status: CacheStatus, now: Instant
+    ) -> SelectedResponse:
+        assert result.response is not None
+        freshness = assess(result.resource, result.response, context.settings, now)
+        detail: str | None = result.detail
+        if detail is None and result.stored and freshness.limit is not None:
+            detail = freshness.limit.detail
+        reason = result.reason if result.detail is not None else freshness.words
+        if result.detail is None and result.not_stored_reason:
+            reason = f"not stored: {result.not_stored_reason}"
+        # A cookie, and a 1xx response, is for the client whose request brought it only.
+        is_own = not status.collapsed
+        return SelectedResponse(
+            context,
+            result.response,
+            freshness,
+            replace(status, ttl=int(freshness.ttl) if result.stored else None, detail=detail),
+            reason,
+            self._store.get(context.request.target),
+            unshared_fields=result.unshared_fields if is_own else Fields(),
+            interim=result.interim if is_own else (),
+        )
+
+    def _stale_fallback(
+        self, context: RequestContext, result: RefreshResult, status: CacheStatus, now: Instant
+    ) -> SelectedResponse | None:
+        """Return the stored response where it answers instead of a failed refresh; None where the result answers."""
+        has_failed = result.error is not None or (result.response is not None and result.response.status >= 500)
+        if result.stored or (result.fallback is None and not has_failed):
+            return None  # an error response that the origin allows to store is the answer
+        variant, freshness = self._select_variant(context, result.resource, now)
+        if variant is None or freshness is None or (result.fallback is not None and now >= result.fallback.until):
+            return None
+        occasion = Occasion.ERROR
+        if result.fwd_status is None:
+            occasion = Occasion.DISCONNECTED
+        elif result.fwd_status < 500:
+            occasion = Occasion.REFUSED
+        if not self._may_serve_stale(context, variant, freshness, occasion):
+            return None
+        detail = result.detail or (result.error.detail if result.error is not None else Detail.STALE_IF_ERROR)
+        status = replace(status, hit=status.fwd is None, stored=False, ttl=int(freshness.ttl), detail=detail)
+        resource = self._store.get(context.request.target)
+        return SelectedResponse(context, variant, freshness, status, result.reason, resource)
+
+    def _may_serve_stale(
+        self, context: RequestContext, stored: StoredResponse, freshness: Freshness, occasion: Occasion
+    ) -> bool:
+        # "A cache MUST NOT generate a stale response unless it is disconnected or doing so is explicitly permitted"
+        # (RFC 9111, 4.2.4): the operator's stale_max is for feeds.
+        is_permitted = stored.content.feed or occasion is Occasion.DISCONNECTED
+        limit = context.settings.stale_max if is_permitted else 0
+        return serving_stale.allowed(
+            stored, freshness, self._clock.now(), occasion=occasion, request=context.directives, limit=limit
+        )
+
+    def _may_spare_origin(
+        self, context: RequestContext, resource: Resource, stored: StoredResponse, freshness: Freshness
+    ) -> bool:
+        """Return whether the copy may answer while the origin is not asked; the rules are those of a failed fetch."""
+        patience = content_guard.stale_limit_after_failure(resource.failures, context.settings)
+        if self._clock.now() >= content_guard.last_validated(resource) + patience:
+            return False
+        return self._may_serve_stale(context, stored, freshness, Occasion.ERROR)
+
+
+def _with_get(context: RequestContext) -> RequestContext:
+    """Return the context with a GET for the origin: a HEAD reports what a GET would, and only content can be parsed."""
+    upstream = context.upstream_request
+    if upstream.method == "GET":
+        return context
+    return replace(context, upstream_request=replace(upstream, method="GET"))
+
+
+def _stale_while_refreshing(
+    context: RequestContext, variant: StoredResponse | None, freshness: Freshness | None
+) -> Seconds:
+    """Return how long a stale feed answers while it is refreshed; 0 where a limit says that the copy is bad."""
+    if variant is None or not variant.content.feed or (freshness is not None and freshness.limit is not None):
+        return 0
+    return context.settings.stale_while_refreshing
