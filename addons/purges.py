@@ -10,6 +10,7 @@ from feedproxy.app import get_app
 from feedproxy.errors import UsageError
 from feedproxy.notify import downstream_purge
 from feedproxy.notify.notification_service import NotificationService
+from feedproxy.refresh.events import CopiesInvalidated
 
 logger = logging.getLogger("feedproxy.purges")
 
@@ -44,12 +45,12 @@ class Purges:
         protocol = downstream_purge.DownstreamPurge(notices.settings)
         notices.add(protocol)
 
-        def outdated(targets: list[str]) -> None:
-            orders = [order for each in targets for order in protocol.purge_requests(each)]
+        def on_copies_invalidated(event: CopiesInvalidated) -> None:
+            orders = [order for target in event.targets for order in protocol.purge_requests(target)]
             if orders:
                 notices.defer(lambda: notices.enqueue(*orders))
 
-        notices.service.on_outdated.append(outdated)
+        notices.service.events.copies_invalidated.subscribe(on_copies_invalidated)
 
 
 addons = [Purges()]

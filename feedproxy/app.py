@@ -31,6 +31,7 @@ from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.service import Service
 from feedproxy.proxy.visibility import is_public
 from feedproxy.refresh.credentialed_client import CredentialedClient
+from feedproxy.refresh.events import Events
 from feedproxy.refresh.paused_and_blocked import OperatorDecisions
 from feedproxy.refresh.redirects import OriginClient
 from feedproxy.request.endpoints import Call, Endpoints
@@ -366,6 +367,7 @@ class _Services:
             pseudonym=pseudonym.decode(),
             version=__version__,
             observer=runtime.journal,
+            events=Events(),
             key_for=self.doorkeeper.key_for,
             peers=self.fleet,
             ownership=runtime.seat,

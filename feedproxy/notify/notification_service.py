@@ -25,6 +25,7 @@ from feedproxy.notify.subscriptions import Subscriptions
 from feedproxy.notify.xmlrpc import XmlRpcDispatcher
 from feedproxy.proxy.service import Service
 from feedproxy.proxy.visibility import may_be_listed
+from feedproxy.refresh.events import FeedChanged, RefreshEnded
 from feedproxy.request.url_mapping import is_upstream_target
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
@@ -128,10 +129,10 @@ class NotificationService:
         self._deferred.append(chore)
         self.wake()
 
-    def on_feed_changed(self, resource: Resource, is_new: bool) -> None:
-        """The service has stored a feed whose content is new; `first`: none was known before. Returns at once."""
-        self._notify_feed_listeners(resource)
-        seen = self._snapshot(resource, first=is_new)
+    def on_feed_changed(self, event: FeedChanged) -> None:
+        """Record a change of a feed, to be notified by the loop."""
+        self._notify_feed_listeners(event.resource)
+        seen = self._snapshot(event.resource, first=event.is_new)
         if seen is not None:
             self.publish_to_cluster(seen)
             self._add_pending(seen)
@@ -149,7 +150,8 @@ class NotificationService:
         elif self._wake_timer is None:
             self._wake_timer = asyncio.get_running_loop().call_later(NEW_FEED_DELAY, self.wake)
 
-    def _on_refresh_finished(self, target: str) -> None:
+    def _on_refresh_ended(self, event: RefreshEnded) -> None:
+        target = event.target
         for each in self.on_refresh_finished:
             each(target)
         resource = self.service.store.peek(target)
@@ -167,8 +169,8 @@ class NotificationService:
     def start(self) -> None:
         """Catch up with what changed before, and go on until `close`."""
         if not self._tasks:
-            self.service.listeners.append(self.on_feed_changed)
-            self.service.landings.append(self._on_refresh_finished)
+            self.service.events.feed_changed.subscribe(self.on_feed_changed)
+            self.service.events.refresh_ended.subscribe(self._on_refresh_ended)
             self._tasks = [asyncio.ensure_future(self._reconcile()), asyncio.ensure_future(self._loop())]
 
     def wake(self) -> None:
@@ -194,9 +196,8 @@ class NotificationService:
 
     async def close(self, timeout: Seconds) -> None:
         """Write down what is known, let what is being sent end (`timeout` at most), and close the ledger."""
-        with contextlib.suppress(ValueError):
-            self.service.listeners.remove(self.on_feed_changed)
-            self.service.landings.remove(self._on_refresh_finished)
+        self.service.events.feed_changed.unsubscribe(self.on_feed_changed)
+        self.service.events.refresh_ended.unsubscribe(self._on_refresh_ended)
         self.wake()  # no timer outlives this
         tasks, self._tasks = self._tasks, []
         for task in tasks:

@@ -79,7 +79,6 @@ class CacheAdmin:
         self._ownership = ownership
         self._demand = demand
         self.agenda = Agenda(clock, self._own_prefetch_plan, self._prefetch)
-        dispatch.landings.append(self.agenda.note)
 
     @property
     def active_refreshes(self) -> int:

@@ -27,6 +27,7 @@ from feedproxy.proxy.representations.renderer import OriginalFormat, Renderer, R
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.proxy.response_selection import ResponseSelector
 from feedproxy.refresh.coordinator import RefreshCoordinator
+from feedproxy.refresh.events import Events, RefreshEnded
 from feedproxy.refresh.reader_tracking import ReaderTracker
 from feedproxy.refresh.redirects import OriginClient
 from feedproxy.refresh.result import RefreshObserver
@@ -55,6 +56,7 @@ class Service:
         pseudonym: str,
         version: str,
         observer: RefreshObserver,
+        events: Events | None = None,
         key_for: Callable[[str, str], str] = lambda target, _: target,
         peers: PeerCopies | None = None,
         ownership: FeedOwnership | None = None,
@@ -77,6 +79,7 @@ class Service:
             installation=pseudonym,
             version=version,
         )
+        self.events = events or Events()
         self._local = LocalResponses(clock, self.via, settings_for)
         dispatch = RefreshCoordinator(
             settings_for=settings_for,
@@ -84,13 +87,11 @@ class Service:
             fetcher=fetcher,
             clock=clock,
             observer=observer,
+            events=self.events,
             via=self.via,
             agent=self.audience.upstream_user_agent,
         )
         self._dispatch = dispatch
-        self.listeners = dispatch.listeners
-        self.on_outdated = dispatch.on_outdated
-        self.landings = dispatch.landings
         self.worker_pool = dispatch.worker_pool
         lookup, peers = ResourceLookup(store, clock), peers or NoPeers()
         self._codings = CodingVariants(store, dispatch.worker_pool)
@@ -123,7 +124,11 @@ class Service:
             ownership=ownership or OwnsAll(),
             demand=demand or NoDemand(),
         )
+        self.events.refresh_ended.subscribe(self._on_refresh_ended)
         DECODED_BODIES.resize(limits.decoded)
+
+    def _on_refresh_ended(self, event: RefreshEnded) -> None:
+        self.admin.agenda.note(event.target)
 
     async def answer(self, request: Request, client: ClientContext) -> ProxyResponse | PassThrough:
         """Answer a GET or HEAD. Never raises FeedproxyError: a failure is a response, too."""

@@ -18,6 +18,7 @@ from feedproxy.http import negotiation, uri
 from feedproxy.http.memoize import memoised
 from feedproxy.http.message import Fields
 from feedproxy.refresh import peer_result, personal_responses, range_requests
+from feedproxy.refresh.events import CopiesInvalidated, Events, FeedChanged, RefreshEnded
 from feedproxy.refresh.fetch_lease import FetchLease
 from feedproxy.refresh.ingest.worker_pool import WorkerPool
 from feedproxy.refresh.pipeline import RefreshPipeline
@@ -66,12 +67,14 @@ class RefreshCoordinator:
         fetcher: OriginClient,
         clock: Clock,
         observer: RefreshObserver,
+        events: Events,
         via: str,
         agent: Callable[[str], str],
     ) -> None:
         self._settings_for = settings_for
         self._store = store
         self._clock = clock
+        self._events = events
         self._via = via
         self._agent = agent
         self.threads = ThreadPoolExecutor(2, thread_name_prefix="feedproxy-prepare")
@@ -92,12 +95,6 @@ class RefreshCoordinator:
         self._non_feed_redirects: OrderedDict[str, int] = OrderedDict()
         self._scheduled: dict[str, asyncio.Task[None]] = {}
         self._storable_jobs: dict[str, set[object]] = {}
-        self.listeners: list[Callable[[Resource, bool], None]] = []
-        """Are told of every feed whose content is new, once the store has it, and whether none was known before."""
-        self.on_outdated: list[Callable[[list[str]], None]] = []
-        """Are told of targets whose copies elsewhere are outdated although no content changed: moved, ended, purged."""
-        self.landings: list[Callable[[str], None]] = []
-        """Are told the target of every update that is over."""
 
     def __len__(self) -> int:
         return len(self._refreshes)
@@ -381,8 +378,7 @@ class RefreshCoordinator:
         try:
             result = await self._pipeline.run(job, is_current)
             if result.changed and result.stored and is_current():
-                for listener in self.listeners:
-                    listener(result.resource, is_first)
+                self._events.feed_changed.emit(FeedChanged(result.resource, is_first))
             elif _availability_changed(stored, result.resource):
                 self.announce_invalidation([target])
             self._recheck_former_address(target, result.resource.sighting)
@@ -391,8 +387,7 @@ class RefreshCoordinator:
             storable_jobs.discard(token)
             if not storable_jobs:
                 self._storable_jobs.pop(target, None)
-            for on_finished in self.landings:
-                on_finished(target)
+            self._events.refresh_ended.emit(RefreshEnded(target))
 
     def _recheck_former_address(self, target: str, sighting: Sighting | None) -> None:
         """A feed that has moved back to where it came from: its first address is looked at again."""
@@ -406,9 +401,8 @@ class RefreshCoordinator:
                     self.start_refresh(sighting.location)
 
     def announce_invalidation(self, targets: list[str]) -> None:
-        """Copies of these elsewhere are worth nothing any more."""
-        for listener in self.on_outdated:
-            listener(targets)
+        """Report that copies of these targets in other caches are no longer valid."""
+        self._events.copies_invalidated.emit(CopiesInvalidated(tuple(targets)))
 
     async def _wait_for_site_slot(self, target: str, settings: Settings) -> None:
         """Wait for the site's next turn, `answer_timeout` at most."""

@@ -340,7 +340,7 @@ async def test_requests_with_credentials_do_not_keep_the_copy_of_others_from_bei
 async def test_answer_to_credentials_is_no_change_of_the_feed() -> None:
     async with Stand(Entrance.GATEWAY) as stand:
         told: list[str] = []
-        stand.stage.service.listeners.append(lambda resource, _: told.append(resource.target))
+        stand.stage.service.events.feed_changed.subscribe(lambda event: told.append(event.resource.target))
         stand.origin.publish("/feed.rss", a_feed("all"), cache_control="max-age=60")
         await stand.get()
         told.clear()
