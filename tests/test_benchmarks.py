@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import feed, footprint, latency, load, polling, soak, table
+from benchmarks import deltas, feed, footprint, latency, load, polling, soak, table
 from benchmarks.hits import chosen, fault
 from benchmarks.load import Counted, Run
 from benchmarks.origin import answer
@@ -305,3 +306,26 @@ def test_polling_policy_asks_less_at_a_higher_price() -> None:
     requests = [polling.play(worlds, price).requests for price in (300, 1800, 7200)]
     assert requests == sorted(requests, reverse=True)
     assert requests[0] > polling.oracle(worlds).requests
+
+
+# -- deltas
+
+
+def a_history(folder: Path, name: str, *versions: bytes) -> None:
+    (folder / name).mkdir()
+    for number, body in enumerate(versions):
+        (folder / name / f"{number:04}.xml").write_bytes(body)
+
+
+def test_update_is_smaller_as_226_than_as_gzip_and_smallest_as_dcz(tmp_path: Path) -> None:
+    items = [b"<item><guid>%d</guid><title>%s</title></item>" % (n, os.urandom(60).hex().encode()) for n in range(30)]
+    versions = [b"<rss version='2.0'><channel>" + b"".join(items[n : 20 + n]) + b"</channel></rss>" for n in range(3)]
+    a_history(tmp_path, "one", versions[0], versions[0], *versions[1:])
+
+    ((name, found),) = deltas.histories(tmp_path)
+    measured = list(deltas.updates(found))
+
+    assert name == "one"
+    assert len(measured) == 2  # the same bytes are no update
+    assert all(each.is_new and each.gzip > 5 * each.im > 5 * each.dcz > 0 for each in measured)
+    assert "2 " in deltas.line("one", measured)
