@@ -41,6 +41,8 @@ class Cache:
             "private",
             "deltas",
             "deltas_not_for",
+            "compression_dictionaries",
+            "cors",
             "keep_unchanged",
             "drain_timeout",
             # Whoever has the cache alone fetches, too.

@@ -372,6 +372,20 @@ class Settings:
         "Other readers do not notice. Switch it off in a rule for a feed whose readers lose entries.",
         per_feed=True,
     )
+    compression_dictionaries: str = option(
+        "secure",
+        "Let clients use a feed's last versions as dictionaries of its next one (RFC 9842): secure, always, off.",
+        "An update is then a few hundred bytes (Content-Encoding: dcz). secure: over TLS or on loopback, as the RFC has"
+        " it. always: in plain HTTP, too, where no device on the way alters what it does not understand.",
+        choices=("secure", "always", "off"),
+        per_feed=True,
+    )
+    cors: bool = option(
+        False,
+        "Let scripts of every web origin read feeds (Access-Control-Allow-Origin: *), for readers in browsers.",
+        "Feeds that are private, or that readers have to sign in for, stay closed.",
+        per_feed=True,
+    )
     negotiate: bool = option(
         False,
         "Answer in another format of the feed where the request's Accept prefers it.",

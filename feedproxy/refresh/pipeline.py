@@ -33,6 +33,7 @@ from feedproxy.refresh.resource_update import (
     update_relocation,
     with_history,
     with_last_modified,
+    with_previous_contents,
     with_variant,
     with_version_record,
     with_versions,
@@ -352,6 +353,7 @@ class RefreshPipeline:
         resource = result.resource
         if result.stored and result.response is not None:
             resource = with_versions(resource, ingested.retired_versions)
+            resource = with_previous_contents(resource, result.response, ingested.previous_contents, job.settings)
             resource = with_history(resource, before, result.response, ingested.publication_dates, now)
         if result.fallback is None and learns and ingested.relocation is None:
             sighting = update_relocation(before, chain, outcome, now, job.settings)

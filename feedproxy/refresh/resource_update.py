@@ -16,9 +16,11 @@ from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings
 from feedproxy.refresh.ingest.link_injection import with_links
 from feedproxy.refresh.policy import relocation
 from feedproxy.refresh.policy.content_guard import FetchOutcome
+from feedproxy.refresh.policy.dictionary_policy import is_shared
 from feedproxy.refresh.policy.push import Push
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.settings import Settings
+from feedproxy.store.previous_contents import NO_CONTENTS, PreviousContents
 from feedproxy.store.resource import Edition, Ending, Resource, Sighting, Version
 from feedproxy.upstream.client import Fetched
 
@@ -211,6 +213,20 @@ def with_versions(resource: Resource, retired_versions: Sequence[Version]) -> Re
     while sum(len(each.entries) for each in versions) > VERSIONS_BYTES:
         del versions[0]
     return replace(resource, versions=tuple(versions))
+
+
+def with_previous_contents(
+    resource: Resource, stored: StoredResponse, previous: PreviousContents | None, settings: Settings
+) -> Resource:
+    """The resource with these previous contents (None: no others than before), if `stored` is for all readers.
+
+    Where it no longer is, the contents before it are forgotten.
+    """
+    if len(stored.key):
+        return resource
+    if not is_shared(stored, settings):
+        previous = NO_CONTENTS
+    return resource if previous is None or previous == resource.previous else replace(resource, previous=previous)
 
 
 def with_version_record(resource: Resource, new: StoredResponse, items: int, now: Instant) -> Sequence[Edition]:

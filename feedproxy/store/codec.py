@@ -1,4 +1,4 @@
-"""What is kept of a feed, as bytes and back: docs/reference/store-format.md, version 1.
+"""What is kept of a feed, as bytes and back: docs/reference/store-format.md.
 
 A value is an envelope (envelope.py), a header in JSON, and the bodies as they are. Nothing is pickled:
 whoever can write to the store's files must not thereby run code here.
@@ -27,6 +27,7 @@ from feedproxy.store import envelope
 from feedproxy.store.envelope import Damaged
 from feedproxy.store.packing.interning import Sharing
 from feedproxy.store.packing.packed_sequences import Compact
+from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import Resource
 
 _SHARED = Sharing()
@@ -61,16 +62,23 @@ def dump_with_header(resource: Resource) -> tuple[bytes, bytes]:
             bodies[coding] = place
         return bodies
 
-    header = _header(resource, bodies_of)
+    def place_of(data: bytes) -> list[int]:
+        nonlocal end
+        parts.append(data)
+        end += len(data)
+        return [end - len(data), len(data)]
+
+    header = _header(resource, bodies_of, place_of)
+    version = envelope.LATER if resource.previous else envelope.VERSION
     try:
-        return envelope.close(envelope.Kind.RESOURCE, header, *parts), header
+        return envelope.close(envelope.Kind.RESOURCE, header, *parts, version=version), header
     except struct.error as error:
         raise StoreError(f"cannot be written: {resource.target}: {error}") from error
 
 
 def header_of(resource: Resource) -> bytes:
     """All of it but its bodies, for `restore`. Raises StoreError for a value that has no such form."""
-    return _header(resource, lambda _: {})
+    return _header(resource, lambda _: {}, lambda _: [])
 
 
 def load(data: bytes) -> Resource:
@@ -90,9 +98,12 @@ def load_with_header(data: bytes) -> tuple[Resource, bytes]:
     return resource, bytes(header)
 
 
-def restore(header: bytes, bodies: Iterable[Bodies]) -> Resource:
-    """The resource that has this header, and these bodies, in the order of `Resource.responses`. Raises Damaged."""
-    return _read(header, _Kept(bodies))
+def restore(header: bytes, bodies: Iterable[Bodies], previous: bytes = b"") -> Resource:
+    """The resource that has this header, these bodies, in the order of `Resource.responses`, and previous contents.
+
+    Raises Damaged.
+    """
+    return _read(header, _Kept(bodies, previous))
 
 
 def _read(header: bytes | memoryview, context: "_Context") -> Resource:
@@ -110,7 +121,9 @@ def _nonsense(error: Exception) -> Damaged:
 # -- writing
 
 
-def _header(resource: Resource, bodies_of: Callable[[Content], dict[str, object]]) -> bytes:
+def _header(
+    resource: Resource, bodies_of: Callable[[Content], dict[str, object]], place_of: Callable[[bytes], list[int]]
+) -> bytes:
     def plain(value: Any) -> object:
         """What JSON has no word for."""
         if isinstance(value, (Fields, Compact)):
@@ -119,6 +132,8 @@ def _header(resource: Resource, bodies_of: Callable[[Content], dict[str, object]
             return sorted(value)
         if isinstance(value, bytes):
             return base64.b64encode(value).decode()
+        if isinstance(value, PreviousContents):
+            return place_of(value.data)
         written = {}
         for name, default in _defaults(type(value)):
             member = getattr(value, name)
@@ -183,6 +198,10 @@ class _Context:
     def bodies(self, value: Any) -> Mapping[str, bytes | Unpacked]:
         """The bodies of the next content, of which the header says this."""
 
+    @abstractmethod
+    def previous(self, value: Any) -> bytes:
+        """The previous contents, of which the header says this."""
+
 
 class _Stored(_Context):
     """Bodies that lie in the value's bytes."""
@@ -203,6 +222,10 @@ class _Stored(_Context):
             bodies[_SHARED.text(coding)] = self._body(_read_integer(start, self), _read_integer(length, self))
         return bodies
 
+    def previous(self, value: Any) -> bytes:
+        start, length = value
+        return self._body(_read_integer(start, self), _read_integer(length, self))
+
     def _body(self, start: int, length: int) -> bytes:
         """The body at that place; the same object for the same place."""
         body = self._bodies.get((start, length))
@@ -221,12 +244,16 @@ class _Stored(_Context):
 class _Kept(_Context):
     """Bodies that are in memory, in their order; what the header says of where they lay is passed over."""
 
-    def __init__(self, bodies: Iterable[Bodies]) -> None:
+    def __init__(self, bodies: Iterable[Bodies], previous: bytes) -> None:
         super().__init__()
         self._left = list(bodies)[::-1]
+        self._previous = previous
 
     def bodies(self, value: Any) -> Bodies:
         return self._left.pop()
+
+    def previous(self, value: Any) -> bytes:
+        return self._previous
 
 
 type _Read = Callable[[Any, _Context], Any]
@@ -283,6 +310,7 @@ _SIMPLE: Mapping[Any, _Read] = {
     bytes: _read_bytes,
     Fields: _read_fields,
     Mapping[str, bytes]: _read_bodies,
+    PreviousContents: lambda value, context: PreviousContents(context.previous(value)),
 }
 
 

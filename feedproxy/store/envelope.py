@@ -12,6 +12,8 @@ from enum import IntEnum
 from feedproxy.errors import StoreError
 
 VERSION = 1
+LATER = 2
+"""The version of values that an earlier feedproxy would read wrongly; all others are written as `VERSION`."""
 MAGIC = b"FPXY"
 
 _ENVELOPE = struct.Struct(">4sBBxxII")
@@ -34,9 +36,9 @@ class UnknownVersion(StoreError):
     """The value was written by another version of feedproxy, in a form that this one does not read."""
 
 
-def close(kind: Kind, header: bytes, *parts: bytes) -> bytes:
+def close(kind: Kind, header: bytes, *parts: bytes, version: int = VERSION) -> bytes:
     """Header and parts in one envelope."""
-    start = _ENVELOPE.pack(MAGIC, VERSION, kind, len(header), 0)[:_CHECKED]
+    start = _ENVELOPE.pack(MAGIC, version, kind, len(header), 0)[:_CHECKED]
     checksum = zlib.crc32(header, zlib.crc32(start))
     for part in parts:
         checksum = zlib.crc32(part, checksum)
@@ -53,8 +55,8 @@ def open_(kind: Kind, data: bytes) -> tuple[memoryview, memoryview]:
     magic, version, found, length, checksum = _ENVELOPE.unpack_from(data)
     if magic != MAGIC:
         raise Damaged("a stored value does not begin as ours do")
-    if version != VERSION:
-        raise UnknownVersion(f"a stored value has version {version}; this feedproxy reads {VERSION}")
+    if version not in (VERSION, LATER):
+        raise UnknownVersion(f"a stored value has version {version}; this feedproxy reads {VERSION} and {LATER}")
     view = memoryview(data)
     rest = view[_ENVELOPE.size :]
     if zlib.crc32(rest, zlib.crc32(view[:_CHECKED])) != checksum:

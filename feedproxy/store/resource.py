@@ -10,6 +10,7 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, is_set_back
 from feedproxy.feed.channel import Channel
 from feedproxy.store.packing.packed_sequences import Compact, Instants
+from feedproxy.store.previous_contents import NO_CONTENTS, PreviousContents
 
 NEVER = math.nan
 _VERSION = struct.Struct("<HId")
@@ -172,6 +173,9 @@ class Resource:
 
     keyed: tuple[StoredResponse, ...] = ()
 
+    previous: PreviousContents = NO_CONTENTS
+    """Contents that readers may have and name as dictionaries; of what is for all readers only."""
+
     def __post_init__(self) -> None:
         # By type: what descends from an abstract class is looked at for a microsecond.
         if type(self.changes) is not Instants and self.changes != ():
@@ -183,7 +187,7 @@ class Resource:
 
     def size(self) -> int:
         """Bytes of content held."""
-        return sum(response.content.size() for response in self.responses)
+        return sum(response.content.size() for response in self.responses) + len(self.previous.data)
 
     @property
     def responses(self) -> tuple[StoredResponse, ...]:

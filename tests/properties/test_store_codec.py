@@ -1,7 +1,9 @@
 """What is written can be read back, and nothing else is."""
 
 import dataclasses
+import functools
 import gzip
+import hashlib
 import json
 import zlib
 from collections.abc import Mapping, Sequence
@@ -17,6 +19,7 @@ from feedproxy.errors import StoreError
 from feedproxy.http.message import Fields
 from feedproxy.store import envelope
 from feedproxy.store.codec import dump, load
+from feedproxy.store.previous_contents import NO_CONTENTS, PreviousContents
 from feedproxy.store.resource import Edition, Failures, Resource
 
 TEXTS = st.text(st.characters(), max_size=12)  # lone surrogates among them
@@ -43,7 +46,12 @@ def of(hint: Any) -> st.SearchStrategy[Any]:
     return st.from_type(hint)
 
 
+PREVIOUS = st.lists(st.tuples(st.binary(max_size=60), st.binary(max_size=60)), max_size=3).map(
+    lambda pairs: functools.reduce(lambda held, pair: held.with_content(*pair, size_max=10_000), pairs, NO_CONTENTS)
+)
+
 SIMPLE = {
+    PreviousContents: PREVIOUS,
     str: TEXTS,
     float: NUMBERS,
     Fields: FIELDS,
@@ -164,11 +172,11 @@ def a_resource() -> Resource:
 
 def test_a_value_of_another_version_is_a_store_error_that_says_so() -> None:
     written = bytearray(dump(a_resource()))
-    written[4] = envelope.VERSION + 1
+    written[4] = envelope.LATER + 1
     rest = zlib.crc32(written[16:], zlib.crc32(written[:12]))
     written[12:16] = rest.to_bytes(4)
 
-    with pytest.raises(envelope.UnknownVersion, match="version 2"):
+    with pytest.raises(envelope.UnknownVersion, match="version 3"):
         load(bytes(written))
 
 
@@ -247,3 +255,12 @@ def test_what_gzip_does_not_stand_for_is_written(tag: str | None) -> None:
 
 def resource_with(content: Content) -> Resource:
     return Resource("http://example.com/", (StoredResponse("http://example.com/", 200, Fields(), content, 1.0, 2.0),))
+
+
+def test_value_without_previous_contents_has_the_version_that_earlier_programs_read() -> None:
+    resource = Resource("https://example.com/feed", fetched=2.0)
+    with_previous = dataclasses.replace(resource, previous=NO_CONTENTS.with_content(b"old", b"new", size_max=1000))
+
+    assert dump(resource)[4] == 1
+    assert dump(with_previous)[4] == 2
+    assert load(dump(with_previous)).previous.content(hashlib.sha256(b"old").digest(), [b"new"]) == b"old"

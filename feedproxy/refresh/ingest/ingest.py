@@ -28,6 +28,7 @@ from feedproxy.refresh.ingest.coding_policy import encode_if_smaller, level_of, 
 from feedproxy.refresh.ingest.edit_settings import is_outdated, self_link_mode, settings_digest
 from feedproxy.refresh.ingest.link_injection import announcement
 from feedproxy.settings import Settings
+from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import Version
 
 CONTENT_HASH_BYTES = 10
@@ -69,6 +70,8 @@ class IngestedContent:
     """The first bytes of what is no feed, decoded: challenges are recognised by them."""
     retired_versions: tuple[Version, ...] = ()
     """Of a feed that has changed: the versions that readers had until now, to reckon deltas from."""
+    previous_contents: PreviousContents | None = None
+    """Of a feed that has changed: its previous contents from now on; None where none are to be kept."""
     publication_dates: tuple[Instant, ...] | None = None
     """When the feed was published to before it was met, as its entries say; None: not looked at yet."""
     previous_channel: Channel | None = None
@@ -108,13 +111,15 @@ def ingest(
     requested_codings: RequestedCodings = NO_CODINGS,
     superseded: Sequence[StoredResponse] = (),
     first_seen: Instant | None = None,
+    previous_contents: PreviousContents | None = None,
 ) -> IngestedContent:
     """Look into a complete response, and make its content ready.
 
     `self_href` is the subscription address that a self link should name. `held` is the content that this one would
     replace, and `known` what the feed said of itself: where both say the same, the content stays the one held.
     Where it does not, `leaving` are the stored feeds that it makes old versions of. `since` is when the feed was met,
-    where nobody has looked yet when it was published to before.
+    where nobody has looked yet when it was published to before. `previous_contents` are those before the stored one;
+    None where no content is to be kept as a dictionary.
     Never raises: what cannot be read is kept as it came, with the reason in `error`.
     """
     label = response.fields.combined("content-encoding")
@@ -196,7 +201,25 @@ def ingest(
         edited_by=settings_digest(settings),
     )
     retired_versions = [version for each in superseded if (version := make_delta_base(each))] if settings.deltas else []
-    return replace(ingested, content=content, changes=changes, retired_versions=tuple(retired_versions))
+    if previous_contents is not None and stored is not None:
+        previous_contents = _with_stored(previous_contents, stored, content)
+    return replace(
+        ingested,
+        content=content,
+        changes=changes,
+        retired_versions=tuple(retired_versions),
+        previous_contents=previous_contents,
+    )
+
+
+def _with_stored(previous: PreviousContents, stored: Content, new: Content) -> PreviousContents:
+    """The previous contents once `new` replaces `stored`."""
+    old, identity = stored.bodies.get("identity"), new.bodies["identity"]
+    if old is None or not stored.feed or stored.tag is None:
+        return previous
+    # All together at most one gzip content more; where there is none, a quarter is what gzip makes of a feed.
+    size_max = len(new.bodies.get("gzip", b"")) or len(identity) // 4
+    return previous.with_content(old, identity, size_max=size_max)
 
 
 def _with_digest(channel: Channel, identity: bytes, declared: str | None) -> Channel:

@@ -12,6 +12,7 @@ from feedproxy.clock import Instant
 from feedproxy.feed import publication_dates
 from feedproxy.refresh.ingest.ingest import IngestedContent, ingest, ingest_fast_path
 from feedproxy.refresh.ingest.worker_pool import WorkerPool
+from feedproxy.refresh.policy.dictionary_policy import is_shared
 from feedproxy.refresh.resource_update import (
     RefreshJob,
     requested_codings,
@@ -19,6 +20,7 @@ from feedproxy.refresh.resource_update import (
     superseded,
     unmodified_content,
 )
+from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import Resource
 from feedproxy.upstream.client import Fetched
 
@@ -52,5 +54,14 @@ async def ingest_in_worker(
         requested_codings=requested_codings(job),
         superseded=superseded(stored) if stored is not None else (),
         first_seen=first_seen,
+        previous_contents=_previous_contents(job, stored),
     )
     return await worker_pool.submit(work)
+
+
+def _previous_contents(job: RefreshJob, stored: Resource | None) -> PreviousContents | None:
+    """The contents before the one that is validated; None where it is not to be kept as a dictionary."""
+    validated = job.validate
+    if stored is None or validated is None or not is_shared(validated, job.settings):
+        return None
+    return stored.previous

@@ -24,6 +24,7 @@ from feedproxy.http.message import Response
 from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings, ingest, make_delta_base
 from feedproxy.refresh.policy import content_guard
 from feedproxy.refresh.policy.content_guard import FetchOutcome, Replace
+from feedproxy.refresh.policy.dictionary_policy import is_shared
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 from feedproxy.upstream.client import Fetched
@@ -97,6 +98,7 @@ def examined(
         known_channel=resource.channel,
         requested_codings=RequestedCodings(tuple(held.content.bodies)),
         superseded=leaving,
+        previous_contents=resource.previous if is_shared(held, settings) else None,
     )
     channel = prepared.channel
     if prepared.error is not None or channel is None or not channel.well_formed:

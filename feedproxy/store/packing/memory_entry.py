@@ -31,6 +31,7 @@ def weight(resource: Resource) -> int:
     total = RESOURCE_OVERHEAD + sum(
         each.size for each in (resource.versions, resource.changes) if isinstance(each, Compact)
     )
+    total += len(resource.previous.data)
     for stored in resource.responses:
         total += VARIANT_OVERHEAD + stored.content.size() + stored.fields.pack() + stored.vary_request.pack()
         total += stored.key.pack() if len(stored.key) else 0
@@ -40,7 +41,7 @@ def weight(resource: Resource) -> int:
 class Entry:
     """One resource. `size` is what it counts for: the bytes that it takes packed, as soon as that is known."""
 
-    __slots__ = ("_alive", "_bodies", "_header", "_known", "size")
+    __slots__ = ("_alive", "_bodies", "_header", "_known", "_previous", "size")
 
     def __init__(self, resource: Resource, size: int | None = None, header: bytes = b"") -> None:
         """Awake. `size` is its weight, and `header` its header (codec.py), where they are known."""
@@ -48,6 +49,7 @@ class Entry:
         self._header = shrink(header) if header else b""
         self._bodies: Bodies | tuple[Bodies, ...] = ()
         self._known = b""
+        self._previous = resource.previous.data
         if header:
             self._bodies = _bodies_of(resource)
             self.size = self._packed_size(resource)
@@ -63,7 +65,7 @@ class Entry:
         found = alive() if alive is not None else None
         if found is None:
             bodies = self._bodies
-            found = restore(grow(self._header), (bodies,) if isinstance(bodies, Bodies) else bodies)
+            found = restore(grow(self._header), (bodies,) if isinstance(bodies, Bodies) else bodies, self._previous)
         return found
 
     def wake(self) -> Resource:

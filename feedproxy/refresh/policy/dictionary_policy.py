@@ -1,0 +1,30 @@
+"""May a stored feed serve as a compression dictionary, and be sent as `dcz`?  RFC 9842, section 9.
+
+A dictionary tells of the content that is compressed with it, and the other way round ("Reading Content", section 9.2).
+So only contents that all clients may read take part, on either side.
+"""
+
+from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.http import uri
+from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.redaction import has_secret
+from feedproxy.request.upstream_request import is_credential
+from feedproxy.settings import Settings
+
+
+def is_shared(stored: StoredResponse, settings: Settings) -> bool:
+    """Tell whether every client may have this feed, in this form.
+
+    What a rule, the origin, a credential, a client's own field or a secret address makes private takes no part; nor
+    does what the origin lets no proxy transform.
+    """
+    if settings.compression_dictionaries == "off" or settings.private or settings.readers:
+        return False
+    if stored.content.tag is None or not stored.content.feed or "identity" not in stored.content.bodies:
+        return False
+    if stored.authorized or len(stored.key) or any(is_credential(name) for name, _ in stored.vary_request):
+        return False
+    said = CacheControl.from_fields(stored.fields)
+    if said.private or said.no_store or said.no_transform:
+        return False
+    return uri.without_fragment(stored.target) == stored.target and not has_secret(stored.target)

@@ -1,0 +1,122 @@
+"""Previous contents: the last eight, each in the bytes that differ, and never another than the hash names."""
+
+import gzip
+import hashlib
+import random
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feedproxy.store.packing.memory_entry import Entry
+from feedproxy.store.previous_contents import CONTENTS_MAX, NO_CONTENTS, PreviousContents
+from feedproxy.store.resource import Resource
+
+WORDS = random.Random(9842)
+ITEMS = [b"<item><title>%s</title></item>\n" % WORDS.randbytes(200).hex().encode() for _ in range(60)]
+ALL = 1_000_000
+
+
+def version(number: int) -> bytes:
+    return b"<rss><channel>" + b"".join(ITEMS[number : number + 30]) + b"</channel></rss>"
+
+
+def digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()
+
+
+def history(numbers: list[int], size_max: int = ALL) -> PreviousContents:
+    held = NO_CONTENTS
+    for old, new in pairwise(numbers):
+        held = held.with_content(version(old), version(new), size_max=size_max)
+    return held
+
+
+def test_last_eight_contents_are_given_by_their_hash() -> None:
+    held = history(list(range(12)))
+
+    for number in range(3, 11):
+        assert held.content(digest(version(number)), [version(11)]) == version(number)
+        assert digest(version(number)) in held
+    assert held.content(digest(version(2)), [version(11)]) is None
+    assert len(list(held)) == CONTENTS_MAX == 8
+
+
+def test_eight_contents_take_less_than_one_in_gzip() -> None:
+    assert len(history(list(range(12))).data) < len(gzip.compress(version(11)))
+
+
+def test_oldest_contents_are_dropped_where_they_would_take_more() -> None:
+    held = history(list(range(12)), size_max=1000)
+
+    assert 0 < len(list(held)) < 8
+    assert len(held.data) <= 1000
+    assert held.content(digest(version(10)), [version(11)]) == version(10)
+
+
+def test_content_with_nothing_in_common_leaves_none() -> None:
+    held = history([0, 1]).with_content(version(1), b"x" * 10, size_max=100)
+
+    assert held == NO_CONTENTS
+
+
+def test_content_that_comes_back_is_current_and_then_previous_again() -> None:
+    there = history([0, 1, 0])
+    assert there.content(digest(version(1)), [version(0)]) == version(1)
+    assert digest(version(0)) not in there
+
+    back = there.with_content(version(0), version(2), size_max=ALL)
+    assert back.content(digest(version(0)), [version(2)]) == version(0)
+    assert back.content(digest(version(1)), [version(2)]) == version(1)
+
+
+def test_same_content_again_changes_nothing() -> None:
+    held = history([0, 1])
+
+    assert held.with_content(version(1), version(1), size_max=ALL) is held
+
+
+def test_each_variant_keeps_contents_of_its_own() -> None:
+    german, english = b"de" * 50, b"en" * 50
+    held = NO_CONTENTS.with_content(b"altes " + german, german, size_max=ALL)
+    held = held.with_content(b"older " + english, english, size_max=ALL)
+
+    assert held.content(digest(b"altes " + german), [english, german]) == b"altes " + german
+    assert held.content(digest(b"older " + english), [english, german]) == b"older " + english
+    assert held.content(digest(b"altes " + german), [english]) is None
+
+
+def test_damaged_content_is_not_given() -> None:
+    held = history([0, 1, 2])
+    damaged = PreviousContents(held.data[:-3] + b"\0\0\0")
+
+    assert damaged.content(digest(version(1)), [version(2)]) is None
+
+
+@given(st.binary(max_size=300))
+def test_bytes_that_are_no_contents_are_refused(data: bytes) -> None:
+    try:
+        held = PreviousContents(data)
+    except ValueError:
+        return
+    for each in held:
+        held.content(each.hash, [b""])
+
+
+@pytest.mark.parametrize("count", [9, 20])
+def test_more_than_eight_are_refused(count: int) -> None:
+    one = history([0, 1]).data
+
+    with pytest.raises(ValueError, match="more previous contents"):
+        PreviousContents(one * count)
+
+
+def test_previous_contents_survive_while_their_feed_lies_in_memory_packed() -> None:
+    held = history([0, 1, 2])
+    entry = Entry(Resource("https://example.com/", fetched=1.0, previous=held))
+
+    entry.sleep()
+
+    assert entry.size > len(held.data)
+    assert entry.resource.previous == held
