@@ -70,7 +70,7 @@ LEFT: dict[str, int] = {
     "feedproxy/http": 112,
     "feedproxy/lab": 188,
     "feedproxy/notify": 395,
-    "feedproxy/proxy": 130,
+    "feedproxy/proxy": 67,
     "feedproxy/refresh": 305,
     "feedproxy/request": 61,
     "feedproxy/scoring": 209,

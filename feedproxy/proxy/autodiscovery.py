@@ -1,8 +1,8 @@
-"""From a page to its feed: what a reader gets in the gateway that would rather have a feed (feed/discovery.py).
+"""Redirects from a page to its feed, for gateway clients that prefer feeds (feed/discovery.py).
 
-The page is fetched and stored as ever, and whoever wants the page gets it as it is. Only for a reader whose Accept
-weighs the types of feeds more, the answer is made into a redirect to the first feed that the page names; all of them
-stand in its Link fields. Looking at a page happens off the event loop, once for each version of it.
+The page is fetched and stored as any other. A client whose Accept gives types of feeds a higher weight is redirected to
+the first feed that the page links; all of them are in its Link fields. Pages are parsed in a worker process, once for
+feed version.
 """
 
 import asyncio
@@ -31,22 +31,22 @@ logger = logging.getLogger(__name__)
 _PAGE_TYPES = ("text/html", "application/xhtml+xml")
 
 _COPIED_FIELDS = ("cache-control", "expires", "age", "date", "via", "cache-status", "vary", "content-security-policy")
-"""What the redirect has of the page that it was made of: it is as fresh, and tells the same story."""
+"""Fields that the redirect has in common with the page: it has the same freshness and provenance."""
 
 
 class Autodiscovery:
-    """Knows what pages name."""
+    """Finds the feeds that pages link."""
 
     def __init__(self, workshop: WorkerPool, limits: MemoryLimits) -> None:
         self._workshop = workshop
         self._under_way: SingleFlight[int, tuple[Found, ...]] = SingleFlight()
         self._known: LRU[int, tuple[bytes, tuple[Found, ...]]] = LRU(limits.pages)
-        """A page is held meanwhile, mostly beside the store that holds it, too."""
+        """Each entry keeps its page in memory, which mostly is the object in the store."""
 
     async def redirect_to_feed(
         self, answer: ProxyResponse | PassThrough, request: Request, visit: ClientContext, settings: Settings
     ) -> ProxyResponse | PassThrough:
-        """The redirect to the page's feed, where this reader wants one and there is one; else the answer."""
+        """Return a redirect to the feed of a page where the client prefers feeds; else the response itself."""
         if isinstance(answer, PassThrough) or answer.feed or answer.stored is None:
             return answer
         if visit.entrance is not Entrance.GATEWAY or not settings.lead_to_feeds or not _is_labelled_page(answer.stored):
@@ -63,11 +63,11 @@ class Autodiscovery:
         return replace(answer, response=response, reason="the page names a feed, which the reader prefers", stored=None)
 
     async def find(self, stored: StoredResponse, settings: Settings) -> tuple[Found, ...]:
-        """The feeds that a stored page names; none for what is no page."""
+        """Return the feeds that a stored page links; none where it is not a page."""
         label, body = next(iter(stored.content.bodies.items()), ("identity", b""))
         if not body or stored.status != 200 or stored.content.feed:
             return ()
-        key = id(body)  # no other object has it while this one is held here
+        key = id(body)  # unique while this object is referenced here
         known = self._known.get(key)
         if known is not None and known[0] is body:
             return known[1]
@@ -83,7 +83,7 @@ class Autodiscovery:
         except FeedproxyError as error:
             logger.warning("a page is not searched for feeds: %s", error)
             found = ()
-        self._known.put(key, (body, found), len(body) + sum([len(each.address) + len(each.title) for each in found]))
+        self._known.put(key, (body, found), len(body) + sum([len(feed.address) + len(feed.title) for feed in found]))
         return found
 
 
@@ -101,10 +101,10 @@ def _find_feeds(
 
 
 def _redirect(fields: Fields, visit: ClientContext, found: tuple[Found, ...]) -> Response:
-    inside = [visit.base + uri.gateway_path(each.address) for each in found]
-    body = "This page names these feeds:\n" + "".join(f"{each}\n" for each in inside)
+    inside = [visit.base + uri.gateway_path(feed.address) for feed in found]
+    body = "This page names these feeds:\n" + "".join(f"{feed}\n" for feed in inside)
     lines = [("Location", inside[0])]
-    lines += [("Link", _link(address, each)) for address, each in zip(inside, found, strict=True)]
+    lines += [("Link", _link(address, feed)) for address, feed in zip(inside, found, strict=True)]
     lines += [line for line in fields if line[0].lower() in _COPIED_FIELDS]
     lines += [
         ("X-Content-Type-Options", "nosniff"),

@@ -1,4 +1,4 @@
-"""What is done to the cache by others than readers: the operator, a ping, a request that streamed past it."""
+"""Operations on the cache beside requests: by the operator, pings and pushes, the schedule, and writes to origins."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -31,15 +31,15 @@ from feedproxy.store.resource import Failures, Resource
 from feedproxy.subscribers.counts import SubscriberCounts
 
 INVALIDATION_BATCH = 64
-"""Targets of a purge that caches elsewhere are told of at one go: half a millisecond."""
+"""Targets of a purge that downstream caches are informed of in one step of the event loop: half a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshReport:
-    """What an operator's or a ping's refresh came to.
+    """The outcome of a refresh that an operator or a ping requested.
 
-    `outcome` is `updated`, `unchanged`, `confirmed` (304), `not-stored`, `failed`, or `later` when the target's floor
-    or its site's turn has to come first (at `at`).
+    `outcome` is `updated`, `unchanged`, `confirmed` (304), `not-stored`, `failed`, `paused`, or `later` when the
+    minimum interval of the target or of its site ends at `at`.
     """
 
     target: str
@@ -82,49 +82,49 @@ class CacheAdmin:
 
     @property
     def active_refreshes(self) -> int:
-        """Updates under way."""
+        """The number of refreshes in progress."""
         return len(self._dispatch)
 
     def to_upstream_url(self, address: str) -> str:
-        """The target that an operator means by a normalised address, be it the public one."""
+        """Return the target of a normalised address, which may be the public one."""
         return to_upstream(address, self._settings_for(address))
 
     def target_matcher(self, pattern: str) -> Callable[[str], bool]:
-        """Whether a target matches an operator's glob, in its public form or its own."""
+        """Return a test whether a target matches a glob, in its public or its upstream form."""
         glob = anywhere(pattern)
-        # Where we stand is the same for all targets, whatever rules there are for each.
+        # No rule changes the options that map URLs.
         settings = self._settings_for("")
         return lambda target: any(glob.fullmatch(form) is not None for form in equivalent_urls(target, settings))
 
     def is_feed(self, target: str) -> bool:
-        """Whether this target is held, and is a feed."""
+        """Return whether a feed is stored for this target."""
         resource = self._store.get(target)
         return resource is not None and resource.channel is not None
 
     async def feeds_named_by(self, target: str) -> list[str]:
-        """The feeds that the page held of this target names; none where no page is held."""
+        """Return the feeds that the stored page of this target names; none where no page is stored."""
         resource = self._store.get(target)
         if resource is None or resource.channel is not None or not resource.variants:
             return []
         found = await self._autodiscovery.find(resource.variants[-1], self._settings_for(target))
-        return [each.address for each in found]
+        return [feed.address for feed in found]
 
     def next_allowed_fetch(self, target: str) -> Instant | None:
-        """When the origin of this target may be asked; None for now."""
+        """Return when this target may be fetched; None for now."""
         match self._dispatch.check_fetch_allowed(self._lookup.get(target), target, self._settings_for(target)):
             case throttle.Deferred(until):
                 return until
         return None
 
     def site_turn(self, target: str) -> Instant | None:
-        """When the site of this target may be asked, where nothing else has to be waited for; None for now, or else."""
+        """Return when `site_interval` allows a fetch of this target; None where it is not what defers the fetch."""
         match self._dispatch.check_fetch_allowed(self._lookup.get(target), target, self._settings_for(target)):
             case throttle.Deferred(until, Detail.SITE_INTERVAL):
                 return until
         return None
 
     async def refresh(self, target: str) -> RefreshReport:
-        """Ask the origin of this target now, or as soon as its floor allows (then the outcome is `later`)."""
+        """Refresh this target now, or as soon as the minimum interval allows (then the outcome is `later`)."""
         target = self.to_upstream_url(target)
         await self._peers.sync(target)
         resource = self._lookup.get(target)
@@ -138,37 +138,40 @@ class CacheAdmin:
         return RefreshReport(target, landed.outcome, landed.reason or str(landed.detail or ""), landed.fwd_status)
 
     async def flush(self, target: str) -> None:
-        """Return when what is held of this target outlives the process."""
+        """Return when what is stored of this target outlives the process."""
         await self._store.written(self.to_upstream_url(target))
 
     async def record_push(self, target: str, promised: Instant) -> None:
-        """Somebody tells us that the target has changed, and promises to until then: it need not be asked so often."""
+        """Record a push and its lease: until it ends, the target is fetched at `push_interval` only."""
         if (resource := self._store.newest(target)) is not None:
             await self._store.put(replace(resource, heard=self._clock.now(), promised=promised))
             self.agenda.note(target)
 
     async def extend_push_lease(self, target: str, promised: Instant) -> None:
-        """Who tells us of the target's changes promises it for longer; what was broken is not mended by that."""
+        """Extend a push lease that has not ended; an ended lease stays ended."""
         resource = self._store.newest(target)
         if resource is not None and resource.promised > self._clock.now():
             await self._store.put(replace(resource, promised=promised))
 
     async def end_push_lease(self, target: str) -> None:
-        """Nobody tells us of the target's changes any more: it is asked as ever."""
+        """End the push lease: the target is fetched by its schedule again."""
         resource = self._store.newest(target)
         if resource is not None and resource.promised:
             await self._store.put(replace(resource, promised=0.0))
             self.agenda.note(target)
 
     async def apply_push(self, target: str, body: bytes, media_type: str | None) -> str:
-        """Take content that was pushed for a copy, as if it had been fetched; why not, empty where it was done.
+        """Store pushed content as if it had been fetched. Return why it was refused, or an empty string.
 
-        Then it is on the disk: who pushed it is told that it came, and does not send it twice.
-
-        `body` is not coded. It is judged as any update is, and more strictly (push.py).
+        On return the content outlives the process: the publisher gets a success, and does not send it again. `body` has
+        no content coding. The rules are stricter than for fetched content (push.py).
         """
         resource, now, settings = self._store.newest(target), self._clock.now(), self._settings_for(target)
-        held = next((each for each in reversed(resource.variants) if each.content.feed), None) if resource else None
+        held = (
+            next((variant for variant in reversed(resource.variants) if variant.content.feed), None)
+            if resource
+            else None
+        )
         if resource is None or held is None or held.authorized:
             return "no copy is held"
         fetched = pushing.as_fetched(held, body, media_type, now)
@@ -193,11 +196,13 @@ class CacheAdmin:
         return "" if landed.stored else landed.reason or "it may not be stored"
 
     async def purge(self, target: str = "", *, pattern: str = "") -> list[str]:
-        """Forget this target, or all that match the glob: those that were held. What is under way is not stored."""
-        # Outdated first: what another process is about to write comes before the delete, or not at all.
+        """Delete this target, or all that match the glob, and return those that were stored.
+
+        The results of refreshes in progress are not stored."""
+        # Invalidate first: what another process is about to write comes before the delete, or not at all.
         if target:
             target = self.to_upstream_url(target)
-            await self._peers.sync(target)  # it counts as purged also where another machine alone has it
+            await self._peers.sync(target)  # a target that only a peer has counts as purged
             self._store.common.outdate(target)
             self._dispatch.discard(partial(eq, target))
             held = self._store.get(target) is not None
@@ -208,22 +213,22 @@ class CacheAdmin:
         matches = self.target_matcher(pattern)
         self._store.common.outdate(None)
         self._dispatch.discard(matches)
-        here = [each async for each in yielding(self._store.targets()) if matches(each)]
-        there = [each async for each in self._peers.targets() if matches(each)]
-        targets = list(dict.fromkeys([*here, *there]))
-        async for each in yielding(targets):
-            await self._store.delete(each)
+        stored_here = [target async for target in yielding(self._store.targets()) if matches(target)]
+        at_peers = [target async for target in self._peers.targets() if matches(target)]
+        targets = list(dict.fromkeys([*stored_here, *at_peers]))
+        async for stored in yielding(targets):
+            await self._store.delete(stored)
         await self._store.flush()
-        async for some in yielding(batched(targets, INVALIDATION_BATCH)):
-            self._dispatch.announce_invalidation(list(some))
+        async for batch in yielding(batched(targets, INVALIDATION_BATCH)):
+            self._dispatch.announce_invalidation(list(batch))
         return targets
 
     async def on_peer_purge(self, target: str) -> None:
-        """Another machine has purged a target, or all may have been (""): what is under way here is not stored."""
+        """Discard refreshes of a target that a peer has purged; of all targets for an empty string."""
         self._dispatch.discard(partial(eq, target)) if target else self._dispatch.invalidate(lambda _: True)
 
     async def clear_relocation(self, target: str) -> bool:
-        """Forget a remembered move or end of this target, and the pause it brought; whether there was one."""
+        """Forget a remembered relocation or end of this target and its fetch pause. Return whether there was one."""
         target = self.to_upstream_url(target)
         resource = self._store.newest(target)
         if resource is None or resource.sighting is None:
@@ -234,24 +239,24 @@ class CacheAdmin:
         return True
 
     async def invalidate_after_write(self, request: Request, response: Response) -> None:
-        """A request that streamed through was answered: invalidate what RFC 9111, 4.4, wants invalidated."""
+        """Invalidate what a response to a passed-through request invalidates (RFC 9111, section 4.4)."""
         for target in invalidation.invalidated_by(request, response):
             self._store.common.outdate(target)
             self._dispatch.invalidate(partial(eq, target))
             resource = self._store.newest(target)
             if resource is not None and resource.responses:
-                variants = tuple(replace(each, invalid=True) for each in resource.variants)
-                keyed = tuple(replace(each, invalid=True) for each in resource.keyed if each.status != 206)
+                variants = tuple(replace(variant, invalid=True) for variant in resource.variants)
+                keyed = tuple(replace(keyed, invalid=True) for keyed in resource.keyed if keyed.status != 206)
                 await self._store.put(replace(resource, variants=variants, parts=(), keyed=keyed))
 
     def resources(self) -> Iterable[Resource]:
-        """Everything that is held, for those who look after it."""
+        """Yield every stored resource."""
         for target in self._store.targets():
             if (resource := self._store.peek(target)) is not None:
                 yield resource
 
     def freshness_of(self, resource: Resource) -> Freshness | None:
-        """How fresh the newest stored response of a resource is, with the reason in words."""
+        """Return the freshness of the newest stored response of a resource."""
         if not resource.variants:
             return None
         return assess(resource, resource.variants[-1], self._settings_for(resource.target), self._clock.now())
@@ -268,11 +273,11 @@ class CacheAdmin:
             self.agenda.note(target)
 
     def resume(self) -> None:
-        """Take the schedule up again, from what is stored and who read it: those asked for last come first."""
+        """Start the schedule from what is stored; the feeds that were read last come first."""
         self.agenda.start(reversed(self._counts.targets()))
 
     def prefetch_plan(self, resource: Resource) -> prefetch.Plan:
-        """What the schedule has in mind for a resource, with the reason in words."""
+        """Return the scheduled refresh of a resource, with its reason."""
         target, now = resource.target, self._clock.now()
         settings = self._settings_for(target)
         return prefetch.plan(
@@ -293,7 +298,7 @@ class CacheAdmin:
 
     async def _prefetch(self, target: str) -> None:
         if await self._peers.sync(target) and not isinstance(self._own_prefetch_plan(target), prefetch.Refresh):
-            self.agenda.note(target)  # another machine was quicker
+            self.agenda.note(target)  # a peer has refreshed it
             return
         self._observer.scheduled(target)
         await self._dispatch.refresh_in_background(target)

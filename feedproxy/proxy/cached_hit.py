@@ -1,13 +1,11 @@
-"""May an answer be given again, to the same request, without asking everything anew?
+"""Repetition of a hit without the whole request pipeline.
 
-Of what the service goes through for a hit only three things change by themselves while the stored resource and the
-settings are the very same values: how old the copy is, whether it may still be used, and what is said of both. So an
-answer that depends on nothing else can be given again as long as these are looked at: `repeat` tells whether it is
-one, `again` looks. All that decides is called here as the service calls it; nothing is decided a second way.
+While the stored resource and the settings are unchanged, three properties of a hit depend on time alone: its age,
+whether it may still be used, and the header fields that state both. `reusable_hit` tells whether a response depends on
+nothing else; `recompute_hit` computes the three anew, with the functions that the pipeline calls.
 
-Between two instants at which a decision can change (hit_validity.py) only seconds go by: then `onward` adds them to
-what `again` has found, in a thirtieth of its time. It matters to whoever has more feeds than requests for each in a
-second.
+Between two instants at which a decision can change (hit_validity.py) only the age grows. `advance_hit` adds the elapsed
+seconds, in a thirtieth of the time. It pays where there are more feeds than requests for each in a second.
 """
 
 from dataclasses import dataclass
@@ -32,14 +30,14 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 UNREPEATABLE_FIELDS = frozenset({"a-im", "authorization", "if-range", "range", "via"})
-"""Request fields whose answers are made anew each time."""
+"""Request fields whose responses are built anew each time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReusableHit:
-    """An answer that may be given again: what it was made of, and what it depends on.
+    """A response that may be repeated: what it was built from, and what it depends on.
 
-    `varies` are the request fields that the origin tells apart. `counted`: who asks counts as a subscriber.
+    `vary_names` are the request fields that select a variant. `counted`: the client counts as a subscriber.
     """
 
     resource: Resource
@@ -53,7 +51,7 @@ class ReusableHit:
 
     @property
     def conditions(self) -> "HitConditions":
-        """All of it but the copy."""
+        """Everything but the stored response and its resource."""
         return self.settings, self.directives, self.detail, self.vary_names, self.counted, self.states_freshness
 
 
@@ -62,12 +60,11 @@ type HitConditions = tuple[Settings, CacheControl, str | None, frozenset[str], b
 
 
 class HitState:
-    """What is said of a stored response from `since` until `until`.
+    """The age, freshness and header fields of a hit between `computed_at` and `until`.
 
-    `lifetime` is what Cache-Control says where it is we who say it (`speaks`), and CDN-Cache-Control (`states`). Until
-    `steady` nothing but the seconds will differ; `initial` is the age that the response came with when it was
-    `received`, and `freshness` what it was when that was last looked at. (No dataclass: a frozen one takes longer to
-    make than all that is in it.)
+    `overrides_cache_control`: Cache-Control states the lifetime computed here; `emits_cdn_cache_control`: so does
+    CDN-Cache-Control. Until `decision_valid_until` only the seconds differ. `initial_age` is the age of the response at
+    `response_time`. (Not a dataclass: creating a frozen one takes longer than computing its contents.)
     """
 
     __slots__ = (
@@ -108,22 +105,22 @@ class HitState:
 
     @property
     def age(self) -> int:
-        """As Age says it."""
+        """The value of Age."""
         return int(self.exact_age)
 
     @property
     def ttl(self) -> int:
-        """What remains of the lifetime."""
+        """The remaining lifetime in whole seconds."""
         return int(self.freshness.lifetime - self.exact_age)
 
     @property
     def status(self) -> CacheStatus:
-        """What became of the request."""
+        """The Cache-Status of the hit."""
         return CacheStatus(hit=True, ttl=self.ttl, detail=self.detail)
 
     @property
     def cache_status_value(self) -> str:
-        """The same, as Cache-Status says it."""
+        """The value of Cache-Status."""
         if self.detail is None:
             return f"feedproxy; hit; ttl={self.ttl}"
         return f"feedproxy; hit; ttl={self.ttl}; detail={self.detail}"
@@ -134,7 +131,7 @@ class HitState:
 
     @property
     def reason(self) -> str:
-        """The reason, for the log."""
+        """The state of freshness, for the log."""
         return self.freshness.words_at(self.exact_age)
 
 
@@ -146,23 +143,23 @@ def reusable_hit(
     settings: Settings,
     now: Instant,
 ) -> ReusableHit | None:
-    """The answer as one that may be given again; None where it is this request's own."""
+    """Return the response as a repeatable hit; None where it depends on more than time."""
     stored = answer.stored
     if not answer.status.hit or stored is None or resource is None or answer.interim:
         return None
     if answer.response.status not in (200, 304) or stored.status != 200:
         return None
-    if not any(each is stored for each in resource.variants):
-        return None  # a piece of it, or what has been replaced meanwhile
+    if not any(variant is stored for variant in resource.variants):
+        return None  # a part, or a response that has been replaced meanwhile
     if settings.negotiate and "accept" in request.fields:
-        return None  # it may have been made of what is stored, in another format
+        return None  # it may be a conversion
     if resource.sighting is not None or settings.moved_to or settings.gone:
-        return None  # moves and ends change with time, and by more than is looked at here
+        return None  # relocations change with time, by rules that are not evaluated here
     if any(name.lower() in UNREPEATABLE_FIELDS for name, _ in request.fields) or not _is_timeless(request, now):
         return None
     agents_differ = settings.upstream == "" and visit.entrance is Entrance.PROXY and resource.channel is None
-    varies = {name for each in resource.variants for name in nominated(each.fields)}
-    if not agents_differ and all(each.own_agent for each in resource.variants):
+    varies = {name for variant in resource.variants for name in nominated(variant.fields)}
+    if not agents_differ and all(variant.own_agent for variant in resource.variants):
         varies.discard("user-agent")
     return ReusableHit(
         resource,
@@ -178,12 +175,12 @@ def reusable_hit(
 
 @lru_cache(maxsize=256)
 def _interned(names: frozenset[str]) -> frozenset[str]:
-    """The same object for the same names: most feeds have the same."""
+    """Return one shared object for equal sets: most feeds have the same."""
     return names
 
 
 def _is_timeless(request: Request, now: Instant) -> bool:
-    """Whether its conditions will come to the same later: a date in the future passes some day."""
+    """Return whether no condition depends on the time: a date in the future will pass."""
     for name in ("if-modified-since", "if-unmodified-since"):
         for value in request.fields.get_all(name):
             date = parse_http_date(value, now)
@@ -193,9 +190,9 @@ def _is_timeless(request: Request, now: Instant) -> bool:
 
 
 def recompute_hit(hit: ReusableHit, now: Instant) -> HitState | None:
-    """What is said of it now; None where the copy may not be used as before, and the service has to decide."""
+    """Return the state of the hit now; None where the pipeline has to decide again."""
     if is_set_back(hit.stored.response_time, now):
-        return None  # the clock was set back, and the copy's instants have to be set right
+        return None  # the clock was set back, and the stored instants have to be corrected
     freshness = assess(hit.resource, hit.stored, hit.settings, now)
     decision = reuse.decide(
         hit.stored, hit.directives, freshness, now, known_uri=True, stale_limit=hit.settings.stale_max
@@ -212,9 +209,9 @@ def recompute_hit(hit: ReusableHit, now: Instant) -> HitState | None:
 
 
 def advance_hit(state: HitState, now: Instant) -> bool:
-    """Make it what `again` would say now, by what it said at an earlier moment.
+    """Advance the state to what `recompute_hit` would return now.
 
-    False where that has to be asked; then the moment is of no use any more.
+    Return False where it has to be recomputed; the state must not be used then.
     """
     if not state.computed_at <= now <= state.decision_valid_until:
         return False
@@ -226,12 +223,12 @@ def advance_hit(state: HitState, now: Instant) -> bool:
 def _unless_exhausted(state: HitState) -> HitState | None:
     states = state.emits_cdn_cache_control
     if states and state.cache_control_value == f"max-age={state.age}":
-        return None  # nothing remains of it, and then nothing is said
+        return None  # no lifetime remains, and then CDN-Cache-Control is omitted
     return state
 
 
 def _unchanged_until(freshness: Freshness, age: Seconds, now: Instant) -> Instant:
-    """The last instant at which the same whole seconds, and the same decision, hold."""
+    """Return the last instant with the same whole seconds and the same decision."""
     ttl = freshness.lifetime - age
     until = now + 1 - age % 1.0 - INSTANT_MARGIN
     part = now + ttl % 1.0 if ttl >= 0 else now + 1 - -ttl % 1.0 - INSTANT_MARGIN

@@ -1,8 +1,8 @@
-"""For how long will a stored response be judged as it is now, but for the seconds that go by?
+"""The time until which the decision about a hit cannot change.
 
-What decides (feed_freshness.py, cache/reuse.py) is looked through for all that asks what time it is: the end of the
-lifetime, the end of what holds it, of a promise to push, of a skipped stretch, and the limits that a request sets.
-Where it would take a second opinion to tell, the answer is: no longer than now.
+Everything in feed_freshness.py and cache/reuse.py that depends on the time is considered: the end of the lifetime, of
+an allowance to serve stale, of a push lease, of a skipped period, and the limits of the request. In doubt the answer is
+the current instant.
 """
 
 from feedproxy.cache.freshness import Freshness, Source
@@ -13,7 +13,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 INSTANT_MARGIN = 1e-6
-"""Seconds before an instant at which something changes: on this side of it nothing has."""
+"""Seconds subtracted from an instant of change, so that the result lies before it."""
 
 _HEURISTIC_SOURCES = frozenset({Source.LEARNED, Source.LAST_MODIFIED, Source.DEFAULT})
 
@@ -26,14 +26,14 @@ def decision_valid_until(
     freshness: Freshness,
     now: Instant,
 ) -> Instant:
-    """The last instant for which source, lifetime, hold and decision are known to be those of `now`; `now` at least.
+    """Return the last instant for which the decision is known to be that of `now`; at least `now`.
 
-    `freshness` is that of `now`, and the response was used by it.
+    `freshness` is that of `now`, and has allowed the use of the response.
     """
     if request.max_age is not None or request.min_fresh is not None or request.max_stale is not None:
-        return now  # the reader draws lines of his own
+        return now  # the request sets limits of its own
     if now < stored.response_time:
-        return now  # the clock was set back: its age stands still until then
+        return now  # the clock was set back: the age does not grow until then
     if freshness.fresh(now):
         ends = freshness.expires
     elif freshness.held is not None:
@@ -44,7 +44,7 @@ def decision_valid_until(
         schedule = resource.channel.schedule
         pushed = bool(settings.push_interval and resource.heard and now < resource.promised)
         if (schedule.skip_hours or schedule.skip_days) and (pushed or freshness.source in _HEURISTIC_SOURCES):
-            return now  # a skipped stretch may begin, and hold it
+            return now  # a skipped period may begin and extend the use
         if pushed:
             ends = min(ends, resource.promised)
     return max(now, ends - INSTANT_MARGIN)

@@ -1,4 +1,4 @@
-"""Responses that feedproxy makes itself: moved, gone, unavailable, refused."""
+"""Responses that feedproxy generates itself: 301, 410, 503 and error documents."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,23 +19,23 @@ from feedproxy.store.resource import Resource
 type ExtraFields = tuple[tuple[str, str], ...]
 
 OVERSIZED_RECHECK_INTERVAL: Seconds = 86_400
-"""A body that was too large streams for a day before it is looked at again."""
+"""Seconds for which a body above buffer_max streams through before its size is checked again: a day."""
 
 OVERLOAD_RETRY_AFTER = 10
-"""Seconds after which what found no place may be asked for again."""
+"""Retry-After of a response to a request that found no free connection or descriptor."""
 
 NOT_FORWARDED = CacheStatus()
 
-_SENTENCES = {str(each): each.sentence for each in Detail}
+_SENTENCES = {str(detail): detail.sentence for detail in Detail}
 
 
 def is_oversized(resource: Resource, now: Instant) -> bool:
-    """Whether the body is known to be above the cap; looked at again once a day."""
+    """Return whether the body is known to be above buffer_max, and its size need not be checked again yet."""
     return resource.oversized and not resource.variants and now - resource.fetched < OVERSIZED_RECHECK_INTERVAL
 
 
 class LocalResponses:
-    """Makes answers that are nobody's but ours."""
+    """Builds the responses that come from no origin."""
 
     def __init__(self, clock: Clock, via: str, settings_for: Callable[[str], Settings]) -> None:
         self._clock = clock
@@ -45,15 +45,15 @@ class LocalResponses:
     def error_response(
         self, request: Request, visit: ClientContext, error: FeedproxyError, status: CacheStatus | None = None
     ) -> ProxyResponse:
-        """What went wrong, as the error suggests it."""
-        words = said = str(error) or "feedproxy refused this request."
+        """Return the error document for an exception, with the status that it suggests."""
+        reason = message = str(error) or "feedproxy refused this request."
         if visit.entrance is Entrance.REVERSE:
-            # Errors name hosts and addresses. What is behind us is nobody's business but the operator's.
-            said = _SENTENCES.get(error.detail, "feedproxy refused this request.")
+            # Errors name hosts and addresses, which are not disclosed in reverse mode.
+            message = _SENTENCES.get(error.detail, "feedproxy refused this request.")
         status = replace(status or CacheStatus(), detail=error.detail)
         extra = (("Retry-After", str(OVERLOAD_RETRY_AFTER)),) if isinstance(error, Overload) else ()
-        answer = self.problem_response(request, visit, error.status_hint, error.detail, said, status, extra)
-        return replace(answer, reason=words)
+        answer = self.problem_response(request, visit, error.status_hint, error.detail, message, status, extra)
+        return replace(answer, reason=reason)
 
     def service_unavailable(
         self,
@@ -64,13 +64,13 @@ class LocalResponses:
         words: str,
         status: CacheStatus = NOT_FORWARDED,
     ) -> ProxyResponse:
-        """503 with Retry-After: the origin may not be asked before `until`, and there is no copy to serve."""
+        """Return 503 with Retry-After: the target may not be fetched before `until`, and no copy is usable."""
         seconds = max(1, round(until - self._clock.now()))
         extra = (("Retry-After", str(seconds)),)
         return self.problem_response(request, visit, 503, detail, words, replace(status, detail=detail), extra)
 
     def relocation_response(self, ask: RequestContext, location: str, status: CacheStatus) -> ProxyResponse:
-        """301, or the document that says the same."""
+        """Return 301, or the XML redirect document (option `announce_as`)."""
         settings = ask.settings
         if settings.moved_to and settings.announce_as == "xml":
             inside = rewrite_location(location, ask.client, target=ask.request.target, upstream=settings.upstream)
@@ -80,7 +80,7 @@ class LocalResponses:
         return self.problem_response(ask.request, ask.client, 301, Detail.MOVED, words, status, extra, kept)
 
     def gone_response(self, ask: RequestContext, status: CacheStatus, *, believed: bool) -> ProxyResponse:
-        """410, or the document that says the same; nobody is to keep an end that is not yet believed."""
+        """Return 410, or the XML document for it; without a lifetime while the end is not believed yet."""
         settings = ask.settings
         if settings.gone and settings.announce_as == "xml":
             return self._xml_redirect(ask, xml_redirect.document(None), status, "the feed has ended")
@@ -99,7 +99,7 @@ class LocalResponses:
         extra: ExtraFields = (),
         lifetime: Seconds = 0,
     ) -> ProxyResponse:
-        """An error document, with what Cache-Status says of it; `lifetime` seconds it may be kept by others."""
+        """Return an error document with its Cache-Status; caches may store it for `lifetime` seconds."""
         shown = public_url_for(request.target, visit, upstream=self._settings_for(request.target).upstream)
         response = problem_response(code, detail, words, request=replace(request, target=shown), extra=extra)
         fields = response.fields
@@ -108,11 +108,13 @@ class LocalResponses:
         return ProxyResponse(response.with_fields(self._with_status_fields(fields, status)), status, words)
 
     def _with_lifetime(self, fields: Fields, target: str, visit: ClientContext, lifetime: Seconds) -> Fields:
-        """How long others may keep it; caches in front of the publisher's proxy by a name to purge it by."""
-        said = f"max-age={int(lifetime)}"
-        fields = fields.with_field("Cache-Control", said)
+        """Add the lifetime; in reverse mode also CDN-Cache-Control and the Surrogate-Key by which a CDN purges it."""
+        directive = f"max-age={int(lifetime)}"
+        fields = fields.with_field("Cache-Control", directive)
         if visit.entrance is Entrance.REVERSE and self._settings_for(target).state_freshness:
-            fields = fields.with_field("CDN-Cache-Control", said).with_field("Surrogate-Key", surrogate_key(target))
+            fields = fields.with_field("CDN-Cache-Control", directive).with_field(
+                "Surrogate-Key", surrogate_key(target)
+            )
         return fields
 
     def _xml_redirect(self, ask: RequestContext, body: bytes, status: CacheStatus, words: str) -> ProxyResponse:

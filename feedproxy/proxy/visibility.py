@@ -1,4 +1,4 @@
-"""May this feed be named to everybody?  Lists on the readers' listener name public feeds only (DESIGN, section 4)."""
+"""Visibility of feeds in lists on the main listener: only public feeds are named (DESIGN, section 4)."""
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.http import uri
@@ -9,12 +9,11 @@ from feedproxy.store.resource import Resource
 
 
 def may_be_listed(target: str, settings: Settings, resource: Resource | None = None) -> bool:
-    """Whether a list that strangers read may hold this feed. `settings` are those for the target, rules included.
+    """Return whether a public list may name this feed. `settings` are those for the target, rules included.
 
     "never one marked private, fetched with credentials, or whose URL carries userinfo or something token-like".
-    What its origin lets nobody else keep (Cache-Control: private, no-store) is no public feed either, nor is one that
-    readers have to sign in for. A feed of which a response without credentials is stored is public, whoever else has
-    asked for it with some.
+    A feed that its origin lets no shared cache store (Cache-Control: private, no-store) is not public either, nor is
+    one that requires a login. A feed of which a response without credentials is stored is public.
     """
     if has_secret(target) or uri.without_fragment(target) != target:
         return False
@@ -22,16 +21,16 @@ def may_be_listed(target: str, settings: Settings, resource: Resource | None = N
 
 
 def is_public(settings: Settings, resource: Resource | None) -> bool:
-    """Return whether rules and the origin's answers, as far as they are known, let everybody read a feed."""
+    """Return whether the rules and the origin's responses, as far as they are known, allow every client a feed."""
     if settings.private or settings.readers:
         return False
     if resource is None:
         return True
     if not resource.variants and (resource.channel is not None or resource.keyed or _is_refused(resource)):
         return False
-    for each in resource.variants:
-        said = CacheControl.from_fields(each.fields)
-        if each.authorized or said.no_store or said.private:
+    for variant in resource.variants:
+        directives = CacheControl.from_fields(variant.fields)
+        if variant.authorized or directives.no_store or directives.private:
             return False
     return True
 
