@@ -20,8 +20,8 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 from feedproxy.feed.channel import Channel
-from feedproxy.feed.delta.delta_document import delta
-from feedproxy.feed.delta.entries import entries, pack, unpack
+from feedproxy.feed.delta.delta_document import make_delta
+from feedproxy.feed.delta.entries import find_entries, pack, unpack
 from feedproxy.feed.parse import parser
 from feedproxy.http import compression_dictionary, content_coding
 
@@ -75,7 +75,7 @@ def updates(versions: Iterable[bytes]) -> Iterator[Update]:
 def _measured(old: bytes, new: bytes) -> Update:
     known, channel = parser.read(old, None), parser.read(new, None)
     gzip, gzip_seconds = _timed(lambda: content_coding.encode(new, "gzip", LEVEL))
-    found = entries(old, known) if known is not None else None  # feedproxy has it from when the old one was stored
+    found = find_entries(old, known) if known is not None else None  # feedproxy has it from when the old one was stored
     since = unpack(pack(found)) if found is not None else None
     im, im_seconds = _timed(lambda: _as_im(new, channel, since))
     dcz, dcz_seconds = _timed(lambda: compression_dictionary.encode(new, old))
@@ -94,7 +94,7 @@ def _measured(old: bytes, new: bytes) -> Update:
 
 
 def _as_im(new: bytes, channel: Channel | None, since: Collection[tuple[str, str]] | None) -> bytes:
-    made = delta(new, channel, since) if channel is not None and since is not None else None
+    made = make_delta(new, channel, since) if channel is not None and since is not None else None
     return b"" if made is None or made.body is new else content_coding.encode(made.body, "gzip", LEVEL)
 
 

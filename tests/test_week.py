@@ -75,7 +75,7 @@ def test_what_the_origin_publishes_are_feeds_whose_content_changes_with_each_rev
     assert all(len(each) == 1 for each in digests.values())
     assert len(set.union(*digests.values())) == len(digests)
     if feed.dated:
-        assert len(publication_dates.published(played.body(0, zipped=False), START + DAY)) > 1
+        assert len(publication_dates.find_publications(played.body(0, zipped=False), START + DAY)) > 1
 
 
 def test_play_and_product_agree_on_what_skipped_hours_are() -> None:

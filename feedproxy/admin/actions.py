@@ -15,7 +15,7 @@ from feedproxy.admin.feed_table import FeedTableCache
 from feedproxy.aio import yielding
 from feedproxy.clock import Seconds
 from feedproxy.feed import subscription_address
-from feedproxy.feed.opml import Listing, Subscription
+from feedproxy.feed.opml import Subscription, SubscriptionList
 from feedproxy.http import uri
 from feedproxy.proxy.cache_admin import RefreshReport
 from feedproxy.proxy.service import Service
@@ -127,10 +127,10 @@ class AdminActions:
             subscription_address.read(given.get("url", ""), settings.public_url.rstrip("/"))
         )
         if await is_own(target, settings, self._runtime.policy, self._runtime.listeners):
-            target = subscription_address.behind(target, settings.endpoint_prefix)
+            target = subscription_address.unwrap(target, settings.endpoint_prefix)
         if self._runtime.settings_for(target).readers == BLOCKED:
             raise form.InvalidForm("This feed is blocked: unblock it first.")
-        outcome = await self._runtime.feed_list.import_list(Listing("", (Subscription(target),)))
+        outcome = await self._runtime.feed_list.import_list(SubscriptionList("", (Subscription(target),)))
         known = "Added" if outcome.added else "It is on the list already"
         if service.store.get(target) is None:
             done = await service.admin.refresh(target)

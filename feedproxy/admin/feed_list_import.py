@@ -13,7 +13,7 @@ from feedproxy.clock import Clock
 from feedproxy.endpoints.feed_list import FeedList
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.feed import opml, subscription_address
-from feedproxy.feed.opml import Listing, Subscription
+from feedproxy.feed.opml import Subscription, SubscriptionList
 from feedproxy.http import uri
 from feedproxy.proxy.service import Service
 from feedproxy.request.url_mapping import to_upstream
@@ -117,7 +117,7 @@ class FeedListImport:
         return web.Response(body=document, headers={"Content-Type": opml.MEDIA_TYPE})
 
 
-async def _origin_addresses(listing: Listing, here: AppView) -> Listing:
+async def _origin_addresses(listing: SubscriptionList, here: AppView) -> SubscriptionList:
     """The list with the feeds' own addresses where it has ones of this proxy, each feed once."""
     settings, own = here.settings, dict[str, bool]()
     feeds: dict[str, Subscription] = {}
@@ -129,13 +129,13 @@ async def _origin_addresses(listing: Listing, here: AppView) -> Listing:
                 own[origin] = await is_own(feed.address, settings, here.policy, here.listeners)
             if own[origin]:
                 try:
-                    address = subscription_address.behind(feed.address, settings.endpoint_prefix)
+                    address = subscription_address.unwrap(feed.address, settings.endpoint_prefix)
                 except BadTarget:
                     wrong += 1
                     continue
         wrong += address in feeds
         feeds.setdefault(address, replace(feed, address=address))
-    return Listing(listing.title, tuple(feeds.values()), listing.skipped_count + wrong)
+    return SubscriptionList(listing.title, tuple(feeds.values()), listing.skipped_count + wrong)
 
 
 def _parameter(request: web.Request, name: str) -> bool:

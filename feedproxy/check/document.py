@@ -15,9 +15,9 @@ from xml.parsers.expat import ErrorString, ExpatError, ParserCreate
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed import xml, xml_redirect
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.feed.charset import Text, to_utf8
+from feedproxy.feed.charset import Utf8Text, to_utf8
 from feedproxy.feed.convert import dates
-from feedproxy.feed.detect import Nature, nature_of_text
+from feedproxy.feed.detect import DocumentKind, detect_utf8_kind
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.parser import read
 from feedproxy.http.field_values import parse_parameters
@@ -78,8 +78,8 @@ class Document:
     """A document and what was found in it. `channel` is None for what is no feed."""
 
     body: bytes
-    text: Text
-    nature: Nature
+    text: Utf8Text
+    nature: DocumentKind
     channel: Channel | None
     entries: tuple[Entry, ...] = ()
     said: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -113,15 +113,15 @@ def parse(body: bytes, content_type: str | None = None) -> Document:
     """Read a document, whatever it is. Never raises for what it contains."""
     charset = parse_parameters(content_type)[1].get("charset") if content_type else None
     text = to_utf8(body, charset)
-    nature, channel = nature_of_text(text.data), read(body, content_type)
+    nature, channel = detect_utf8_kind(text.data), read(body, content_type)
     if channel is None:
-        fault = find_xml_error(text.data)[0] if nature is Nature.XML else None
+        fault = find_xml_error(text.data)[0] if nature is DocumentKind.XML else None
         return Document(body, text, nature, None, redirect=xml_redirect.read(body), fault=fault)
     if channel.kind is Kind.JSON:
         return _json(body, text, channel)
     fault, doctype = find_xml_error(text.data)
     reading = _EntryReader()
-    tree = xml.pass_over(text, reading.seen)
+    tree = xml.parse_streaming(text, reading.seen)
     if tree is None:
         return Document(body, text, nature, channel, fault=fault, doctype=doctype)
     top = _top(tree.root, channel.kind)
@@ -171,7 +171,7 @@ class _EntryReader:
             self.entries.append(self._entry(element))
 
     def _entry(self, element: xml.Element) -> Entry:
-        own, _ = xml.name(element)
+        own, _ = xml.qualified_name(element)
         texts: dict[str, str] = {}
         links: list[str] = []
         written: list[WrittenDate] = []
@@ -223,7 +223,7 @@ def _top(root: xml.Element, kind: Kind) -> xml.Element:
 
 def _said(top: xml.Element) -> tuple[dict[str, list[str]], tuple[WrittenDate, ...]]:
     """The channel's own texts by name, and its dates."""
-    own, _ = xml.name(top)
+    own, _ = xml.qualified_name(top)
     said: dict[str, list[str]] = {}
     written: list[WrittenDate] = []
     for namespace, local, child in xml.children(top):
@@ -265,7 +265,7 @@ def _written(name: str, text: str) -> WrittenDate:
     return WrittenDate(name, text.strip()[:80], dates.parse(text))
 
 
-def _json(body: bytes, text: Text, channel: Channel) -> Document:
+def _json(body: bytes, text: Utf8Text, channel: Channel) -> Document:
     try:
         feed, _ = json.JSONDecoder().raw_decode(text.data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n"))
     except (ValueError, RecursionError):
@@ -281,7 +281,7 @@ def _json(body: bytes, text: Text, channel: Channel) -> Document:
     found = [each for each in items if isinstance(each, dict)] if isinstance(items, list) else []
     said = {name: [value] for name, value in feed.items() if isinstance(value, str)} if isinstance(feed, dict) else {}
     entries = tuple(_of_json(each) for each in found[:MOST_ENTRIES])
-    return Document(body, text, Nature.JSON, channel, entries, said, fault=fault)
+    return Document(body, text, DocumentKind.JSON, channel, entries, said, fault=fault)
 
 
 def _of_json(item: dict[str, Any]) -> Entry:

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from feedproxy.check.document import Document
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.feed.charset import declared
-from feedproxy.feed.detect import beginning
+from feedproxy.feed.charset import declared_encoding
+from feedproxy.feed.detect import find_document_start
 from feedproxy.feed.parse.encoding_labels import codec_of
 from feedproxy.findings import Category, Level, Note
 
@@ -51,7 +51,7 @@ def count_entries(entries: int) -> str:
 
 def _well_formed(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
     data = document.text.data
-    start = 0 if channel.kind is Kind.JSON else (beginning(data) or 0)
+    start = 0 if channel.kind is Kind.JSON else (find_document_start(data) or 0)
     if start and (data.startswith(b"<?xml", start) or data[:start].strip()):
         yield BEGINS_LATE(subject, size=start, what="white space" if not data[:start].strip() else "something else")
     elif document.fault is not None:
@@ -100,7 +100,7 @@ class HARD_TO_READ(Note):
 
 
 def _encoding(document: Document, channel: Channel, subject: str) -> Iterator[Note]:
-    named = None if channel.kind is Kind.JSON else declared(document.body)
+    named = None if channel.kind is Kind.JSON else declared_encoding(document.body)
     if named is not None and codec_of(named) is None:
         yield ENCODING_UNKNOWN(subject, encoding=named)
     elif not document.text.sound:

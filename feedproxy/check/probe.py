@@ -15,7 +15,7 @@ from feedproxy.check.observations import Exchange, FeedObservations, is_local, s
 from feedproxy.clock import Clock, Seconds, SystemClock
 from feedproxy.errors import BadTarget, FeedproxyError, FetchError, Forbidden, Overload, TooLarge
 from feedproxy.feed.channel import Channel, Cloud
-from feedproxy.feed.discovery import page_of, subscription
+from feedproxy.feed.discovery import page_address, self_address
 from feedproxy.feed.parse.parser import read
 from feedproxy.http import content_coding, uri
 from feedproxy.http.date import parse_http_date
@@ -133,7 +133,7 @@ class _Probe:
 
     async def _about_the_feed(self, seen: FeedObservations, channel: Channel) -> FeedObservations:
         """Other addresses, that the feed names or that stand for it."""
-        page, own = page_of(channel, seen.at), subscription(channel, seen.at)
+        page, own = page_address(channel, seen.at), self_address(channel, seen.at)
         known = {uri.without_fragment(each) for each in (seen.address, seen.at)}
         found = await self._led("its page", page) if page and page not in known else None
         elsewhere = await self._led("its self link", own) if own and own not in known else None

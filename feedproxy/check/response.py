@@ -7,8 +7,8 @@ from feedproxy.check.observations import Exchange, FeedObservations
 from feedproxy.errors import MalformedResponse, TooLarge
 from feedproxy.feed import xml_redirect
 from feedproxy.feed.channel import Kind
-from feedproxy.feed.charset import declared, marked
-from feedproxy.feed.detect import Nature
+from feedproxy.feed.charset import declared_encoding, encoding_by_bytes
+from feedproxy.feed.detect import DocumentKind
 from feedproxy.feed.parse.encoding_labels import codec_of
 from feedproxy.findings import Category, Level, Note
 from feedproxy.http.field_values import parse_parameters
@@ -168,9 +168,9 @@ def check_redirect_document(document: Document, subject: str) -> Iterator[Note]:
 def check_not_a_feed(document: Document, subject: str) -> Iterator[Note]:
     """What it is instead."""
     match document.nature:
-        case Nature.EMPTY:
+        case DocumentKind.EMPTY:
             yield NOTHING_AT_ALL(subject)
-        case Nature.HTML:
+        case DocumentKind.HTML:
             yield PAGE_INSTEAD_OF_FEED(subject)
         case _:
             yield NO_FEED(subject, nature=document.nature)
@@ -285,11 +285,11 @@ def _charset(subject: str, charset: str, document: Document) -> Iterator[Note]:
     if codec is None:
         yield CHARSET_UNKNOWN(subject, charset=charset)
         return
-    mark = marked(document.body)
-    shown = mark[0] if mark else codec_of(declared(document.body) or "")
+    mark = encoding_by_bytes(document.body)
+    shown = mark[0] if mark else codec_of(declared_encoding(document.body) or "")
     wide = codec in ("utf_16", "utf_32") and (shown or "").startswith(codec)
     if shown is not None and shown != codec and not wide and not document.body.isascii():
-        yield CHARSETS_DISAGREE(subject, charset=charset, shown=declared(document.body) or shown)
+        yield CHARSETS_DISAGREE(subject, charset=charset, shown=declared_encoding(document.body) or shown)
 
 
 class CHARSET_UNKNOWN(Note):

@@ -6,7 +6,7 @@ from feedproxy.check.document import Document
 from feedproxy.check.observations import Exchange, FeedObservations
 from feedproxy.errors import BadTarget
 from feedproxy.feed.channel import Channel, Cloud, Kind, SelfLink
-from feedproxy.feed.discovery import FEED_TYPES, feeds_of_page, subscription
+from feedproxy.feed.discovery import FEED_TYPES, discover_feeds, self_address
 from feedproxy.feed.edit.self_link import NOT_EXTENSIBLE, plain_title
 from feedproxy.feed.parse.parser import read
 from feedproxy.feed.parse.xml_elements import SELF_RELATIONS
@@ -68,7 +68,7 @@ def _self_link(document: Document, channel: Channel, seen: FeedObservations | No
         if not wrong:
             yield SELF_LINK_THERE(subject, href=own.href)
         return
-    there = subscription(channel, seen.at)
+    there = self_address(channel, seen.at)
     known = {uri.without_fragment(each) for each in (seen.address, seen.at)}
     if there in known:
         if not wrong:
@@ -227,7 +227,7 @@ def _page(seen: FeedObservations, page: Exchange) -> Iterator[Note]:
         yield PAGE_SILENT(page.target, why=_why(page))
         return
     links = parse_links(page.fields)
-    found = feeds_of_page(page.content, page.target, content_type=page.fields.get("content-type"), links=links)
+    found = discover_feeds(page.content, page.target, content_type=page.fields.get("content-type"), links=links)
     named = {each.address for each in found}
     own = {seen.address, seen.at, *([seen.own.target] if seen.own is not None else [])}
     if own & named:

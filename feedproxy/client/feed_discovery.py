@@ -13,12 +13,12 @@ from urllib.parse import unquote, urlsplit
 from feedproxy.errors import FeedproxyError, TooLarge, UsageError
 from feedproxy.feed.channel import Channel
 from feedproxy.feed.discovery import (
-    Found,
-    feeds_of_page,
+    DiscoveredFeed,
+    discover_feeds,
     is_page,
-    page_of,
-    subscription,
-    without_feed_scheme,
+    page_address,
+    self_address,
+    strip_feed_scheme,
 )
 from feedproxy.feed.parse.parser import read
 from feedproxy.http import uri
@@ -43,7 +43,7 @@ class NothingFound(FeedproxyError):
 class Discovery:
     """The feeds, the one to take first, and in words how they were found."""
 
-    feeds: tuple[Found, ...]
+    feeds: tuple[DiscoveredFeed, ...]
     words: str
 
 
@@ -82,13 +82,13 @@ async def verification_failure(address: str, settings: Settings) -> str:
         channel = read(got.body, got.fields.get("content-type"))
         if channel is None:
             return "it is no feed"
-        page = page_of(channel, got.final_address)
+        page = page_address(channel, got.final_address)
         if not page:
             return "it names no page"
         named = {each.address for each in _of_page(await fetch_document(page, settings))}
     except FeedproxyError as error:
         return str(error)
-    own = {uri.normalise(address), got.final_address, subscription(channel, got.final_address)}
+    own = {uri.normalise(address), got.final_address, self_address(channel, got.final_address)}
     return "" if own & named else f"its page, {page}, does not name it"
 
 
@@ -98,7 +98,7 @@ def parse_source(source: str) -> str | None:
     Without a scheme it is an address where no such file exists and it begins with a host name that has a dot:
     `example.com/feed.xml` is https://example.com/feed.xml.
     """
-    text = without_feed_scheme(source)
+    text = strip_feed_scheme(source)
     if text.lower().startswith(("http://", "https://")):
         return text
     if _SCHEMELESS.match(text) and not Path(text).exists():
@@ -124,14 +124,14 @@ def from_file(source: str, limit: int) -> bytes:
 
 
 async def _of_feed(channel: Channel, got: Document, source: str, settings: Settings) -> Discovery:
-    if own := subscription(channel, got.final_address):
-        return Discovery((Found(own, title=channel.title),), "the feed says so itself")
+    if own := self_address(channel, got.final_address):
+        return Discovery((DiscoveredFeed(own, title=channel.title),), "the feed says so itself")
     where = (
-        Discovery((Found(got.permanent_address, title=channel.title),), "it was found there")
+        Discovery((DiscoveredFeed(got.permanent_address, title=channel.title),), "it was found there")
         if got.permanent_address
         else None
     )
-    page = page_of(channel, got.final_address)
+    page = page_address(channel, got.final_address)
     if not page:
         if where is not None:
             return where
@@ -151,6 +151,6 @@ async def _of_feed(channel: Channel, got: Document, source: str, settings: Setti
     return Discovery(found, f"its page, {page}, names it")
 
 
-def _of_page(got: Document) -> tuple[Found, ...]:
+def _of_page(got: Document) -> tuple[DiscoveredFeed, ...]:
     links = parse_links(got.fields)
-    return feeds_of_page(got.body, got.final_address, content_type=got.fields.get("content-type"), links=links)
+    return discover_feeds(got.body, got.final_address, content_type=got.fields.get("content-type"), links=links)

@@ -8,7 +8,7 @@ from typing import Any
 from feedproxy.client import admin_client
 from feedproxy.client.feed_discovery import discover as find
 from feedproxy.client.feed_discovery import verification_failure
-from feedproxy.feed.discovery import Found
+from feedproxy.feed.discovery import DiscoveredFeed
 from feedproxy.settings import Settings
 
 
@@ -44,6 +44,6 @@ async def _discover(source: str, settings: Settings, *, verify: bool) -> int:
     return 1 if any(doubts) else 0
 
 
-async def _doubts(feeds: tuple[Found, ...], settings: Settings) -> list[str]:
+async def _doubts(feeds: tuple[DiscoveredFeed, ...], settings: Settings) -> list[str]:
     # One after the other: they are mostly of one site.
     return [await verification_failure(each.address, settings) for each in feeds]

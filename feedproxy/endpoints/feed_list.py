@@ -22,8 +22,8 @@ from typing import Any
 from feedproxy.aio import yielding
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.feed import opml
-from feedproxy.feed.discovery import page_of
-from feedproxy.feed.opml import Listing, Subscription
+from feedproxy.feed.discovery import page_address
+from feedproxy.feed.opml import Subscription, SubscriptionList
 from feedproxy.http import uri
 from feedproxy.http.redaction import has_secret
 from feedproxy.proxy.service import Service
@@ -141,8 +141,8 @@ class FeedList:
         self._settings_generation_of = changed
         self._prefetching: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
-        self._listing: Listing = Listing()
-        self._public_names: tuple[Listing, frozenset[str]] = self._listing, frozenset()
+        self._listing: SubscriptionList = SubscriptionList()
+        self._public_names: tuple[SubscriptionList, frozenset[str]] = self._listing, frozenset()
         self._list_state: object = None
         self._settings_generation = -1
         self._candidates = 0
@@ -156,7 +156,7 @@ class FeedList:
         return self.imports.current
 
     async def import_list(
-        self, listing: Listing, *, name: str = "", replace: bool = False, intercept: bool = False
+        self, listing: SubscriptionList, *, name: str = "", replace: bool = False, intercept: bool = False
     ) -> ImportOutcome:
         """Import a list: add it to what is there, or put it in its place; fetch what is not held.
 
@@ -164,7 +164,7 @@ class FeedList:
         """
         before, now = self.imports.reload(), self._clock.now()
         kept = () if replace else before.feeds
-        feeds = opml.merged(kept, listing.feeds)
+        feeds = opml.merge(kept, listing.feeds)
         added = [each.address for each in feeds if each.address not in before.since]
         hosts = {uri.host_port(each.address)[0] for each in listing.feeds if each.address.startswith("https:")}
         new_hosts = hosts - before.hosts if intercept else set()
@@ -193,7 +193,7 @@ class FeedList:
 
     # -- the list
 
-    async def public(self) -> Listing:
+    async def public(self) -> SubscriptionList:
         """The public list: every feed imported or asked for in the last 30 days that may be named to everybody."""
         async with self._lock:
             self.imports.reload()
@@ -215,7 +215,7 @@ class FeedList:
             self._public_names = listing, frozenset(each.address for each in listing.feeds)
         return self._public_names[1]
 
-    def public_hosts(self, listing: Listing) -> list[str]:
+    def public_hosts(self, listing: SubscriptionList) -> list[str]:
         """The hosts added by imports that a feed of the public list is at."""
         return sorted(self.imported.hosts & {uri.host_port(each.address)[0] for each in listing.feeds})
 
@@ -232,7 +232,7 @@ class FeedList:
 
     # -- inside
 
-    async def _build_public_list(self) -> Listing:
+    async def _build_public_list(self) -> SubscriptionList:
         asked = await self._requested_recently()
         imported = self.imports.current
         by_address = {each.address: each for each in imported.feeds}
@@ -245,7 +245,7 @@ class FeedList:
             shown = self._public_entry(each, is_imported=each.address in by_address)
             if shown is not None:
                 found.setdefault(shown.address, shown)
-        return Listing(imported.title, tuple(found.values()))
+        return SubscriptionList(imported.title, tuple(found.values()))
 
     def _public_entry(self, entry: Subscription, *, is_imported: bool) -> Subscription | None:
         """An entry as the list has it: with what its feed says of itself, under its address of now. None where it may
@@ -320,7 +320,7 @@ def _with_channel_data(entry: Subscription, resource: Resource | None) -> Subscr
     channel = resource.channel if resource is not None else None
     if channel is None:
         return entry
-    page = page_of(channel, entry.address) or entry.page
+    page = page_address(channel, entry.address) or entry.page
     return replace(entry, title=entry.title or channel.title, page="" if has_secret(page) else page)
 
 

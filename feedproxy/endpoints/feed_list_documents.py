@@ -11,7 +11,7 @@ from feedproxy.clock import Clock, Instant
 from feedproxy.endpoints.feed_list import FeedList
 from feedproxy.errors import BadTarget, NotFound
 from feedproxy.feed import opml
-from feedproxy.feed.opml import Listing
+from feedproxy.feed.opml import SubscriptionList
 from feedproxy.http import proxy_autoconfig, uri
 from feedproxy.http.conditional import NotModified, Proceed, evaluate
 from feedproxy.http.date import format_http_date
@@ -33,7 +33,7 @@ DOCUMENTS_MAX = 8
 class _Document:
     """A document, the list it was made of, and since when it says the same. `digest` leaves that date out."""
 
-    listing: Listing
+    listing: SubscriptionList
     digest: str
     body: bytes
     modified: Instant
@@ -80,7 +80,7 @@ class FeedListDocuments:
 
         return await self._respond(call, listing, f"pac {base} {patterns}", write, proxy_autoconfig.MEDIA_TYPE)
 
-    def _for_client(self, listing: Listing, call: Call, through: str) -> Listing:
+    def _for_client(self, listing: SubscriptionList, call: Call, through: str) -> SubscriptionList:
         """The list with addresses that this reader can ask for."""
         feeds, settings = [], self._settings()
         for each in listing.feeds:
@@ -93,10 +93,15 @@ class FeedListDocuments:
                     )
             else:
                 feeds.append(replace(each, address=through + uri.gateway_path(each.address)) if through else each)
-        return Listing(listing.title or DEFAULT_TITLE, tuple(feeds))
+        return SubscriptionList(listing.title or DEFAULT_TITLE, tuple(feeds))
 
     async def _respond(
-        self, call: Call, listing: Listing, form: str, write: Callable[[Instant | None], bytes], media_type: str
+        self,
+        call: Call,
+        listing: SubscriptionList,
+        form: str,
+        write: Callable[[Instant | None], bytes],
+        media_type: str,
     ) -> Response:
         written = await self._document(listing, form, write)
         body, modified = written.body, written.modified
@@ -117,7 +122,9 @@ class FeedListDocuments:
                 return Response(200, Fields(lines), b"" if call.request.method == "HEAD" else body)
         return Response(412, Fields([("Content-Length", "0")]))
 
-    async def _document(self, listing: Listing, form: str, write: Callable[[Instant | None], bytes]) -> _Document:
+    async def _document(
+        self, listing: SubscriptionList, form: str, write: Callable[[Instant | None], bytes]
+    ) -> _Document:
         """The document; it was modified when this process first saw it say what it says."""
         known = self._documents.get(form)
         if known is not None and known.listing is listing:

@@ -11,9 +11,9 @@ import codecs
 import re
 from dataclasses import dataclass
 
-from feedproxy.feed.parse.encoding_labels import codec_of, is_wide, wider
+from feedproxy.feed.parse.encoding_labels import codec_of, is_wide, superset_of
 
-_MARKS = (
+_BYTE_ORDER_MARKS = (
     # UTF-32 first: its little-endian mark begins with that of UTF-16.
     (codecs.BOM_UTF32_LE, "utf_32_le"),
     (codecs.BOM_UTF32_BE, "utf_32_be"),
@@ -22,7 +22,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf_16_be"),
 )
 
-_PATTERNS = (
+_ZERO_BYTE_PATTERNS = (
     # "<" or "{" or white space, each with its zero bytes.
     (re.compile(rb"\0\0\0[<{[\s]"), "utf_32_be"),
     (re.compile(rb"[<{[\s]\0\0\0"), "utf_32_le"),
@@ -35,12 +35,12 @@ _PLAIN = re.compile(rb"[\x01-\x7f]{4}")
 
 _DECLARATION = re.compile(rb"""<\?xml\s[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9._:\-]{1,40})["']""")
 
-_DECLARED_WITHIN = 1024
+_DECLARATION_SEARCH_MAX = 1024
 """Bytes in which a declaration is looked for: warnings of PHP may stand before it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class Utf8Text:
     """A document in UTF-8."""
 
     data: bytes
@@ -51,55 +51,55 @@ class Text:
     """Every byte was right for the encoding that the document names."""
 
 
-def marked(body: bytes) -> tuple[str, int] | None:
+def encoding_by_bytes(body: bytes) -> tuple[str, int] | None:
     """The codec that mark or zero bytes show, and the length of the mark; None where they show none."""
     if _PLAIN.match(body):
         return None
-    for mark, name in _MARKS:
+    for mark, name in _BYTE_ORDER_MARKS:
         if body.startswith(mark):
             return name, len(mark)
-    for pattern, name in _PATTERNS:
+    for pattern, name in _ZERO_BYTE_PATTERNS:
         if pattern.match(body):
             return name, 0
     return None
 
 
-def declared(body: bytes) -> str | None:
+def declared_encoding(body: bytes) -> str | None:
     """The encoding that the XML declaration names, as it is written; None where it names none."""
-    found = _DECLARATION.search(body, 0, _DECLARED_WITHIN)
+    found = _DECLARATION.search(body, 0, _DECLARATION_SEARCH_MAX)
     return found[1].decode("ascii") if found else None
 
 
-def to_utf8(body: bytes, charset: str | None = None) -> Text:
+def to_utf8(body: bytes, charset: str | None = None) -> Utf8Text:
     """`body` in UTF-8. Never fails: what cannot be read is replaced, and `sound` says so.
 
     `charset` is Content-Type's parameter.
     """
-    shown = marked(body)
+    shown = encoding_by_bytes(body)
     if shown:
         name, mark = shown
-        return _read(body[mark:], name)
-    codec = codec_of(declared(body) or charset or "utf-8")
+        return _decode(body[mark:], name)
+    codec = codec_of(declared_encoding(body) or charset or "utf-8")
     if codec == "utf_7":
         codec = None  # it hides markup from whoever looks
     if codec is None or is_wide(codec):
         # Unknown, or impossible: a declaration that could be read byte by byte is in no wide encoding.
-        text = _read(body, "utf_8")
-        return Text(text.data, text.encoding, sound=codec is not None and text.sound)
-    return _read(body, codec)
+        text = _decode(body, "utf_8")
+        return Utf8Text(text.data, text.encoding, sound=codec is not None and text.sound)
+    return _decode(body, codec)
 
 
-def _read(body: bytes, codec: str) -> Text:
+def _decode(body: bytes, codec: str) -> Utf8Text:
     if codec == "utf_8" or (codec == "ascii" and body.isascii()):
         # The common case costs no copy; libxml2 itself finds and reports wrong bytes.
         if _is_utf8(body):
-            return Text(body, codec, sound=True)
-        return Text(body.decode("cp1252", "replace").encode(), "cp1252", sound=False)
+            return Utf8Text(body, codec, sound=True)
+        return Utf8Text(body.decode("cp1252", "replace").encode(), "cp1252", sound=False)
     try:
-        return Text(_encoded(body.decode(codec)), codec, sound=True)
+        return Utf8Text(_encode(body.decode(codec)), codec, sound=True)
     except UnicodeError:
-        meant = "utf_8" if codec == "ascii" and _is_utf8(body) else wider(codec)
-        return Text(_encoded(body.decode(meant, "replace")), meant, sound=False)
+        meant = "utf_8" if codec == "ascii" and _is_utf8(body) else superset_of(codec)
+        return Utf8Text(_encode(body.decode(meant, "replace")), meant, sound=False)
 
 
 def _is_utf8(body: bytes) -> bool:
@@ -112,5 +112,5 @@ def _is_utf8(body: bytes) -> bool:
     return True
 
 
-def _encoded(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     return text.encode("utf-8", "replace")

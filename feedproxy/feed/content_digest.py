@@ -19,7 +19,7 @@ import re
 
 from lxml import etree
 
-from feedproxy.feed.xml import Element, attributes, name
+from feedproxy.feed.xml import Element, attributes, qualified_name
 
 VOLATILE = frozenset(
     # RSS; Atom 1.0; Atom 0.3; and what RSS 1.0 has in their place: dc:date, admin:generatorAgent.
@@ -28,93 +28,93 @@ VOLATILE = frozenset(
 _VOLATILE_ATTRIBUTES = frozenset(("LASTMOD", "lastmod"))  # of CDF's channel
 _VOLATILE_KEYS = frozenset(("generator", "date_modified", "updated"))  # no part of JSON Feed, yet written
 
-_OTHERS = (etree._Comment, etree._ProcessingInstruction, etree._Entity)
+_NON_ELEMENTS = (etree._Comment, etree._ProcessingInstruction, etree._Entity)
 
-_SIZE = 16
+_DIGEST_BYTES = 16
 """Bytes of the digest: nobody gains by a collision but a publisher who hides his own news."""
 
-_PATIENCE = 2 * 1024 * 1024
+_PATTERN_SEARCH_MAX = 2 * 1024 * 1024
 """Bytes of ill-formed text that are searched by pattern. The largest such feed of the corpus has 0.4 MB."""
 
-_PIECE = 256 * 1024
+_ENCODING_PIECE = 256 * 1024
 """Characters encoded at once, so that a text of 12 MB is not held three times over."""
 
 # Characters that cannot occur in XML keep the parts of the digested text apart.
 START, ATTRIBUTE, VALUE, TEXT, END, REFERENCE = "\0\1", "\0\2", "\0\3", "\0\4", "\0\5", "\0\6"
 
-_BETWEEN = re.compile(rb">\s+<")
+_SPACE_BETWEEN_TAGS = re.compile(rb">\s+<")
 _FIRST_ITEM = re.compile(rb"<(?:[\w.\-]+:)?(?:item|entry)[\s/>]", re.IGNORECASE)
 _VOLATILE_TEXT = re.compile(
     rb"<((?:[\w.\-]+:)?(?:" + "|".join(sorted(VOLATILE)).encode() + rb"))(?:\s[^<>]*)?(?:/>|>[^<]*(?:</\1\s*>)?)"
 )
 
 
-_OF_BYTES = "bytes:"
+_PENDING = "bytes:"
 
 
-def of_bytes(stem: str) -> str:
+def pending_digest(content_hash: str) -> str:
     """Stands for the digest of a content that is kept under this tag, until somebody reckons it."""
-    return _OF_BYTES + stem
+    return _PENDING + content_hash
 
 
-def stem_of(digest: str) -> str | None:
+def pending_hash(digest: str) -> str | None:
     """The tag under which the content is kept whose digest is still to be reckoned; None where it is known."""
-    return digest.removeprefix(_OF_BYTES) if digest.startswith(_OF_BYTES) else None
+    return digest.removeprefix(_PENDING) if digest.startswith(_PENDING) else None
 
 
 class ContentDigest:
     """Collects what a well-formed feed says: its items as they pass, then its channel."""
 
     def __init__(self) -> None:
-        self._hash = hashlib.blake2b(digest_size=_SIZE)
+        self._hash = hashlib.blake2b(digest_size=_DIGEST_BYTES)
 
     def add_item(self, item: Element) -> None:
         parts: list[str] = []
-        _element(item, parts, is_item=True)
+        _add_element(item, parts, is_item=True)
         self._update(parts)
 
     def finish(self, root: Element) -> str:
         """The digest in hexadecimal, once the items were taken out of `root`."""
         parts: list[str] = []
         for before in root.itersiblings(preceding=True):
-            _other(before, parts)
-        _channel(root, parts, depth=0)
+            _add_non_element(before, parts)
+        _add_channel(root, parts, depth=0)
         self._update(parts)
         return self._hash.hexdigest()
 
     def _update(self, parts: list[str]) -> None:
-        if sum(map(len, parts)) <= _PIECE:
+        if sum(map(len, parts)) <= _ENCODING_PIECE:
             self._hash.update("".join(parts).encode("utf-8", "surrogatepass"))
             return
         for part in parts:
-            for at in range(0, len(part), _PIECE):
-                self._hash.update(part[at : at + _PIECE].encode("utf-8", "surrogatepass"))
+            for at in range(0, len(part), _ENCODING_PIECE):
+                self._hash.update(part[at : at + _ENCODING_PIECE].encode("utf-8", "surrogatepass"))
 
 
 def digest_of_text(data: bytes) -> str:
     """The digest of an ill-formed document; `data` is in UTF-8. A huge one is digested as it is."""
-    if len(data) > _PATIENCE:
-        return hashlib.blake2b(data, digest_size=_SIZE).hexdigest()
-    data = _without_comments(data)
+    if len(data) > _PATTERN_SEARCH_MAX:
+        return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
+    data = _strip_comments(data)
     first = _FIRST_ITEM.search(data)
     head, rest = (data[: first.start()], data[first.start() :]) if first else (data, b"")
-    said = _BETWEEN.sub(b"><", _VOLATILE_TEXT.sub(b"", head) + rest)
-    return hashlib.blake2b(said.strip(), digest_size=_SIZE).hexdigest()
+    text = _SPACE_BETWEEN_TAGS.sub(b"><", _VOLATILE_TEXT.sub(b"", head) + rest)
+    return hashlib.blake2b(text.strip(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
-def _without_comments(data: bytes) -> bytes:
-    kept, at = [], 0
+def _strip_comments(data: bytes) -> bytes:
+    parts, at = [], 0
     # By hand, since a pattern would look for the end of each of a million comments that have none.
     while (start := data.find(b"<!--", at)) >= 0 and (end := data.find(b"-->", start + 4)) >= 0:
-        kept.append(data[at:start])
+        parts.append(data[at:start])
         at = end + 3
-    return b"".join((*kept, data[at:]))
+    return b"".join((*parts, data[at:]))
 
 
 def digest_of_json(feed: dict[str, object]) -> str:
     """The digest of a JSON Feed: the order of members and white space do not count."""
-    kept = {key: value for key, value in feed.items() if key not in _VOLATILE_KEYS}
-    return hashlib.blake2b(canonical_json(kept), digest_size=_SIZE).hexdigest()
+    stable = {key: value for key, value in feed.items() if key not in _VOLATILE_KEYS}
+    return hashlib.blake2b(canonical_json(stable), digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def canonical_json(value: object) -> bytes:
@@ -122,39 +122,39 @@ def canonical_json(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _channel(element: Element, parts: list[str], depth: int) -> None:
+def _add_channel(element: Element, parts: list[str], depth: int) -> None:
     """The channel, or what is around it. Text that stands loose in it is no content of any format."""
-    _start(element, parts, without=_VOLATILE_ATTRIBUTES)
+    _add_start(element, parts, without=_VOLATILE_ATTRIBUTES)
     for child in element:
-        if isinstance(child, _OTHERS):
-            _other(child, parts)
+        if isinstance(child, _NON_ELEMENTS):
+            _add_non_element(child, parts)
             continue
-        local = name(child)[1]
+        local = qualified_name(child)[1]
         if local in VOLATILE:
             continue
         if depth == 0 and local == "channel":
-            _channel(child, parts, depth=1)
+            _add_channel(child, parts, depth=1)
         else:
-            _element(child, parts)
+            _add_element(child, parts)
     parts.append(END)
 
 
-def _element(element: Element, parts: list[str], *, is_item: bool = False) -> None:
-    _start(element, parts)
+def _add_element(element: Element, parts: list[str], *, is_item: bool = False) -> None:
+    _add_start(element, parts)
     leaf = len(element) == 0
-    _text(element.text, parts, between=not leaf)
+    _add_text(element.text, parts, between=not leaf)
     for child in element:
-        if isinstance(child, _OTHERS):
-            _other(child, parts)
-        elif is_item and len(child) and name(child)[1] == "source":
-            _channel(child, parts, depth=1)
+        if isinstance(child, _NON_ELEMENTS):
+            _add_non_element(child, parts)
+        elif is_item and len(child) and qualified_name(child)[1] == "source":
+            _add_channel(child, parts, depth=1)
         else:
-            _element(child, parts)
-        _text(child.tail, parts, between=True)
+            _add_element(child, parts)
+        _add_text(child.tail, parts, between=True)
     parts.append(END)
 
 
-def _start(element: Element, parts: list[str], without: frozenset[str] = frozenset()) -> None:
+def _add_start(element: Element, parts: list[str], without: frozenset[str] = frozenset()) -> None:
     parts.append(START)
     parts.append(element.tag)
     if element.attrib:
@@ -163,12 +163,12 @@ def _start(element: Element, parts: list[str], without: frozenset[str] = frozens
                 parts += (ATTRIBUTE, key, VALUE, value)
 
 
-def _text(text: str | None, parts: list[str], *, between: bool) -> None:
+def _add_text(text: str | None, parts: list[str], *, between: bool) -> None:
     if text and not (between and text.isspace()):
         parts += (TEXT, text)
 
 
-def _other(node: Element, parts: list[str]) -> None:
+def _add_non_element(node: Element, parts: list[str]) -> None:
     """A processing instruction or an entity reference. A comment says nothing."""
     if not isinstance(node, etree._Comment):
         parts += (REFERENCE, getattr(node, "target", ""), node.text or "")

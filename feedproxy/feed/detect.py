@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from feedproxy.feed.charset import to_utf8
 
-_HEAD = 64 * 1024
+_SEARCH_MAX = 64 * 1024
 """Bytes that are looked at. What stands before the root (licences, greetings) is shorter in known feeds."""
 
 _SPACE = re.compile(rb"\s*")
@@ -22,7 +22,7 @@ _FEED_ROOT = re.compile(rb"<(?:[A-Za-z_][\w.\-]*:)?(?:rss|feed|rdf|opml|redirect
 _HIDDEN_START = re.compile(rb"<\?xml\s|" + _FEED_ROOT.pattern, re.IGNORECASE)
 
 
-class Nature(StrEnum):
+class DocumentKind(StrEnum):
     """Sorts of documents."""
 
     EMPTY = "empty"
@@ -32,53 +32,53 @@ class Nature(StrEnum):
     OTHER = "other"
 
 
-def nature(body: bytes) -> Nature:
+def detect_kind(body: bytes) -> DocumentKind:
     """The sort of document `body` is, whatever its encoding. Looks at the first 64 KiB only."""
-    return nature_of_text(to_utf8(body[:_HEAD]).data)
+    return detect_utf8_kind(to_utf8(body[:_SEARCH_MAX]).data)
 
 
-def nature_of_text(data: bytes) -> Nature:
+def detect_utf8_kind(data: bytes) -> DocumentKind:
     """The same of a document that is in UTF-8 already."""
-    if not data[:_HEAD].strip(b"\0 \t\r\n\f\v"):
-        return Nature.EMPTY
-    if data.startswith((b"{", b"["), _first(data)):
-        return Nature.JSON
-    start = beginning(data)
+    if not data[:_SEARCH_MAX].strip(b"\0 \t\r\n\f\v"):
+        return DocumentKind.EMPTY
+    if data.startswith((b"{", b"["), _skip_space(data)):
+        return DocumentKind.JSON
+    start = find_document_start(data)
     if start is None:
-        return Nature.HTML if _HTML_PIECE.search(data, 0, _HEAD) else Nature.OTHER
-    return Nature.HTML if _is_html(data, start) else Nature.XML
+        return DocumentKind.HTML if _HTML_PIECE.search(data, 0, _SEARCH_MAX) else DocumentKind.OTHER
+    return DocumentKind.HTML if _is_html(data, start) else DocumentKind.XML
 
 
-def beginning(data: bytes) -> int | None:
+def find_document_start(data: bytes) -> int | None:
     """Where the XML or HTML document begins in `data` (UTF-8); None where there is none.
 
     White space may stand before it, and text: a warning of the program that wrote the feed.
     """
-    start = _first(data)
-    root = _root(data, start)
+    start = _skip_space(data)
+    root = _skip_prolog(data, start)
     if _is_html(data, start):
         return start
     if _XML_START.match(data, root) and not _HTML_PIECE.match(data, root):
         return start
-    hidden = _HIDDEN_START.search(data, 0, _HEAD)
+    hidden = _HIDDEN_START.search(data, 0, _SEARCH_MAX)
     if hidden is None or _HTML_ROOT.search(data, 0, hidden.start()):
         return None
     return hidden.start()
 
 
 def _is_html(data: bytes, start: int) -> bool:
-    root = _root(data, start)
+    root = _skip_prolog(data, start)
     if _HTML_ROOT.match(data, root):
         return True
     # A feed may stand under a wrong document type; anything else under that of HTML is a page.
     return bool(_HTML_DOCTYPE.search(data, start, root)) and not _FEED_ROOT.match(data, root)
 
 
-def _first(data: bytes) -> int:
+def _skip_space(data: bytes) -> int:
     found = _SPACE.match(data)
     return found.end() if found else 0
 
 
-def _root(data: bytes, start: int) -> int:
-    found = _PROLOG.match(data, start, _HEAD)
+def _skip_prolog(data: bytes, start: int) -> int:
+    found = _PROLOG.match(data, start, _SEARCH_MAX)
     return found.end() if found else start

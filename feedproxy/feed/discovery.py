@@ -18,7 +18,7 @@ from lxml import etree
 from feedproxy.errors import BadTarget
 from feedproxy.feed.channel import Channel, SelfLink
 from feedproxy.feed.charset import to_utf8
-from feedproxy.feed.detect import Nature, nature
+from feedproxy.feed.detect import DocumentKind, detect_kind
 from feedproxy.http import negotiation, uri
 from feedproxy.http.field_values import parse_parameters
 from feedproxy.http.link import Link
@@ -46,14 +46,14 @@ _PIECE = 32 * 1024
 _TITLE_MAX = 200
 
 _META = re.compile(rb"<meta\s[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9._:\-]{1,40})", re.IGNORECASE)
-_META_WITHIN = 4096
+_META_SEARCH_MAX = 4096
 _FEED_SCHEME = re.compile(r"(?i)\Afeed:(?://)?(?=https?:)")
 _API = re.compile(r"/wp-json(?:/|$)|[?&]rest_route=")
 """WordPress names its API in every page, as application/json: no feed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DiscoveredFeed:
     """A feed that a page names: its address, normalised, and what the page says of it."""
 
     address: str
@@ -63,42 +63,42 @@ class Found:
 
 def is_page(body: bytes) -> bool:
     """Whether this document is one of HTML, whatever its label."""
-    return nature(body) is Nature.HTML
+    return detect_kind(body) is DocumentKind.HTML
 
 
-def feeds_of_page(
+def discover_feeds(
     body: bytes, address: str, *, content_type: str | None = None, links: Iterable[Link] = ()
-) -> tuple[Found, ...]:
+) -> tuple[DiscoveredFeed, ...]:
     """The feeds that a page names, in its own order; `links` are those of its response, and come first.
 
     `address` is where it was found, normalised; empty for a saved page, of which relative links are then unknown.
     """
-    page = _read(body, content_type)
-    said = [_Said(each.href, each.rels, each.type, each.title) for each in links]
-    base = _absolute(address, page.base) if page.base else ""
-    named = [(address, each) for each in said] + [(base or address, each) for each in page.said]
-    feeds = _resolved(named, address, FEED_TYPES)
-    return feeds or _resolved(named, address, GENERIC_TYPES)
+    page = _parse_page(body, content_type)
+    said = [_LinkElement(each.href, each.rels, each.type, each.title) for each in links]
+    base = _resolve(address, page.base) if page.base else ""
+    named = [(address, each) for each in said] + [(base or address, each) for each in page.links]
+    feeds = _resolve_links(named, address, FEED_TYPES)
+    return feeds or _resolve_links(named, address, GENERIC_TYPES)
 
 
-def subscription(channel: Channel, base: str = "") -> str:
+def self_address(channel: Channel, base: str = "") -> str:
     """The address that a feed says to subscribe to; empty where it says none.
 
     "The value "self" is preferred … The value "start" is also acceptable." A relative one says nothing where nobody
     knows where the feed was found (`base`).
     """
     for link in sorted(channel.self_links, key=_rank):
-        if found := _absolute(base, link.href):
+        if found := _resolve(base, link.href):
             return found
     return ""
 
 
-def page_of(channel: Channel, base: str = "") -> str:
+def page_address(channel: Channel, base: str = "") -> str:
     """The address of the page that a feed belongs to; empty where it says none that can be fetched."""
-    return _absolute(base, channel.link)
+    return _resolve(base, channel.link)
 
 
-def without_feed_scheme(text: str) -> str:
+def strip_feed_scheme(text: str) -> str:
     """An address without the scheme that browsers gave feeds once: `feed:https://…`, `feed://…` for http."""
     text = _FEED_SCHEME.sub("", text.strip(), count=1)
     return "http://" + text[len("feed://") :] if text.lower().startswith("feed://") else text
@@ -119,7 +119,7 @@ _OFFERS = ("text/html", "application/xhtml+xml", *FEED_TYPES)
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _LinkElement:
     """A link as it was written."""
 
     href: str
@@ -128,16 +128,16 @@ class _Said:
     title: str
 
 
-class _Enough(Exception):
+class _StopParsing(Exception):
     """No more of the page is wanted."""
 
 
-class _Page:
+class _PageTarget:
     """What the parser tells of a page goes in here; no tree is made."""
 
     def __init__(self) -> None:
         self.base = ""
-        self.said: list[_Said] = []
+        self.links: list[_LinkElement] = []
         self._links = 0
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
@@ -147,21 +147,21 @@ class _Page:
         elif tag in ("link", "a", "area") and "rel" in attributes:
             self._links += 1
             if self._links > _LINKS_MAX:
-                raise _Enough
+                raise _StopParsing
             rels = tuple((attributes.get("rel") or "").lower().split())
             if "alternate" in rels or "feed" in rels:
                 href, kind = attributes.get("href") or "", attributes.get("type") or ""
-                self.said.append(_Said(href, rels, kind, attributes.get("title") or ""))
+                self.links.append(_LinkElement(href, rels, kind, attributes.get("title") or ""))
 
     def close(self) -> None:
         """The page is over."""
 
 
-def _read(body: bytes, content_type: str | None) -> _Page:
-    page = _Page()
+def _parse_page(body: bytes, content_type: str | None) -> _PageTarget:
+    page = _PageTarget()
     head = body[:BYTES_MAX]
     charset = parse_parameters(content_type)[1].get("charset") if content_type else None
-    if charset is None and (meta := _META.search(head, 0, _META_WITHIN)) is not None:
+    if charset is None and (meta := _META.search(head, 0, _META_SEARCH_MAX)) is not None:
         charset = meta[1].decode("ascii")
     text = to_utf8(head, charset).data
     if not text.strip():
@@ -177,28 +177,30 @@ def _read(body: bytes, content_type: str | None) -> _Page:
         for at in range(0, len(text), _PIECE):
             parser.feed(text[at : at + _PIECE])
         parser.close()
-    except (_Enough, etree.LxmlError):
+    except (_StopParsing, etree.LxmlError):
         pass  # what was read until then counts
     return page
 
 
-def _resolved(named: Iterable[tuple[str, _Said]], page: str, types: tuple[str, ...]) -> tuple[Found, ...]:
-    found: dict[str, Found] = {}
+def _resolve_links(
+    named: Iterable[tuple[str, _LinkElement]], page: str, types: tuple[str, ...]
+) -> tuple[DiscoveredFeed, ...]:
+    found: dict[str, DiscoveredFeed] = {}
     for base, link in named:
         kind = parse_parameters(link.type)[0]
-        if not _is_of(link, kind, types):
+        if not _names_feed(link, kind, types):
             continue
-        address = _absolute(base, link.href)
+        address = _resolve(base, link.href)
         if not address or address == page or (kind == "application/json" and _API.search(address)):
             continue
         title = " ".join(link.title.split())[:_TITLE_MAX]
-        found.setdefault(address, Found(address, kind if kind in FEED_TYPES else "", title))
+        found.setdefault(address, DiscoveredFeed(address, kind if kind in FEED_TYPES else "", title))
         if len(found) == FEEDS_MAX:
             break
     return tuple(found.values())
 
 
-def _is_of(link: _Said, kind: str, types: tuple[str, ...]) -> bool:
+def _names_feed(link: _LinkElement, kind: str, types: tuple[str, ...]) -> bool:
     if "stylesheet" in link.rels:
         return False  # `alternate stylesheet` is another style
     if "feed" in link.rels and types is FEED_TYPES:
@@ -206,9 +208,9 @@ def _is_of(link: _Said, kind: str, types: tuple[str, ...]) -> bool:
     return "alternate" in link.rels and kind in types
 
 
-def _absolute(base: str, reference: str) -> str:
+def _resolve(base: str, reference: str) -> str:
     """The address, normalised; empty for none that can be fetched."""
-    reference = without_feed_scheme(reference)
+    reference = strip_feed_scheme(reference)
     if not reference:
         return ""
     try:

@@ -17,10 +17,10 @@ from feedproxy.feed.charset import to_utf8
 from feedproxy.feed.convert import dates
 from feedproxy.feed.convert.write.xml_writer import finish, put
 from feedproxy.feed.convert.xml_nodes import clean
-from feedproxy.feed.detect import beginning
-from feedproxy.feed.discovery import without_feed_scheme
+from feedproxy.feed.detect import find_document_start
+from feedproxy.feed.discovery import strip_feed_scheme
 from feedproxy.feed.edit.self_link import plain_title
-from feedproxy.feed.xml import Element, attributes, endurable, name, text_of
+from feedproxy.feed.xml import Element, attributes, qualified_name, safe_length, text_of
 from feedproxy.http import uri
 
 MEDIA_TYPE = "text/x-opml; charset=utf-8"
@@ -48,7 +48,7 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class SubscriptionList:
     """A list. `passed_over` counts outlines that were to be feeds and are none that can be fetched, and repetitions."""
 
     title: str = ""
@@ -56,13 +56,13 @@ class Listing:
     skipped_count: int = 0
 
 
-def read(body: bytes, charset: str | None = None) -> Listing | None:
+def read(body: bytes, charset: str | None = None) -> SubscriptionList | None:
     """The list in `body` (content codings removed); None where that is no OPML. Never raises on what is in it."""
     text = to_utf8(body, charset).data
-    start = beginning(text)
+    start = find_document_start(text)
     if start is None:
         return None
-    reading = _Reading()
+    list_parser = _ListParser()
     parser = etree.XMLPullParser(
         events=("start", "end"),
         encoding="utf-8",
@@ -74,18 +74,18 @@ def read(body: bytes, charset: str | None = None) -> Listing | None:
         remove_comments=True,
         remove_pis=True,
     )
-    end = endurable(text)
+    end = safe_length(text)
     for at in range(start, end, _PIECE):
         parser.feed(text[at : min(end, at + _PIECE)])
-        if not reading.take_all(parser):
+        if not list_parser.consume(parser):
             break
     with contextlib.suppress(etree.LxmlError):  # what was read until then counts
         parser.close()
-    reading.take_all(parser)
-    return reading.listing()
+    list_parser.consume(parser)
+    return list_parser.listing()
 
 
-def write(listing: Listing, *, changed: Instant | None = None) -> bytes:
+def write(listing: SubscriptionList, *, changed: Instant | None = None) -> bytes:
     """The list in UTF-8. Folders stand where the first of their feeds does."""
     root = etree.Element("opml", version="2.0")
     head = put(root, "", "head")
@@ -103,68 +103,70 @@ def write(listing: Listing, *, changed: Instant | None = None) -> bytes:
     return finish(root)
 
 
-def merged(before: Iterable[Subscription], more: Iterable[Subscription]) -> tuple[Subscription, ...]:
+def merge(before: Iterable[Subscription], more: Iterable[Subscription]) -> tuple[Subscription, ...]:
     """Both, each feed once, as it was named last; at most FEEDS_MAX."""
     found = {each.address: each for each in before}
     found.update((each.address, each) for each in more)
     return tuple(found.values())[:FEEDS_MAX]
 
 
-class _Reading:
+class _ListParser:
     """One document on its way through the parser."""
 
     def __init__(self) -> None:
         self._is_opml: bool | None = None
         self._title = ""
         self._feeds: dict[str, Subscription] = {}
-        self._passed_over = 0
+        self._skipped_count = 0
         self._open: list[str | None] = []  # the names of folders that are open; None: a feed, or what is no folder
-        self._hidden = 0
+        self._commented_depth = 0
 
-    def listing(self) -> Listing | None:
+    def listing(self) -> SubscriptionList | None:
         """What was read; None where it is no list."""
-        return Listing(self._title, tuple(self._feeds.values()), self._passed_over) if self._is_opml else None
+        return (
+            SubscriptionList(self._title, tuple(self._feeds.values()), self._skipped_count) if self._is_opml else None
+        )
 
-    def take_all(self, parser: "etree.XMLPullParser") -> bool:
+    def consume(self, parser: "etree.XMLPullParser") -> bool:
         """Look at what the parser has read; False where no more is wanted."""
         return all(
-            self._take(str(event), element)
+            self._on_event(str(event), element)
             for event, element in parser.read_events()
             if isinstance(element, etree._Element)
         )
 
-    def _take(self, event: str, element: Element) -> bool:
-        local = name(element)[1].lower()
+    def _on_event(self, event: str, element: Element) -> bool:
+        local = qualified_name(element)[1].lower()
         if self._is_opml is None:
             self._is_opml = local == "opml"
         if not self._is_opml:
             return False
         if local == "outline":
-            self._begin(element) if event == "start" else self._end(element)
+            self._on_outline_start(element) if event == "start" else self._on_outline_end(element)
         elif local == "title" and event == "end" and not self._title and not self._open:
             self._title = _name(text_of(element))
         return len(self._feeds) < FEEDS_MAX
 
-    def _begin(self, outline: Element) -> None:
-        said = {key.lower(): value.strip() for key, value in attributes(outline)}
-        named = _name(said.get("text", "") or said.get("title", ""))
-        written = said.get("xmlurl", "")
+    def _on_outline_start(self, outline: Element) -> None:
+        attribute_values = {key.lower(): value.strip() for key, value in attributes(outline)}
+        named = _name(attribute_values.get("text", "") or attribute_values.get("title", ""))
+        written = attribute_values.get("xmlurl", "")
         # "If it's true, the outline is commented, including all subordinate outlines."
-        if said.get("iscomment", "").lower() == "true":
-            self._hidden = self._hidden or len(self._open) + 1
+        if attribute_values.get("iscomment", "").lower() == "true":
+            self._commented_depth = self._commented_depth or len(self._open) + 1
         folder = tuple(each for each in self._open if each)[:DEPTH_MAX]
         self._open.append(None if written else named)
-        if not written or self._hidden:
+        if not written or self._commented_depth:
             return
-        address, page = _address(written), _address(said.get("htmlurl", ""))
+        address, page = _address(written), _address(attribute_values.get("htmlurl", ""))
         if not address or address in self._feeds:
-            self._passed_over += 1
+            self._skipped_count += 1
             return
         self._feeds[address] = Subscription(address, named, page, folder)
 
-    def _end(self, outline: Element) -> None:
-        if self._hidden == len(self._open):
-            self._hidden = 0
+    def _on_outline_end(self, outline: Element) -> None:
+        if self._commented_depth == len(self._open):
+            self._commented_depth = 0
         if self._open:
             self._open.pop()
         # What is over is let go of, so that a long list is no large tree.
@@ -192,6 +194,6 @@ def _address(written: str) -> str:
     if not written or len(written) > _ADDRESS_MAX:
         return ""
     try:
-        return uri.resolve("", without_feed_scheme(written))
+        return uri.resolve("", strip_feed_scheme(written))
     except BadTarget:
         return ""

@@ -17,7 +17,7 @@ from feedproxy.feed.convert.dates import parse
 ENTRIES_MAX = 64
 """Dates looked at: the newest stand in front, and what was published long ago says little of today."""
 
-AT_ONCE: Seconds = 120
+SAME_PUBLICATION: Seconds = 120
 """Entries published within two minutes of one another came by one act."""
 
 # Bounded throughout: whoever writes a document may not choose how long it is looked at.
@@ -32,7 +32,7 @@ _UPDATED = re.compile(
 )
 
 
-def published(document: bytes, now: Instant) -> tuple[Instant, ...]:
+def find_publications(document: bytes, now: Instant) -> tuple[Instant, ...]:
     """The instants at which entries of this document were published, oldest first, none of them after `now`.
 
     Empty where fewer than two are known: one date is often that of the document, not of an entry. `document` is in
@@ -42,7 +42,7 @@ def published(document: bytes, now: Instant) -> tuple[Instant, ...]:
     if first is None:
         return ()
     for names in (_PUBLISHED, _UPDATED):
-        if len(found := _acts(_dates(names, document, first.start()), now)) > 1:
+        if len(found := _merge_publications(_dates(names, document, first.start()), now)) > 1:
             return found
     return ()
 
@@ -57,11 +57,11 @@ def _dates(names: re.Pattern[bytes], document: bytes, start: int) -> list[Instan
     return found
 
 
-def _acts(instants: Sequence[Instant], now: Instant) -> tuple[Instant, ...]:
-    acts: list[Instant] = []
-    for at in sorted(each for each in instants if each <= now):
-        if acts and at - acts[-1] < AT_ONCE:
-            acts[-1] = at
+def _merge_publications(instants: Sequence[Instant], now: Instant) -> tuple[Instant, ...]:
+    publications: list[Instant] = []
+    for at in sorted(instant for instant in instants if instant <= now):
+        if publications and at - publications[-1] < SAME_PUBLICATION:
+            publications[-1] = at
         else:
-            acts.append(at)
-    return tuple(acts)
+            publications.append(at)
+    return tuple(publications)

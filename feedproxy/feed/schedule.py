@@ -25,7 +25,7 @@ _HOUR = 3600.0
 _DAY = 24 * _HOUR
 _WEEK_HOURS = 7 * 24
 _EPOCH_DAY = 3  # 1970-01-01 was a Thursday, and 0 is Monday
-_RECENT = 12
+_RECENT_GAPS = 12
 """Times between changes that count as the last ones: of a feed that has become livelier, what is new outweighs what
 was before after six of them."""
 _PERIOD_NOUNS = {
@@ -36,20 +36,20 @@ _PERIOD_NOUNS = {
     Period.YEARLY: "year",
 }
 
-_FIXED = {Period.HOURLY: _HOUR, Period.DAILY: _DAY, Period.WEEKLY: 7 * _DAY}
+_PERIOD_LENGTHS = {Period.HOURLY: _HOUR, Period.DAILY: _DAY, Period.WEEKLY: 7 * _DAY}
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class HintExpiry:
     """How long the hints allow the copy to be kept, and which of them."""
 
     until: Instant
     detail: str
     """`ttl-hint`, `sy-hint`, `cdf-hint`, `skip-hours` or `skip-days`."""
-    words: str
+    reason: str
 
 
-def hold(
+def hint_expiry(
     schedule: Schedule,
     *,
     base: Instant,
@@ -57,20 +57,20 @@ def hold(
     now: Instant,
     hint_max: Seconds,
     skip_max: Seconds,
-) -> Hold | None:
+) -> HintExpiry | None:
     """What the hints allow beyond HTTP; None when that is nothing.
 
     `base` is the moment from which the copy's age counts, `expires` the end of HTTP's own lifetime, None
     where HTTP is silent. A hint reaches at most `hint_max` beyond `base`, a skipped stretch counts for at
     most `skip_max` from its beginning. What is returned may have passed: then the copy's time is over.
     """
-    longest = max(_ends(schedule, base, hint_max), key=lambda found: found.until, default=None)
+    longest = max(_lifetime_expiries(schedule, base, hint_max), key=lambda found: found.until, default=None)
     if longest and expires is not None and longest.until <= expires:
         longest = None
     end = longest.until if longest else base if expires is None else expires
-    quiet = _quiet(schedule, end, skip_max)
+    quiet = _skip_expiry(schedule, end, skip_max)
     if max(end, quiet.until if quiet else end) < now:
-        quiet = _quiet(schedule, now, skip_max) or quiet
+        quiet = _skip_expiry(schedule, now, skip_max) or quiet
     if longest is None and quiet and quiet.until <= now:
         return None  # a stretch that is over held the copy and gave it no lifetime
     return quiet or longest
@@ -81,7 +81,7 @@ def is_skipped(schedule: Schedule, instant: Instant) -> bool:
     return _week(schedule.skip_hours, schedule.skip_days)[_week_hour(instant)]
 
 
-def unskipped(schedule: Schedule, instant: Instant) -> Instant:
+def next_unskipped(schedule: Schedule, instant: Instant) -> Instant:
     """The first moment from `instant` on at which the publisher may be asked."""
     for _ in range(_WEEK_HOURS):
         if not is_skipped(schedule, instant):
@@ -92,7 +92,7 @@ def unskipped(schedule: Schedule, instant: Instant) -> Instant:
 
 def skipped_until(schedule: Schedule, instant: Instant, skip_max: Seconds) -> Instant | None:
     """The end of the skipped stretch around `instant`; None outside, and beyond its first `skip_max`."""
-    found = _quiet(schedule, instant, skip_max)
+    found = _skip_expiry(schedule, instant, skip_max)
     return found.until if found else None
 
 
@@ -105,7 +105,7 @@ def next_update(schedule: Schedule, after: Instant) -> Instant | None:
     if schedule.period is None:
         return None
     start = after if schedule.base is None else schedule.base
-    length = _FIXED.get(schedule.period)
+    length = _PERIOD_LENGTHS.get(schedule.period)
     if length is None:
         months = 12 if schedule.period is Period.YEARLY else 1
         start, end = _calendar_period(start, after, months)
@@ -138,7 +138,7 @@ def learned_lifetime(
     if not times:
         return None
     quiet = max(0.0, now - times[-1])
-    gaps = sorted(later - earlier for earlier, later in pairwise(times[-_RECENT - 1 :]))
+    gaps = sorted(later - earlier for earlier, later in pairwise(times[-_RECENT_GAPS - 1 :]))
     usual = gaps[len(gaps) // 2] if gaps else 0.0
     lifetime: Seconds = hourly * math.cbrt(max(usual, quiet) / _HOUR)
     if not gaps and lifetime <= default:
@@ -146,41 +146,41 @@ def learned_lifetime(
     return min(max(lifetime, minimum), maximum)
 
 
-def _ends(schedule: Schedule, base: Instant, hint_max: Seconds) -> list[Hold]:
+def _lifetime_expiries(schedule: Schedule, base: Instant, hint_max: Seconds) -> list[HintExpiry]:
     ends = []
     latest = base + hint_max
     if schedule.ttl is not None:
-        words = f"ttl of {_counted(schedule.ttl, 'minute')}"
-        ends.append(Hold(min(base + 60.0 * schedule.ttl, latest), "ttl-hint", words))
+        reason = f"ttl of {_count_noun(schedule.ttl, 'minute')}"
+        ends.append(HintExpiry(min(base + 60.0 * schedule.ttl, latest), "ttl-hint", reason))
     if (update := next_update(schedule, base)) is not None:
         noun = _PERIOD_NOUNS[schedule.period or Period.DAILY]
-        words = f"sy: {_counted(schedule.frequency, 'update')} per {noun}"
-        ends.append(Hold(min(update, latest), "sy-hint", words))
+        reason = f"sy: {_count_noun(schedule.frequency, 'update')} per {noun}"
+        ends.append(HintExpiry(min(update, latest), "sy-hint", reason))
     if schedule.interval is not None:
-        words = f"CDF schedule of {_counted(round(schedule.interval / 60), 'minute')}"
-        ends.append(Hold(min(base + schedule.interval, latest), "cdf-hint", words))
+        reason = f"CDF schedule of {_count_noun(round(schedule.interval / 60), 'minute')}"
+        ends.append(HintExpiry(min(base + schedule.interval, latest), "cdf-hint", reason))
     return ends
 
 
-def _quiet(schedule: Schedule, instant: Instant, skip_max: Seconds) -> Hold | None:
+def _skip_expiry(schedule: Schedule, instant: Instant, skip_max: Seconds) -> HintExpiry | None:
     week = _week(schedule.skip_hours, schedule.skip_days)
-    here = _week_hour(instant)
-    if not week[here]:
+    current = _week_hour(instant)
+    if not week[current]:
         return None
-    before = next(hours for hours in range(_WEEK_HOURS) if not week[here - hours - 1])
-    behind = next(hours for hours in range(1, _WEEK_HOURS) if not week[(here + hours) % _WEEK_HOURS])
+    hours_before = next(hours for hours in range(_WEEK_HOURS) if not week[current - hours - 1])
+    hours_after = next(hours for hours in range(1, _WEEK_HOURS) if not week[(current + hours) % _WEEK_HOURS])
     hour = math.floor(instant / _HOUR)
-    end = (hour + behind) * _HOUR
-    until = min(end, (hour - before) * _HOUR + skip_max)
+    end = (hour + hours_after) * _HOUR
+    until = min(end, (hour - hours_before) * _HOUR + skip_max)
     if until <= instant:
         return None
     # What ends the stretch is what its last hour was skipped for; a whole day says more than an hour.
     day, _ = divmod(_week_hour(until - 1), 24)
     kind = "skip-days" if day in schedule.skip_days else "skip-hours"
-    words = "skipDays" if kind == "skip-days" else "skipHours"
+    reason = "skipDays" if kind == "skip-days" else "skipHours"
     moment = datetime.fromtimestamp(until, UTC)
     capped = ", where our patience ends" if until < end else ""
-    return Hold(until, kind, f"{words}: not to be read until {moment:%a %H:%M} GMT{capped}")
+    return HintExpiry(until, kind, f"{reason}: not to be read until {moment:%a %H:%M} GMT{capped}")
 
 
 @lru_cache(maxsize=1024)
@@ -210,5 +210,5 @@ def _months_later(start: datetime, months: int) -> datetime:
     return start.replace(year=year, month=month + 1, day=min(start.day, monthrange(year, month + 1)[1]))
 
 
-def _counted(number: int, unit: str) -> str:
+def _count_noun(number: int, unit: str) -> str:
     return f"{number} {unit}" if number == 1 else f"{number} {unit}s"

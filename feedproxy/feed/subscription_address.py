@@ -7,21 +7,21 @@ import re
 from urllib.parse import unquote_to_bytes
 
 from feedproxy.errors import BadTarget
-from feedproxy.feed.discovery import without_feed_scheme
+from feedproxy.feed.discovery import strip_feed_scheme
 from feedproxy.http import uri
 
 LAYERS_MAX = 3
 """Times that an address is decoded, and gateway addresses that are removed from around it, at most."""
 
-_BEFORE = re.compile(r"(?:[\s<>\"']|%20|%3C|%22)*", re.IGNORECASE)
-_AFTER = " \t\r\n\f<>\"'"
+_LEADING = re.compile(r"(?:[\s<>\"']|%20|%3C|%22)*", re.IGNORECASE)
+_TRAILING = " \t\r\n\f<>\"'"
 """What is copied together with an address by mistake."""
 
 _ENCODED = re.compile(r"(?:(?:feed|https?)(?::|:/|://))?(?:feed|https?)%(?:25)*3A", re.IGNORECASE)
 """The beginning of an address of which an encoder has taken even the first colon for a character to encode."""
 
-_FEED = re.compile(r"\Afeed:/?(?=https?:)", re.IGNORECASE)
-_FOLDED_FEED = re.compile(r"feed:/*", re.IGNORECASE)
+_FEED_PREFIX = re.compile(r"\Afeed:/?(?=https?:)", re.IGNORECASE)
+_FEED_SCHEME = re.compile(r"feed:/*", re.IGNORECASE)
 _HTTP = re.compile(r"(https?)(?::[/\\]*|//+)", re.IGNORECASE)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?![0-9])")
 _CONVERTED = re.compile(r"as/[a-z]+/")
@@ -36,11 +36,11 @@ def read(text: str, own: str = "") -> str:
     for _ in range(LAYERS_MAX):
         if not own or not target.startswith(f"{own}/"):
             return target
-        target = behind(target)
+        target = unwrap(target)
     return target
 
 
-def behind(target: str, prefix: str = "/-/") -> str:
+def unwrap(target: str, prefix: str = "/-/") -> str:
     """The feed that one of the gateway's addresses leads to, converted or not. Raises BadTarget where it is none's.
 
     `prefix` is the one of the endpoints.
@@ -56,16 +56,16 @@ def behind(target: str, prefix: str = "/-/") -> str:
 
 def has_scheme(text: str) -> bool:
     """Whether a pasted address says `feed:`, `http:` or `https:`, encoded or not."""
-    text = _bare(text)
-    return _HTTP.match(text) is not None or _FOLDED_FEED.match(text) is not None
+    text = _clean(text)
+    return _HTTP.match(text) is not None or _FEED_SCHEME.match(text) is not None
 
 
 def _read(text: str) -> str:
-    text = _bare(text)
-    text = without_feed_scheme(_FEED.sub("", text, count=1))
+    text = _clean(text)
+    text = strip_feed_scheme(_FEED_PREFIX.sub("", text, count=1))
     if found := _HTTP.match(text):
         return uri.normalise(f"{found[1]}://{text[found.end() :].lstrip('/')}".replace(" ", "%20"))
-    text = _FOLDED_FEED.sub("", text, count=1)
+    text = _FEED_SCHEME.sub("", text, count=1)
     # `example.com/feed` is an address to people; `feed` alone is none.
     host = re.split(r"[/?#]", text.lstrip("/"), maxsplit=1)[0]
     if _SCHEME.match(text) or ("." not in host and not host.lower().startswith(("localhost:", "["))):
@@ -73,16 +73,16 @@ def _read(text: str) -> str:
     return uri.normalise(f"https://{text.lstrip('/')}".replace(" ", "%20"))
 
 
-def _bare(text: str) -> str:
-    return _trimmed(_decoded(_trimmed(text)))
+def _clean(text: str) -> str:
+    return _trim(_decode(_trim(text)))
 
 
-def _trimmed(text: str) -> str:
-    found = _BEFORE.match(text)
-    return text[found.end() if found else 0 :].rstrip(_AFTER)
+def _trim(text: str) -> str:
+    found = _LEADING.match(text)
+    return text[found.end() if found else 0 :].rstrip(_TRAILING)
 
 
-def _decoded(text: str) -> str:
+def _decode(text: str) -> str:
     """The address without the percent-encoding that was put around the whole of it.
 
     A query that stands apart was added after that, and is left as it is.

@@ -19,8 +19,8 @@ from typing import Any
 
 from lxml import etree
 
-from feedproxy.feed.charset import Text
-from feedproxy.feed.detect import beginning
+from feedproxy.feed.charset import Utf8Text
+from feedproxy.feed.detect import find_document_start
 
 ATOM = "http://www.w3.org/2005/Atom"
 ATOM03 = "http://purl.org/atom/ns#"
@@ -29,28 +29,28 @@ SY = "http://purl.org/rss/1.0/modules/syndication/"
 
 type Element = etree._Element
 
-_CUSTOMARY = {"atom": ATOM, "atom10": ATOM, "a10": ATOM, "rdf": RDF, "sy": SY}
+_CUSTOMARY_PREFIXES = {"atom": ATOM, "atom10": ATOM, "a10": ATOM, "rdf": RDF, "sy": SY}
 """What a prefix means where its declaration was forgotten."""
 
-_SMALL = 256 * 1024
+_SMALL_DOCUMENT_MAX = 256 * 1024
 """Bytes of a document that may be a tree as a whole: most feeds, in a third of the time."""
 
 _PIECE = 64 * 1024
 """Bytes handed to the parser at once: most feeds are one piece, and items are let go of by the piece."""
 
-_LONG = 256 * 1024
+_TAG_CHECK_LENGTH = 256 * 1024
 """Bytes without a `>`: from here on a tag is looked at more closely."""
 
-_LONGEST_TAG = 4 * 1024 * 1024
+_TAG_MAX = 4 * 1024 * 1024
 """Bytes. Pictures are embedded in attributes; and an attribute exists four times over while it is read."""
 
-_MOST_TAGS = 10_000
+_OPEN_TAGS_MAX = 10_000
 """Tags that may begin before one ends: in sound XML a second `<` is in CDATA or a comment only."""
 
-_LARGEST_TREE = 100_000
+_TREE_MAX = 100_000
 """Nodes and attributes that are kept, items not counted. The largest known channel has a few hundred."""
 
-_PER_NODE = 8
+_BYTES_PER_NODE = 8
 """Bytes that are read for each node of the tree before its size is looked at again: so looking takes a small part of
 the time of reading, however large the tree."""
 
@@ -68,7 +68,7 @@ _DECLARATION = re.compile(
     rb"""xmlns(?P<prefix>:[^\s=<>"'/]*+)?+\s*+=\s*+(?:"(?P<double>[^"]*+)"|'(?P<single>[^']*+)')"""
 )
 
-_SIZE = etree.XPath("count(//node()) + count(//@*)")
+_COUNT_NODES = etree.XPath("count(//node()) + count(//@*)")
 
 ROOTS = ("rss", "RSS", "rdf", "RDF", "feed", "channel", "Channel", "CHANNEL", "rdf:RDF")
 ITEMS = ("item", "entry", "Item", "ITEM")
@@ -76,7 +76,7 @@ _ROOT_TAGS = [f"{{*}}{name}" for name in ROOTS]
 _ITEM_TAGS = [f"{{*}}{name}" for name in ITEMS]
 _ROOT_NAMES = frozenset(ROOTS)
 
-_SAFELY: dict[str, Any] = {
+_PARSER_OPTIONS: dict[str, Any] = {
     "encoding": "utf-8",  # which overrules the declaration
     "recover": True,
     "resolve_entities": False,
@@ -90,7 +90,7 @@ _SAFELY: dict[str, Any] = {
 
 _REFERENCE = re.compile(r"&\w+;")
 
-_ERROR = 2
+_ERROR_LEVEL = 2
 """etree.ErrorLevels.ERROR: from here on a document is not (namespace-)well-formed."""
 
 
@@ -103,7 +103,7 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class SmallDocument:
     """A document and its items. They are in its tree until `strip` is called, and gone afterwards."""
 
     document: Document
@@ -114,63 +114,67 @@ class Whole:
         etree.strip_elements(self.document.root, *_ITEM_TAGS, with_tail=True)
 
 
-def at_once(text: Text) -> Whole | None:
+def parse_small(text: Utf8Text) -> SmallDocument | None:
     """What `pass_over` gives, in one go, of a small document in which nothing is uncommon; else None.
 
     Uncommon is whatever the two could see differently: a fault, a document type, items in two places or in one
     another.
     """
     data = text.data
-    start = beginning(data) or 0
-    if len(data) > _SMALL or not text.sound or data.rfind(b"<!DOCTYPE") >= 0 or _displaced(data, start):
+    start = find_document_start(data) or 0
+    if len(data) > _SMALL_DOCUMENT_MAX or not text.sound or data.rfind(b"<!DOCTYPE") >= 0 or _is_displaced(data, start):
         return None
-    if _declared_until(data) < len(data):
+    if _safe_namespaces_length(data) < len(data):
         return None
-    parser = etree.XMLParser(**_SAFELY)
+    parser = etree.XMLParser(**_PARSER_OPTIONS)
     try:
         root = etree.fromstring(data[start:], parser)
     except (etree.LxmlError, ValueError):
         return None
-    if root is None or name(root)[1] not in _ROOT_NAMES or any(entry.level >= _ERROR for entry in parser.error_log):
+    if (
+        root is None
+        or qualified_name(root)[1] not in _ROOT_NAMES
+        or any(entry.level >= _ERROR_LEVEL for entry in parser.error_log)
+    ):
         return None
     items = list(root.iter(*_ITEM_TAGS))
     if items:
         parent = items[0].getparent()
         if parent is None or len(list(parent.iterchildren(items[0].tag))) < len(items):
             return None
-    return Whole(Document(root, well_formed=True), items)
+    return SmallDocument(Document(root, well_formed=True), items)
 
 
-def pass_over(text: Text, seen: Callable[[Element], None]) -> Document | None:
+def parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> Document | None:
     """Call `seen` for every item once complete, then drop it; returns the tree without items.
 
     An item must be read within the call: afterwards it is taken from the tree. An item within an item is part
     of it. Comments are left out. None where the root element is that of no feed.
     """
-    start = beginning(text.data) or 0
-    end = endurable(text.data)
-    passage = _Passage(seen)
+    start = find_document_start(text.data) or 0
+    end = safe_length(text.data)
+    parser = _StreamParser(on_item)
     view = memoryview(text.data)[:end]
     for at in range(start, end, _PIECE):
-        if not passage.feed(bytes(view[at : at + _PIECE])):
+        if not parser.feed(bytes(view[at : at + _PIECE])):
             break
-    faultless = passage.close()
-    if passage.root is None:
+    faultless = parser.close()
+    if parser.root is None:
         return None
-    whole = end == len(text.data) and text.sound and not _displaced(text.data, start)
-    return Document(passage.root, well_formed=faultless and whole)
+    whole = end == len(text.data) and text.sound and not _is_displaced(text.data, start)
+    return Document(parser.root, well_formed=faultless and whole)
 
 
-class _Passage:
+class _StreamParser:
     """One document on its way through the parser."""
 
-    def __init__(self, seen: Callable[[Element], None]) -> None:
+    def __init__(self, on_item: Callable[[Element], None]) -> None:
         self.root: Element | None = None
-        self._seen = seen
+        self._on_item = on_item
         self._last: Element | None = None
-        self._unseen = 0
-        self._enough = 0
-        self._parser = etree.XMLPullParser(events=("start", "end"), tag=[*_ROOT_TAGS, *_ITEM_TAGS], **_SAFELY)
+        self._bytes_since_count = 0
+        self._bytes_until_count = 0
+        self._parser = etree.XMLPullParser(events=("start", "end"), tag=[*_ROOT_TAGS, *_ITEM_TAGS], **_PARSER_OPTIONS)
 
     def feed(self, piece: bytes) -> bool:
         """Take the next piece; False when no more is wanted."""
@@ -179,12 +183,12 @@ class _Passage:
         if self.root is None:
             # Prologs longer than a piece are possible, but the prologs of feeds are not (feed/detect.py).
             return False
-        self._unseen += len(piece)
-        if len(piece) < _PIECE or self._unseen < self._enough:
+        self._bytes_since_count += len(piece)
+        if len(piece) < _PIECE or self._bytes_since_count < self._bytes_until_count:
             return True
-        size = float(str(_SIZE(self.root)))
-        self._unseen, self._enough = 0, int(size) * _PER_NODE
-        return size <= _LARGEST_TREE
+        size = float(str(_COUNT_NODES(self.root)))
+        self._bytes_since_count, self._bytes_until_count = 0, int(size) * _BYTES_PER_NODE
+        return size <= _TREE_MAX
 
     def close(self) -> bool:
         """The end of the document; whether there was no fault in it."""
@@ -194,7 +198,7 @@ class _Passage:
             return False
         self._consume()
         self._drop(None)
-        return all(entry.level < _ERROR for entry in self._parser.feed_error_log)
+        return all(entry.level < _ERROR_LEVEL for entry in self._parser.feed_error_log)
 
     def _consume(self) -> None:
         for event, element in self._parser.read_events():
@@ -204,8 +208,8 @@ class _Passage:
                 if element.getparent() is not None:
                     continue
                 self.root = element
-            if event == "end" and name(element)[1] in ITEMS and not _is_within_another(element):
-                self._seen(element)
+            if event == "end" and qualified_name(element)[1] in ITEMS and not _is_within_another(element):
+                self._on_item(element)
                 self._drop(element)
 
     def _drop(self, item: Element | None) -> None:
@@ -227,19 +231,19 @@ def attributes(element: Element) -> list[tuple[str, str]]:
     return [(str(key), element.get(key) or "") for key in islice(found, ATTRIBUTES_MAX)]
 
 
-def endurable(data: bytes) -> int:
+def safe_length(data: bytes) -> int:
     """Where reading ends: before what only an attack has, else at the end.
 
     A parser waits for the `>` of a tag, holds everything up to there, and then does all at once what it was
     to do piece by piece. What an internal subset says of attributes would be said of every element again.
     """
-    end = _declared_until(data)
+    end = _safe_namespaces_length(data)
     if (doctype := data.find(b"<!DOCTYPE", 0, end)) >= 0 and (declared := data.find(b"<!ATTLIST", doctype, end)) >= 0:
         end = declared
-    return min(end, _tags_until(data))
+    return min(end, _safe_tags_length(data))
 
 
-def _declared_until(data: bytes) -> int:
+def _safe_namespaces_length(data: bytes) -> int:
     """The offset of the first declaration of a namespace that is one too many, or too long."""
     at, prefixes, has_entities = 0, 0, None
     # Searched from the end, bytes are found in a third of the time; and in most feeds the last is near the beginning.
@@ -262,22 +266,22 @@ def _declared_until(data: bytes) -> int:
     return len(data)
 
 
-def _tags_until(data: bytes) -> int:
+def _safe_tags_length(data: bytes) -> int:
     at = 0
-    while at + _LONG <= len(data):
-        behind = data.rfind(b">", at, at + _LONG) + 1
+    while at + _TAG_CHECK_LENGTH <= len(data):
+        behind = data.rfind(b">", at, at + _TAG_CHECK_LENGTH) + 1
         if behind:
             at = behind
             continue
-        end = data.find(b">", at + _LONG)
+        end = data.find(b">", at + _TAG_CHECK_LENGTH)
         end = len(data) if end < 0 else end
-        if end - at > _LONGEST_TAG or data.count(b"<", at, end) > _MOST_TAGS:
+        if end - at > _TAG_MAX or data.count(b"<", at, end) > _OPEN_TAGS_MAX:
             return at
         at = end + 1
     return len(data)
 
 
-def _displaced(data: bytes, start: int) -> bool:
+def _is_displaced(data: bytes, start: int) -> bool:
     """Something stands before the document that XML does not allow there.
 
     "document ::= prolog element Misc*", and the declaration comes first in the prolog (XML 1.0, 2.1).
@@ -285,20 +289,20 @@ def _displaced(data: bytes, start: int) -> bool:
     return start > 0 and (data.startswith(b"<?xml", start) or not data[:start].isspace())
 
 
-def name(element: Element) -> tuple[str, str]:
+def qualified_name(element: Element) -> tuple[str, str]:
     """Namespace and local name. A prefix that was not declared counts as what it customarily stands for."""
     tag = element.tag
     if tag.startswith("{"):
         namespace, _, local = tag[1:].partition("}")
         return namespace, local
     prefix, colon, local = tag.partition(":")
-    return (_CUSTOMARY.get(prefix, prefix + ":"), local) if colon else ("", tag)
+    return (_CUSTOMARY_PREFIXES.get(prefix, prefix + ":"), local) if colon else ("", tag)
 
 
 def children(element: Element) -> Iterator[tuple[str, str, Element]]:
     """Namespace, local name and element of every child element."""
     for child in element.iterchildren("*"):
-        yield *name(child), child
+        yield *qualified_name(child), child
 
 
 def text_of(element: Element) -> str:

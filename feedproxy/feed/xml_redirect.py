@@ -14,11 +14,11 @@ from xml.parsers.expat import ExpatError, ParserCreate
 from feedproxy.feed.charset import to_utf8
 
 # RFC 9110, section 4.1, wants everybody to manage addresses of 8000 bytes: twice that in UTF-16, and tags.
-_LONGEST = 20 * 1024
-_HEAD = 1024
+_DOCUMENT_MAX = 20 * 1024
+_SEARCH_MAX = 1024
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
-_NO_ADDRESS = re.compile(r"[\x00-\x20\x7f-\x9f\s<>\"]")
+_INVALID_IN_ADDRESS = re.compile(r"[\x00-\x20\x7f-\x9f\s<>\"]")
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -36,7 +36,7 @@ class Gone:
 
 def read(body: bytes) -> Moved | Gone | None:
     """What a redirect document says; None for every other document. Never raises."""
-    if len(body) > _LONGEST or b"redirect" not in body[:_HEAD].replace(b"\0", b""):
+    if len(body) > _DOCUMENT_MAX or b"redirect" not in body[:_SEARCH_MAX].replace(b"\0", b""):
         return None
     text = to_utf8(body)
     if not text.sound:
@@ -50,7 +50,7 @@ def read(body: bytes) -> Moved | Gone | None:
     parser.StartDoctypeDeclHandler = reader.document_type
     try:
         parser.Parse(text.data, True)
-    except (_Other, ExpatError):
+    except (_NotRedirect, ExpatError):
         return None
     if len(reader.locations) != 1:
         return None
@@ -58,12 +58,12 @@ def read(body: bytes) -> Moved | Gone | None:
     if not location:
         return Gone()
     scheme = _SCHEME.match(location)
-    if _NO_ADDRESS.search(location) or (scheme and scheme[1].lower() not in ("http", "https")):
+    if _INVALID_IN_ADDRESS.search(location) or (scheme and scheme[1].lower() not in ("http", "https")):
         return None
     return Moved(location)
 
 
-class _Other(Exception):
+class _NotRedirect(Exception):
     """This is no redirect document."""
 
 
@@ -77,9 +77,9 @@ class _Reader:
     def start(self, name: str, attributes: dict[str, str]) -> None:
         # In another vocabulary's namespace the same words may mean anything.
         if attributes.get("xmlns") or (not self._path and name != "redirect"):
-            raise _Other
+            raise _NotRedirect
         if self._path == ["redirect", "newLocation"]:
-            raise _Other
+            raise _NotRedirect
         self._path.append(name)
         if self._path == ["redirect", "newLocation"]:
             self.locations.append("")
@@ -92,10 +92,10 @@ class _Reader:
             self.locations[-1] += data
 
     def document_type(self, *_: object) -> None:
-        raise _Other
+        raise _NotRedirect
 
 
-def document(location: str | None) -> bytes:
+def make_document(location: str | None) -> bytes:
     """The redirect document for a feed that moved to `location`, or that has ended (None).
 
     Raises ValueError for an address that cannot be written in XML.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.feed.content_digest import stem_of
+from feedproxy.feed.content_digest import pending_hash
 from feedproxy.http.redaction import has_secret
 from feedproxy.notify.database import NotificationDatabase
 from feedproxy.notify.delivery_queue import enqueue_for_subscribers, enqueue_in
@@ -175,10 +175,10 @@ def host_and_path(url: str) -> str:
 
 
 def _is_incomparable(db: sqlite3.Connection, seen: FeedSnapshot) -> bool:
-    if stem_of(seen.digest) is None:
+    if pending_hash(seen.digest) is None:
         return False
     row = db.execute("SELECT digest FROM known WHERE target = ?", (seen.target,)).fetchone()
-    return row is not None and stem_of(row["digest"]) is None
+    return row is not None and pending_hash(row["digest"]) is None
 
 
 def _insert_change(db: sqlite3.Connection, seen: FeedSnapshot) -> Change | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from feedproxy.aio import throttled
 from feedproxy.clock import Clock, Seconds
 from feedproxy.errors import FeedproxyError, StoreError
-from feedproxy.feed.content_digest import stem_of
+from feedproxy.feed.content_digest import pending_hash
 from feedproxy.feed.parse.parser import read
 from feedproxy.notify.change_log import ChangeLog, FeedSnapshot, snapshot_of
 from feedproxy.notify.database import NotificationDatabase, shift_deadlines
@@ -214,7 +214,7 @@ class NotificationService:
         return snapshot_of(resource, is_new=first, listed=may_be_listed(resource.target, settings, resource))
 
     async def _compute_digest(self, seen: FeedSnapshot) -> FeedSnapshot | None:
-        resource, stem = self.service.store.peek(seen.target), stem_of(seen.digest)
+        resource, stem = self.service.store.peek(seen.target), pending_hash(seen.digest)
         held = [each for each in resource.variants if each.content.tag == stem] if resource is not None else []
         if not held or (body := held[0].content.bodies.get("identity")) is None:
             return None

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 
 from defusedxml.ElementTree import fromstring
 
-from feedproxy.feed.xml import endurable
+from feedproxy.feed.xml import safe_length
 from feedproxy.http.message import Response
 from feedproxy.notify.pings.messages import InvalidCall
 from feedproxy.notify.responses import XML, generated_response
@@ -34,7 +34,7 @@ class SoapCall:
 
 def parse_document(content: bytes) -> Element:
     """The root of a document without document type and entities. Raises BadCall."""
-    if is_excessive(content) or endurable(content) < len(content):
+    if is_excessive(content) or safe_length(content) < len(content):
         raise InvalidCall("this is more XML than a call has")
     try:
         root: Element = fromstring(content, forbid_dtd=True)

@@ -12,7 +12,7 @@ from functools import partial
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.errors import FeedproxyError
-from feedproxy.feed.discovery import Found, feeds_of_page, is_page, prefers_feeds
+from feedproxy.feed.discovery import DiscoveredFeed, discover_feeds, is_page, prefers_feeds
 from feedproxy.http import negotiation, uri
 from feedproxy.http.field_values import parse_parameters, quote
 from feedproxy.http.link import Link, parse_links
@@ -39,8 +39,8 @@ class Autodiscovery:
 
     def __init__(self, workshop: WorkerPool, limits: MemoryLimits) -> None:
         self._workshop = workshop
-        self._under_way: SingleFlight[int, tuple[Found, ...]] = SingleFlight()
-        self._known: LRU[int, tuple[bytes, tuple[Found, ...]]] = LRU(limits.pages)
+        self._under_way: SingleFlight[int, tuple[DiscoveredFeed, ...]] = SingleFlight()
+        self._known: LRU[int, tuple[bytes, tuple[DiscoveredFeed, ...]]] = LRU(limits.pages)
         """Each entry keeps its page in memory, which mostly is the object in the store."""
 
     async def redirect_to_feed(
@@ -62,7 +62,7 @@ class Autodiscovery:
         response = _redirect(answer.response.fields, visit, found)
         return replace(answer, response=response, reason="the page names a feed, which the reader prefers", stored=None)
 
-    async def find(self, stored: StoredResponse, settings: Settings) -> tuple[Found, ...]:
+    async def find(self, stored: StoredResponse, settings: Settings) -> tuple[DiscoveredFeed, ...]:
         """Return the feeds that a stored page links; none where it is not a page."""
         label, body = next(iter(stored.content.bodies.items()), ("identity", b""))
         if not body or stored.status != 200 or stored.content.feed:
@@ -77,7 +77,9 @@ class Autodiscovery:
         task, _ = self._under_way.join_or_start(key, lambda: self._look(key, body, work))
         return await asyncio.shield(task)
 
-    async def _look(self, key: int, body: bytes, work: "partial[tuple[Found, ...]]") -> tuple[Found, ...]:
+    async def _look(
+        self, key: int, body: bytes, work: "partial[tuple[DiscoveredFeed, ...]]"
+    ) -> tuple[DiscoveredFeed, ...]:
         try:
             found = await self._workshop.submit(work)
         except FeedproxyError as error:
@@ -93,14 +95,14 @@ def _is_labelled_page(stored: StoredResponse) -> bool:
 
 def _find_feeds(
     target: str, declared: str | None, links: tuple[Link, ...], label: str, body: bytes, limit: int
-) -> tuple[Found, ...]:
+) -> tuple[DiscoveredFeed, ...]:
     plain = body if label == "identity" else decoded(body, label, limit=limit)
     if plain is None or not is_page(plain):
         return ()
-    return feeds_of_page(plain, target, content_type=declared, links=links)
+    return discover_feeds(plain, target, content_type=declared, links=links)
 
 
-def _redirect(fields: Fields, visit: ClientContext, found: tuple[Found, ...]) -> Response:
+def _redirect(fields: Fields, visit: ClientContext, found: tuple[DiscoveredFeed, ...]) -> Response:
     inside = [visit.base + uri.gateway_path(feed.address) for feed in found]
     body = "This page names these feeds:\n" + "".join(f"{feed}\n" for feed in inside)
     lines = [("Location", inside[0])]
@@ -114,7 +116,7 @@ def _redirect(fields: Fields, visit: ClientContext, found: tuple[Found, ...]) ->
     return Response(302, Fields(lines), body.encode())
 
 
-def _link(address: str, feed: Found) -> str:
+def _link(address: str, feed: DiscoveredFeed) -> str:
     """A feed as a link (RFC 8288, section 3); titles that no field can have as they are, are left out."""
     said = f'<{address}>; rel="alternate"'
     if feed.type:

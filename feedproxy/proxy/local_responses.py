@@ -74,7 +74,9 @@ class LocalResponses:
         settings = ask.settings
         if settings.moved_to and settings.announce_as == "xml":
             inside = rewrite_location(location, ask.client, target=ask.request.target, upstream=settings.upstream)
-            return self._xml_redirect(ask, xml_redirect.document(inside), status, f"the feed has moved to {location}")
+            return self._xml_redirect(
+                ask, xml_redirect.make_document(inside), status, f"the feed has moved to {location}"
+            )
         shown = public_url_for(location, ask.client, upstream=settings.upstream)
         words, extra, kept = f"The feed has moved to {shown}.", (("Location", location),), settings.relocation_spacing
         return self.problem_response(ask.request, ask.client, 301, Detail.MOVED, words, status, extra, kept)
@@ -83,7 +85,7 @@ class LocalResponses:
         """Return 410, or the XML document for it; without a lifetime while the end is not believed yet."""
         settings = ask.settings
         if settings.gone and settings.announce_as == "xml":
-            return self._xml_redirect(ask, xml_redirect.document(None), status, "the feed has ended")
+            return self._xml_redirect(ask, xml_redirect.make_document(None), status, "the feed has ended")
         words = "This feed has ended; please unsubscribe."
         kept = settings.relocation_spacing if believed else 0
         return self.problem_response(ask.request, ask.client, 410, Detail.GONE, words, status, (), kept)

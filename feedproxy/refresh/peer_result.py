@@ -9,7 +9,7 @@ from feedproxy.cache import vary
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant
-from feedproxy.feed.content_digest import stem_of
+from feedproxy.feed.content_digest import pending_hash
 from feedproxy.http.message import Fields
 from feedproxy.refresh.policy import content_guard, relocation
 from feedproxy.refresh.policy.content_guard import KeepStored
@@ -52,7 +52,7 @@ def _has_changed(
     previous: Resource, stored: Resource, replaced: StoredResponse | None, selected: StoredResponse
 ) -> bool:
     was, now = (each.channel.content_digest if each.channel else None for each in (previous, stored))
-    if was is None or now is None or (stem_of(was) is None) == (stem_of(now) is None):
+    if was is None or now is None or (pending_hash(was) is None) == (pending_hash(now) is None):
         return was != now
     # Where one of the two goes by its bytes yet: what says the same was kept as it was.
     return replaced is None or replaced.content.tag != selected.content.tag

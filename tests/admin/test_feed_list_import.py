@@ -14,7 +14,7 @@ from tests.stages.admin import NOW, Proxy
 from tests.stages.origin import Origin, OriginFetcher
 
 OPTIONS = {"admin": "127.0.0.1:0", "store": "memory:", "site_interval": 0}
-LIST = opml.write(opml.Listing("Ours", (opml.Subscription("https://a.example/1", "One", folder=("F",)),)))
+LIST = opml.write(opml.SubscriptionList("Ours", (opml.Subscription("https://a.example/1", "One", folder=("F",)),)))
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ async def test_own_gateway_addresses_of_a_list_are_read_as_the_feeds_own(proxy: 
     proxy.runtime.configure({**OPTIONS, "public_url": "https://feeds.example/"})
     proxy.runtime.listeners.add(8080, for_readers=True)
     written = opml.write(
-        opml.Listing(
+        opml.SubscriptionList(
             "",
             (
                 opml.Subscription(f"{own}/https://a.example/1?x=/y"),
@@ -113,6 +113,6 @@ async def test_public_addresses_of_a_list_are_read_as_the_upstreams_in_reverse_m
     reverse = {"upstream": "http://origin.example", "public_url": "https://www.example.org"}
     proxy.runtime.configure({**OPTIONS, **reverse})
 
-    await proxy.post("/opml", opml.write(opml.Listing("", (opml.Subscription("https://www.example.org/1"),))))
+    await proxy.post("/opml", opml.write(opml.SubscriptionList("", (opml.Subscription("https://www.example.org/1"),))))
 
     assert [each.address for each in proxy.runtime.feed_list.imported.feeds] == ["http://origin.example/1"]

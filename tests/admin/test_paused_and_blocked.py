@@ -55,7 +55,7 @@ async def test_what_is_no_address_is_not_added(proxy: Proxy) -> None:
 
 async def test_list_is_imported_by_a_form_and_the_outcome_is_told(proxy: Proxy) -> None:
     form = aiohttp.FormData()
-    listing = opml.write(opml.Listing("Ours", (opml.Subscription("https://a.example/1"),)))
+    listing = opml.write(opml.SubscriptionList("Ours", (opml.Subscription("https://a.example/1"),)))
     form.add_field("file", listing, filename="feeds.opml", content_type="text/xml")
 
     status, _, location = await proxy.post("/opml", form, Accept=HTML)

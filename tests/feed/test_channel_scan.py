@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.feed.parse.channel_scan import glance
+from feedproxy.feed.parse.channel_scan import scan_channel
 from feedproxy.feed.parse.parser import read
 from tests.feed.test_corpus import feeds
 
@@ -17,7 +17,7 @@ TAIL = b"</channel></rss>"
 def test_every_feed_of_the_corpus_says_at_a_glance_what_it_says_when_read(corpus: Path) -> None:
     glanced = 0
     for name, record, channel in feeds(corpus):
-        seen = glance((corpus / record["file"]).read_bytes(), None)
+        seen = scan_channel((corpus / record["file"]).read_bytes(), None)
         if seen is None:
             continue
         glanced += 1
@@ -29,7 +29,7 @@ def test_every_feed_of_the_corpus_says_at_a_glance_what_it_says_when_read(corpus
 
 
 def test_what_stands_behind_the_items_is_seen() -> None:
-    seen = glance(HEAD + 3 * ITEM + b"<ttl>90</ttl>" + TAIL, None)
+    seen = scan_channel(HEAD + 3 * ITEM + b"<ttl>90</ttl>" + TAIL, None)
 
     assert seen is not None
     assert (seen.title, seen.items, seen.schedule.ttl) == ("T", 3, 90)
@@ -57,12 +57,12 @@ def test_what_stands_behind_the_items_is_seen() -> None:
     ],
 )
 def test_what_is_uncommon_is_not_told_at_a_glance(document: bytes) -> None:
-    assert glance(document, None) is None
+    assert scan_channel(document, None) is None
 
 
 def test_faults_within_the_items_are_left_to_who_reads_them() -> None:
     document = HEAD + b"<item><title>a & b</title></item>" + ITEM + TAIL
-    seen, whole = glance(document, None), read(document, None)
+    seen, whole = scan_channel(document, None), read(document, None)
 
     assert seen is not None
     assert whole is not None

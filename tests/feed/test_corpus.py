@@ -14,7 +14,7 @@ import pytest
 
 from feedproxy.feed import xml
 from feedproxy.feed.channel import Channel, Period, Schedule
-from feedproxy.feed.detect import nature
+from feedproxy.feed.detect import detect_kind
 from feedproxy.feed.parse.parser import read
 from tests.waiting import PATIENCE
 
@@ -123,7 +123,7 @@ def test_what_is_read_at_once_is_what_is_read_piece_by_piece(corpus: Path, monke
     undigested = {
         name: read((corpus / record["file"]).read_bytes(), None, digest=False) for name, record, _ in feeds(corpus)
     }
-    monkeypatch.setattr(xml, "_SMALL", 0)
+    monkeypatch.setattr(xml, "_SMALL_DOCUMENT_MAX", 0)
 
     for name, _, channel in feeds(corpus):
         assert at_once[name] == channel, name
@@ -160,7 +160,7 @@ def bodies(corpus: Path) -> Iterator[tuple[str, bytes]]:
 def test_nothing_hostile_raises_or_is_read_without_end(corpus: Path) -> None:
     for _, body in bodies(corpus):
         read(body, "application/rss+xml")
-        nature(body)
+        detect_kind(body)
 
 
 @pytest.mark.parametrize("half", [0.3, 0.6, 0.9])

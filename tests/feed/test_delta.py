@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.feed.delta.delta_document import Delta, delta
-from feedproxy.feed.delta.entries import entries, pack, unpack
+from feedproxy.feed.delta.delta_document import Delta, make_delta
+from feedproxy.feed.delta.entries import find_entries, pack, unpack
 from feedproxy.feed.parse.parser import read
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "delta"
@@ -26,7 +26,7 @@ def base_of(body: bytes) -> frozenset[tuple[str, str]]:
     """What would have been kept of a version."""
     channel = read(body, None)
     assert channel is not None
-    found = entries(body, channel)
+    found = find_entries(body, channel)
     assert found is not None
     return unpack(pack(found))
 
@@ -37,10 +37,10 @@ def made(body: str | bytes, base: str | bytes = "", number: int | None = None) -
     channel = read(now, None)
     assert channel is not None
     if number is not None:
-        found = entries(now, channel)
+        found = find_entries(now, channel)
         assert found is not None
-        return delta(now, channel, {(entry.identity, entry.digest) for entry in found[number:]})
-    return delta(now, channel, base_of(base.encode() if isinstance(base, str) else base))
+        return make_delta(now, channel, {(entry.identity, entry.digest) for entry in found[number:]})
+    return make_delta(now, channel, base_of(base.encode() if isinstance(base, str) else base))
 
 
 def rdf(*names: str, container: str = "Seq", member: str = '<rdf:li rdf:resource="{}"/>') -> str:
@@ -73,7 +73,7 @@ def test_from_nothing_the_delta_is_the_whole(base: Path) -> None:
     channel = read(whole, None)
     assert channel is not None
 
-    assert delta(whole, channel, ()) == Delta(whole, channel.items)
+    assert make_delta(whole, channel, ()) == Delta(whole, channel.items)
 
 
 @pytest.mark.parametrize(
@@ -151,13 +151,13 @@ def test_every_entry_of_every_real_feed_can_be_cut(corpus: Path) -> None:
     for path in sorted((corpus / "feeds").iterdir())[::3]:
         body = path.read_bytes()
         channel = read(body, None)
-        found = entries(body, channel) if channel else None
+        found = find_entries(body, channel) if channel else None
         if channel is None or found is None:
             continue
         looked_at += 1
         pairs = [(entry.identity, entry.digest) for entry in found]
         for base in (pairs, pairs[1:], pairs[::2]):
-            result = delta(body, channel, base)
+            result = make_delta(body, channel, base)
             if result is None:
                 continue
             again = read(result.body, None)
@@ -180,15 +180,15 @@ def test_successive_versions_of_real_feeds_are_told_in_less(corpus: Path) -> Non
             channel, old = read(now, None), read(before, None)
             if channel is None or old is None:
                 continue
-            base, current = entries(before, old), entries(now, channel)
+            base, current = find_entries(before, old), find_entries(now, channel)
             if base is None or current is None:
                 continue
-            result = delta(now, channel, unpack(pack(base)))
+            result = make_delta(now, channel, unpack(pack(base)))
             assert result is not None, path.name
             digests = {entry.digest for entry in base}
             again = read(result.body, None)
             assert again is not None
-            sent = entries(result.body, again)
+            sent = find_entries(result.body, again)
             assert sent is not None
             assert {entry.digest for entry in sent} <= {entry.digest for entry in current}
             assert {entry.digest for entry in current} - digests <= {entry.digest for entry in sent}

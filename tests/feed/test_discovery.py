@@ -8,13 +8,13 @@ import pytest
 from feedproxy.feed.discovery import (
     BYTES_MAX,
     FEEDS_MAX,
-    Found,
-    feeds_of_page,
+    DiscoveredFeed,
+    discover_feeds,
     is_page,
-    page_of,
+    page_address,
     prefers_feeds,
-    subscription,
-    without_feed_scheme,
+    self_address,
+    strip_feed_scheme,
 )
 from feedproxy.feed.parse.parser import read
 from feedproxy.http.link import parse_links
@@ -34,17 +34,17 @@ def a_link(href: str, kind: str = RSS, rel: str = "alternate", **more: str) -> s
 
 
 def addresses(body: bytes, address: str = PAGE, **more: object) -> list[str]:
-    return [each.address for each in feeds_of_page(body, address, **more)]  # type: ignore[arg-type]
+    return [each.address for each in discover_feeds(body, address, **more)]  # type: ignore[arg-type]
 
 
 def test_a_page_names_its_feeds_in_its_own_order_with_type_and_title() -> None:
-    found = feeds_of_page(
+    found = discover_feeds(
         a_page(a_link("/a.xml", title="News &amp; more"), a_link("b.atom", "application/atom+xml")), PAGE
     )
 
     assert found == (
-        Found("https://example.com/a.xml", RSS, "News & more"),
-        Found("https://example.com/blog/b.atom", "application/atom+xml"),
+        DiscoveredFeed("https://example.com/a.xml", RSS, "News & more"),
+        DiscoveredFeed("https://example.com/blog/b.atom", "application/atom+xml"),
     )
 
 
@@ -95,7 +95,7 @@ def test_the_link_fields_of_the_response_come_first() -> None:
         Fields([("Link", '</f>; rel="alternate"; type="application/rss+xml"; title="F", </x>; rel=next')])
     )
 
-    found = feeds_of_page(a_page(a_link("/a.xml"), a_link("/f")), PAGE, links=links)
+    found = discover_feeds(a_page(a_link("/a.xml"), a_link("/f")), PAGE, links=links)
 
     assert [each.address for each in found] == ["https://example.com/f", "https://example.com/a.xml"]
     assert found[0].title == "F"
@@ -118,7 +118,7 @@ def test_titles_are_read_in_the_pages_encoding(encoding: str, head: str, content
     title = "ニュース" if encoding == "shift_jis" else "Nový"
     body = a_page(a_link("/a", title=title), head=head).decode().encode(encoding)
 
-    assert [each.title for each in feeds_of_page(body, PAGE, content_type=content_type)] == [title]
+    assert [each.title for each in discover_feeds(body, PAGE, content_type=content_type)] == [title]
 
 
 def test_xhtml_is_a_page_too() -> None:
@@ -171,15 +171,15 @@ def test_self_is_preferred_to_start() -> None:
         '<a:link rel="start" href="http://e.example/s"/>', '<a:link rel="self" href="http://e.example/f"/>'
     )
 
-    assert subscription(channel) == "http://e.example/f"
+    assert self_address(channel) == "http://e.example/f"
 
 
 def test_an_address_that_cannot_be_fetched_is_none() -> None:
     channel = a_channel('<a:link rel="self" href="javascript:x"/>', '<a:link rel="self" href="/f"/>', link="mailto:a@b")
 
-    assert subscription(channel) == ""
-    assert subscription(channel, PAGE) == "https://example.com/f"
-    assert page_of(channel) == ""
+    assert self_address(channel) == ""
+    assert self_address(channel, PAGE) == "https://example.com/f"
+    assert page_address(channel) == ""
 
 
 @pytest.mark.parametrize(
@@ -192,11 +192,11 @@ def test_an_address_that_cannot_be_fetched_is_none() -> None:
     ],
 )
 def test_the_feed_scheme_is_taken_off(written: str, meant: str) -> None:
-    assert without_feed_scheme(written) == meant
+    assert strip_feed_scheme(written) == meant
 
 
 def test_feed_scheme_within_an_address_stays() -> None:
-    assert without_feed_scheme("https://example.com/feed:https://a") == "https://example.com/feed:https://a"
+    assert strip_feed_scheme("https://example.com/feed:https://a") == "https://example.com/feed:https://a"
 
 
 @pytest.mark.parametrize(
@@ -223,10 +223,10 @@ def test_no_document_of_the_corpus_makes_discovery_stumble(corpus: Path) -> None
     assert files
     for each in files:
         body = each.read_bytes()
-        feeds_of_page(body, PAGE)
+        discover_feeds(body, PAGE)
         if (channel := read(body, None)) is not None:
-            subscription(channel)
-            page_of(channel)
+            self_address(channel)
+            page_address(channel)
 
 
 def test_hostile_responses_are_read_as_pages_without_harm(corpus: Path) -> None:
@@ -234,4 +234,4 @@ def test_hostile_responses_are_read_as_pages_without_harm(corpus: Path) -> None:
     assert cases
     for case in cases:
         for raw in case.get("responses", ()):
-            feeds_of_page((corpus / raw).read_bytes().partition(b"\r\n\r\n")[2], PAGE)
+            discover_feeds((corpus / raw).read_bytes().partition(b"\r\n\r\n")[2], PAGE)

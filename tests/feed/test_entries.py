@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.feed.delta.entries import Entry, entries, pack, unpack
+from feedproxy.feed.delta.entries import Entry, find_entries, pack, unpack
 from feedproxy.feed.parse.parser import read
 
 FEED = """\
@@ -34,7 +34,7 @@ def all_of(document: str | bytes, charset: str | None = None) -> tuple[Entry, ..
     body = document.encode() if isinstance(document, str) else document
     channel = read(body, f"text/xml; charset={charset}" if charset else None)
     assert channel is not None
-    found = entries(body, channel, charset=charset)
+    found = find_entries(body, channel, charset=charset)
     assert found is not None
     return found
 
@@ -43,7 +43,7 @@ def none_of(document: str | bytes) -> bool:
     body = document.encode() if isinstance(document, str) else document
     channel = read(body, None)
     assert channel is not None
-    return entries(body, channel) is None
+    return find_entries(body, channel) is None
 
 
 def only(document: str) -> Entry:

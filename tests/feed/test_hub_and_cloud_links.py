@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from feedproxy.feed.channel import Channel, Cloud
-from feedproxy.feed.edit.hub_and_cloud_links import Announcement, announce, link_fields
+from feedproxy.feed.edit.hub_and_cloud_links import Announcement, add_link_fields, announce
 from feedproxy.feed.parse import parser
 from feedproxy.http.message import Fields
 
@@ -103,12 +103,12 @@ def test_a_format_without_room_and_a_broken_feed_stay_as_they_are() -> None:
 
 
 def test_the_link_field_names_hub_and_self_once() -> None:
-    bare = link_fields(Fields(), hub=HUB, self_href="https://feeds.example/feed")
+    bare = add_link_fields(Fields(), hub=HUB, self_href="https://feeds.example/feed")
     assert bare.get_all("link") == [f'<{HUB}>; rel="hub", <https://feeds.example/feed>; rel="self"']
-    assert link_fields(bare, hub=HUB, self_href="https://feeds.example/feed") == bare
+    assert add_link_fields(bare, hub=HUB, self_href="https://feeds.example/feed") == bare
 
     own = Fields([("Link", "</feed>; rel=self")])
-    assert link_fields(own, hub=HUB, self_href="https://feeds.example/feed").get_all("link") == [
+    assert add_link_fields(own, hub=HUB, self_href="https://feeds.example/feed").get_all("link") == [
         "</feed>; rel=self",
         f'<{HUB}>; rel="hub"',
     ]

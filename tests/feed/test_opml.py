@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-from feedproxy.feed.opml import DEPTH_MAX, FEEDS_MAX, Listing, Subscription, merged, read, write
+from feedproxy.feed.opml import DEPTH_MAX, FEEDS_MAX, Subscription, SubscriptionList, merge, read, write
 
 
 def a_list(body: str, title: str = "Mine") -> bytes:
@@ -30,7 +30,7 @@ def test_feeds_and_folders_of_a_list() -> None:
         )
     )
 
-    assert found == Listing(
+    assert found == SubscriptionList(
         "Mine",
         (
             Subscription("https://e.example/a", "A & B", "https://e.example/", ("News",)),
@@ -121,7 +121,7 @@ def test_what_is_written_can_be_read_back(feeds: list[tuple[str, list[str]]], ti
         for number, (name, folder) in enumerate(feeds)
     )
 
-    back = read(write(Listing(title, entries)))
+    back = read(write(SubscriptionList(title, entries)))
 
     assert back is not None
     assert back.title == title
@@ -129,7 +129,7 @@ def test_what_is_written_can_be_read_back(feeds: list[tuple[str, list[str]]], ti
 
 
 def test_what_is_written_is_opml_2() -> None:
-    body = write(Listing("", (Subscription("https://e.example/a", folder=("F",)),)), changed=1_780_000_000)
+    body = write(SubscriptionList("", (Subscription("https://e.example/a", folder=("F",)),)), changed=1_780_000_000)
 
     root = etree.fromstring(body)
 
@@ -152,7 +152,7 @@ def test_lists_are_merged_by_address() -> None:
     one, two = Subscription("https://e.example/a", "old"), Subscription("https://e.example/b")
     newer = Subscription("https://e.example/a", "new")
 
-    assert merged([one, two], [newer]) == (newer, two)
+    assert merge([one, two], [newer]) == (newer, two)
 
 
 def test_the_lists_of_the_corpus_are_read(corpus: Path) -> None:

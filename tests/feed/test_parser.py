@@ -3,8 +3,8 @@
 import pytest
 
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.feed.detect import Nature, nature
-from feedproxy.feed.parse.channel_scan import glance
+from feedproxy.feed.detect import DocumentKind, detect_kind
+from feedproxy.feed.parse.channel_scan import scan_channel
 from feedproxy.feed.parse.parser import read
 
 RSS = """\
@@ -29,33 +29,33 @@ def declared(encoding: str, text: str) -> str:
 @pytest.mark.parametrize(
     ("body", "sort"),
     [
-        (b"", Nature.EMPTY),
-        (b" \r\n\t", Nature.EMPTY),
-        (b"\xef\xbb\xbf\n", Nature.EMPTY),
-        (b"<!DOCTYPE html><html><head><title>Sorry</title></head></html>", Nature.HTML),
-        (b"\n\n<!-- hello --><HTML><BODY>busy</BODY></HTML>", Nature.HTML),
-        (b'<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"><body/></html>', Nature.HTML),
+        (b"", DocumentKind.EMPTY),
+        (b" \r\n\t", DocumentKind.EMPTY),
+        (b"\xef\xbb\xbf\n", DocumentKind.EMPTY),
+        (b"<!DOCTYPE html><html><head><title>Sorry</title></head></html>", DocumentKind.HTML),
+        (b"\n\n<!-- hello --><HTML><BODY>busy</BODY></HTML>", DocumentKind.HTML),
+        (b'<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"><body/></html>', DocumentKind.HTML),
         (
             b'<?xml version="1.0"?>\n<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN" ""><html/>',
-            Nature.HTML,
+            DocumentKind.HTML,
         ),
-        (b"<h1>503</h1> come back later", Nature.HTML),
-        (b"<p>Checking your browser</p>", Nature.HTML),
-        (b"Warning<br><html><body>&lt;rss&gt; <rss></body></html>", Nature.HTML),
-        (b'{"error":"rate limited"}', Nature.JSON),
-        (b"[1, 2]", Nature.JSON),
-        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", Nature.OTHER),
-        (b"not found", Nature.OTHER),
-        (b'<opml version="2.0"><body/></opml>', Nature.XML),
-        (b'<entry xmlns="http://www.w3.org/2005/Atom"><title/></entry>', Nature.XML),
-        (b"<redirect><newLocation/></redirect>", Nature.XML),
-        (b'<feed xmlns="http://example.com/animals"><oats/></feed>', Nature.XML),
-        (b'<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><a/></rdf:RDF>', Nature.XML),
-        (b"<channel><lineup/></channel>", Nature.XML),
+        (b"<h1>503</h1> come back later", DocumentKind.HTML),
+        (b"<p>Checking your browser</p>", DocumentKind.HTML),
+        (b"Warning<br><html><body>&lt;rss&gt; <rss></body></html>", DocumentKind.HTML),
+        (b'{"error":"rate limited"}', DocumentKind.JSON),
+        (b"[1, 2]", DocumentKind.JSON),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", DocumentKind.OTHER),
+        (b"not found", DocumentKind.OTHER),
+        (b'<opml version="2.0"><body/></opml>', DocumentKind.XML),
+        (b'<entry xmlns="http://www.w3.org/2005/Atom"><title/></entry>', DocumentKind.XML),
+        (b"<redirect><newLocation/></redirect>", DocumentKind.XML),
+        (b'<feed xmlns="http://example.com/animals"><oats/></feed>', DocumentKind.XML),
+        (b'<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><a/></rdf:RDF>', DocumentKind.XML),
+        (b"<channel><lineup/></channel>", DocumentKind.XML),
     ],
 )
-def test_what_is_no_feed_is_none_whatever_its_label(body: bytes, sort: Nature) -> None:
-    assert nature(body) is sort
+def test_what_is_no_feed_is_none_whatever_its_label(body: bytes, sort: DocumentKind) -> None:
+    assert detect_kind(body) is sort
     assert read(body, "application/rss+xml") is None
     assert read(body, None) is None
 
@@ -108,7 +108,7 @@ def test_json_that_is_no_feed_is_none(body: bytes) -> None:
 def test_root_element_of_a_feed_with_content_of_another_vocabulary_is_no_feed(document: str) -> None:
     assert read(document.encode(), "application/rss+xml") is None
     assert read(document[:-2].encode(), "application/rss+xml") is None
-    assert glance(document.encode(), "application/rss+xml") is None
+    assert scan_channel(document.encode(), "application/rss+xml") is None
 
 
 @pytest.mark.parametrize(

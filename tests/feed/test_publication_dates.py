@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from feedproxy.feed.publication_dates import ENTRIES_MAX, published
+from feedproxy.feed.publication_dates import ENTRIES_MAX, find_publications
 from feedproxy.http.date import format_http_date
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC).timestamp()
@@ -19,7 +19,7 @@ def rss(*dates: str, name: str = "pubDate", head: str = "") -> bytes:
 def test_the_dates_of_its_entries_are_its_past_oldest_first() -> None:
     days = [NOW - DAY, NOW - 3 * DAY, NOW - 2 * DAY]
 
-    assert published(rss(*map(format_http_date, days)), NOW) == tuple(sorted(days))
+    assert find_publications(rss(*map(format_http_date, days)), NOW) == tuple(sorted(days))
 
 
 @pytest.mark.parametrize(
@@ -34,25 +34,25 @@ def test_the_dates_of_its_entries_are_its_past_oldest_first() -> None:
     ids=["atom", "rss 1.0", "json feed"],
 )
 def test_every_format_has_its_own(document: bytes) -> None:
-    assert published(document, NOW) == (NOW - 3 * DAY - 7200, NOW - 2 * DAY - 7200)
+    assert find_publications(document, NOW) == (NOW - 3 * DAY - 7200, NOW - 2 * DAY - 7200)
 
 
 def test_of_entries_without_a_date_of_publication_the_last_change_counts() -> None:
     document = b"".join(b"<entry><updated>2026-11-1%dT10:00:00Z</updated></entry>" % day for day in (1, 2))
 
-    assert len(published(document, NOW)) == 2
+    assert len(find_publications(document, NOW)) == 2
 
 
 def test_the_channels_own_date_is_none_of_an_entry() -> None:
     head = f"<pubDate>{format_http_date(NOW - 9 * DAY)}</pubDate>"
 
-    assert len(published(rss(*(format_http_date(NOW - day * DAY) for day in (1, 2)), head=head), NOW)) == 2
+    assert len(find_publications(rss(*(format_http_date(NOW - day * DAY) for day in (1, 2)), head=head), NOW)) == 2
 
 
 def test_what_was_published_at_once_is_one_act() -> None:
     at = [NOW - DAY, NOW - DAY + 30, NOW - DAY + 60, NOW - 3 * DAY]
 
-    assert published(rss(*map(format_http_date, at)), NOW) == (NOW - 3 * DAY, NOW - DAY + 60)
+    assert find_publications(rss(*map(format_http_date, at)), NOW) == (NOW - 3 * DAY, NOW - DAY + 60)
 
 
 @pytest.mark.parametrize(
@@ -68,11 +68,13 @@ def test_what_was_published_at_once_is_one_act() -> None:
     ids=["nothing", "text", "one", "no dates", "the future", "all the same"],
 )
 def test_where_too_little_is_said_nothing_is_guessed(document: bytes) -> None:
-    assert published(document, NOW) == ()
+    assert find_publications(document, NOW) == ()
 
 
 def test_no_more_dates_are_looked_at_than_tell_something_of_today() -> None:
-    assert len(published(rss(*(format_http_date(NOW - day * DAY) for day in range(1, 500))), NOW)) == ENTRIES_MAX
+    assert (
+        len(find_publications(rss(*(format_http_date(NOW - day * DAY) for day in range(1, 500))), NOW)) == ENTRIES_MAX
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,4 +89,4 @@ def test_no_more_dates_are_looked_at_than_tell_something_of_today() -> None:
     ids=["open", "attributes", "blanks", "json", "names"],
 )
 def test_what_is_made_to_take_long_is_passed_over(document: bytes) -> None:
-    assert published(document, NOW) == ()
+    assert find_publications(document, NOW) == ()

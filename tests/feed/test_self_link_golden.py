@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.feed.edit.usm import self_link
+from feedproxy.feed.edit.usm import apply_self_link
 from feedproxy.feed.parse.parser import read
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "usm"
@@ -23,7 +23,9 @@ def test_a_feed_becomes_what_its_golden_pair_says(after: Path) -> None:
     channel = read(before, None)
     assert channel is not None
 
-    edited = self_link(before, channel, href=HREF, mode="add" if mode == "text" else mode, link_text=mode == "text")
+    edited = apply_self_link(
+        before, channel, href=HREF, mode="add" if mode == "text" else mode, link_text=mode == "text"
+    )
 
     assert edited.body == after.read_bytes()
     assert edited.changes

@@ -8,7 +8,7 @@ import pytest
 from lxml import etree
 
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.feed.edit.usm import Edited, media_type, plain_title, self_link
+from feedproxy.feed.edit.usm import EditResult, apply_self_link, media_type, plain_title
 from feedproxy.feed.parse.parser import read
 
 ATOM_10 = "http://www.w3.org/2005/Atom"
@@ -20,15 +20,15 @@ def rss(inside: str, scope: str = "", prolog: str = "") -> bytes:
     return f'{prolog}<rss version="2.0"{scope}><channel>{inside}</channel></rss>'.encode()
 
 
-def linked(body: bytes, mode: str = "add", href: str = HREF, charset: str | None = None) -> Edited:
+def linked(body: bytes, mode: str = "add", href: str = HREF, charset: str | None = None) -> EditResult:
     channel = read(body, f"text/xml; charset={charset}" if charset else None)
     assert channel is not None
-    return self_link(body, channel, href=href, mode=mode, charset=charset)
+    return apply_self_link(body, channel, href=href, mode=mode, charset=charset)
 
 
 def assert_left_alone(body: bytes, reason: str) -> None:
     for mode in ("add", "correct"):
-        assert linked(body, mode) == Edited(body, (), reason)
+        assert linked(body, mode) == EditResult(body, (), reason)
 
 
 # -- media type
@@ -104,7 +104,7 @@ def test_signed_documents_are_left_alone() -> None:
     atom = f'<feed xmlns="{ATOM_10}">{link}<entry/>{signature}</feed>'.encode()
 
     assert_left_alone(rss(f"<link/><item/>{signature}"), "the document is signed")
-    assert linked(atom, "correct") == Edited(atom, (), "the document is signed")
+    assert linked(atom, "correct") == EditResult(atom, (), "the document is signed")
 
 
 def test_a_feed_that_only_writes_about_signatures_is_not_signed() -> None:
@@ -122,7 +122,9 @@ def test_ill_formed_documents_are_left_alone() -> None:
 def test_a_document_that_is_ill_formed_where_the_parser_got_to_is_left_alone_whatever_the_channel_says() -> None:
     body = rss("<a></b><link/>")
 
-    assert self_link(body, RSS, href=HREF, mode="add") == Edited(body, (), "it is not in the shape of its format")
+    assert apply_self_link(body, RSS, href=HREF, mode="add") == EditResult(
+        body, (), "it is not in the shape of its format"
+    )
 
 
 @pytest.mark.parametrize(
@@ -138,9 +140,9 @@ def test_documents_with_declarations_of_their_own_are_left_alone(subset: str) ->
     body = rss("<link/>", prolog=f"<!DOCTYPE rss [{subset}]>")
     channel = replace(RSS, well_formed=True)
 
-    edited = self_link(body, channel, href=HREF, mode="add")
+    edited = apply_self_link(body, channel, href=HREF, mode="add")
 
-    assert edited == Edited(body, (), "the document type has declarations of its own")
+    assert edited == EditResult(body, (), "the document type has declarations of its own")
 
 
 def test_an_external_document_type_is_no_hindrance_and_not_fetched() -> None:
@@ -150,19 +152,21 @@ def test_an_external_document_type_is_no_hindrance_and_not_fetched() -> None:
 def test_a_document_nested_too_deeply_is_left_alone() -> None:
     body = rss("<a>" * 300 + "</a>" * 300)
 
-    assert self_link(body, RSS, href=HREF, mode="add").reason == "the document is nested too deeply"
+    assert apply_self_link(body, RSS, href=HREF, mode="add").reason == "the document is nested too deeply"
 
 
 def test_an_unknown_encoding_leaves_the_document_alone() -> None:
     body = rss("<link/>", prolog='<?xml version="1.0" encoding="x-unknown-8"?>')
 
-    assert self_link(body, RSS, href=HREF, mode="add").reason == "it cannot be read exactly in the encoding it names"
+    assert (
+        apply_self_link(body, RSS, href=HREF, mode="add").reason == "it cannot be read exactly in the encoding it names"
+    )
 
 
 def test_json_feed_and_cdf_have_no_place_for_it() -> None:
     json = Channel(Kind.JSON, "1.1", True)
 
-    assert self_link(b"{}", json, href=HREF, mode="add") == Edited(b"{}", (), "json has no place for it")
+    assert apply_self_link(b"{}", json, href=HREF, mode="add") == EditResult(b"{}", (), "json has no place for it")
 
 
 def test_atom_without_its_namespace_is_left_alone() -> None:
@@ -174,7 +178,7 @@ def test_a_channel_without_content_has_no_place_for_it() -> None:
 
 
 def test_off_changes_nothing() -> None:
-    assert linked(rss("<link/>"), "off") == Edited(rss("<link/>"), (), "self_link is off")
+    assert linked(rss("<link/>"), "off") == EditResult(rss("<link/>"), (), "self_link is off")
 
 
 @pytest.mark.parametrize("href", ["", "https://example.com/\0", "https://example.com/\ufffe", "\ud800"])
@@ -413,7 +417,7 @@ def test_no_feed_of_the_corpus_changes_but_by_the_insertion(corpus: Path) -> Non
         if channel is None:
             continue
 
-        edited = self_link(body, channel, href=HREF, mode="add")
+        edited = apply_self_link(body, channel, href=HREF, mode="add")
 
         if edited.changes:
             added += 1
@@ -434,7 +438,7 @@ def test_no_feed_of_the_corpus_changes_but_by_the_insertion(corpus: Path) -> Non
                 channel, self_links=(), content_digest=""
             )
             if edited.changes == ("self link added",):
-                assert self_link(edited.body, after, href=HREF, mode="correct").body == edited.body
+                assert apply_self_link(edited.body, after, href=HREF, mode="correct").body == edited.body
         else:
             assert edited.body is body
             assert edited.reason
@@ -447,8 +451,8 @@ def test_correcting_the_corpus_twice_is_correcting_it_once(corpus: Path) -> None
         channel = read(body, None)
         if channel is None:
             continue
-        once = self_link(body, channel, href=HREF, mode="correct")
+        once = apply_self_link(body, channel, href=HREF, mode="correct")
         again = read(once.body, None)
         assert again is not None
         assert again.well_formed == channel.well_formed
-        assert self_link(once.body, again, href=HREF, mode="correct").body == once.body
+        assert apply_self_link(once.body, again, href=HREF, mode="correct").body == once.body

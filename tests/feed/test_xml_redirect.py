@@ -4,7 +4,7 @@ import codecs
 
 import pytest
 
-from feedproxy.feed.xml_redirect import Gone, Moved, document, read
+from feedproxy.feed.xml_redirect import Gone, Moved, make_document, read
 
 
 def redirect(inner: str, before: str = "", root: str = "redirect") -> bytes:
@@ -127,7 +127,7 @@ def test_deep_nesting_does_no_harm() -> None:
 
 
 def test_a_document_is_written_in_ascii_and_escaped() -> None:
-    body = document("https://bücher.example/?a=1&b=<2>")
+    body = make_document("https://bücher.example/?a=1&b=<2>")
 
     assert body.isascii()
     assert b"&amp;b=&lt;2&gt;" in body
@@ -137,4 +137,4 @@ def test_a_document_is_written_in_ascii_and_escaped() -> None:
 @pytest.mark.parametrize("location", ["", "https://a.example/\0", "\ud800"])
 def test_an_address_that_xml_cannot_hold_is_refused(location: str) -> None:
     with pytest.raises(ValueError, match="address"):
-        document(location)
+        make_document(location)

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.read import from_document as convert
-from feedproxy.feed.delta.delta_document import delta
-from feedproxy.feed.delta.entries import entries
-from feedproxy.feed.edit.self_link import self_link
+from feedproxy.feed.delta.delta_document import make_delta
+from feedproxy.feed.delta.entries import find_entries
+from feedproxy.feed.edit.self_link import apply_self_link
 from feedproxy.feed.parse import parser as read
 from tests.security.junk import DOCUMENTS, PIECES
 from tests.security.readings import HREF, READINGS
@@ -93,7 +93,7 @@ def tried(document: bytes) -> None:
     if channel != read.read(document, None):
         raise Failure("it says something else when it is read again")
     _delta_holds(document)
-    edited = self_link(document, channel, href=HREF, mode="correct")
+    edited = apply_self_link(document, channel, href=HREF, mode="correct")
     if edited.changes:
         again = read.read(edited.body, None)
         if again is None or not again.well_formed or HREF not in {each.href for each in again.self_links}:
@@ -108,15 +108,15 @@ def tried(document: bytes) -> None:
 
 def _delta_holds(document: bytes) -> None:
     channel = read.read(document, None)
-    found = entries(document, channel) if channel is not None else None
+    found = find_entries(document, channel) if channel is not None else None
     if channel is None or not found:
         return
     if len({each.identity for each in found}) != len(found):
         raise Failure("two entries have one identity")
-    whole = delta(document, channel, [])
+    whole = make_delta(document, channel, [])
     if whole is not None and whole.body != document:
         raise Failure("the delta from nothing is not the document")
-    nothing = delta(document, channel, [(each.identity, each.digest) for each in found])
+    nothing = make_delta(document, channel, [(each.identity, each.digest) for each in found])
     if nothing is not None and nothing.entries:
         raise Failure("the delta from the document itself has entries")
 

@@ -190,7 +190,7 @@ def test_the_self_link_is_what_usm_makes_of_the_feed(observed: list[Observed]) -
         expected = feed.body
         if channel is not None:
             charset = parse_parameters(feed.declared)[1].get("charset")
-            expected = usm.self_link(feed.body, channel, href=each.href, mode=mode, charset=charset).body
+            expected = usm.apply_self_link(feed.body, channel, href=each.href, mode=mode, charset=charset).body
         assert each.seen.body == expected, feed.name
 
 

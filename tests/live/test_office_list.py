@@ -37,7 +37,7 @@ def command(proxy: Feedproxy, *words: str) -> subprocess.CompletedProcess[str]:
 def a_file(folder: Path, *urls: str, title: str = "Office") -> str:
     path = folder / "list.opml"
     feeds = tuple(opml.Subscription(each, f"Feed {number}", folder=("News",)) for number, each in enumerate(urls))
-    path.write_bytes(opml.write(opml.Listing(title, feeds)))
+    path.write_bytes(opml.write(opml.SubscriptionList(title, feeds)))
     return str(path)
 
 

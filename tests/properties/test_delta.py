@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from feedproxy.feed.channel import Channel
 from feedproxy.feed.charset import to_utf8
-from feedproxy.feed.delta.delta_document import delta
-from feedproxy.feed.delta.entries import Entry, entries, pack, unpack
+from feedproxy.feed.delta.delta_document import make_delta
+from feedproxy.feed.delta.entries import Entry, find_entries, pack, unpack
 from feedproxy.feed.parse.parser import read
 
 ENCODINGS = [
@@ -78,7 +78,7 @@ def written(kind: str, codec: str, version: Version) -> bytes:
 def seen(body: bytes) -> tuple[Channel, tuple[Entry, ...]]:
     channel = read(body, None)
     assert channel is not None
-    found = entries(body, channel)
+    found = find_entries(body, channel)
     assert found is not None
     return channel, found
 
@@ -97,7 +97,7 @@ def test_a_reader_who_merges_a_delta_has_the_current_entries(
     channel, current = seen(body)
     base = unpack(pack(old))
 
-    result = delta(body, channel, base)
+    result = make_delta(body, channel, base)
 
     assert result is not None
     new = [entry for entry in current if (entry.identity, entry.digest) not in base]
@@ -121,7 +121,7 @@ def test_nothing_but_entries_is_cut(kind: str, codec: str, now: Version, known: 
     body = written(kind, codec, now)
     channel, current = seen(body)
 
-    result = delta(body, channel, [pair for number, pair in enumerate(pairs(current)) if number in known])
+    result = make_delta(body, channel, [pair for number, pair in enumerate(pairs(current)) if number in known])
 
     assert result is not None
     assert without_space(result.body, seen(result.body)[1]) == without_space(body, current)
@@ -142,7 +142,7 @@ def test_a_delta_of_a_version_against_itself_has_no_entries(kind: str, codec: st
     body = written(kind, codec, version)
     channel, current = seen(body)
 
-    result = delta(body, channel, pairs(current))
+    result = make_delta(body, channel, pairs(current))
 
     assert result is not None
     assert result.entries == 0
@@ -161,8 +161,8 @@ def test_no_bytes_whatsoever_raise(junk: bytes, charset: str | None) -> None:
     ):
         channel = read(body, None)
         if channel is not None:
-            entries(body, channel, charset=charset)
-            delta(body, channel, (), charset=charset)
+            find_entries(body, channel, charset=charset)
+            make_delta(body, channel, (), charset=charset)
 
 
 @pytest.mark.parametrize("depth", [1_000, 100_000])
@@ -171,4 +171,4 @@ def test_depth_raises_nothing(depth: int) -> None:
 
     channel = read(body, None)
 
-    assert channel is None or delta(body, channel, ()) is not None
+    assert channel is None or make_delta(body, channel, ()) is not None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from feedproxy.feed.change_rate import expected_staleness
 from feedproxy.feed.channel import Schedule
-from feedproxy.feed.schedule import is_skipped, unskipped
+from feedproxy.feed.schedule import is_skipped, next_unskipped
 from feedproxy.refresh.policy.polling import CLUSTERS_MAX, LEAD, WAIT_PRICE, Copy, Planned, lifetime_for, plan
 from feedproxy.subscribers.poll_rhythms import ExpectedPoll, PollRhythms
 from feedproxy.subscribers.pseudonyms import Pseudonym
@@ -157,7 +157,7 @@ def test_refresh_never_comes_in_a_skipped_hour(
     days: frozenset[int],
 ) -> None:
     schedule = Schedule(skip_hours=hours, skip_days=days)
-    found = planned(polls, copy, rate, price, lambda at: unskipped(schedule, at))
+    found = planned(polls, copy, rate, price, lambda at: next_unskipped(schedule, at))
     assert found is None or not is_skipped(schedule, found.at)
 
 

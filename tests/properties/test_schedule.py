@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from feedproxy.clock import Instant
 from feedproxy.feed.channel import Period, Schedule
-from feedproxy.feed.schedule import Hold, hold, is_skipped, learned_lifetime, next_update, skipped_until
+from feedproxy.feed.schedule import HintExpiry, hint_expiry, is_skipped, learned_lifetime, next_update, skipped_until
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -51,8 +51,8 @@ class Situation:
     def expires(self) -> Instant | None:
         return None if self.expiry is None else self.base + self.expiry
 
-    def held(self) -> Hold | None:
-        return hold(
+    def held(self) -> HintExpiry | None:
+        return hint_expiry(
             self.schedule,
             base=self.base,
             expires=self.expires,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from feedproxy.feed.charset import to_utf8
-from feedproxy.feed.edit.usm import plain_title, self_link
+from feedproxy.feed.edit.usm import apply_self_link, plain_title
 from feedproxy.feed.parse.parser import read
 
 ATOM_10 = "http://www.w3.org/2005/Atom"
@@ -80,7 +80,7 @@ def test_a_feed_is_the_same_but_for_its_self_link(body: bytes, href: str, link_t
     assert channel.well_formed
     before = infoset(body)
 
-    edited = self_link(body, channel, href=href, mode="add", link_text=link_text)
+    edited = apply_self_link(body, channel, href=href, mode="add", link_text=link_text)
 
     assert edited.changes == ("self link added",)
     after = infoset(edited.body)
@@ -100,8 +100,8 @@ def test_a_feed_is_the_same_but_for_its_self_link(body: bytes, href: str, link_t
     again = read(edited.body, None)
     assert again is not None
     for mode in ("add", "correct"):
-        assert self_link(edited.body, again, href=href, mode=mode, link_text=link_text).body == edited.body
-    assert self_link(edited.body, channel, href=href, mode="add", link_text=link_text).body == edited.body
+        assert apply_self_link(edited.body, again, href=href, mode=mode, link_text=link_text).body == edited.body
+    assert apply_self_link(edited.body, channel, href=href, mode="add", link_text=link_text).body == edited.body
 
 
 @settings(max_examples=300, deadline=None)
@@ -114,7 +114,7 @@ def test_no_bytes_whatsoever_raise(junk: bytes, mode: str, charset: str | None) 
     ):
         channel = read(body, None)
         if channel is not None:
-            self_link(body, channel, href="https://example.com/", mode=mode, charset=charset)
+            apply_self_link(body, channel, href="https://example.com/", mode=mode, charset=charset)
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

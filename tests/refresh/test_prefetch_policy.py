@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind, Schedule
-from feedproxy.feed.schedule import is_skipped, unskipped
+from feedproxy.feed.schedule import is_skipped, next_unskipped
 from feedproxy.http.message import Fields
 from feedproxy.refresh.policy import throttle
 from feedproxy.refresh.policy.feed_freshness import assess
@@ -205,4 +205,4 @@ def test_no_scheduled_request_falls_into_a_skipped_hour(
         assert not is_skipped(schedule, now)
     if isinstance(found, Later) and found.at > resource.fetched + GAP_MIN:
         assert not is_skipped(schedule, found.at)
-    assert not is_skipped(schedule, unskipped(schedule, now))
+    assert not is_skipped(schedule, next_unskipped(schedule, now))

@@ -19,7 +19,7 @@ from tests.waiting import PATIENCE
 PATH = "/feed.rss"
 
 
-async def a_list(proxy, query: str = "", **fields: str) -> opml.Listing:
+async def a_list(proxy, query: str = "", **fields: str) -> opml.SubscriptionList:
     seen = await proxy.ask(f"/-/feeds.opml{query}", **fields)
     seen.expect(200)
     assert (seen.fields.get("content-type") or "").startswith("text/x-opml")
@@ -233,7 +233,7 @@ async def test_in_front_of_an_origin_the_list_holds_public_addresses_in_every_fo
 # -- imports
 
 
-def a_file(*outlines: str) -> opml.Listing:
+def a_file(*outlines: str) -> opml.SubscriptionList:
     found = opml.read(
         f'<opml version="2.0"><head><title>Office</title></head><body>{"".join(outlines)}</body></opml>'.encode()
     )

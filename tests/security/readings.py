@@ -7,12 +7,12 @@ from feedproxy.feed.channel import Cloud
 from feedproxy.feed.content_digest import digest_of_text
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.read import from_document as convert
-from feedproxy.feed.delta.delta_document import delta
-from feedproxy.feed.delta.entries import entries
+from feedproxy.feed.delta.delta_document import make_delta
+from feedproxy.feed.delta.entries import find_entries
 from feedproxy.feed.edit import hub_and_cloud_links, self_link
 from feedproxy.feed.edit.hub_and_cloud_links import Announcement
 from feedproxy.feed.parse import parser
-from feedproxy.feed.parse.channel_scan import glance
+from feedproxy.feed.parse.channel_scan import scan_channel
 from feedproxy.http.message import Fields, Response
 from feedproxy.refresh.ingest.ingest import ingest, ingest_fast_path
 from feedproxy.settings import Settings
@@ -27,14 +27,14 @@ def as_response(document: bytes) -> Response:
 
 def _delta(document: bytes) -> object:
     channel = parser.read(document, None)
-    found = entries(document, channel) if channel is not None else None
+    found = find_entries(document, channel) if channel is not None else None
     base = [(each.identity, each.digest) for each in found[1:]] if found else []
-    return delta(document, channel, base) if channel is not None else None
+    return make_delta(document, channel, base) if channel is not None else None
 
 
 def _self_link(document: bytes) -> object:
     channel = parser.read(document, None, digest=False)
-    return self_link.self_link(document, channel, href=HREF, mode="correct") if channel is not None else None
+    return self_link.apply_self_link(document, channel, href=HREF, mode="correct") if channel is not None else None
 
 
 def _announce(document: bytes) -> object:
@@ -56,15 +56,15 @@ READINGS: dict[str, Callable[[bytes], object]] = {
     "at first sight": lambda document: ingest_fast_path(
         as_response(document), Settings(), self_href=HREF, now=1e9, accept_encoding=None
     ),
-    "glance": lambda document: glance(document, None),
+    "scan_channel": lambda document: scan_channel(document, None),
     "delta": _delta,
     "self link": _self_link,
     "announce": _announce,
-    "history": lambda document: publication_dates.published(document, 2e9),
-    "nature": detect.nature,
+    "history": lambda document: publication_dates.find_publications(document, 2e9),
+    "nature": detect.detect_kind,
     "digest of text": digest_of_text,
     "relocation": xml_redirect.read,
-    "discovery": lambda document: discovery.feeds_of_page(document, HREF),
+    "discovery": lambda document: discovery.discover_feeds(document, HREF),
     "opml": opml.read,
     **{f"as {name}": _rendered(name) for name in FORMATS},
 }

@@ -3,8 +3,8 @@
 import pytest
 
 from feedproxy.cache.storing import DoNotStore, may_store
-from feedproxy.feed.delta.delta_document import delta
-from feedproxy.feed.delta.entries import entries
+from feedproxy.feed.delta.delta_document import make_delta
+from feedproxy.feed.delta.entries import find_entries
 from feedproxy.feed.parse.parser import read
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import format_http_date
@@ -214,9 +214,9 @@ def told(now: bytes, before: bytes) -> tuple[bytes, int]:
     channel, old = read(now, None), read(before, None)
     assert channel is not None
     assert old is not None
-    known = entries(before, old)
+    known = find_entries(before, old)
     assert known is not None
-    result = delta(now, channel, [(entry.identity, entry.digest) for entry in known])
+    result = make_delta(now, channel, [(entry.identity, entry.digest) for entry in known])
     assert result is not None
     return result.body, result.entries
 

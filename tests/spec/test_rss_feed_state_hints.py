@@ -7,7 +7,7 @@ import pytest
 from feedproxy.clock import Instant
 from feedproxy.feed.channel import Period, Schedule
 from feedproxy.feed.parse.parser import read
-from feedproxy.feed.schedule import Hold, hold, is_skipped, next_update, skipped_until
+from feedproxy.feed.schedule import HintExpiry, hint_expiry, is_skipped, next_update, skipped_until
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -37,10 +37,10 @@ def held(
     expires: Instant | None = None,
     hint_max: float = DAY,
     skip_max: float = 3 * DAY,
-) -> Hold | None:
+) -> HintExpiry | None:
     base = at(fetched)
     moment = at(now) if now else base
-    return hold(schedule, base=base, expires=expires, now=moment, hint_max=hint_max, skip_max=skip_max)
+    return hint_expiry(schedule, base=base, expires=expires, now=moment, hint_max=hint_max, skip_max=skip_max)
 
 
 def hours(*numbers: int) -> str:
@@ -78,7 +78,7 @@ def test_a_copy_is_held_over_skipped_hours_and_asked_for_when_they_end() -> None
 
     assert found is not None
     assert (found.until, found.detail) == (at("2026-11-17T12:00"), "skip-hours")
-    assert "12:00 GMT" in found.words
+    assert "12:00 GMT" in found.reason
 
 
 def test_before_a_skipped_hour_begins_nothing_is_held() -> None:
@@ -131,7 +131,7 @@ def test_a_weekend_is_held_from_saturday_until_monday() -> None:
 
     assert found is not None
     assert (found.until, found.detail) == (at("2026-11-23T00:00"), "skip-days")
-    assert "Mon 00:00 GMT" in found.words
+    assert "Mon 00:00 GMT" in found.reason
 
 
 def test_a_weekend_and_the_hours_at_its_edges_are_one_stretch() -> None:
@@ -225,7 +225,7 @@ def test_the_sample_with_a_ttl_of_120_is_kept_for_two_hours() -> None:
     """ "an RSS feed that sets the refresh hint to two hours" """
     found = held(schedule_of("<ttl>120</ttl>"), "2026-11-17T08:00")
 
-    assert found == Hold(at("2026-11-17T10:00"), "ttl-hint", "ttl of 120 minutes")
+    assert found == HintExpiry(at("2026-11-17T10:00"), "ttl-hint", "ttl of 120 minutes")
 
 
 def test_when_the_ttl_is_exceeded_the_time_of_the_copy_is_over() -> None:
@@ -411,7 +411,7 @@ def test_updates_once_a_year_hold_no_longer_than_the_cap() -> None:
 def test_a_schedule_of_cdf_holds_for_its_interval() -> None:
     found = held(Schedule(interval=2 * HOUR), "2026-11-17T08:00")
 
-    assert found == Hold(at("2026-11-17T10:00"), "cdf-hint", "CDF schedule of 120 minutes")
+    assert found == HintExpiry(at("2026-11-17T10:00"), "cdf-hint", "CDF schedule of 120 minutes")
 
 
 def test_a_feed_without_hints_holds_nothing() -> None:

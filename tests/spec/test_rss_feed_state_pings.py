@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from feedproxy.errors import BadTarget
-from feedproxy.feed.opml import Listing, Subscription
+from feedproxy.feed.opml import Subscription, SubscriptionList
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.notify.change_lists import ChangeLists
 from feedproxy.notify.change_log import RETENTION
@@ -450,7 +450,7 @@ async def test_change_of_an_imported_feed_is_listed(stand_at: Callable[..., Any]
     stand = await stand_at()
     door = Door(stand)
     stand.origin.publish("/feed.xml", a_feed("one"))
-    await stand.runtime.feed_list.import_list(Listing("", (Subscription(TARGET),)))
+    await stand.runtime.feed_list.import_list(SubscriptionList("", (Subscription(TARGET),)))
     await stand.read(readers=0)
     stand.origin.publish("/feed.xml", a_feed("two"))
     await stand.read(readers=0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.feed.xml_redirect import Gone, Moved, document, read
+from feedproxy.feed.xml_redirect import Gone, Moved, make_document, read
 
 DECLARATION = b'<?xml version="1.0"?>\n'
 
@@ -33,8 +33,8 @@ def test_the_texts_own_sample_says_nothing_even_when_its_tags_are_closed_at_the_
 
 @pytest.mark.parametrize("location", ["https://new.example/feed?a=1&b=2", "/feeds/new.xml", None])
 def test_the_documents_we_write_are_read_as_they_were_meant(location: str | None) -> None:
-    assert read(document(location)) == (Gone() if location is None else Moved(location))
+    assert read(make_document(location)) == (Gone() if location is None else Moved(location))
 
 
 def test_the_document_of_a_feed_that_is_over_has_the_form_of_the_text() -> None:
-    assert b"<redirect>\n   <newLocation/>\n</redirect>" in document(None)
+    assert b"<redirect>\n   <newLocation/>\n</redirect>" in make_document(None)

@@ -10,7 +10,7 @@ from lxml import etree
 
 from feedproxy.feed.convert.model import Node
 from feedproxy.feed.convert.namespaces import ALIASES, PREFIXES, RSS1, RSS2, XML
-from feedproxy.feed.xml import Element, attributes, name
+from feedproxy.feed.xml import Element, attributes, qualified_name
 
 _ILLEGAL = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What no XML 1.0 has (section 2.2), and half a surrogate pair."""
@@ -38,7 +38,7 @@ def plain_of(namespace: str) -> str:
 
 def node_of(element: Element, depth: int = 0) -> Node | None:
     """The element as a value; None where its prefix says nothing, or it goes too deep."""
-    namespace, local = name(element)
+    namespace, local = qualified_name(element)
     namespace = plain_of(spelt(namespace))
     if depth > _DEEPEST or not usable(namespace, local):
         return None

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.feed.delta.entries import identities, outline
+from feedproxy.feed.delta.entries import assign_identities, find_items
 from feedproxy.feed.delta.item_offsets import Item, Member, Outline
 from feedproxy.feed.edit.splice import Edit, splice
 from feedproxy.feed.edit.tag_offsets import SIGNATURES
@@ -30,7 +30,7 @@ class Delta:
     entries: int
 
 
-def delta(
+def make_delta(
     body: bytes, channel: Channel, base: Collection[tuple[str, str]], *, charset: str | None = None
 ) -> Delta | None:
     """The entries of `body` that are not in `base`, identities and digests of a version's entries.
@@ -38,38 +38,39 @@ def delta(
     `channel` is what was read from `body`, `charset` the parameter of Content-Type. With nothing new the delta is
     the channel alone; with nothing old it is `body`. None where there can be none: see above, and `entries`.
     """
-    found = outline(body, channel, charset)
+    found = find_items(body, channel, charset)
     if found is None:
         return None
-    document, where = found
-    if where.is_exhaustive or SIGNATURES in document.utf8:
+    document, outline = found
+    if outline.is_exhaustive or SIGNATURES in document.utf8:
         return None
     known = frozenset(base)
-    all_items = where.items
+    all_items = outline.items
     keeps = [
-        (identity, item.digest) not in known for identity, item in zip(identities(all_items), all_items, strict=True)
+        (identity, item.digest) not in known
+        for identity, item in zip(assign_identities(all_items), all_items, strict=True)
     ]
     if all(keeps):
         return Delta(body, len(keeps))
-    cuts = _from_list(all_items, keeps) if channel.kind is Kind.JSON else _from_xml(document.utf8, where, keeps)
+    cuts = _json_cuts(all_items, keeps) if channel.kind is Kind.JSON else _xml_cuts(document.utf8, outline, keeps)
     cut = splice(document, [Edit(start, end, "") for start, end in cuts])
     return None if cut is None else Delta(cut, sum(keeps))
 
 
-def _from_xml(utf8: bytes, where: Outline, keeps: list[bool]) -> Iterator[tuple[int, int]]:
+def _xml_cuts(utf8: bytes, outline: Outline, keeps: list[bool]) -> Iterator[tuple[int, int]]:
     """What to cut: items and members, with the white space in front of each."""
-    kept = {item.name for item, keep in zip(where.items, keeps, strict=True) if keep}
-    gone = {item.name for item in where.items} - kept
-    cut: list[Item | Member] = [item for item, keep in zip(where.items, keeps, strict=True) if not keep]
-    cut += [member for member in where.members if member.name and member.name in gone]
-    for each in cut:
-        start = each.start
+    kept_names = {item.name for item, keep in zip(outline.items, keeps, strict=True) if keep}
+    cut_names = {item.name for item in outline.items} - kept_names
+    cut: list[Item | Member] = [item for item, keep in zip(outline.items, keeps, strict=True) if not keep]
+    cut += [member for member in outline.members if member.name and member.name in cut_names]
+    for element in cut:
+        start = element.start
         while utf8[start - 1] in _SPACE:
             start -= 1
-        yield start, each.end
+        yield start, element.end
 
 
-def _from_list(items: tuple[Item, ...], keeps: list[bool]) -> Iterator[tuple[int, int]]:
+def _json_cuts(items: tuple[Item, ...], keeps: list[bool]) -> Iterator[tuple[int, int]]:
     """What to cut: items, each with the comma behind it as long as none was kept, then with the one in front."""
     first = keeps.index(True) if True in keeps else len(items)
     if first:

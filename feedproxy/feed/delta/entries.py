@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.delta import item_offsets, json_item_offsets
-from feedproxy.feed.delta.item_offsets import HASH_BYTES, Item, Outline, digest_of
-from feedproxy.feed.edit.splice import Document, open_document, own_ranges
+from feedproxy.feed.delta.item_offsets import HASH_BYTES, Item, Outline, hash_entry
+from feedproxy.feed.edit.splice import Document, open_document, to_body_ranges
 
-_MOST = 10_000
+ENTRIES_MAX = 10_000
 """Entries. Known feeds have a few hundred at most; a hostile one could have millions."""
 
 
@@ -35,29 +35,29 @@ class Entry:
     end: int
 
 
-def entries(body: bytes, channel: Channel, *, charset: str | None = None) -> tuple[Entry, ...] | None:
+def find_entries(body: bytes, channel: Channel, *, charset: str | None = None) -> tuple[Entry, ...] | None:
     """The entries of a feed's document, in order; `channel` is what was read from `body`.
 
     `charset` is the parameter of Content-Type, where the origin sent one. None where it cannot be done exactly:
     the document is ill-formed, has entities of its own, is in an encoding that cannot be read back, has items
     where its format knows none, or more than 10,000. CDF's are not read.
     """
-    found = outline(body, channel, charset)
+    found = find_items(body, channel, charset)
     if found is None:
         return None
     document, all_items = found[0], found[1].items
-    ranges = own_ranges(document, [(item.start, item.end) for item in all_items])
+    ranges = to_body_ranges(document, [(item.start, item.end) for item in all_items])
     if ranges is None:
         return None
     return tuple(
         Entry(identity, item.digest, start, end)
-        for identity, item, (start, end) in zip(identities(all_items), all_items, ranges, strict=True)
+        for identity, item, (start, end) in zip(assign_identities(all_items), all_items, ranges, strict=True)
     )
 
 
-def outline(body: bytes, channel: Channel, charset: str | None) -> tuple[Document, Outline] | None:
+def find_items(body: bytes, channel: Channel, charset: str | None) -> tuple[Document, Outline] | None:
     """The document and where its items stand in its UTF-8 form; None as for `entries`."""
-    if not channel.well_formed or channel.kind is Kind.CDF or channel.items > _MOST:
+    if not channel.well_formed or channel.kind is Kind.CDF or channel.items > ENTRIES_MAX:
         return None
     document = open_document(body, charset)
     if document is None:
@@ -72,9 +72,9 @@ def outline(body: bytes, channel: Channel, charset: str | None) -> tuple[Documen
     return document, found
 
 
-def identities(all_items: Sequence[Item]) -> list[str]:
+def assign_identities(all_items: Sequence[Item]) -> list[str]:
     """The identity of every item of a document."""
-    known_by: list[str] = []
+    identities: list[str] = []
     taken: set[str] = {""}
     copies: Counter[tuple[str, str]] = Counter()
     for item in reversed(all_items):
@@ -84,9 +84,9 @@ def identities(all_items: Sequence[Item]) -> list[str]:
             name = f"{item.digest} {copies[copy]} {name}"
             copies[copy] += 1
         taken.add(item.name)
-        known_by.append(digest_of(name.encode("utf-8", "surrogatepass")))
-    known_by.reverse()
-    return known_by
+        identities.append(hash_entry(name.encode("utf-8", "surrogatepass")))
+    identities.reverse()
+    return identities
 
 
 def pack(version: Iterable[Entry]) -> bytes:
@@ -94,7 +94,7 @@ def pack(version: Iterable[Entry]) -> bytes:
     return b"".join(bytes.fromhex(entry.identity + entry.digest) for entry in version)
 
 
-def identities_of(packed: bytes) -> tuple[str, ...]:
+def unpack_identities(packed: bytes) -> tuple[str, ...]:
     """What the entries that were packed are known by, in the document's order."""
     return tuple(packed[at : at + HASH_BYTES].hex() for at in range(0, len(packed), 2 * HASH_BYTES))
 

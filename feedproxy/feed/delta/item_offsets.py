@@ -12,7 +12,7 @@ from xml.parsers.expat import ExpatError, ParserCreate
 
 from feedproxy.feed.channel import Kind
 from feedproxy.feed.content_digest import ATTRIBUTE, END, REFERENCE, START, TEXT, VALUE, VOLATILE
-from feedproxy.feed.edit.tag_offsets import Untouchable, tag_at
+from feedproxy.feed.edit.tag_offsets import EditRefused, tag_at
 from feedproxy.feed.xml import RDF
 
 # expat writes a name as namespace, this, local name; no namespace that it accepts has one in it.
@@ -70,9 +70,9 @@ class Outline:
     """The document says that what is not in it is no part of the feed."""
 
 
-def digest_of(said: bytes) -> str:
+def hash_entry(content: bytes) -> str:
     """A hash in the size that is kept of entries, in hexadecimal."""
-    return hashlib.blake2b(said, digest_size=HASH_BYTES).hexdigest()
+    return hashlib.blake2b(content, digest_size=HASH_BYTES).hexdigest()
 
 
 def find(utf8: bytes, kind: Kind) -> Outline | None:
@@ -80,7 +80,7 @@ def find(utf8: bytes, kind: Kind) -> Outline | None:
     finder = _Finder(utf8, kind)
     try:
         finder.parser.Parse(utf8, True)
-    except (ExpatError, Untouchable):
+    except (ExpatError, EditRefused):
         return None
     return finder.outline()
 
@@ -100,7 +100,7 @@ class _Finder:
         self._local = "entry" if kind is Kind.ATOM else "item"
         self._path: list[str] = []
         self._core: str | None = None
-        self._item = _Item(self)
+        self._item = _ItemReader(self)
         self._namespaces: set[str] = set()
         self._items: list[Item] = []
         self._member: tuple[int, int, str] | None = None
@@ -126,7 +126,7 @@ class _Finder:
             self._is_exhaustive = True
         elif len(path) == _MEMBERS_DEPTH and (name == _LI or name.startswith(_MEMBER)):
             resource = attributes.get(_RESOURCE) or attributes.get("resource") or ""
-            self._member = self.parser.CurrentByteIndex, self.end_of_tag(), name_of("id", resource)
+            self._member = self.parser.CurrentByteIndex, self.end_of_tag(), qualify_name("id", resource)
 
     def _may_have_items(self) -> bool:
         """Directly in the channel; beside it in RSS 1.0, and in feeds of RSS that took after it."""
@@ -161,10 +161,10 @@ class _Finder:
 
     @staticmethod
     def _declaration(*_: object) -> None:
-        raise Untouchable("the document type has declarations of its own")
+        raise EditRefused("the document type has declarations of its own")
 
 
-class _Item:
+class _ItemReader:
     """expat's events within one item, turned into an Item."""
 
     def __init__(self, finder: _Finder) -> None:
@@ -179,7 +179,7 @@ class _Item:
         self._id, self._link = prefix + ("id" if self._is_atom else "guid"), prefix + "link"
         self._in_source, self._before_child = False, 0
         self._start_at, self._behind_tag = parser.CurrentByteIndex, finder.end_of_tag()
-        self._said: list[str] = []
+        self._content: list[str] = []
         self._level = -1
         self._names = {"id": attributes.get(_ABOUT, "") if finder._kind is Kind.RDF else "", "link": ""}
         self._start(prefix + finder._local, attributes)
@@ -190,62 +190,62 @@ class _Item:
         parser.SkippedEntityHandler = self._entity
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        said = self._said
+        content = self._content
         if self._pieces:
-            self._between()
+            self._add_text_between()
         self._level += 1
         if self._level == 1:
             self._in_source = name.rpartition(_SEPARATOR)[2] == "source"
         elif self._level == 2 and self._in_source:
-            self._before_child = len(said)
-        said.append(START)
-        said.append(name)
+            self._before_child = len(content)
+        content.append(START)
+        content.append(name)
         self._is_leaf = True
         if attributes:
             for key, value in sorted(attributes.items()):
-                said += (ATTRIBUTE, key, VALUE, value)
+                content += (ATTRIBUTE, key, VALUE, value)
             if self._level == 1 and name == self._link and self._is_atom and _is_alternate(attributes):
-                self._called("link", attributes.get("href", ""))
+                self._set_name("link", attributes.get("href", ""))
 
     def _end(self, name: str) -> None:
-        said = self._said
+        content = self._content
         if self._pieces:
             if self._is_leaf:
                 text = "".join(self._pieces)
                 self._pieces.clear()
-                said += (TEXT, text)
+                content += (TEXT, text)
                 if self._level == 1:
                     if name == self._id:
-                        self._called("id", text)
+                        self._set_name("id", text)
                     elif name == self._link:
-                        self._called("link", text)
+                        self._set_name("link", text)
             else:
-                self._between()
-        said.append(END)
+                self._add_text_between()
+        content.append(END)
         if self._level == 2 and self._in_source and name.rpartition(_SEPARATOR)[2] in VOLATILE:
-            del said[self._before_child :]
+            del content[self._before_child :]
         self._level -= 1
         self._is_leaf = False
         if self._level < 0:
             self._finish()
 
-    def _between(self) -> None:
+    def _add_text_between(self) -> None:
         """Text beside elements: white space only sets them apart."""
         text = "".join(self._pieces)
         self._pieces.clear()
         if not text.isspace():
-            self._said += (TEXT, text)
+            self._content += (TEXT, text)
 
     def _instruction(self, target: str, data: str) -> None:
         if self._pieces:
-            self._between()
-        self._said += (REFERENCE, target, data)
+            self._add_text_between()
+        self._content += (REFERENCE, target, data)
         self._is_leaf = False
 
     def _entity(self, name: str, _: bool) -> None:
         self._instruction("", name)
 
-    def _called(self, sort: str, text: str) -> None:
+    def _set_name(self, sort: str, text: str) -> None:
         self._names[sort] = self._names[sort] or text.strip()
 
     def _finish(self) -> None:
@@ -254,8 +254,8 @@ class _Item:
             Item(
                 self._start_at,
                 finder.end_of(self._start_at, self._behind_tag),
-                name_of("id", names["id"]) or name_of("link", names["link"]),
-                digest_of("".join(self._said).encode()),
+                qualify_name("id", names["id"]) or qualify_name("link", names["link"]),
+                hash_entry("".join(self._content).encode()),
             )
         )
 
@@ -265,6 +265,6 @@ def _is_alternate(link: dict[str, str]) -> bool:
     return "alternate" in link.get("rel", "alternate").lower().split()
 
 
-def name_of(sort: str, text: str) -> str:
+def qualify_name(sort: str, text: str) -> str:
     """A name with its sort, so that an id never counts as a link; empty where there is none."""
     return f"{sort} {text.strip()}" if text.strip() else ""

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from feedproxy.feed.content_digest import canonical_json
-from feedproxy.feed.delta.item_offsets import Item, Outline, digest_of, name_of
+from feedproxy.feed.delta.item_offsets import Item, Outline, hash_entry, qualify_name
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
@@ -27,26 +27,26 @@ def find(utf8: bytes) -> Outline | None:
 
 def _find(text: str) -> Outline:
     """Raises ValueError, RecursionError."""
-    spans = _spans(text)
-    places = iter(_places(text, [place for start, end, _ in spans for place in (start, end)]))
+    spans = _item_spans(text)
+    places = iter(_to_utf8_offsets(text, [place for start, end, _ in spans for place in (start, end)]))
     items = []
     for _, _, value in spans:
         if not isinstance(value, dict):
             raise ValueError("an item that is none")
-        items.append(Item(next(places), next(places), _name(value), digest_of(canonical_json(value))))
+        items.append(Item(next(places), next(places), _name(value), hash_entry(canonical_json(value))))
     return Outline(tuple(items))
 
 
 def _name(item: dict[str, object]) -> str:
     """By id, else by url. An id that is written as a number counts as the same string (JSON Feed 1.1, items)."""
-    return name_of("id", _text(item.get("id"))) or name_of("link", _text(item.get("url")))
+    return qualify_name("id", _text(item.get("id"))) or qualify_name("link", _text(item.get("url")))
 
 
 def _text(value: object) -> str:
     return str(value).strip() if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
 
 
-def _spans(text: str) -> list[_Span]:
+def _item_spans(text: str) -> list[_Span]:
     """Start, end and value of every item, in characters. Raises ValueError."""
     found: list[list[_Span]] = []
 
@@ -63,15 +63,15 @@ def _spans(text: str) -> list[_Span]:
             spans.append((start, end, value))
             return end
 
-        return _list(text, at, "[]", item)
+        return _scan_list(text, at, "[]", item)
 
-    _list(text, 0, "{}", member)
+    _scan_list(text, 0, "{}", member)
     if len(found) > 1:
         raise ValueError("two lists of items")
     return found[0] if found else []
 
 
-def _list(text: str, at: int, brackets: str, read: Callable[[int], int]) -> int:
+def _scan_list(text: str, at: int, brackets: str, read: Callable[[int], int]) -> int:
     """Have `read` pass over each of the values that commas separate; the offset behind the closing bracket."""
     opening, closing = brackets[0], brackets[1]
     at = _skip(text, _expect(text, at, opening))
@@ -96,7 +96,7 @@ def _skip(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def _places(text: str, places: Sequence[int]) -> list[int]:
+def _to_utf8_offsets(text: str, places: Sequence[int]) -> list[int]:
     """Ascending offsets in characters as offsets in the UTF-8 form."""
     if text.isascii():
         return list(places)

@@ -12,9 +12,9 @@ import json
 from dataclasses import dataclass
 
 from feedproxy.feed.channel import Channel, Cloud, Kind
-from feedproxy.feed.edit.self_link import ILLEGAL, NOT_EXTENSIBLE, Edited, atom_prefix
+from feedproxy.feed.edit.self_link import ILLEGAL, NOT_EXTENSIBLE, EditResult, atom_prefix
 from feedproxy.feed.edit.splice import Document, Edit, open_document, splice
-from feedproxy.feed.edit.tag_offsets import ATOM_10, Places, Untouchable, find
+from feedproxy.feed.edit.tag_offsets import ATOM_10, ChannelOffsets, EditRefused, find_channel
 from feedproxy.http.link import parse_links
 from feedproxy.http.message import Fields
 
@@ -32,48 +32,48 @@ class Announcement:
         return bool(self.hub or self.cloud)
 
 
-def announce(body: bytes, channel: Channel, said: Announcement, *, charset: str | None = None) -> Edited:
+def announce(body: bytes, channel: Channel, announcement: Announcement, *, charset: str | None = None) -> EditResult:
     """A feed's document with this announcement; `channel` is what was read from `body`.
 
     `charset` is the parameter of Content-Type, where the origin sent one.
     """
-    hub = said.hub if said.hub and said.hub not in channel.hubs and _has_room(channel) else ""
-    cloud = said.cloud if _knows_clouds(channel) and not channel.cloud else None
+    hub = announcement.hub if announcement.hub and announcement.hub not in channel.hubs and _allows_hub(channel) else ""
+    cloud = announcement.cloud if _allows_cloud(channel) and not channel.cloud else None
     if not hub and cloud is None:
-        return Edited(body, reason="there is nothing to announce, or no place for it")
+        return EditResult(body, reason="there is nothing to announce, or no place for it")
     if not channel.well_formed:
-        return Edited(body, reason="it is ill-formed")
+        return EditResult(body, reason="it is ill-formed")
     document = open_document(body, charset)
     if document is None:
-        return Edited(body, reason="it cannot be read exactly in the encoding it names")
-    edits = _in_json(document, hub) if channel.kind is Kind.JSON else _in_xml(document, channel, hub, cloud)
+        return EditResult(body, reason="it cannot be read exactly in the encoding it names")
+    edits = _edit_json(document, hub) if channel.kind is Kind.JSON else _edit_xml(document, channel, hub, cloud)
     edited = splice(document, edits) if edits else None
     if edited is None:
-        return Edited(body, reason="it does not allow an exact change")
-    return Edited(edited, tuple(name for name, given in (("hub added", hub), ("cloud added", cloud)) if given))
+        return EditResult(body, reason="it does not allow an exact change")
+    return EditResult(edited, tuple(name for name, given in (("hub added", hub), ("cloud added", cloud)) if given))
 
 
-def link_fields(fields: Fields, *, hub: str, self_href: str) -> Fields:
+def add_link_fields(fields: Fields, *, hub: str, self_href: str) -> Fields:
     """The fields of a response with Link lines that name the hub, and the feed's own address where none does yet.
 
     "at least one Link Header with rel=hub as well as exactly one Link Header with rel=self" -- WebSub, section 4
     """
     present = parse_links(fields)
     added = []
-    if not any("hub" in each.rels and each.href == hub for each in present):
+    if not any("hub" in link.rels and link.href == hub for link in present):
         added.append(f'<{hub}>; rel="hub"')
-    if not any("self" in each.rels for each in present):
+    if not any("self" in link.rels for link in present):
         added.append(f'<{self_href}>; rel="self"')
     return fields.with_added("Link", ", ".join(added)) if added else fields
 
 
-def _has_room(channel: Channel) -> bool:
+def _allows_hub(channel: Channel) -> bool:
     if channel.kind in (Kind.ATOM, Kind.JSON):
         return True
     return channel.kind in (Kind.RSS, Kind.RDF) and channel.version not in NOT_EXTENSIBLE
 
 
-def _knows_clouds(channel: Channel) -> bool:
+def _allows_cloud(channel: Channel) -> bool:
     """RSS 0.92 brought the element, 2.0 kept it; RSS 1.0 has the version 1.0, and no place for it."""
     return channel.kind is Kind.RSS and channel.version.startswith(("0.92", "0.93", "0.94", "2"))
 
@@ -81,12 +81,12 @@ def _knows_clouds(channel: Channel) -> bool:
 # -- XML
 
 
-def _in_xml(document: Document, channel: Channel, hub: str, cloud: Cloud | None) -> list[Edit]:
+def _edit_xml(document: Document, channel: Channel, hub: str, cloud: Cloud | None) -> list[Edit]:
     try:
-        places = find(document.utf8, atom=channel.kind is Kind.ATOM, whole=bool(channel.self_links))
-    except Untouchable:
+        places = find_channel(document.utf8, atom=channel.kind is Kind.ATOM, whole=bool(channel.self_links))
+    except EditRefused:
         return []
-    position = _position(document, places) if places is not None else None
+    position = _insert_position(document, places) if places is not None else None
     if places is None or position is None:
         return []
     written = ""
@@ -116,7 +116,7 @@ def _element(document: Document, prefix: str, name: str, attributes: dict[str, s
     return f"<{name}" + "".join(f' {key}="{value}"' for key, value in values) + f"{declaration}/>"
 
 
-def _position(document: Document, places: Places) -> int | None:
+def _insert_position(document: Document, places: ChannelOffsets) -> int | None:
     """Behind the channel's own link, since some readers take the first `link` they meet; else behind a self link."""
     if places.own_link is not None:
         return places.own_link
@@ -129,51 +129,51 @@ def _position(document: Document, places: Places) -> int | None:
 # -- JSON
 
 
-def _in_json(document: Document, hub: str) -> list[Edit]:
+def _edit_json(document: Document, hub: str) -> list[Edit]:
     """`"hubs": [{"type": "WebSub", "url": …}]` (JSON Feed 1.1, Subscribing to Real-time Notifications)."""
     try:
         text = document.utf8.decode()
-        start = _behind(text, 0, "{")
-        there = _hubs(text, start)
+        start = _skip_expected(text, 0, "{")
+        hubs_start = _find_hubs(text, start)
     except (ValueError, IndexError, RecursionError):
         return []
     entry = json.dumps({"type": "WebSub", "url": hub})
-    if there is None:
-        more = "" if text[_next(text, start)] == "}" else ", "
+    if hubs_start is None:
+        more = "" if text[_skip_space(text, start)] == "}" else ", "
         place, written = start, f'"hubs": [{entry}]{more}'
     else:
-        more = "" if text[_next(text, there)] == "]" else ", "
-        place, written = there, f"{entry}{more}"
+        more = "" if text[_skip_space(text, hubs_start)] == "]" else ", "
+        place, written = hubs_start, f"{entry}{more}"
     place = len(text[:place].encode())
     return [Edit(place, place, written)]
 
 
-def _hubs(text: str, at: int) -> int | None:
+def _find_hubs(text: str, at: int) -> int | None:
     """Where the list of hubs begins, in an object whose members begin at `at`; None where there is none.
 
     Raises ValueError for hubs that are no list, and for what is no JSON.
     """
     decoder = json.JSONDecoder()
-    while text[at := _next(text, at)] != "}":
+    while text[at := _skip_space(text, at)] != "}":
         key, at = decoder.raw_decode(text, at)
-        at = _behind(text, at, ":")
+        at = _skip_expected(text, at, ":")
         if key == "hubs":
-            return _behind(text, at, "[")
-        _, at = decoder.raw_decode(text, _next(text, at))
-        if text[at := _next(text, at)] != ",":
+            return _skip_expected(text, at, "[")
+        _, at = decoder.raw_decode(text, _skip_space(text, at))
+        if text[at := _skip_space(text, at)] != ",":
             break
         at += 1
     return None
 
 
-def _next(text: str, at: int) -> int:
+def _skip_space(text: str, at: int) -> int:
     while text[at] in _SPACE:
         at += 1
     return at
 
 
-def _behind(text: str, at: int, expected: str) -> int:
-    at = _next(text, at)
+def _skip_expected(text: str, at: int, expected: str) -> int:
+    at = _skip_space(text, at)
     if text[at] != expected:
         raise ValueError(f"{expected} expected")
     return at + 1

@@ -25,7 +25,7 @@ from html import unescape
 from feedproxy.errors import BadTarget
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.edit.splice import Document, Edit, open_document, splice
-from feedproxy.feed.edit.tag_offsets import ATOM_03, ATOM_10, LinkTag, Places, Untouchable, find
+from feedproxy.feed.edit.tag_offsets import ATOM_03, ATOM_10, ChannelOffsets, EditRefused, LinkTag, find_channel
 from feedproxy.http.uri import normalise
 
 NOT_EXTENSIBLE = frozenset({"0.9", "0.90", "0.91"})
@@ -41,7 +41,7 @@ ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Edited:
+class EditResult:
     """A document after the step, what was changed in it, and where nothing was, why."""
 
     body: bytes
@@ -50,7 +50,7 @@ class Edited:
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class _LinkForm:
     """What a self link looks like in one format. The first of `types` is written."""
 
     namespace: str
@@ -59,16 +59,16 @@ class _Form:
     types: tuple[str, ...]
 
 
-_RSS = _Form(ATOM_10, "self", ("self", "start"), ("application/rss+xml",))
-_RDF = _Form(ATOM_10, "self", ("self", "start"), ("application/rss+xml", "application/rdf+xml"))
+_RSS = _LinkForm(ATOM_10, "self", ("self", "start"), ("application/rss+xml",))
+_RDF = _LinkForm(ATOM_10, "self", ("self", "start"), ("application/rss+xml", "application/rdf+xml"))
 # "Use rel='self' in Atom 1.0 and later and rel='start' in Atom 0.3." In Atom 1.0 `start` is the first page.
 _ATOM = {
-    ATOM_10: _Form(ATOM_10, "self", ("self",), ("application/atom+xml",)),
-    ATOM_03: _Form(ATOM_03, "start", ("start", "self"), ("application/atom+xml",)),
+    ATOM_10: _LinkForm(ATOM_10, "self", ("self",), ("application/atom+xml",)),
+    ATOM_03: _LinkForm(ATOM_03, "start", ("start", "self"), ("application/atom+xml",)),
 }
 
 
-def self_link(
+def apply_self_link(
     body: bytes,
     channel: Channel,
     *,
@@ -76,52 +76,54 @@ def self_link(
     mode: str,
     link_text: bool = False,
     charset: str | None = None,
-) -> Edited:
+) -> EditResult:
     """A feed's document with a self link to `href`, an absolute URI; `channel` is what was read from `body`.
 
     `mode` is add, correct or off. `link_text` repeats the channel's link in an element that is added.
     `charset` is the parameter of Content-Type, where the origin sent one.
     """
-    if reason := _why_not(channel, href, mode):
-        return Edited(body, reason=reason)
-    if _is_right(body, channel, href, mode):
-        return Edited(body, reason="its self link is right")
+    if reason := _refusal_reason(channel, href, mode):
+        return EditResult(body, reason=reason)
+    if _is_verbatim(body, channel, href, mode):
+        return EditResult(body, reason="its self link is right")
     every = mode == "correct" and len(channel.self_links) > 1
     document = open_document(body, charset)
     if document is None:
-        return Edited(body, reason="it cannot be read exactly in the encoding it names")
+        return EditResult(body, reason="it cannot be read exactly in the encoding it names")
     try:
-        places = find(document.utf8, atom=channel.kind is Kind.ATOM, whole=bool(channel.self_links), every=every)
-    except Untouchable as untouchable:
-        return Edited(body, reason=str(untouchable))
-    form = _form(channel.kind, places) if places else None
+        places = find_channel(
+            document.utf8, atom=channel.kind is Kind.ATOM, whole=bool(channel.self_links), every=every
+        )
+    except EditRefused as refused:
+        return EditResult(body, reason=str(refused))
+    form = _link_form(channel.kind, places) if places else None
     if places is None or form is None:
-        return Edited(body, reason="it is not in the shape of its format")
+        return EditResult(body, reason="it is not in the shape of its format")
     present = [link for link in places.self_links if link.rel in form.rels]
     if mode == "add" and any(_is_usable(link.href) for link in present):
-        return Edited(body, reason="it has a self link")
+        return EditResult(body, reason="it has a self link")
     if present:
         first = next((link for link in present if link.rel == form.rel), present[0])
         title = plain_title(channel.title) if mode == "correct" and channel.kind is not Kind.ATOM else None
         # A second link with the older rel stays one: both values name the feed's address.
         others = [(link, replace(form, rel=link.rel)) for link in present if every and link is not first]
-        edits, changes = _mend(document, [(first, form), *others], href, title)
+        edits, changes = _correct_links(document, [(first, form), *others], href, title)
     else:
-        edits, changes = _add(document, places, form, channel, href=href, link_text=link_text)
+        edits, changes = _add_link(document, places, form, channel, href=href, link_text=link_text)
     if not edits:
-        return Edited(body, reason="its self link is right" if present else "its channel is empty")
+        return EditResult(body, reason="its self link is right" if present else "its channel is empty")
     edited = splice(document, edits)
     if edited is None:
-        return Edited(body, reason="its encoding does not allow an exact change")
-    return Edited(edited, changes)
+        return EditResult(body, reason="its encoding does not allow an exact change")
+    return EditResult(edited, changes)
 
 
-def is_linked(body: bytes, channel: Channel, *, href: str, mode: str) -> bool:
+def is_self_link_correct(body: bytes, channel: Channel, *, href: str, mode: str) -> bool:
     """Whether `self_link` would change nothing, where that is seen at a glance; False where it has to look."""
-    return bool(_why_not(channel, href, mode)) or _is_right(body, channel, href, mode)
+    return bool(_refusal_reason(channel, href, mode)) or _is_verbatim(body, channel, href, mode)
 
 
-def _why_not(channel: Channel, href: str, mode: str) -> str:
+def _refusal_reason(channel: Channel, href: str, mode: str) -> str:
     if mode not in ("add", "correct"):
         return "self_link is off"
     if channel.kind not in (Kind.RSS, Kind.RDF, Kind.ATOM):
@@ -137,7 +139,7 @@ def _why_not(channel: Channel, href: str, mode: str) -> str:
     return ""
 
 
-def _is_right(body: bytes, channel: Channel, href: str, mode: str) -> bool:
+def _is_verbatim(body: bytes, channel: Channel, href: str, mode: str) -> bool:
     """Whether this is to be seen at a glance: the one link says, to the letter, what would be written."""
     at = body.find(b'rel="self"')
     if len(channel.self_links) != 1 or at < 0:
@@ -158,7 +160,7 @@ def _is_right(body: bytes, channel: Channel, href: str, mode: str) -> bool:
     return link.type in types and named
 
 
-def _form(kind: Kind, places: Places) -> _Form | None:
+def _link_form(kind: Kind, places: ChannelOffsets) -> _LinkForm | None:
     if kind is Kind.ATOM:
         return _ATOM.get(places.namespace)
     return _RDF if kind is Kind.RDF else _RSS
@@ -167,8 +169,8 @@ def _form(kind: Kind, places: Places) -> _Form | None:
 # -- adding
 
 
-def _add(
-    document: Document, places: Places, form: _Form, channel: Channel, *, href: str, link_text: bool
+def _add_link(
+    document: Document, places: ChannelOffsets, form: _LinkForm, channel: Channel, *, href: str, link_text: bool
 ) -> tuple[list[Edit], tuple[str, ...]]:
     position = places.own_link or places.start
     if position is None:
@@ -189,12 +191,12 @@ def _add(
     return [Edit(position, position, f"<{name}{written}{declaration}{end}")], ("self link added",)
 
 
-def atom_prefix(places: Places) -> tuple[str, str]:
+def atom_prefix(places: ChannelOffsets) -> tuple[str, str]:
     """The prefix to write Atom's namespace with, and its declaration where the channel has none in scope."""
     for prefix, namespace in places.scope.items():
         if prefix and namespace == ATOM_10:
             return prefix, ""
-    prefix = next((each for each in _PREFIXES if each not in places.scope), _PREFIXES[-1])
+    prefix = next((prefix for prefix in _PREFIXES if prefix not in places.scope), _PREFIXES[-1])
     return prefix, f' xmlns:{prefix}="{ATOM_10}"'
 
 
@@ -207,21 +209,21 @@ def plain_title(title: str) -> str:
 # -- mending
 
 
-def _mend(
-    document: Document, links: Iterable[tuple[LinkTag, _Form]], href: str, title: str | None
+def _correct_links(
+    document: Document, links: Iterable[tuple[LinkTag, _LinkForm]], href: str, title: str | None
 ) -> tuple[list[Edit], tuple[str, ...]]:
     """Correct each link to its form. `title` is an RSS channel's, to which USM's type and title belong; else None."""
     edits: list[Edit] = []
     changes: list[str] = []
     for link, form in links:
         tag = document.utf8[link.start : link.end]
-        for what, name, value in _wrong(link, form, href, title):
-            edits.append(_set(tag, link, name, document.character_data(value)))
+        for what, name, value in _corrections(link, form, href, title):
+            edits.append(_set_attribute(tag, link, name, document.character_data(value)))
             changes.append(f"self link: {what} corrected")
     return edits, tuple(dict.fromkeys(changes))
 
 
-def _wrong(link: LinkTag, form: _Form, href: str, title: str | None) -> Iterator[tuple[str, str, str]]:
+def _corrections(link: LinkTag, form: _LinkForm, href: str, title: str | None) -> Iterator[tuple[str, str, str]]:
     """What is wrong in a link, and the name and value of the attribute that corrects it."""
     if link.href is None or not _same_address(link.href, href):
         yield "href", "href", href
@@ -235,7 +237,7 @@ def _wrong(link: LinkTag, form: _Form, href: str, title: str | None) -> Iterator
         yield "namespace", f"xmlns:{link.prefix}" if link.prefix else "xmlns", form.namespace
 
 
-def _set(tag: bytes, link: LinkTag, name: str, value: str) -> Edit:
+def _set_attribute(tag: bytes, link: LinkTag, name: str, value: str) -> Edit:
     """Give an attribute a value; one that the tag does not have is put behind the element's name."""
     behind = 1 + len(link.name.encode())
     for match in _ATTRIBUTE.finditer(tag, behind):

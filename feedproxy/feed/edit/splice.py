@@ -14,8 +14,8 @@ import codecs
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from feedproxy.feed.charset import declared, marked, to_utf8
-from feedproxy.feed.parse.encoding_labels import codec_of, has_sure_ascii, is_wide
+from feedproxy.feed.charset import declared_encoding, encoding_by_bytes, to_utf8
+from feedproxy.feed.parse.encoding_labels import codec_of, is_ascii_compatible, is_wide
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Document:
     body: bytes
     codec: str
     utf8: bytes
-    certain: bool = True
+    is_certain: bool = True
     """No other encoding was named for it."""
 
     @property
@@ -38,15 +38,15 @@ class Document:
         """Text escaped for content and attribute values, what the encoding cannot hold as references."""
         text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         text = text.replace('"', "&quot;").replace("'", "&#39;")
-        if not has_sure_ascii(self.codec) or not self.certain:
+        if not is_ascii_compatible(self.codec) or not self.is_certain:
             text = text.replace("\\", "&#92;").replace("~", "&#126;")
         if text.isascii():
             return text
-        return "".join(char if char.isascii() or self._holds(char) else f"&#{ord(char)};" for char in text)
+        return "".join(char if char.isascii() or self._can_encode(char) else f"&#{ord(char)};" for char in text)
 
-    def _holds(self, char: str) -> bool:
+    def _can_encode(self, char: str) -> bool:
         # A codec may write a likeness, such as a backslash for a yen sign: what comes back must be the same.
-        return self.certain and char.encode(self.codec, "ignore").decode(self.codec) == char
+        return self.is_certain and char.encode(self.codec, "ignore").decode(self.codec) == char
 
 
 def open_document(body: bytes, charset: str | None) -> Document | None:
@@ -54,14 +54,16 @@ def open_document(body: bytes, charset: str | None) -> Document | None:
     text = to_utf8(body, charset)
     if not text.sound:
         return None
-    shown = marked(body)
-    length = shown[1] if shown else 0
-    return Document(body[:length], body[length:], text.encoding, text.data, shown is not None or _agree(body, charset))
+    detected = encoding_by_bytes(body)
+    length = detected[1] if detected else 0
+    return Document(
+        body[:length], body[length:], text.encoding, text.data, detected is not None or _encodings_agree(body, charset)
+    )
 
 
-def _agree(body: bytes, charset: str | None) -> bool:
+def _encodings_agree(body: bytes, charset: str | None) -> bool:
     # A document that says nothing is in UTF-8 to those who pass over Content-Type (XML 1.0, section 4.3.3).
-    header, own = codec_of(charset or ""), codec_of(declared(body) or "utf-8")
+    header, own = codec_of(charset or ""), codec_of(declared_encoding(body) or "utf-8")
     return header is None or header == own or is_wide(header)
 
 
@@ -78,18 +80,18 @@ def splice(document: Document, edits: Sequence[Edit]) -> bytes | None:
     """The document with these edits, which must not overlap; None where that cannot be done exactly."""
     ordered = sorted(edits, key=lambda edit: (edit.start, edit.end))
     try:
-        meant = _join(document.utf8, [(edit.start, edit.end, edit.text.encode()) for edit in ordered])
+        expected = _replace_ranges(document.utf8, [(edit.start, edit.end, edit.text.encode()) for edit in ordered])
         if document.is_utf8:
-            return document.mark + meant
-        places = iter(_own_places(document, [place for edit in ordered for place in (edit.start, edit.end)]))
+            return document.mark + expected
+        places = iter(_to_body_offsets(document, [place for edit in ordered for place in (edit.start, edit.end)]))
         own = [(next(places), next(places), edit.text.encode(document.codec)) for edit in ordered]
-        result = _join(document.body, own)
-        return document.mark + result if result.decode(document.codec) == meant.decode() else None
+        result = _replace_ranges(document.body, own)
+        return document.mark + result if result.decode(document.codec) == expected.decode() else None
     except UnicodeError:
         return None
 
 
-def own_ranges(document: Document, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:
+def to_body_ranges(document: Document, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:
     """Ranges of the UTF-8 form as ranges of the document's bytes, its mark counted.
 
     They must be in order, and not overlap. None where a range does not hold the same text in both.
@@ -98,7 +100,7 @@ def own_ranges(document: Document, ranges: Sequence[tuple[int, int]]) -> list[tu
     if document.is_utf8:
         return [(start + mark, end + mark) for start, end in ranges]
     try:
-        places = iter(_own_places(document, [place for each in ranges for place in each]))
+        places = iter(_to_body_offsets(document, [place for each in ranges for place in each]))
         own = [(next(places), next(places)) for _ in ranges]
         for (start, end), (own_start, own_end) in zip(ranges, own, strict=True):
             if document.body[own_start:own_end].decode(document.codec) != document.utf8[start:end].decode():
@@ -108,7 +110,7 @@ def own_ranges(document: Document, ranges: Sequence[tuple[int, int]]) -> list[tu
     return [(start + mark, end + mark) for start, end in own]
 
 
-def _own_places(document: Document, places: Sequence[int]) -> list[int]:
+def _to_body_offsets(document: Document, places: Sequence[int]) -> list[int]:
     """The offsets in the body that belong to ascending ones in the UTF-8 form. Raises UnicodeError."""
     own, position, previous = [], 0, 0
     encoder = codecs.getincrementalencoder(document.codec)()
@@ -119,7 +121,7 @@ def _own_places(document: Document, places: Sequence[int]) -> list[int]:
     return own
 
 
-def _join(body: bytes, edits: Sequence[tuple[int, int, bytes]]) -> bytes:
+def _replace_ranges(body: bytes, edits: Sequence[tuple[int, int, bytes]]) -> bytes:
     parts: list[bytes] = []
     position = 0
     for start, end, text in edits:

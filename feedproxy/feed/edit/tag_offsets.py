@@ -15,9 +15,9 @@ ATOM_10 = "http://www.w3.org/2005/Atom"
 ATOM_03 = "http://purl.org/atom/ns#"
 SIGNATURES = b"http://www.w3.org/2000/09/xmldsig#"
 # RFC 4287, section 4.2.7.2: a registered name and this URI with the name at its end are the same relation.
-_REGISTRY = "http://www.iana.org/assignments/relation/"
+_RELATION_REGISTRY = "http://www.iana.org/assignments/relation/"
 # libxml2's own bound for documents that are not trusted.
-_DEPTH = 256
+_DEPTH_MAX = 256
 
 _TAG = re.compile(rb"""<[^\s/>"'=]++(?:[^"'>]++|"[^"]*+"|'[^']*+')*+>""")
 
@@ -39,7 +39,7 @@ class LinkTag:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ChannelOffsets:
     """Offsets are bytes of the UTF-8 form."""
 
     prefix: str
@@ -54,7 +54,7 @@ class Places:
     self_links: tuple[LinkTag, ...]
 
 
-class Untouchable(Exception):
+class EditRefused(Exception):
     """Why no change of ours may be made in this document."""
 
 
@@ -62,15 +62,15 @@ def tag_at(utf8: bytes, start: int) -> bytes:
     """The start tag, or empty-element tag, that stands there. Raises Untouchable."""
     match = _TAG.match(utf8, start)
     if match is None:
-        raise Untouchable("a tag cannot be read")
+        raise EditRefused("a tag cannot be read")
     return match[0]
 
 
-class _Enough(Exception):
+class _StopParsing(Exception):
     """The rest of the document makes no difference."""
 
 
-def find(utf8: bytes, *, atom: bool, whole: bool, every: bool = False) -> Places | None:
+def find_channel(utf8: bytes, *, atom: bool, whole: bool, every: bool = False) -> ChannelOffsets | None:
     """The places of a feed. `whole` looks for self links behind the first item too, `every` for more than one.
 
     None where the document is not of this shape or not well-formed. Raises Untouchable.
@@ -78,7 +78,7 @@ def find(utf8: bytes, *, atom: bool, whole: bool, every: bool = False) -> Places
     finder = _Finder(utf8, atom=atom, whole=whole, every=every)
     try:
         finder.parser.Parse(utf8, True)
-    except _Enough:
+    except _StopParsing:
         pass
     except ExpatError:
         return None
@@ -97,38 +97,40 @@ class _Finder:
         parser.EntityDeclHandler = parser.AttlistDeclHandler = self._declaration
         self._level = 1 if atom else 2
         self._item = "entry" if atom else "item"
-        self._signed = SIGNATURES in utf8
-        self._whole = whole or self._signed
-        self._every = every or self._signed
+        self._is_signed = SIGNATURES in utf8
+        self._reads_whole = whole or self._is_signed
+        self._reads_every_link = every or self._is_signed
         self._depth = 0
         self._scope: dict[str, str] = {}
         self._prefix: str | None = None
         self._namespace = ""
-        self._open = False
+        self._in_channel = False
         self._start_tag: int | None = None
         self._own_link: int | None = None
         self._in_own_link = False
         self._links: list[LinkTag] = []
 
-    def places(self) -> Places | None:
+    def places(self) -> ChannelOffsets | None:
         if self._prefix is None:
             return None
-        return Places(self._prefix, self._namespace, self._scope, self._start_tag, self._own_link, tuple(self._links))
+        return ChannelOffsets(
+            self._prefix, self._namespace, self._scope, self._start_tag, self._own_link, tuple(self._links)
+        )
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._depth += 1
         depth, level = self._depth, self._level
-        if self._signed and name.rpartition(":")[2] == "Signature":
-            raise Untouchable("the document is signed")
-        if depth > _DEPTH:
-            raise Untouchable("the document is nested too deeply")
+        if self._is_signed and name.rpartition(":")[2] == "Signature":
+            raise EditRefused("the document is signed")
+        if depth > _DEPTH_MAX:
+            raise EditRefused("the document is nested too deeply")
         if depth > level + 1:
             return
         if depth < level:
             self._scope |= _declarations(attributes)
         elif depth == level:
             self._channel(name, attributes)
-        elif self._open:
+        elif self._in_channel:
             self._child(name, attributes)
 
     def _channel(self, name: str, attributes: dict[str, str]) -> None:
@@ -136,28 +138,28 @@ class _Finder:
         if self._prefix is not None or local != ("feed" if self._level == 1 else "channel"):
             return
         self._scope |= _declarations(attributes)
-        self._prefix, self._namespace, self._open = prefix, self._scope.get(prefix, ""), True
-        tag = self._tag()
+        self._prefix, self._namespace, self._in_channel = prefix, self._scope.get(prefix, ""), True
+        tag = self._current_tag()
         if not tag.endswith(b"/>"):
             self._start_tag = self.parser.CurrentByteIndex + len(tag)
 
     def _child(self, name: str, attributes: dict[str, str]) -> None:
         prefix, _, local = name.rpartition(":")
-        if local == self._item and self._own_link is not None and not self._whole:
-            raise _Enough
+        if local == self._item and self._own_link is not None and not self._reads_whole:
+            raise _StopParsing
         if local != "link":
             return
         own = _declarations(attributes)
         namespace = own[prefix] if prefix in own else self._scope.get(prefix, "")
         rel = _relation(attributes.get("rel", ""))
         if rel and namespace in (ATOM_10, ATOM_03):
-            start, tag = self.parser.CurrentByteIndex, self._tag()
+            start, tag = self.parser.CurrentByteIndex, self._current_tag()
             said = (attributes.get("href"), attributes.get("type"), attributes.get("title"))
             self._links.append(LinkTag(start, start + len(tag), name, prefix, namespace, rel, *said))
-            if rel == ("start" if self._namespace == ATOM_03 else "self") and not self._every:
-                raise _Enough
+            if rel == ("start" if self._namespace == ATOM_03 else "self") and not self._reads_every_link:
+                raise _StopParsing
         if namespace == self._namespace and self._own_link is None:
-            tag = self._tag()
+            tag = self._current_tag()
             if tag.endswith(b"/>"):
                 self._own_link = self.parser.CurrentByteIndex + len(tag)
             else:
@@ -169,22 +171,22 @@ class _Finder:
         if depth == level + 1 and self._in_own_link:
             self._own_link = self.utf8.index(b">", self.parser.CurrentByteIndex) + 1
             self._in_own_link = False
-        elif depth == level and self._open:
-            self._open = False
-            if not self._signed:
-                raise _Enough
+        elif depth == level and self._in_channel:
+            self._in_channel = False
+            if not self._is_signed:
+                raise _StopParsing
 
-    def _tag(self) -> bytes:
+    def _current_tag(self) -> bytes:
         return tag_at(self.utf8, self.parser.CurrentByteIndex)
 
     def _declaration(self, *_: object) -> None:
-        raise Untouchable("the document type has declarations of its own")
+        raise EditRefused("the document type has declarations of its own")
 
 
 def _relation(rel: str) -> str:
     """`self` or `start` where the attribute says so, if need be among others as in HTML; else empty."""
-    said = [each.removeprefix(_REGISTRY).lower() for each in rel.split()]
-    return next((each for each in ("self", "start") if each in said), "")
+    said = [relation.removeprefix(_RELATION_REGISTRY).lower() for relation in rel.split()]
+    return next((relation for relation in ("self", "start") if relation in said), "")
 
 
 def _declarations(attributes: Mapping[str, str]) -> dict[str, str]:

@@ -8,12 +8,12 @@ import re
 from functools import lru_cache
 
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.feed.charset import marked
-from feedproxy.feed.edit.self_link import Edited, is_linked, plain_title, self_link
+from feedproxy.feed.charset import encoding_by_bytes
+from feedproxy.feed.edit.self_link import EditResult, apply_self_link, is_self_link_correct, plain_title
 from feedproxy.feed.parse.encoding_labels import codec_of
 from feedproxy.http.field_values import is_token, parse_parameters, quote
 
-__all__ = ["Edited", "is_linked", "media_type", "plain_title", "self_link"]
+__all__ = ["EditResult", "apply_self_link", "is_self_link_correct", "media_type", "plain_title"]
 
 _TYPES = {
     # "you must change the Content-Type header to return the application/rss+xml media type" (Content-Type)
@@ -23,7 +23,7 @@ _TYPES = {
 }
 _CDF = "application/x-cdf"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_SHORT = 256
+_CACHED_TYPE_MAX = 256
 """Characters of a declared type that is remembered with what becomes of it."""
 
 
@@ -39,26 +39,28 @@ def media_type(
     if channel.kind is Kind.CDF:
         return declared or _CDF
     proper = rdf_media_type if channel.kind is Kind.RDF else _TYPES[channel.kind]
-    shown = marked(body)
+    shown = encoding_by_bytes(body)
     mark = shown[0] if shown is not None else ""
     declared = declared or ""
-    return (_written if len(declared) < _SHORT else _written.__wrapped__)(proper, declared, mark)
+    return (_build_media_type if len(declared) < _CACHED_TYPE_MAX else _build_media_type.__wrapped__)(
+        proper, declared, mark
+    )
 
 
 @lru_cache(maxsize=1024)
-def _written(proper: str, declared: str, mark: str) -> str:
+def _build_media_type(proper: str, declared: str, mark: str) -> str:
     """The proper type, with what may stay of the parameters declared; `mark`: the codec that the body's start shows."""
     essence, parameters = parse_parameters(_CONTROL.sub(" ", declared))
     written = [proper]
     for name, value in parameters.items():
         # `q` belongs into Accept; servers copy it from there.
-        stays = _can_be(value, mark) if name == "charset" else essence == proper and name != "q"
+        stays = _is_plausible(value, mark) if name == "charset" else essence == proper and name != "q"
         if stays and value and is_token(name):
             written.append(f"{name}={value if is_token(value) else quote(value)}")
     return "; ".join(written)
 
 
-def _can_be(label: str, mark: str) -> bool:
+def _is_plausible(label: str, mark: str) -> bool:
     """Whether a body that shows this codec, if any, can be in the encoding of this label."""
     codec = codec_of(label)
     if codec is None or not mark:

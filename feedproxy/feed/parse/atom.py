@@ -3,8 +3,8 @@
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.rss import first
-from feedproxy.feed.parse.structure import FEED, Items, is_made_of
-from feedproxy.feed.xml import ATOM, ATOM03, Document, Element, name
+from feedproxy.feed.parse.structure import FEED, Items, has_feed_structure
+from feedproxy.feed.xml import ATOM, ATOM03, Document, Element, qualified_name
 
 _VERSIONS = {ATOM: "1.0", ATOM03: "0.3"}
 
@@ -12,10 +12,10 @@ _VERSIONS = {ATOM: "1.0", ATOM03: "0.3"}
 def read(document: Document, items: Items) -> Channel | None:
     """The channel; None where `feed` belongs to another vocabulary."""
     root = document.root
-    core = name(root)[0]
+    core = qualified_name(root)[0]
     if core and "atom" not in core.lower():
         return None
-    if not is_made_of(FEED, root, core, items.entries, items.first, is_said=bool(core)):
+    if not has_feed_structure(FEED, root, core, items.entries, items.first, is_said=bool(core)):
         return None
     links = xml_elements.atom_links(root, {core, ATOM, ATOM03})
     return Channel(

@@ -9,11 +9,11 @@ from feedproxy.clock import Seconds
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.parse import hints
 from feedproxy.feed.parse.structure import Items
-from feedproxy.feed.xml import Document, Element, attributes, children, name, text_of
+from feedproxy.feed.xml import Document, Element, attributes, children, qualified_name, text_of
 
 _UNITS = {"day": 86400.0, "hour": 3600.0, "min": 60.0, "sec": 1.0}
-_OWN = frozenset(("item", "schedule", "logo", "abstract", "a", "usage", "intropage"))
-_TELLING = frozenset(("href", "a", "schedule", "usage", "intropage", "abstract"))
+_ELEMENTS = frozenset(("item", "schedule", "logo", "abstract", "a", "usage", "intropage"))
+_DISTINCTIVE = frozenset(("href", "a", "schedule", "usage", "intropage", "abstract"))
 """Names that are CDF's and rarely any other vocabulary's, of elements or attributes."""
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
@@ -25,10 +25,10 @@ def read(document: Document, items: Items) -> Channel | None:
     it takes what only CDF has: an address in an attribute, or a schedule.
     """
     root = document.root
-    if name(root)[1] != "CHANNEL":
-        if not _attribute(root, "href") and not _has(root, _TELLING) and _TELLING.isdisjoint(items.first or ()):
+    if qualified_name(root)[1] != "CHANNEL":
+        if not _attribute(root, "href") and not _has(root, _DISTINCTIVE) and _DISTINCTIVE.isdisjoint(items.first or ()):
             return None
-    elif not items.items and not _attribute(root, "href") and not _has(root, _OWN):
+    elif not items.items and not _attribute(root, "href") and not _has(root, _ELEMENTS):
         return None
     return Channel(
         kind=Kind.CDF,

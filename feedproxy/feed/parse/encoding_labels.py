@@ -36,8 +36,8 @@ _LABELS = {
     "x_cp1251": "cp1251",
     "x_cp1252": "cp1252",
 }
-_LONGEST = 45
-_WIDER = {
+_LABEL_MAX = 45
+_SUPERSETS = {
     # What publishers mean by these names is mostly the larger set (WHATWG Encoding Standard, section 4.2).
     "ascii": "cp1252",
     "latin_1": "cp1252",
@@ -48,12 +48,12 @@ _WIDER = {
     "big5": "big5hkscs",
 }
 # Here 0x5C and 0x7E are a backslash and a tilde to some decoders, a currency sign and an overline to others.
-_UNSURE_ASCII = frozenset({"shift_jis", "cp932", "iso2022_jp", "euc_kr", "cp949", "johab"})
+_ASCII_INCOMPATIBLE = frozenset({"shift_jis", "cp932", "iso2022_jp", "euc_kr", "cp949", "johab"})
 
 
 def codec_of(label: str) -> str | None:
     """Python's name of the codec that a label means, such as `utf_16_le`; None where it means none."""
-    if len(label) > _LONGEST:
+    if len(label) > _LABEL_MAX:
         return None
     name = normalize_encoding(label.strip().lower())
     for known in (name, _LABELS.get(name), aliases.get(name)):
@@ -67,11 +67,11 @@ def is_wide(codec: str) -> bool:
     return codec.startswith(("utf_16", "utf_32"))
 
 
-def wider(codec: str) -> str:
+def superset_of(codec: str) -> str:
     """The codec of the larger set that is mostly meant by the name of `codec`; `codec` itself where none is."""
-    return _WIDER.get(codec, codec)
+    return _SUPERSETS.get(codec, codec)
 
 
-def has_sure_ascii(codec: str) -> bool:
+def is_ascii_compatible(codec: str) -> bool:
     """Whether every decoder of this encoding agrees on all characters of ASCII."""
-    return codec not in _UNSURE_ASCII
+    return codec not in _ASCII_INCOMPATIBLE

@@ -13,12 +13,12 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.channel import Period, Schedule
 
 _NUMBER = re.compile(r"\+?([0-9]{1,1000})(?:\.[0-9]*)?")
-_LARGEST = 10**18
+_NUMBER_MAX = 10**18
 """A larger number is a number all the same; which one makes no difference behind any cap."""
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC).timestamp()
 _LATEST = datetime(2200, 1, 1, tzinfo=UTC).timestamp()
-_SHOWN = 40
+_QUOTED_MAX = 40
 """Characters of a wrong value that a note repeats."""
 
 
@@ -56,7 +56,7 @@ def _ttl(values: Sequence[str], notes: list[str]) -> int | None:
     for value in values:
         minutes = _number(value)
         if not minutes:
-            notes.append(f"ttl {_shown(value)} is not a number of minutes above 0")
+            notes.append(f"ttl {_quoted(value)} is not a number of minutes above 0")
         else:
             understood.append(minutes)
     if len(understood) > 1:
@@ -70,7 +70,7 @@ def _hours(values: Sequence[str], notes: list[str]) -> frozenset[int]:
     for value in values:
         hour = _number(value)
         if hour is None or hour > 24:
-            notes.append(f"skipHours {_shown(value)} is not an hour from 0 to 23")
+            notes.append(f"skipHours {_quoted(value)} is not an hour from 0 to 23")
         else:
             hours.add(hour % 24)
     if len(hours) == 24:
@@ -88,7 +88,7 @@ def _days(values: Sequence[str], notes: list[str]) -> frozenset[int]:
         if found:
             days.add(found[0])
         else:
-            notes.append(f"skipDays {_shown(value)} is not the English name of a day")
+            notes.append(f"skipDays {_quoted(value)} is not the English name of a day")
     if len(days) == 7:
         notes.append("skipDays names all 7 days")
         return frozenset()
@@ -105,7 +105,7 @@ def _update(period: Sequence[str], frequency: Sequence[str], notes: list[str]) -
         if number:
             times = number
         else:
-            notes.append(f"sy:updateFrequency {_shown(frequency[0])} is not a positive number")
+            notes.append(f"sy:updateFrequency {_quoted(frequency[0])} is not a positive number")
             if not period:
                 return None, 1
     if not period:
@@ -113,7 +113,7 @@ def _update(period: Sequence[str], frequency: Sequence[str], notes: list[str]) -
     word = period[0].strip().lower()
     if word not in Period:
         # The default would be another wish than the one that was meant, so nothing is read into it.
-        notes.append(f"sy:updatePeriod {_shown(period[0])} is none of {', '.join(Period)}")
+        notes.append(f"sy:updatePeriod {_quoted(period[0])} is none of {', '.join(Period)}")
         return None, 1
     return Period(word), times
 
@@ -129,7 +129,7 @@ def _base(values: Sequence[str], notes: list[str]) -> Instant | None:
         instant = math.nan
     if _EARLIEST <= instant <= _LATEST:
         return instant
-    notes.append(f"sy:updateBase {_shown(values[0])} is no date of our time")
+    notes.append(f"sy:updateBase {_quoted(values[0])} is no date of our time")
     return None
 
 
@@ -142,8 +142,8 @@ def _interval(value: Seconds | None, notes: list[str]) -> Seconds | None:
 
 def _number(value: str) -> int | None:
     found = _NUMBER.fullmatch(value.strip())
-    return min(int(found[1]), _LARGEST) if found else None
+    return min(int(found[1]), _NUMBER_MAX) if found else None
 
 
-def _shown(value: str) -> str:
-    return repr(value.strip()[:_SHOWN])
+def _quoted(value: str) -> str:
+    return repr(value.strip()[:_QUOTED_MAX])

@@ -3,8 +3,8 @@
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.rss import first
-from feedproxy.feed.parse.structure import CHANNEL, Items, is_made_of
-from feedproxy.feed.xml import Document, children, name
+from feedproxy.feed.parse.structure import CHANNEL, Items, has_feed_structure
+from feedproxy.feed.xml import Document, children, qualified_name
 
 _RSS10 = "http://purl.org/rss/1.0/"
 
@@ -14,9 +14,9 @@ def read(document: Document, items: Items) -> Channel | None:
     channel = next((child for _, local, child in children(document.root) if local.lower() == "channel"), None)
     if channel is None:
         return None
-    core = name(channel)[0]
+    core = qualified_name(channel)[0]
     is_channel = bool(_version(core))
-    if not is_channel and not is_made_of(CHANNEL, channel, core, items.items, items.first, is_said=False):
+    if not is_channel and not has_feed_structure(CHANNEL, channel, core, items.items, items.first, is_said=False):
         return None
     links = xml_elements.atom_links(channel)
     return Channel(

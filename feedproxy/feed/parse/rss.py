@@ -2,8 +2,8 @@
 
 from feedproxy.feed.channel import Channel, Cloud, Kind
 from feedproxy.feed.parse import xml_elements
-from feedproxy.feed.parse.structure import CHANNEL, Items, is_made_of, is_version
-from feedproxy.feed.xml import Document, Element, children, name, text_of
+from feedproxy.feed.parse.structure import CHANNEL, Items, has_feed_structure, is_version
+from feedproxy.feed.xml import Document, Element, children, qualified_name, text_of
 
 
 def read(document: Document, items: Items) -> Channel | None:
@@ -14,10 +14,10 @@ def read(document: Document, items: Items) -> Channel | None:
     root = document.root
     channel = next((child for _, local, child in children(root) if local.lower() == "channel"), root)
     # Some feeds put RSS itself into a namespace; then that of `channel` is the one whose `title` is meant.
-    core = name(channel)[0]
+    core = qualified_name(channel)[0]
     is_said = is_version(root.get("version"))
     is_channel = is_said and channel is not root
-    if not is_channel and not is_made_of(CHANNEL, channel, core, items.items, items.first, is_said=is_said):
+    if not is_channel and not has_feed_structure(CHANNEL, channel, core, items.items, items.first, is_said=is_said):
         return None
     links = xml_elements.atom_links(channel)
     return Channel(

@@ -33,7 +33,7 @@ FEED = frozenset(
 )  # fmt: skip
 """Elements of Atom's feed, 0.3 and 1.0."""
 
-_TELLING = frozenset(
+_DISTINCTIVE = frozenset(
     (
         "ttl", "skiphours", "skipdays", "lastbuilddate", "managingeditor", "webmaster", "textinput", "subtitle",
         "tagline"
@@ -55,7 +55,7 @@ class Items:
     first: frozenset[str] | None = None
 
 
-def names_in(element: Element) -> frozenset[str]:
+def local_names(element: Element) -> frozenset[str]:
     """The local names of an item's elements and attributes, in lower case."""
     keys = (key.rpartition("}")[2] for key, _ in attributes(element))
     return frozenset(name.lower() for name in (*keys, *(local for _, local, _ in children(element))))
@@ -66,7 +66,7 @@ def is_version(value: str | None) -> bool:
     return _VERSION.match(value or "") is not None
 
 
-def is_made_of(
+def has_feed_structure(
     known: frozenset[str], element: Element, core: str, items: int, first: frozenset[str] | None, *, is_said: bool
 ) -> bool:
     """Whether `element`, with its items, is made of `known` elements, those in the namespace `core` considered.
@@ -78,7 +78,7 @@ def is_made_of(
         return True
     if is_said:
         return bool(items) or not own.isdisjoint(known)
-    if not _TELLING.isdisjoint(own & known):
+    if not _DISTINCTIVE.isdisjoint(own & known):
         return True
     is_known = not items or not first or not ITEM.isdisjoint(first)
     return is_known and (not own - known or len(own & known) + bool(items) > 1)

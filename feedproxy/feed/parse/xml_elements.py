@@ -61,9 +61,9 @@ def schedule(channel: Element, core: str) -> Schedule:
         elif key == "ttl":
             _add(own, key, element)
         elif key == "skiphours" and not hours:
-            hours = _listed(element, "hour")
+            hours = _child_values(element, "hour")
         elif key == "skipdays" and not days:
-            days = _listed(element, "day")
+            days = _child_values(element, "day")
     return hints.schedule(
         ttl=own.get("ttl", ()),
         hours=hours,
@@ -80,7 +80,7 @@ def _add(found: dict[str, list[str]], key: str, element: Element) -> None:
         values.append(_value(element))
 
 
-def _listed(element: Element, wanted: str) -> list[str]:
+def _child_values(element: Element, wanted: str) -> list[str]:
     return [_value(child) for _, local, child in children(element) if local.lower() == wanted][:HINTS_MAX]
 
 

@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl, urldefrag, urlsplit
 from feedproxy import __version__
 from feedproxy.clock import Instant
 from feedproxy.errors import BadTarget, UsageError
-from feedproxy.feed.charset import declared
+from feedproxy.feed.charset import declared_encoding
 from feedproxy.http import uri
 from feedproxy.http.field_values import parse_parameters
 from feedproxy.http.message import HOP_BY_HOP, Fields, Request
@@ -244,7 +244,7 @@ def _bytes(content: Mapping[str, Any], fields: Fields) -> bytes:
         return str(text).encode("ascii")
     _, parameters = parse_parameters(fields.get("content-type") or "")
     beginning = str(text[:200]).encode("ascii", "replace")
-    for charset in (parameters.get("charset"), declared(beginning), "utf-8"):
+    for charset in (parameters.get("charset"), declared_encoding(beginning), "utf-8"):
         try:
             return str(text).encode(charset or "utf-8")
         except (LookupError, UnicodeError):

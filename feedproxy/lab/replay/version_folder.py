@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from feedproxy.errors import BadTarget, UsageError
-from feedproxy.feed.detect import Nature, nature
+from feedproxy.feed.detect import DocumentKind, detect_kind
 from feedproxy.http import uri
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
@@ -35,11 +35,11 @@ _BY_FORMAT = {
     "json": "application/feed+json",
 }
 _BY_NATURE = {
-    Nature.XML: "application/xml",
-    Nature.JSON: "application/json",
-    Nature.HTML: "text/html",
-    Nature.EMPTY: "text/plain",
-    Nature.OTHER: "application/octet-stream",
+    DocumentKind.XML: "application/xml",
+    DocumentKind.JSON: "application/json",
+    DocumentKind.HTML: "text/html",
+    DocumentKind.EMPTY: "text/plain",
+    DocumentKind.OTHER: "application/octet-stream",
 }
 
 
@@ -135,7 +135,7 @@ def _version(told: Mapping[str, Any], members: Mapping[str, bytes]) -> Version:
     if told.get("sha256", digest) != digest:
         raise ValueError(f"{told['member']} is not what its sha256 says")
     family = str(told.get("format") or "").split(" ")[0].lower()
-    media_type = _BY_FORMAT.get(family) or _BY_NATURE[nature(content)]
+    media_type = _BY_FORMAT.get(family) or _BY_NATURE[detect_kind(content)]
     return Version(
         since=since,
         fields=Fields([("Content-Type", media_type)]),

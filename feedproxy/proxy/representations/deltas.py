@@ -19,7 +19,7 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.feed.delta.delta_document import delta
+from feedproxy.feed.delta.delta_document import make_delta
 from feedproxy.feed.delta.entries import unpack
 from feedproxy.feed.parse.parser import read
 from feedproxy.http import content_coding
@@ -148,7 +148,7 @@ def _make_delta(
     # Of versions that went by one date, he has what was in all of them.
     known = frozenset.intersection(*(unpack(version.entries) for version in versions))
     charset = parse_parameters(declared)[1].get("charset") if declared else None
-    made = delta(body, channel, known, charset=charset)
+    made = make_delta(body, channel, known, charset=charset)
     if made is None or made.body is body or (made.entries == 0 and requires_items(channel)):
         return None
     coded = content_coding.encode(made.body, name, level)

@@ -13,11 +13,11 @@ from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError, TooLarge, Undecodable
 from feedproxy.feed import publication_dates, xml_redirect
 from feedproxy.feed.channel import Channel
-from feedproxy.feed.content_digest import of_bytes, stem_of
-from feedproxy.feed.delta.entries import entries, pack
+from feedproxy.feed.content_digest import pending_digest, pending_hash
+from feedproxy.feed.delta.entries import find_entries, pack
 from feedproxy.feed.edit import hub_and_cloud_links, usm
 from feedproxy.feed.parse import parser
-from feedproxy.feed.parse.channel_scan import glance
+from feedproxy.feed.parse.channel_scan import scan_channel
 from feedproxy.feed.xml_redirect import Gone, Moved
 from feedproxy.http import content_coding
 from feedproxy.http.cache_control import CacheControl
@@ -87,7 +87,7 @@ class IngestedContent:
         """What was known, as it was read to its end, if it was."""
         return (
             self.previous_channel
-            if self.previous_channel is not None and stem_of(known.content_digest) is not None
+            if self.previous_channel is not None and pending_hash(known.content_digest) is not None
             else known
         )
 
@@ -157,7 +157,7 @@ def ingest(
             publication_dates=_publication_dates(identity, first_seen),
         )
     media_type = _media_type(channel, declared, identity, settings)
-    edited = usm.self_link(
+    edited = usm.apply_self_link(
         identity,
         channel,
         href=self_href,
@@ -167,10 +167,10 @@ def ingest(
     )
     if announced_links := announcement(settings):
         announced = hub_and_cloud_links.announce(edited.body, channel, announced_links, charset=charset_of(declared))
-        edited = usm.Edited(announced.body, (*edited.changes, *announced.changes))
+        edited = usm.EditResult(announced.body, (*edited.changes, *announced.changes))
     content_hash = _content_hash(edited.body)
     if edited.body is identity and not channel.content_digest and _defers_digest(known_channel, content_hash):
-        channel, before = replace(channel, content_digest=of_bytes(content_hash)), None
+        channel, before = replace(channel, content_digest=pending_digest(content_hash)), None
     else:
         channel, before = _with_digest(channel, identity, declared), _resolve_previous(known_channel, superseded)
     ingested = IngestedContent(
@@ -229,12 +229,12 @@ def _with_digest(channel: Channel, identity: bytes, declared: str | None) -> Cha
 
 def _defers_digest(known: Channel | None, content_hash: str) -> bool:
     """Whether a content needs no digest of its own: what is met for the first time, and what has not changed since."""
-    return known is None or stem_of(known.content_digest) == content_hash
+    return known is None or pending_hash(known.content_digest) == content_hash
 
 
 def _resolve_previous(known: Channel | None, superseded: Sequence[StoredResponse]) -> Channel | None:
     """What was known, with its content digest, where only its bytes are; None where it is known, or they are gone."""
-    if known is None or (content_hash := stem_of(known.content_digest)) is None:
+    if known is None or (content_hash := pending_hash(known.content_digest)) is None:
         return None
     stored = next(
         (each for each in superseded if each.content.tag == content_hash and "identity" in each.content.bodies), None
@@ -244,7 +244,7 @@ def _resolve_previous(known: Channel | None, superseded: Sequence[StoredResponse
 
 def read_stored_channel(channel: Channel | None, variants: Sequence[StoredResponse]) -> Channel | None:
     """What is known of a feed, where only what stands around its items was read: that is done now, if it is there."""
-    content_hash = stem_of(channel.content_digest) if channel is not None else None
+    content_hash = pending_hash(channel.content_digest) if channel is not None else None
     stored = next((each for each in variants if content_hash is not None and each.content.tag == content_hash), None)
     body = stored.content.bodies.get("identity") if stored is not None else None
     if stored is None or body is None or len(body) > FAST_PATH_DECODED_MAX:
@@ -253,7 +253,7 @@ def read_stored_channel(channel: Channel | None, variants: Sequence[StoredRespon
 
 
 def _publication_dates(document: bytes, first_seen: Instant | None) -> tuple[Instant, ...] | None:
-    return publication_dates.published(document, first_seen) if first_seen is not None else None
+    return publication_dates.find_publications(document, first_seen) if first_seen is not None else None
 
 
 def _first_document(superseded: Sequence[StoredResponse]) -> bytes | None:
@@ -289,8 +289,8 @@ def ingest_fast_path(
     if mode == "correct" and self_href.encode() not in identity:
         return None  # whatever it is, it names another address, or none
     content_hash = _content_hash(identity)
-    channel = glance(identity, declared, digest=of_bytes(content_hash))
-    if channel is None or not usm.is_linked(identity, channel, href=self_href, mode=mode):
+    channel = scan_channel(identity, declared, digest=pending_digest(content_hash))
+    if channel is None or not usm.is_self_link_correct(identity, channel, href=self_href, mode=mode):
         return None
     media_type = _media_type(channel, declared, identity, settings)
     last_modified = _plausible_last_modified(response.fields.get("last-modified"), now)
@@ -311,7 +311,7 @@ def make_delta_base(stored: StoredResponse) -> Version | None:
     channel = parser.read(body, declared) if body is not None else None
     if body is None or channel is None or stored.content.tag is None:
         return None
-    found = entries(body, channel, charset=charset_of(declared))
+    found = find_entries(body, channel, charset=charset_of(declared))
     return None if found is None else Version(stored.content.tag, stored.content.last_modified, pack(found))
 
 

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.feed.channel import Cloud
-from feedproxy.feed.edit.hub_and_cloud_links import Announcement, link_fields
+from feedproxy.feed.edit.hub_and_cloud_links import Announcement, add_link_fields
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.redaction import has_secret
 from feedproxy.settings import Settings
@@ -50,4 +50,4 @@ def with_links(stored: StoredResponse, settings: Settings, self_href: str) -> St
         return stored
     if CacheControl.from_fields(stored.fields).no_transform:
         return stored
-    return replace(stored, fields=link_fields(stored.fields, hub=links.hub, self_href=self_href))
+    return replace(stored, fields=add_link_fields(stored.fields, hub=links.hub, self_href=self_href))

@@ -34,7 +34,9 @@ async def ingest_in_worker(
     if response.status != 200:
         dates = None
         if response.status == 304 and stored is not None and first_seen is not None:
-            dates = await worker_pool.submit(partial(publication_dates.published, stored_document(stored), first_seen))
+            dates = await worker_pool.submit(
+                partial(publication_dates.find_publications, stored_document(stored), first_seen)
+            )
         return IngestedContent(unmodified_content(response), publication_dates=dates)
     if stored is None or (stored.channel is None and not stored.variants):
         found = ingest_fast_path(

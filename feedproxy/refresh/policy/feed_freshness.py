@@ -26,7 +26,7 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         pushed = push.hold(resource, base, at, settings)
         if settings.feed_hints == "off":
             return _beyond(pushed, base, expires)
-        hold = schedule.hold(
+        hold = schedule.hint_expiry(
             channel.schedule,
             base=base,
             expires=expires,
@@ -36,7 +36,7 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         )
         if hold is None:
             return _beyond(pushed, base, expires)
-        said = Allowance(hold.until, hold.detail, hold.words)
+        said = Allowance(hold.until, hold.detail, hold.reason)
         return pushed if pushed is not None and pushed.until > said.until else said
 
     def _beyond(pushed: Allowance | None, base: Instant, expires: Instant | None) -> Allowance | None:
@@ -87,7 +87,7 @@ def _doubt(resource: Resource, stored: StoredResponse, settings: Settings) -> Al
         stored.response_time - resource.known, SECOND_LOOK, float(settings.feed_min_interval)
     )
     if settings.feed_hints != "off":
-        until = schedule.unskipped(channel.schedule, until)
+        until = schedule.next_unskipped(channel.schedule, until)
     return Allowance(until, Detail.ILL_FORMED, "it is not well-formed, and is fetched again soon")
 
 

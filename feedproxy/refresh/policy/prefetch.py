@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from feedproxy.cache.freshness import Freshness, span
 from feedproxy.clock import Instant, Seconds
-from feedproxy.feed.schedule import unskipped
+from feedproxy.feed.schedule import next_unskipped
 from feedproxy.refresh.policy import relocation, throttle
 from feedproxy.refresh.policy.feed_freshness import rests_until
 from feedproxy.settings import Settings
@@ -134,7 +134,7 @@ def _due(
         due = pause + SPREAD * jitter
     if settings.feed_hints != "off" and resource.channel is not None:
         # What is overdue, after a stop or a pause, is due now.
-        free = unskipped(resource.channel.schedule, max(due, now))
+        free = next_unskipped(resource.channel.schedule, max(due, now))
         if free > max(due, now):
             due = free + SPREAD * jitter
     return due

@@ -18,7 +18,7 @@ from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.freshness import Allowance, span
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, Seconds
-from feedproxy.feed.delta.entries import identities_of
+from feedproxy.feed.delta.entries import unpack_identities
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Response
 from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings, ingest, make_delta_base
@@ -131,7 +131,7 @@ def only_content(updated: Resource, before: Resource) -> Resource:
 
 def _identities(stored: StoredResponse) -> tuple[str, ...] | None:
     version = make_delta_base(stored)
-    return None if version is None else identities_of(version.entries)
+    return None if version is None else unpack_identities(version.entries)
 
 
 def _often(settings: Settings) -> str:

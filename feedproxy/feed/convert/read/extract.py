@@ -39,7 +39,7 @@ from feedproxy.feed.convert.namespaces import (
     XML,
 )
 from feedproxy.feed.convert.xml_nodes import clean, node_of, spelt
-from feedproxy.feed.xml import Element, name, text_of
+from feedproxy.feed.xml import Element, qualified_name, text_of
 
 UNKNOWN_TYPE = "application/octet-stream"
 """The media type of what nobody knows anything of; RSS demands one."""
@@ -87,7 +87,7 @@ def gather(container: Element, *, core: str, is_atom: bool, base: str, is_item: 
     found.direction = direction if direction in ("ltr", "rtl") else ""
     found.about = clean(container.get(f"{{{RDF}}}about") or container.get("rdf:about") or "").strip()
     for child in container.iterchildren("*"):
-        namespace, local = name(child)
+        namespace, local = qualified_name(child)
         namespace = spelt(namespace)
         if namespace in (RSS1, RSS2) or (namespace == core and not is_atom):
             taken = _rss(found, local, child)
@@ -341,12 +341,12 @@ def _enclosure(
 
 
 def _atom_person(element: Element, base: str) -> Person:
-    own = (spelt(name(element)[0]), ATOM, ATOM03)
+    own = (spelt(qualified_name(element)[0]), ATOM, ATOM03)
     given: dict[str, str] = {}
     avatar = ""
     extensions: list[Node] = []
     for child in element.iterchildren("*"):
-        namespace, local = spelt(name(child)[0]), name(child)[1]
+        namespace, local = spelt(qualified_name(child)[0]), qualified_name(child)[1]
         if namespace in own:
             given.setdefault(local, _value(child))
         elif not avatar and (namespace, local) == (MEDIA, "thumbnail") and child.attrib.keys() == ["url"]:
@@ -364,7 +364,7 @@ def _picture(url: str) -> Image | None:
 
 
 def _image(found: Gathered, element: Element) -> Image | None:
-    given = {name(child)[1].lower(): _value(child) for child in element.iterchildren("*")}
+    given = {qualified_name(child)[1].lower(): _value(child) for child in element.iterchildren("*")}
     url = given.get("url") or element.get(f"{{{RDF}}}resource") or ""
     if not url:
         return None
@@ -379,7 +379,7 @@ def _image(found: Gathered, element: Element) -> Image | None:
 
 
 def _text_input(found: Gathered, element: Element) -> TextInput | None:
-    given = {name(child)[1].lower(): _value(child) for child in element.iterchildren("*")}
+    given = {qualified_name(child)[1].lower(): _value(child) for child in element.iterchildren("*")}
     if not given.get("name") or not given.get("link"):
         return None
     link = markup.resolve(found.base, given["link"])

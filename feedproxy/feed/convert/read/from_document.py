@@ -16,7 +16,7 @@ from feedproxy.feed.convert.namespaces import RSS2
 from feedproxy.feed.convert.read import from_cdf, from_json, merge
 from feedproxy.feed.convert.read.extract import gather, own_base
 from feedproxy.feed.convert.xml_nodes import within_bounds
-from feedproxy.feed.detect import Nature, nature_of_text
+from feedproxy.feed.detect import DocumentKind, detect_utf8_kind
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.parser import read as read_channel
 from feedproxy.http.field_values import parse_parameters
@@ -67,10 +67,10 @@ def read_as(known: Channel, body: bytes, content_type: str | None = None, *, add
     if known.kind is Kind.JSON:
         from_data = from_json.read(text.data, address=address)
         return _bounded(from_data) if from_data is not None else None
-    if nature_of_text(text.data) is not Nature.XML:
+    if detect_utf8_kind(text.data) is not DocumentKind.XML:
         return None
     reading = _Reading(known, address)
-    document = xml.pass_over(text, reading.seen)
+    document = xml.parse_streaming(text, reading.seen)
     return _bounded(reading.feed(document.root)) if document is not None else None
 
 
@@ -86,14 +86,14 @@ class _Reading:
 
     def seen(self, element: xml.Element) -> None:
         """An item is complete."""
-        if len(self._items) >= MOST_ITEMS or xml.name(element)[1].lower() != self._local:
+        if len(self._items) >= MOST_ITEMS or xml.qualified_name(element)[1].lower() != self._local:
             return
         around = element.getparent()
         base = self._base_of(around) if around is not None else self._address
         if self._known.kind is Kind.CDF:
             self._items.append(from_cdf.item(element, base))
             return
-        core = xml.name(element)[0]
+        core = xml.qualified_name(element)[0]
         found = gather(element, core=core, is_atom=self._known.kind is Kind.ATOM, base=base, is_item=True)
         self._items.append(merge.item(found))
 
@@ -109,7 +109,7 @@ class _Reading:
 
     def _channel(self, root: xml.Element, kind: Kind) -> Feed:
         container = root if kind is Kind.ATOM else _channel_in(root)
-        core = xml.name(container)[0]
+        core = xml.qualified_name(container)[0]
         schedule = self._known.schedule
         if kind is not Kind.RSS and schedule.ttl is None and not schedule.skip_hours and not schedule.skip_days:
             schedule = xml_elements.schedule(container, RSS2)
@@ -137,7 +137,7 @@ class _Reading:
             root = next(reversed(list(element.iterancestors())), element)
             own = self._address
             if not own and self._known.kind is not Kind.CDF:
-                links = xml_elements.atom_links(root, (xml.name(root)[0], xml.ATOM, xml.ATOM03))
+                links = xml_elements.atom_links(root, (xml.qualified_name(root)[0], xml.ATOM, xml.ATOM03))
                 links += xml_elements.atom_links(_channel_in(root))
                 own = next((each.href for each in xml_elements.self_links(links) if markup.is_web(each.href)), "")
             if not own and markup.is_web(self._known.link):

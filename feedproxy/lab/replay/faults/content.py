@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from feedproxy.errors import UsageError
-from feedproxy.feed.charset import declared
+from feedproxy.feed.charset import declared_encoding
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.lab.replay import hint_edits
 from feedproxy.lab.replay.faults.base import Fault, FaultContext
@@ -47,7 +47,7 @@ class CharsetLie(Fault):
         if self.value != "auto":
             lie = self.value
         else:
-            lie = "iso-8859-1" if (declared(shown.content) or "utf-8").lower() == "utf-8" else "utf-8"
+            lie = "iso-8859-1" if (declared_encoding(shown.content) or "utf-8").lower() == "utf-8" else "utf-8"
         essence = (shown.fields.get("content-type") or "application/xml").partition(";")[0]
         return shown.with_field("Content-Type", f"{essence}; charset={lie}")
 

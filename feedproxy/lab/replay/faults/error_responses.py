@@ -172,7 +172,7 @@ class XmlGone(Fault):
     name = "xml-gone"
 
     def answer(self, reply: ReplayResponse, asked: ReplayRequest, moment: FaultContext) -> ReplayResponse:
-        return _replace_reply(reply, 200, "OK", [("Content-Type", "application/xml")], xml_redirect.document(None))
+        return _replace_reply(reply, 200, "OK", [("Content-Type", "application/xml")], xml_redirect.make_document(None))
 
 
 FAULTS = (

@@ -128,7 +128,7 @@ class XmlRedirect(Fault):
         if asked.hops:
             return reply
         date = [("Date", said)] if (said := reply.fields.get("date")) else []
-        document = xml_redirect.document(asked.moved(1))
+        document = xml_redirect.make_document(asked.moved(1))
         fields = Fields([*date, ("Content-Type", "application/xml")])
         return replace(reply, status=200, fields=fields, body=document, reason="OK")
 
