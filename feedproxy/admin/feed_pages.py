@@ -139,7 +139,6 @@ class FeedPages:
         self._feed_table = clerk
         self._listening = listening
         self._was_open = False
-        """Another number after every update of a feed."""
         self._notices: dict[str, Notice] = {}
 
     def touch(self, target: str) -> None:

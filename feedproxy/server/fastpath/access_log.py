@@ -1,8 +1,7 @@
-"""Every answer is told of: to the log, the metrics, and the count of subscribers.
+"""The fast path's access log, metrics and reader counts.
 
-For an answer that is given again and again most of that is the same each time. What is one line per reader and moment
-is written once and collected; the lines of a twentieth of a second are written together. Counts are added up, and
-given to the metrics once a second, or when somebody looks.
+For a cached hit most of the log line is constant: it is formatted once per client and state, and lines are written in
+batches. Hits are counted in the templates and flushed to the metrics once a second, or when the metrics are read.
 """
 
 import asyncio
@@ -28,26 +27,26 @@ from feedproxy.telemetry.recent_activity import REQUESTS_MAX, RequestActivity
 logger = logging.getLogger(REQUESTS)
 
 FLUSH_INTERVAL: Seconds = 0.05
-"""How long a line of the log may wait for others: a write for each would cost a fifth of what its answer does."""
+"""Time that a log line may wait for others: a write for each line would cost a fifth of the request's CPU time."""
 
 CLIENTS_MAX = 8192
-"""Readers known at once."""
+"""Client identities stored at once."""
 
 FLUSH_THRESHOLD = 512
-"""Lines that are not let wait for more."""
+"""Buffered log lines that trigger an immediate flush instead of waiting FLUSH_INTERVAL."""
 
 EXTRA_LINES_MAX = 32_768
-"""Lines of second and further readers that all recipes together keep within a second: a stranger may ask for each feed
+"""Log lines of second and further clients that all templates store within a second. A client may request each feed
 under ever new names."""
 
 
 CLIENT_GONE = "the reader has gone meanwhile"
-"""The reason, where there was nobody any more to be answered; the status is 0 then."""
+"""The reason in the log if the client disconnected before the response; the status is 0 then."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccessRecord:
-    """What is said of one answer that was made for one reader; `size` is what was sent of its content."""
+    """One response that was made for one client; `size` is the content sent."""
 
     request: Request
     visit: ClientContext
@@ -56,46 +55,46 @@ class AccessRecord:
     cache: CacheStatus
     words: str
     fields: Fields = field(default_factory=Fields)
-    """The answer's."""
+    """The response's fields."""
 
 
 class ClientIdentity(NamedTuple):
-    """A reader, as the log and the count know him: User-Agent, plain and quoted, pseudonym, and that as text."""
+    """A client as log and counts name it: User-Agent, plain and quoted, pseudonym, and the pseudonym as text."""
 
     user_agent: str
     quoted: str
     pseudonym: Pseudonym
     pseudonym_text: str
     key: tuple[str, bytes]
-    """Address and line of the User-Agent, as recipes remember him."""
+    """Address and User-Agent line: the key by which templates store the client's log line."""
 
 
 class AccessLogger:
-    """Tells of answers, one by one or many together."""
+    """Logs responses, counts them in the metrics and records reads."""
 
     def __init__(self, runtime: App) -> None:
         self._runtime = runtime
         self.log_lines: list[str] = []
-        """What the log has not been given yet."""
+        """Lines that are not written yet."""
         self.recent_hits: deque[tuple[Instant, ResponseTemplate, HitState, bytes]] = deque(maxlen=REQUESTS_MAX)
-        """The last answers that were given by a recipe, which the journal has not been given yet."""
+        """The last responses from templates that the recent activity has not received yet."""
         self._counters: dict[tuple[str, str | None, int], HitCounter] = {}
         self.logged_count = 0
-        """Answers that were told of, or more: it grows with each."""
+        """Responses logged so far, or an upper bound."""
         self._flush_scheduled = False
         self._clients: dict[tuple[str, bytes], ClientIdentity] = {}
         self._templates_with_lines: list[ResponseTemplate] = []
-        """Recipes that keep lines of several readers, one mention for each line."""
+        """Templates that store lines of several clients, one item for each line."""
         self._since = self._until = 0.0
         runtime.metrics.add_flush_hook(self.flush_counters)
 
     def counter_for(self, template: ResponseTemplate) -> HitCounter:
-        """Where answers of this kind are added up."""
+        """Return the counter for responses with these metric labels."""
         key = (template.visit.entrance, template.hit_state.detail, template.status)
         return self._counters.setdefault(key, HitCounter())
 
     def make_line(self, template: ResponseTemplate, address: str, user_agent_line: bytes, now: Instant) -> str:
-        """The line for this reader, for the first time in this moment; he is counted."""
+        """Return the line for a client's first hit in this state, and record the read."""
         client = self._identify(address, user_agent_line, now)
         if template.schedule is not None:
             app = self._runtime
@@ -105,7 +104,7 @@ class AccessLogger:
         return self._store_line(template, client, now)
 
     def repeat_line(self, template: ResponseTemplate, address: str, user_agent_line: bytes, now: Instant) -> str:
-        """The line for who comes a second time in this moment."""
+        """Return the line for a client's further hit in this state."""
         return self._store_line(template, self._identify(address, user_agent_line, now), now)
 
     def _store_line(self, template: ResponseTemplate, client: ClientIdentity, now: Instant) -> str:
@@ -172,7 +171,7 @@ class AccessLogger:
         return line.written(form, str)
 
     def log(self, record: AccessRecord, seconds: Seconds) -> None:
-        """Tell of one answer, and how long it took."""
+        """Log one response and the seconds it took."""
         app, request = self._runtime, record.request
         self.logged_count += 1
         app.metrics.answered(record.visit.entrance, record.status, record.cache, record.size, seconds)
@@ -210,7 +209,7 @@ class AccessLogger:
         self.log_lines.append(line.written(app.settings.log_format))
 
     def schedule_flush(self) -> None:
-        """Give the log what was collected, together with what comes in a moment."""
+        """Flush within FLUSH_INTERVAL, or now if FLUSH_THRESHOLD lines wait or the proxy drains."""
         if len(self.log_lines) >= FLUSH_THRESHOLD or self._runtime.draining:
             self.flush()
         elif self.log_lines and not self._flush_scheduled:
@@ -218,7 +217,7 @@ class AccessLogger:
             asyncio.get_running_loop().call_later(FLUSH_INTERVAL, self.flush)
 
     def flush(self) -> None:
-        """Give the log what was collected."""
+        """Write the buffered lines."""
         self._flush_scheduled = False
         lines, self.log_lines[:] = list(self.log_lines), ()
         self.logged_count += len(lines)
@@ -231,7 +230,7 @@ class AccessLogger:
         self._templates_with_lines.clear()
 
     def flush_counters(self) -> None:
-        """Give the metrics what was added up, and forget what was true for a second."""
+        """Give the counts to the metrics, and drop what was valid for a second."""
         self._clear_lines()
         for now, template, hit_state, user_agent_line in self.recent_hits:
             user_agent = user_agent_line.partition(b":")[2].strip(b" \t").decode("latin-1")[:LENGTH_MAX]

@@ -1,8 +1,8 @@
-"""What the listener in front leans on in mitmproxy, checked before it is used.
+"""Checks what the fast path relies on in mitmproxy.
 
-Modes and instances are classes that mitmproxy invites to be derived; how its HTTP/1 server says that it has nothing to
-do, and how a handler is begun, are its own affair and may change with any release. Then the ordinary listener answers
-everything, as it does with `fast_path: false`, and a warning tells why.
+Modes and server instances are meant to be derived from. How mitmproxy's HTTP/1 server shows that it is idle, and how a
+handler is started, is internal and may change with any release. In that case the ordinary listener answers everything,
+as with `fast_path: false`, and a warning gives the reason.
 """
 
 import importlib
@@ -31,10 +31,10 @@ REQUIRED_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "mitmproxy.net.http.status_codes": ("RESPONSES",),
     "mitmproxy.net.http.url": ("parse_authority",),
 }
-"""Modules, and the names in them that have to be there."""
+"""Modules and the attributes that they must have."""
 
 REQUIRED_SOURCE: Mapping[str, tuple[str, ...]] = {
-    # Attributes that are made when there is an instance: looked for in the words of those who make them.
+    # Instance attributes: searched for in the source of the class.
     "mitmproxy.proxy.layers.http._http1:Http1Connection": ("self.request", "self.buf", "self.state"),
     "mitmproxy.proxy.layers.http:HttpLayer": ("self.connections", "self.streams"),
     "mitmproxy.proxy.layer:Layer": ("context.layers.append(self)", "self._paused ="),
@@ -42,11 +42,11 @@ REQUIRED_SOURCE: Mapping[str, tuple[str, ...]] = {
     "mitmproxy.proxy.server:LiveConnectionHandler": ("Client(", "super().__init__(context)"),
     "mitmproxy.proxy.mode_servers:ServerInstance": ("register_connection", "make_top_layer", "handle_client()"),
 }
-"""Classes, and the words that have to stand in their source."""
+"""Classes and the texts that their source must contain."""
 
 
 def find_missing() -> list[str]:
-    """What is not as it was."""
+    """Return the names of required attributes and texts that are missing."""
     missing = [
         f"{module}.{name}"
         for module, names in REQUIRED_ATTRIBUTES.items()
@@ -60,7 +60,7 @@ def find_missing() -> list[str]:
             missing.append(place)
             continue
         missing += [f"{place} ({text})" for text in texts if text not in source]
-    # Of Python and the system: epoll is Linux's.
+    # Python's and the system's: epoll exists on Linux only.
     missing += [name for owner, name in ((socket.socket, "_accept"), (select, "epoll")) if not hasattr(owner, name)]
     return missing
 
@@ -81,9 +81,9 @@ def _missing_attributes(module: str, names: Iterable[str]) -> Iterable[str]:
 
 
 def select_modes(modes: Iterable[str]) -> list[str]:
-    """mitmproxy's modes as they are answered in front; unchanged where they cannot be."""
+    """Return mitmproxy's modes with their fast-path form; unchanged if mitmproxy is incompatible."""
     if missing := find_missing():
-        logger.warning("not as it has to be here: %s; the fast path is off, and answers are slower", ", ".join(missing))
+        logger.warning("incompatible mitmproxy: %s; the fast path is off, and responses are slower", ", ".join(missing))
         return list(modes)
     # Importing it makes the modes known to mitmproxy.
     import feedproxy.server.fastpath.proxy_mode  # noqa: F401, PLC0415

@@ -1,4 +1,4 @@
-"""One connection of a reader: what came on it, and what waits to go out."""
+"""One client connection of the fast path: its file descriptor, unparsed input and unsent output."""
 
 import asyncio
 import os
@@ -6,17 +6,17 @@ import socket
 from typing import Any
 
 READ_SIZE = 8_192
-"""Bytes read at one go: every head of a sane reader fits in."""
+"""Bytes read at a time: more than the request head of any common feed reader."""
 
 
 class ClientConnection:
-    """A connection, by its file descriptor. It is answered strictly one request after the other.
+    """A client connection, by file descriptor. Requests are answered strictly one after the other.
 
-    `address` is empty for a load balancer of ours: then each request says who asks. `place` is where it is counted
-    (connection_limits.py). `held` is what has been read and not answered, `left` what has been answered and not taken
-    by him. While something is left, or `task` makes an answer, nothing more is read: so no reader makes us hold more
-    than one answer. `due` tells that what is held has to become whole in time, `muted` that he has sent something that
-    is not read yet. `parting`: the last answer has gone out, and what still comes is thrown away.
+    `address` is empty for a trusted proxy: there each request names the client. `network` is the key under which the
+    connection is counted (connection_limits.py). `unparsed` has been read and not answered, `unsent` has not been
+    written yet. While something is unsent, or `task` makes a response, nothing more is read, so a connection holds one
+    response at most. `has_deadline`: a deadline is set for the request head. `read_paused`: input has arrived and stays
+    unread. `lingering`: the last response is sent, and further input is discarded.
     """
 
     __slots__ = (
@@ -54,17 +54,17 @@ class ClientConnection:
 
     secure = False
     handshake_pending = False
-    """Whether a handshake has still to be done."""
+    """Whether a TLS handshake has still to be done."""
 
     def read(self) -> bytes | None:
-        """What has come; None for nothing yet, b"" for the end. Raises OSError."""
+        """Return the bytes that arrived; None if there are none yet, b"" at the end. Raise OSError."""
         try:
             return os.read(self.fd, READ_SIZE)
         except BlockingIOError:
             return None
 
     def write(self, head: bytes, body: bytes) -> bool:
-        """Send; False where the reader does not take all of it now. Raises OSError."""
+        """Send a response. Return False if part of it is unsent. Raise OSError."""
         try:
             sent = os.writev(self.fd, (head, body)) if body else os.write(self.fd, head)
         except BlockingIOError:
@@ -78,7 +78,7 @@ class ClientConnection:
         return False
 
     def send_unsent(self) -> bool:
-        """Send more of what is left; True when nothing is. Raises OSError."""
+        """Send more of the unsent bytes. Return True if nothing is left. Raise OSError."""
         while self.unsent:
             try:
                 sent = os.write(self.fd, self.unsent[0])
@@ -91,14 +91,14 @@ class ClientConnection:
         return True
 
     def discard(self) -> bool | None:
-        """Throw away what has come; None where nothing has yet, False at the end. Raises OSError."""
+        """Discard input. Return None if there is none yet, False at the end. Raise OSError."""
         try:
             return bool(os.read(self.fd, READ_SIZE))
         except BlockingIOError:
             return None
 
     def half_close(self) -> None:
-        """End the sending side. Raises OSError."""
+        """Shut down the sending side. Raise OSError."""
         self.send_close()
         client_socket = socket.socket(fileno=self.fd)
         try:
@@ -107,15 +107,15 @@ class ClientConnection:
             client_socket.detach()
 
     def send_close(self) -> bool:
-        """Say that no more will come, where that can be said; False where it is not sent yet. Raises OSError."""
+        """Announce the end, where the protocol can. Return False if that is not sent yet. Raise OSError."""
         return True
 
     def detach_socket(self) -> socket.socket:
-        """Its socket, for who goes on with it."""
+        """Return a socket with the descriptor, for its next owner."""
         return socket.socket(fileno=self.fd)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the descriptor."""
         try:  # noqa: SIM105 (a context manager would cost more than the call)
             os.close(self.fd)
         except OSError:

@@ -1,8 +1,8 @@
-"""When Python looks for garbage: objects that refer to one another in circles, and that nothing else refers to.
+"""When Python's garbage collector runs.
 
-A look at all objects of a full store takes a tenth of a second, in which no client is answered. Little garbage is made,
-since nearly everything is freed as soon as nothing refers to it. So all is looked at when clients are silent, or once a
-day; what was made since the start, or since that look, every minute; and what is young in a millisecond or less.
+A full collection of a full store takes a tenth of a second, in which no client is answered. Little garbage is made,
+since nearly everything is freed by reference counting. So a full collection runs when clients are idle, or once a day;
+objects made since then are collected every minute; and the young generation in a millisecond or less.
 """
 
 import ctypes
@@ -13,26 +13,26 @@ from collections.abc import Callable
 from feedproxy.clock import Seconds
 
 YOUNG_THRESHOLD, MIDDLE_THRESHOLD = 1_000, 1
-"""Objects made before the young ones are looked at, and such looks before one at what has survived them: a few thousand
-then, in a millisecond. Ten thousand of a full store take seven."""
+"""Allocations before a collection of the young generation, and such collections before one of the middle generation: a
+millisecond. Ten thousand objects of a full store take seven."""
 
 OLD_THRESHOLD, NEVER = 2_000, 1_000_000
 """Looks at the middle ones before one at all."""
 
 IDLE_AFTER: Seconds = 2
-"""Seconds without a request, after which clients count as silent."""
+"""Seconds without a request after which clients count as idle."""
 
 FULL_INTERVAL_WHEN_IDLE: Seconds = 600
-"""Between two looks at everything."""
+"""Time between two full collections while clients are idle."""
 
 FULL_INTERVAL: Seconds = 86_400
-"""After this long everything is looked at though clients are not silent."""
+"""Time after which a full collection runs although clients are not idle."""
 
 PARTIAL_INTERVAL: Seconds = 60
-"""Between two looks while clients are not silent."""
+"""Time between two partial collections."""
 
 FREEZE_ABOVE: Seconds = 0.02
-"""A look that takes longer leaves out, from then on, what has survived it, until everything is looked at."""
+"""A collection that takes longer freezes the survivors until the next full collection."""
 
 
 _C = ctypes.CDLL(None)
@@ -48,9 +48,9 @@ def trim() -> None:
 
 
 def freeze_startup_objects(*, has_scheduler: bool) -> None:
-    """What was made until now stays, and need not be looked at again; what is made later is looked at as said above.
+    """Freeze the objects that exist now, and set the thresholds for those that are made later.
 
-    `told_when`: a Garbage tells when all is looked at; else Python finds out, and every client waits.
+    `has_scheduler`: a GcScheduler runs full collections; otherwise Python decides when every client waits.
     """
     gc.collect()
     gc.freeze()
@@ -58,7 +58,7 @@ def freeze_startup_objects(*, has_scheduler: bool) -> None:
 
 
 class GcScheduler:
-    """When all that is held is looked through. `look` is called each second; times are the event loop's."""
+    """Decides when collections run. `maybe_collect` is called each second; times are the event loop's."""
 
     def __init__(
         self, now: Seconds, perf_counter: Callable[[], Seconds] = time.perf_counter, trim: Callable[[], None] = trim
@@ -70,7 +70,7 @@ class GcScheduler:
         self._trim = trim
 
     def maybe_collect(self, now: Seconds, responses: int) -> bool:
-        """Look, if it is time; `answers` have been given so far. Whether it was."""
+        """Collect if it is due; `responses` have been sent so far. Return whether a collection ran."""
         if responses != self._responses:
             self._responses, self._last_response = responses, now
         since = now - self._last_full

@@ -1,9 +1,8 @@
-"""Who answers what has come on a connection: by heart, by recipe, by asking the service, or not at all.
+"""The fast path's request handler: exact hits, keyed hits, calls to the service, and hand-off to mitmproxy.
 
-The same bytes as before are answered from the memo, as they are. What is new is read (request_head.py) and looked up by
-its key; what is not found there is asked of the service, in the very way that mitmproxy's flows ask it
-(flow_handler.py). What is not plain, or is not a feed's business, goes to mitmproxy's ordinary handler, with all that
-was read.
+Bytes that were received before are answered from the cache without parsing. Other requests are parsed (request_head.py)
+and looked up by key. A miss calls the service in the same way as mitmproxy's flows do (flow_handler.py). Requests that
+are not plain GET or HEAD for a feed go to mitmproxy's handler, with all bytes that were read.
 """
 
 import asyncio
@@ -36,35 +35,36 @@ from feedproxy.upstream.own_authority import may_be_own
 logger = logging.getLogger(__name__)
 
 NOT_LOGGED = "\0"
-"""No line of the log."""
+"""A value that is never a log line."""
 
 CACHEABLE_HEAD_MAX = 2048
-"""Bytes of a head that is remembered: several times what readers send. Of longer ones a stranger may make any number,
-each unlike the last; they are answered by the service, and nothing is kept of them."""
+"""Bytes of a request head that is cached: several times what feed readers send. Longer heads are answered by the
+service."""
 
 
 class ConnectionOwner(Protocol):
-    """What the waiter wants of who holds the connections."""
+    """What the handler needs from the owner of the connections."""
 
     def close_connection(self, connection: ClientConnection) -> None:
-        """End it."""
+        """Close the connection."""
         ...
 
     def lingering_close(self, connection: ClientConnection) -> None:
-        """End it behind its last answer, so that this arrives."""
+        """Close the connection after its last response has arrived."""
         ...
 
     def hand_off(self, connection: ClientConnection, data: bytes) -> None:
-        """Give it, and what was read, to mitmproxy."""
+        """Give the connection and the bytes that were read to mitmproxy."""
         ...
 
     def update_interest(self, connection: ClientConnection) -> None:
-        """Wait for what is next: the reader's next bytes, that he takes ours, or the answer."""
+        """Wait for the next event: more bytes, room to write, or the response of the task."""
         ...
 
 
 class FastPathHandler:
-    """Answers readers. `begin` is called before each turn, `teller.flush_soon` after it."""
+    """Answers requests. `start_iteration` is called before each batch of events, `access_logger.schedule_flush` after
+    it."""
 
     def __init__(self, runtime: App, connections: ConnectionOwner) -> None:
         self.runtime = runtime
@@ -82,18 +82,18 @@ class FastPathHandler:
         self._head_max = runtime.settings.header_max
 
     def start_iteration(self) -> None:
-        """Look at the clock, and whether anything has changed."""
+        """Read the clock, and find out whether settings or stored responses have changed."""
         now = self._clock()
         if now < self.now:
-            self._clock_steps += 1  # a clock that was set back: nothing that was right until then is right for that
+            self._clock_steps += 1  # the clock was set back: states that were computed before are invalid
         self.now = now
         self._iteration_start = time.monotonic()
         generation = self._coordination.generation + self.runtime.changed + self._clock_steps
-        if generation != self._generation:  # else the same object: recipes hold it by the thousand
+        if generation != self._generation:  # keep the same int object: thousands of templates refer to it
             self._generation = generation
 
     def handle_bytes(self, connection: ClientConnection, data: bytes) -> None:
-        """Answer what was read, as far as it is complete."""
+        """Answer all complete requests in `data`."""
         entry = connection.cache.by_bytes.get(data)
         if entry is not None:
             template, user_agent = entry
@@ -124,7 +124,7 @@ class FastPathHandler:
         connection.unparsed = data
 
     def _handle_request(self, connection: ClientConnection, block: bytes, rest: bytes) -> bool:
-        """Answer one request; False where nothing more is to be done on this connection now."""
+        """Answer one request. Return False if nothing more can be done on this connection now."""
         connection.unparsed = rest
         head = parse_head(block, trusted_peer=not connection.address)
         if head is None:
@@ -145,14 +145,14 @@ class FastPathHandler:
         return self._send_cached(connection, template, head.user_agent)
 
     def _is_current(self, template: ResponseTemplate) -> bool:
-        """Whether a recipe that may be too old is right; if it has to be, it is made so."""
+        """Return whether a template is valid; update it if only its time-dependent fields are outdated."""
         if template.generation != self._generation:
             target = template.target
             if (
                 template.rules is not self.runtime.rules
                 or self.runtime.settings_for(target) is not template.conditions[0]
             ):
-                return False  # by other rules the target that it came from may be for others
+                return False  # under other rules the client may have no access
             if self._store.stamp(target, used=True) is not template.resource_version:
                 return False
             template.generation = self._generation
@@ -168,7 +168,7 @@ class FastPathHandler:
         return True
 
     def _send_cached(self, connection: ClientConnection, template: ResponseTemplate, user_agent: bytes) -> bool:
-        """Answer with a recipe; whether more can be answered now."""
+        """Send a template's response. Return whether the connection can take another request."""
         address = connection.address or template.visit.address
         client = (address, user_agent)
         if template.first_client == client:
@@ -195,21 +195,21 @@ class FastPathHandler:
         return False
 
     def run_housekeeping(self, tables: Iterable[FastPathCache]) -> None:
-        """Once a second: what was added up goes to the metrics, and what nobody can use any more goes."""
+        """Flush counters to the metrics and remove invalid templates; called once a second."""
         self.access_logger.flush_counters()
         for cache in tables:
             cache.evict_stale(lambda template: self._store.stamp(template.target) is template.resource_version)
 
-    # -- what the service is asked for
+    # -- calls to the service
 
     def _call_service(self, connection: ClientConnection, head: RequestHead, block: bytes) -> bool:
-        """Ask the service; True where it has answered, and more can be."""
+        """Call the service. Return True if the response is sent and the connection can take another request."""
         routed = self._route(connection, head)
         if routed is None:
             self._connections.hand_off(connection, block + connection.unparsed)
             return False
         loop = asyncio.get_running_loop()
-        # At once, unless others wait already: there are readers among them whose answer is known by heart.
+        # Start eagerly, unless this iteration already took PREEMPT_AFTER: other clients may wait for cached hits.
         eager = time.monotonic() - self._iteration_start < PREEMPT_AFTER
         task = asyncio.Task(self._respond(connection, head, block, routed), loop=loop, eager_start=eager)
         if task.done():
@@ -225,7 +225,7 @@ class FastPathHandler:
         self.runtime.fastpath_requests -= 1
 
     def _route(self, connection: ClientConnection, head: RequestHead) -> RoutedRequest | None:
-        """Where it wants to go; None for what is not asked of the service, or wrong."""
+        """Return the routed request; None if mitmproxy has to handle it."""
         settings = self.runtime.settings
         absolute = head.split_absolute_form()
         if absolute is not None and settings.upstream:
@@ -234,7 +234,7 @@ class FastPathHandler:
         authority, path = absolute or ("", head.target)
         url = head.target if absolute else ""
         if absolute is not None and may_be_own(url, settings, self.runtime.listeners):
-            return None  # the desk knows whether it is
+            return None  # the flow handler finds out whether it is
         came = IncomingRequest(
             head.method, path, head.fields, connection.peer, ("", 0), url, authority, tls=connection.secure
         )
@@ -245,7 +245,7 @@ class FastPathHandler:
         if not isinstance(routed, RoutedRequest) or is_loop(routed.request.fields, self.runtime.service.pseudonym):
             return None
         if self.runtime.settings_for(routed.request.target).readers:
-            return None  # who has to say who he is says it to the desk
+            return None  # authentication is the flow handler's
         return routed
 
     async def _respond(
@@ -266,7 +266,7 @@ class FastPathHandler:
             response, status = refusal_response(request.method, request.fields, Overload("no memory is left for it"))
             answer = ProxyResponse(response, status, "no memory is left for it")
         except Exception:
-            logger.exception("a request could not be answered")
+            logger.exception("fast path: request failed")
             reason = "feedproxy failed; its log says more"
             response, status = refusal_response(request.method, request.fields, FeedproxyError(reason))
             answer = ProxyResponse(response, status, reason)
@@ -297,7 +297,7 @@ class FastPathHandler:
             if connection.fd >= 0:
                 self._connections.update_interest(connection)
         if was_pending:
-            self.access_logger.schedule_flush()  # no turn of the loop does it
+            self.access_logger.schedule_flush()  # no batch of events follows that would flush it
 
     def _send(self, connection: ClientConnection, head: bytes, body: bytes, *, closes: bool) -> None:
         connection.closes = connection.closes or closes
@@ -318,7 +318,7 @@ class FastPathHandler:
         answer: ProxyResponse,
         response: Response,
     ) -> None:
-        """Keep the answer as a recipe, where it may be given again, and is worth it."""
+        """Store the response as a template if it is reusable and admitted."""
         cache: FastPathCache = connection.cache
         if (
             head.key is None
@@ -344,7 +344,8 @@ class FastPathHandler:
         template.rules = self.runtime.rules
         template.schedule = self._interner(template.schedule)
         template.hit_counter = self.access_logger.counter_for(template)
-        # Who says at length what others say in brief is not judged (live_scoring.py), and what he says is shared with
+        # nobody.
+        # Oversized requests are neither scored (live_scoring.py) nor interned.
         # nobody.
         if self.runtime.settings.score_readers and sum(map(len, head.lines)) <= VALUES_LENGTH_MAX:
             template.request_lines = self._interner(tuple(map(self._interner, head.lines[1:])))
@@ -355,7 +356,7 @@ class FastPathHandler:
 
 
 def _response_body(response: Response, method: str) -> bytes:
-    """What goes out as content (RFC 9110, 6.4.1)."""
+    """Return the content that is sent (RFC 9110, section 6.4.1)."""
     return b"" if method == "HEAD" or response.status in (204, 304) else response.body
 
 

@@ -1,8 +1,8 @@
-"""To mitmproxy and back: a connection that wants what only mitmproxy can do goes there, and returns when it is done.
+"""Hand-off of connections to mitmproxy and back.
 
-On the way there mitmproxy's handler gets the socket and the bytes that were read, as if it had accepted and read them
-itself. On the way back, which is taken when the next plain request comes and mitmproxy has nothing to do, the
-descriptor is duplicated: mitmproxy's handler sees its connection end and tidies up, and the reader notices nothing.
+On the way there, mitmproxy's handler gets the socket and the bytes that were read, as if it had accepted the connection
+itself. The way back is taken when the next plain request arrives and mitmproxy is idle: the descriptor is duplicated,
+mitmproxy's handler sees its connection end and cleans up, and the client notices nothing.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from mitmproxy.proxy.layers.http._http1 import Http1Server
 
 @dataclass(frozen=True, slots=True)
 class PeerAddress:
-    """Where a connection comes from, and which of ours it leads to.
+    """The peer's address and the local address of a connection.
 
-    `secure`: TLS was taken off already, and its socket does not tell any of that.
+    `secure`: TLS was removed already, so the socket itself does not know the addresses.
     """
 
     address: str
@@ -31,13 +31,13 @@ class PeerAddress:
 
 
 class PeerAwareWriter(asyncio.StreamWriter):
-    """Writes to a connection that does not know where it leads."""
+    """A StreamWriter for a socket that does not know its peer."""
 
     def __init__(self, writer: asyncio.StreamWriter, reader: asyncio.StreamReader, peer: PeerAddress) -> None:
         protocol = writer.transport.get_protocol()
         super().__init__(writer.transport, protocol, reader, asyncio.get_running_loop())
         self._peer = peer
-        self._original_writer = writer  # which would end the connection when nobody holds it any more
+        self._original_writer = writer  # kept alive: its finalizer would close the connection
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "peername":
@@ -50,7 +50,7 @@ type HandleStream = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Await
 
 
 class HandedOffProtocol(asyncio.StreamReaderProtocol):
-    """A connection that mitmproxy's handler serves, until it can be taken back."""
+    """A connection that mitmproxy's handler serves until it is taken back."""
 
     def __init__(
         self, stream: asyncio.StreamReader, handle: HandleStream, peer: PeerAddress, take_back: TakeBack
@@ -75,23 +75,23 @@ class HandedOffProtocol(asyncio.StreamReaderProtocol):
             return
         try:
             descriptor = os.dup(transport.get_extra_info("socket").fileno())
-        except OSError:  # none is left: he stays where he is
+        except OSError:  # no descriptor is left: the connection stays with mitmproxy
             super().data_received(data)
             return
         transport.abort()
         self._take_back(descriptor, self.peer.address, data)
 
     def _is_idle(self, transport: asyncio.Transport) -> bool:
-        """Whether mitmproxy waits for the next plain request, and nothing it wrote is still to be sent."""
+        """Return whether mitmproxy waits for the next plain request and has no unsent output."""
         if self.peer.secure:
-            return False  # what is behind the pair of sockets is not ours to take back
+            return False  # behind the socket pair TLS goes on: it cannot be taken back
         if self.handler is None or self._stream._buffer or transport.get_write_buffer_size():  # type: ignore[attr-defined]
             return False
         return is_idle(self.handler)
 
 
 def is_idle(handler: Any) -> bool:
-    """Whether a handler speaks HTTP/1 over plain TCP, and has nothing to do."""
+    """Return whether a handler speaks HTTP/1 over plain TCP and has no request."""
     layers = handler.layer.context.layers
     if any(isinstance(layer, ClientTLSLayer) for layer in layers):
         return False
@@ -107,10 +107,10 @@ def is_idle(handler: Any) -> bool:
 async def hand_off(
     client_socket: socket.socket, peer: PeerAddress, data: bytes, handle: HandleStream, take_back: TakeBack
 ) -> None:
-    """Let mitmproxy's `handle` go on with a connection of which `data` has been read."""
+    """Let mitmproxy's `handle` continue with a connection of which `data` has been read."""
     loop = asyncio.get_running_loop()
     stream = asyncio.StreamReader(loop=loop)
     stream.feed_data(data)
     client_socket.setblocking(False)
-    with contextlib.suppress(OSError):  # it may have gone on the way
+    with contextlib.suppress(OSError):  # the client may have disconnected meanwhile
         await loop.connect_accepted_socket(lambda: HandedOffProtocol(stream, handle, peer, take_back), client_socket)

@@ -1,10 +1,9 @@
-"""The listener in front: connections of readers on an epoll of its own, nested in the event loop's.
+"""The fast path's listener: client connections on an epoll of its own, nested in the event loop's.
 
-To the event loop it is one file descriptor that is readable when any reader is. One call then serves all who are
-ready, with plain reads and writes on descriptors: no transport, no protocol, no task per connection. A connection that
-comes with its request (TCP_DEFER_ACCEPT) and wants no more is accepted, read, answered and closed in one go, and is
-never known to the epoll at all. Everything else of the process, fetches and mitmproxy's connections among it, lives
-beside it in the same event loop.
+The event loop sees one file descriptor, readable when any connection is. One callback then serves all ready connections
+with plain reads and writes: no transport, no protocol, no task per connection. A connection that arrives with its
+request (TCP_DEFER_ACCEPT) and closes after the response is accepted, read, answered and closed in one callback, without
+being registered. Fetches and mitmproxy's connections share the event loop.
 """
 
 import asyncio
@@ -33,26 +32,28 @@ from feedproxy.upstream.local_failure import Complaints
 logger = logging.getLogger("feedproxy")
 
 POLLS_PER_CALL = 4
-"""Times the epoll is asked again before others get their turn: most of a busy turn's cost is the turn itself."""
+"""Polls of the epoll in one callback: entering the callback is most of its cost under load."""
 EVENTS_PER_POLL = 256
 ACCEPT_BATCH = 64
-"""Connections accepted at one go, where they queue. Who comes alone costs no second try, which would fail."""
+"""Connections accepted at a time while several are queued. A single connection is accepted alone, because a second
+accept would fail."""
 TICK_INTERVAL: Seconds = 1
-"""How often time-outs are looked at."""
+"""Time between two checks of deadlines."""
 LINGERING_TIMEOUT: Seconds = 5
-"""How long what comes behind the last answer of a connection is thrown away; nginx has the same (lingering_timeout)."""
+"""Time during which input after a connection's last response is discarded; nginx has the same default
+(lingering_timeout)."""
 ACCEPT_PAUSE: Seconds = 1
-"""How long nobody is let in once the process has no file descriptors left."""
+"""Time without accepting after the process has run out of file descriptors or memory."""
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 IN, OUT, HANGUP = select.EPOLLIN, select.EPOLLOUT, select.EPOLLHUP | select.EPOLLERR
 
 type HandOff = Callable[[socket.socket, PeerAddress, bytes], None]
-"""Gives a connection, where it comes from, and what was read of it, to mitmproxy."""
+"""Gives a connection, its peer and the bytes that were read to mitmproxy."""
 
 
 class Listener:
-    """Accepts readers on these sockets, and holds their connections."""
+    """Accepts client connections on these sockets, and owns them."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class Listener:
         self._complaints = Complaints()
         self._connections: dict[int, ClientConnection] = {}
         self._deadlines: dict[ClientConnection, tuple[Seconds, bool]] = {}
-        """Until when a head has to be whole, or (True) an answer taken on."""
+        """The deadline of a request head, or (True) of writing a response."""
         size = runtime.settings.memory.hits
         first = FastPathCache(size)
         self._caches = {False: first, True: FastPathCache(size, first)}
@@ -90,7 +91,7 @@ class Listener:
         self._gc = GcScheduler(self._now)
         self._timer = self._loop.call_later(TICK_INTERVAL, self._on_timer)
 
-    # -- one turn
+    # -- one batch of events
 
     def _on_readable(self) -> None:
         handler, connections = self._handler, self._connections
@@ -114,7 +115,7 @@ class Listener:
                 else:
                     self._read(connection)
             if alone:
-                break  # where one asks at a time, nobody has meanwhile
+                break  # a single event: polling again would hardly find another
         handler.access_logger.schedule_flush()
 
     def _read(self, connection: ClientConnection) -> None:
@@ -143,7 +144,7 @@ class Listener:
             self._update_header_deadline(connection)
 
     def _update_header_deadline(self, connection: ClientConnection) -> None:
-        """A head that has begun has to come in time, and so has a handshake."""
+        """Set or clear the deadline of a request head or handshake that has begun."""
         if connection.fd < 0 or connection.unsent or connection.task is not None:
             return
         is_incomplete = connection.unparsed or connection.handshake_pending
@@ -161,9 +162,9 @@ class Listener:
             task = connection.task
             self.close_connection(connection)
             if task is not None:
-                task.cancel()  # an update that no other waits for may end (refresh/singleflight.py)
+                task.cancel()  # a refresh that no other request waits for may end (refresh/singleflight.py)
         elif not connection.read_paused:
-            # What he sends meanwhile stays with the system until his turn comes.
+            # Input stays in the kernel's buffer until the response is sent.
             connection.read_paused = True
             self._epoll.modify(connection.fd, 0)
 
@@ -185,12 +186,12 @@ class Listener:
             self._handler.handle_bytes(connection, connection.unparsed)
             self._update_header_deadline(connection)
 
-    # -- coming and going
+    # -- accepting and closing
 
     def _accept(self, listen_socket: socket.socket, count: int) -> None:
         for _ in range(count):
             try:
-                # socket.accept() makes an object of it, which is half of what a whole connection costs here.
+                # socket.accept() makes a socket object: half the cost of a whole connection.
                 descriptor, address = listen_socket._accept()  # type: ignore[attr-defined]
             except BlockingIOError:
                 return
@@ -205,7 +206,7 @@ class Listener:
                     self.update_interest(connection)
 
     def _register(self, descriptor: int, peer: str) -> ClientConnection | None:
-        """Count it, and hold it; None where it is refused."""
+        """Count and set up a connection. Return None if it is refused."""
         app = self._runtime
         settings = app.settings
         is_trusted = bool(settings.trusted_proxies) and is_trusted_proxy(settings, peer)
@@ -234,7 +235,7 @@ class Listener:
         return connection
 
     def take_back(self, descriptor: int, peer: str, data: bytes) -> None:
-        """A connection that mitmproxy is done with comes back, with what has been read of its next request."""
+        """Register a connection that mitmproxy returns, with the bytes of its next request."""
         connection = self._register(descriptor, peer)
         if connection is None:
             return
@@ -246,7 +247,7 @@ class Listener:
         self._handler.access_logger.schedule_flush()
 
     def update_interest(self, connection: ClientConnection) -> None:
-        """Wait for what is next: the reader's next bytes, that he takes ours, or the answer."""
+        """Wait for the next event: more bytes, room to write, or the response of the task."""
         if connection.fd < 0:
             return
         if connection.unsent and connection not in self._deadlines:
@@ -258,14 +259,14 @@ class Listener:
             self._connections[connection.fd] = connection
         elif (
             events_wanted or connection.read_paused
-        ):  # with a task under way it is muted when he sends something, not before
+        ):  # with a task under way, reading is paused at the first input, not before
             self._epoll.modify(connection.fd, events_wanted)
         connection.read_paused = events_wanted == 0 and connection.read_paused
         if connection.unparsed:
             self._update_header_deadline(connection)
 
     def close_connection(self, connection: ClientConnection) -> None:
-        """Let go of a connection, whatever is still to be said."""
+        """Close a connection, unsent output included."""
         if self._unregister(connection):
             connection.close()
             connection.fd = -1
@@ -273,11 +274,11 @@ class Listener:
             connection.unparsed = b""
 
     def lingering_close(self, connection: ClientConnection) -> None:
-        """Let go of a connection behind its last answer.
+        """Close a connection after its last response has arrived.
 
         "If a server performs an immediate close of a TCP connection, there is a significant risk that the client will
-        not be able to read the last HTTP response." -- RFC 9112, section 9.6. So where more has come than was read, its
-        sending side is closed first, and what comes is thrown away for a while.
+        not be able to read the last HTTP response." -- RFC 9112, section 9.6. If unread input exists, the sending side
+        is closed first, and input is discarded for LINGERING_TIMEOUT.
         """
         if connection.fd < 0:
             return
@@ -302,7 +303,7 @@ class Listener:
             self.close_connection(connection)
 
     def hand_off(self, connection: ClientConnection, data: bytes) -> None:
-        """Give a connection to mitmproxy, with what was read of it."""
+        """Give a connection to mitmproxy, with the bytes that were read."""
         if self._unregister(connection):
             try:
                 given = connection.detach_socket()
@@ -331,7 +332,7 @@ class Listener:
         return True
 
     def _pause_accepting(self, error: OSError) -> None:
-        self._complaints.say(f"no new connections for a moment: {error.strerror}")
+        self._complaints.say(f"listener: accept paused for {ACCEPT_PAUSE:g} s: {error.strerror}")
         for descriptor in self._listen_sockets:
             self._epoll.unregister(descriptor)
         listen_sockets, self._listen_sockets = self._listen_sockets, {}
@@ -351,14 +352,15 @@ class Listener:
         self.tick(self._loop.time())
 
     def tick(self, now: Seconds) -> None:
-        """Once a second: whose time is over is let go, and what was put off is done. `now` is the event loop's time."""
+        """Close connections whose deadline has passed and run housekeeping, once a second. `now` is the event loop's
+        time."""
         self._now = now
         if self._certificate is not None and self._now - self._certificate_checked > CERTIFICATE_CHECK_INTERVAL:
             self._certificate_checked = self._now
             try:
                 self._certificate.update_volatile_fields()
             except OSError as error:
-                logger.warning("tls_certificate: %s; the old one is used on", error)
+                logger.warning("tls_certificate: reload failed, keeping the previous one: %s", error)
         for connection, (until, is_writing) in list(self._deadlines.items()):
             if self._now >= until:
                 if not is_writing:
@@ -376,10 +378,10 @@ class Listener:
         self._close_when_idle()
 
     def close(self) -> None:
-        """Let nobody in any more. Who waits for an answer gets it; who is idle, or done, is let go."""
+        """Stop accepting. Connections that wait for a response get it; idle ones are closed."""
         if self._epoll.closed:
             return
-        self._on_readable()  # what has been sent by now is answered
+        self._on_readable()  # answer what has arrived by now
         for descriptor, listen_socket in self._listen_sockets.items():
             self._epoll.unregister(descriptor)
             listen_socket.close()
@@ -394,7 +396,7 @@ class Listener:
         self._close_when_idle()
 
     def _close_when_idle(self) -> None:
-        """Let go of the epoll, once nobody can come any more and the last has gone."""
+        """Close the epoll once no socket listens and the last connection is closed."""
         if not self.sockets and not self._connections and not self._epoll.closed:
             self._handler.access_logger.flush()
             self._stop_preempting()

@@ -1,6 +1,6 @@
-"""From an answer that a reader got to the panel that judges readers (scoring/live_scores.py).
+"""Reader scores for responses: from flows, from the fast path, and from templates (scoring/live_scores.py).
 
-What is answered by heart is judged as far as the log tells it apart: once for each reader and moment.
+Cached hits are scored as often as the log distinguishes them: once per client and state.
 """
 
 from functools import lru_cache
@@ -19,12 +19,12 @@ from feedproxy.server.mitm.flow_handler import FlowState
 from feedproxy.server.mitm.request_routing import fields_of
 
 FIELDS_MAX, VALUES_LENGTH_MAX = 64, 4096
-"""Field lines of a request, and characters of their values, that are judged: what is remembered of a reader holds his
-last request, and readers send a tenth of that."""
+"""Field lines of a request, and characters of their values, that are scored. The score state holds a reader's last
+request; feed readers send a tenth of this."""
 
 
 def score_flow(app: App, flow: http.HTTPFlow, case: FlowState, size: int) -> None:
-    """An answer that mitmproxy gave."""
+    """Score a response that mitmproxy sent."""
     panel = app.live_scores
     if not panel.size or case.routed_request is None or flow.request.method not in ("GET", "HEAD"):
         return
@@ -59,7 +59,7 @@ def score_flow(app: App, flow: http.HTTPFlow, case: FlowState, size: int) -> Non
 def score_response(
     app: App, request: Request, visit: ClientContext, status: int, response_fields: Fields, size: int
 ) -> None:
-    """An answer that the listener in front gave."""
+    """Score a response that the fast path sent."""
     panel = app.live_scores
     if not panel.size or (schedule := _schedule(app, request.target)) is None:
         return
@@ -88,7 +88,7 @@ def score_response(
 
 
 def score_template(app: App, template: ResponseTemplate, address: str, agent: str, now: Instant) -> None:
-    """An answer by recipe: whoever gets it has asked with the same fields, but for the User-Agent."""
+    """Score a response from a template: the request's fields are those of the template, except the User-Agent."""
     panel, target = app.live_scores, template.target
     if not panel.size or (schedule := template.schedule) is None:
         return
@@ -119,13 +119,13 @@ def _is_oversized(request_fields: Fields) -> bool:
 
 
 def _schedule(app: App, target: str) -> Schedule | None:
-    """What the feed says of its schedule; None for what is no feed."""
+    """Return the schedule of the feed at `target`; None if it is not a feed."""
     separator = app.service.store.get(target)
     return separator.channel.schedule if separator is not None and separator.channel is not None else None
 
 
 @lru_cache(maxsize=256)
 def _fields(lines: tuple[bytes, ...]) -> Fields:
-    """The fields in these lines of a head."""
+    """Return the fields in these lines of a head."""
     split_lines = (line.decode("latin-1").partition(":") for line in lines)
     return Fields((name, value.strip()) for name, separator, value in split_lines if separator)

@@ -1,9 +1,8 @@
-"""Readers are looked at between two steps of the event loop, not only once a turn.
+"""Serves client connections between two callbacks of the event loop, not only once an iteration.
 
-A turn of asyncio's loop runs everything that is ready: twenty updates that go on at once take twenty steps of a
-millisecond or two before whoever asks for a hit is heard. So the loop's queue of steps is watched: where it is PATIENCE
-since the readers were looked at, they are before the next step, as if their turn had come. A hit then waits for one
-step, not for all.
+An iteration of asyncio's loop runs all ready callbacks: with twenty concurrent refreshes a hit would wait for twenty
+callbacks of a millisecond or two. So the loop's ready queue is replaced: when PREEMPT_AFTER has passed since the
+connections were served, they are served before the next callback. A hit then waits for one callback.
 """
 
 import asyncio
@@ -18,13 +17,13 @@ from feedproxy.clock import Seconds
 logger = logging.getLogger(__name__)
 
 PREEMPT_AFTER: Seconds = 0.0005
-"""How long readers may be unheard while steps are taken; a look at them costs a fiftieth of that."""
+"""Time that connections may wait while callbacks run; serving them once costs a fiftieth of that."""
 
 type Callback = Callable[[], None]
 
 
 class PreemptibleReadyQueue(deque[Any]):
-    """The steps that are ready, with looks at the readers in between."""
+    """The loop's ready queue, with calls to the connections' callback in between."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,7 +31,7 @@ class PreemptibleReadyQueue(deque[Any]):
         self._next_call: Seconds = 0.0
 
     def popleft(self) -> Any:
-        """The next step; before it, readers who have waited for long enough are served."""
+        """Return the next handle, after serving connections if PREEMPT_AFTER has passed."""
         handle = super().popleft()
         if time.monotonic() >= self._next_call:
             own_callback = getattr(handle, "_callback", None)
@@ -42,13 +41,14 @@ class PreemptibleReadyQueue(deque[Any]):
                 try:
                     callback()
                 except Exception:
-                    logger.exception("readers could not be served between two steps")
+                    logger.exception("fast path: serving between two callbacks failed")
             self._next_call = time.monotonic() + PREEMPT_AFTER
         return handle
 
 
 def call_between_callbacks(loop: asyncio.AbstractEventLoop, callback: Callback) -> Callback:
-    """Let this be called between the loop's steps; what comes back ends that. A loop of another make is left alone."""
+    """Call `callback` between the loop's callbacks. Return a function that ends this; other loop classes are left
+    alone."""
     ready: Any = getattr(loop, "_ready", None)
     if type(ready) is deque:
         queue = loop._ready = PreemptibleReadyQueue()  # type: ignore[attr-defined]  # asyncio's own, and not declared

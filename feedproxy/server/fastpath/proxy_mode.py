@@ -1,7 +1,7 @@
-"""The listener in front as a mode of mitmproxy's: `front` for gateway and explicit proxy, `frontreverse` for reverse.
+"""The fast path as mitmproxy modes: `front` for gateway and explicit proxy, `frontreverse` for reverse.
 
-mitmproxy finds modes, and those who serve them, by their classes alone. It starts and stops these like its own, and its
-handler serves what is handed over. What is leaned on is checked beforehand (compatibility.py).
+mitmproxy finds modes and their server instances by class. It starts and stops these like its own, and its handler
+serves connections that are handed off. What this module relies on is checked beforehand (compatibility.py).
 """
 
 import asyncio
@@ -26,17 +26,17 @@ logger = logging.getLogger("feedproxy")
 
 
 class FrontMode(mode_specs.RegularMode):
-    """Gateway and explicit proxy, answered in front."""
+    """Gateway and explicit proxy on the fast path."""
 
     description = "gateway and proxy"
 
 
 class FrontReverseMode(mode_specs.ReverseMode):
-    """In front of one origin, answered in front of that."""
+    """Reverse proxy for one origin on the fast path."""
 
 
 class _FastPathInstance[M: mode_specs.ProxyMode](mode_servers.AsyncioServerInstance[M]):
-    """What both have in common: how they listen, and how what they cannot answer is served."""
+    """Common part of both instances: listening, and serving connections that are handed off."""
 
     _listener: Listener
     _tasks: set[asyncio.Task[None]]
@@ -69,7 +69,7 @@ class _FastPathInstance[M: mode_specs.ProxyMode](mode_servers.AsyncioServerInsta
     def _on_handed_off(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("a connection could not be handed over", exc_info=error)
+            logger.error("fast path: hand-off failed", exc_info=error)
 
     async def handle_stream(self, reader: Any, writer: Any = None) -> None:
         protocol = writer.transport.get_protocol()

@@ -1,12 +1,12 @@
-"""A request's head, read from bytes with as little work as will do, and strictly.
+"""Parses request heads from bytes: fast, strict, and only plain requests.
 
-Readers send the same lines again and again: what a line means for an answer is found out once and remembered. Lines
-that no answer depends on are left out of the *key*; two requests with one key, from peers we believe alike, differ in
-nothing but their User-Agent, the order of their fields, and in what nobody looks at.
+Feed readers send the same lines again and again: the kind of a line is determined once and stored. Lines that no
+response depends on are left out of the key. Requests with equal keys, from peers of equal trust, differ only in their
+User-Agent, in the order of their fields, and in ignored fields.
 
-Only what is plain beyond doubt is read here: a GET or HEAD of HTTP/1.1 without content, lines that end in CRLF, one
-Host. Everything else, wrong or merely rare, is not refused but left to the reader that knows it all (`read` gives
-None): two opinions about where a request ends are what smuggling is made of.
+Only unambiguous heads are parsed here: GET or HEAD, HTTP/1.1, no content, lines that end in CRLF, one Host. All others
+are left to mitmproxy's handler (`parse_head` returns None): two parsers that disagree about the end of a request make
+request smuggling possible.
 """
 
 import re
@@ -21,17 +21,17 @@ from feedproxy.server.mitm.request_routing import AUTHORITY
 
 
 class LineKind(IntEnum):
-    """What a line is to the answer."""
+    """The meaning of a line for the response."""
 
-    IGNORED = 0  # no answer depends on it, but where Vary nominates it
-    HOST = 1  # part of the key, and there once
+    IGNORED = 0  # no response depends on it, unless Vary names it
+    HOST = 1  # part of the key; exactly one
     USER_AGENT = 2
     REQUEST_LINE = 3  # the request line
     CONNECTION_CLOSE = 4
-    FORWARDED = 5  # part of the key where the peer is believed, else idle
-    UNCACHEABLE = 6  # makes the answer this request's own: it is not repeated
-    UNSUPPORTED = 7  # not for us
-    KEYED = 8  # part of the key; this and all above, one for each name
+    FORWARDED = 5  # part of the key from a trusted peer, else ignored
+    UNCACHEABLE = 6  # the response is not reused
+    UNSUPPORTED = 7  # left to mitmproxy
+    KEYED = 8  # part of the key; this and all higher numbers, one for each name
 
 
 KEYED_FIELDS = frozenset(
@@ -49,7 +49,8 @@ KEYED_FIELDS = frozenset(
         "pragma",
     ]
 )
-"""Names of fields that answers depend on. What Vary nominates beyond them is looked at where answers are kept."""
+"""Names of fields that responses depend on. Fields that Vary names beyond them are compared when responses are stored.
+"""
 
 _KIND_BY_NAME: dict[str, int] = {
     **{name: LineKind.KEYED + index for index, name in enumerate(sorted(KEYED_FIELDS))},
@@ -58,7 +59,7 @@ _KIND_BY_NAME: dict[str, int] = {
     **dict.fromkeys(["a-im", "authorization", "if-range", "range", "via"], LineKind.UNCACHEABLE),
     **dict.fromkeys(["forwarded", "x-forwarded-for", "x-forwarded-proto"], LineKind.FORWARDED),
     **dict.fromkeys(
-        # They frame content, or change the protocol; these are mitmproxy's to understand.
+        # Fields that frame content or change the protocol are left to mitmproxy.
         ["content-length", "expect", "http2-settings", "transfer-encoding", "upgrade"],
         LineKind.UNSUPPORTED,
     ),
@@ -67,10 +68,10 @@ _KIND_BY_NAME: dict[str, int] = {
 _IGNORED, _KEYED, _HOST, _USER_AGENT, _FORWARDED = map(
     int, (LineKind.IGNORED, LineKind.KEYED, LineKind.HOST, LineKind.USER_AGENT, LineKind.FORWARDED)
 )
-"""Most lines are one of these; a member of an enumeration takes twice as long to compare."""
+"""The kinds of most lines as plain integers, since enumeration members take twice as long to compare."""
 
 _REQUEST_LINE = re.compile(rb"(?:GET|HEAD) (?:/|http://[0-9A-Za-z.-]+(?::[0-9]{1,5})?/)[!-\[\]-~]* HTTP/1\.1")
-"""Only visible ASCII is permitted in a request target, and the backslash is one that browsers read as `/`."""
+"""A request line with a target of visible ASCII, without the backslash, which browsers read as `/`."""
 _FIELD_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[\t\x20-\x7e\x80-\xff]*")
 _VALUE_BYTES = b"\t" + bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100))
 _ABSOLUTE_FORM = re.compile(r"http://([^/]+)(/.*)")
@@ -78,13 +79,13 @@ _ABSOLUTE_FORM = re.compile(r"http://([^/]+)(/.*)")
 _CLOSE_LINE = b"Connection: close"
 
 _LINES_PER_GENERATION = 4096
-"""Lines per generation; of two generations, the older is given up. A line is some 100 bytes."""
+"""Lines stored per generation, some 100 bytes each; of two generations the older is dropped."""
 _MEMOIZED_LINE_MAX = 1024
-"""Bytes of a line that is remembered."""
+"""Bytes of a line that is stored."""
 
 
 class RequestHead(NamedTuple):
-    """A request's head. `key` is what its answer depends on; None where it is this request's own."""
+    """A request's head. `key` is what its response depends on; None if the response is not cacheable."""
 
     lines: list[bytes]
     key: tuple[bytes, ...] | None
@@ -97,7 +98,7 @@ class RequestHead(NamedTuple):
 
     @property
     def target(self) -> str:
-        """The request target, as it stands."""
+        """The request target as written."""
         return self.lines[0].split(b" ")[1].decode("ascii")
 
     @property
@@ -107,13 +108,13 @@ class RequestHead(NamedTuple):
         return Fields((name, value.strip(" \t")) for name, value in pairs)
 
     def split_absolute_form(self) -> tuple[str, str] | None:
-        """Authority and path of an absolute-form; None of an origin-form."""
+        """Return authority and path of an absolute-form target; None for an origin-form."""
         found = _ABSOLUTE_FORM.fullmatch(self.target)
         return (found[1], found[2]) if found else None
 
 
 class LineClassifier:
-    """What lines mean, remembered within bounds: two generations, of which the older goes when the younger is full."""
+    """Kinds of lines, stored in two generations; the older is dropped when the younger is full."""
 
     def __init__(self) -> None:
         self._young: dict[bytes, int] = {}
@@ -121,15 +122,15 @@ class LineClassifier:
         self.lookup: Callable[[bytes], int | None] = self._young.get
 
     def kind_of(self, line: bytes) -> int:
-        """What a line is."""
+        """Return the kind of a line."""
         kind = self._young.get(line)
         return self.classify(line) if kind is None else kind
 
     def classify(self, line: bytes) -> int:
-        """The kind of a line that is not among the young."""
+        """Return the kind of a line that is not in the younger generation."""
         name, _, value = line.partition(b":")
         if _IGNORED_NAMES.get(name) == _IGNORED and not value.translate(None, _VALUE_BYTES):
-            return _IGNORED  # often unlike any other: what is never met again is not worth its place
+            return _IGNORED  # often unique: not stored
         kind = self._old.get(line)
         if kind is None:
             kind = int(classify_line(line))
@@ -142,7 +143,7 @@ class LineClassifier:
 
 
 def classify_line(line: bytes) -> int:
-    """What a line is, request line included."""
+    """Return the kind of a line, request line included."""
     found = _FIELD_LINE.fullmatch(line)
     if found is None:
         return LineKind.REQUEST_LINE if _REQUEST_LINE.fullmatch(line) else LineKind.UNSUPPORTED
@@ -160,7 +161,7 @@ def classify_line(line: bytes) -> int:
 
 
 def _is_valid_host(value: str) -> bool:
-    """Whether this is a host for us, and for mitmproxy, which would refuse the request if it were none."""
+    """Return whether feedproxy and mitmproxy both accept the value; mitmproxy refuses requests with another."""
     try:
         url.parse_authority(value, check=True)
     except ValueError:
@@ -169,18 +170,18 @@ def _is_valid_host(value: str) -> bool:
 
 
 _IGNORED_NAMES: dict[bytes, int] = {}
-"""Names, as they are written, of fields that no answer depends on."""
+"""Names, as written, of fields that no response depends on."""
 _IGNORED_NAMES_MAX = 512
 _CLASSIFIER = LineClassifier()
 
 
 def parse_head(block: bytes, *, trusted_peer: bool = False) -> RequestHead | None:
-    """The head whose bytes these are, empty line included; None where it is not for us.
+    """Return the head in `block`, which ends with the empty line; None if mitmproxy has to handle it.
 
-    `believed`: the peer is a load balancer of ours, and what it forwards is part of the key.
+    `trusted_peer`: the peer is a trusted proxy, and its forwarding fields are part of the key.
     """
     lines = block.split(b"\r\n")
-    del lines[-2:]  # the empty line, and what is behind it
+    del lines[-2:]  # the empty line and the rest
     lookup = _CLASSIFIER.lookup
     keyed: list[bytes] = []
     request_line = host = user_agent = b""
@@ -212,7 +213,7 @@ def parse_head(block: bytes, *, trusted_peer: bool = False) -> RequestHead | Non
     if hosts != 1 or request_lines != 1 or request_line is not lines[0]:
         return None
     if is_unordered:
-        # Fields of different names come in any order (RFC 9110, 5.3); those of one name stay as they came.
+        # Fields of different names may have any order (RFC 9110, 5.3); those of one name keep theirs.
         keyed.sort(key=_CLASSIFIER.kind_of)
     key = (request_line, host, *keyed, *((_CLOSE_LINE,) if closes else ()))
     return RequestHead(lines, None if is_uncacheable or user_agents > 1 else key, user_agent, closes)

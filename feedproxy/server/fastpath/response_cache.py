@@ -1,12 +1,12 @@
-"""The memo: recipes by the exact bytes of a request, and by what its answer depends on.
+"""The fast-path cache: response templates by the exact bytes of a request, and by the request's key.
 
-Most readers send the very same bytes each time; those are looked up as they come, unparsed. Others put a number or a
-date of their own into every request; these are parsed (request_head.py) and looked up by their key. Only complete
-requests that were read and understood are ever put in, so bytes that match were understood before.
+Most feed readers send the same bytes each time; these are looked up unparsed. Other requests carry a number or a date
+of their own; they are parsed (request_head.py) and looked up by key. Only complete, parsed requests are stored, so
+bytes that match have been validated before.
 
-All is bounded by bytes; what came first goes first, a few at a time, since giving up all at once would hold up every
-reader. While there is room, every answer from the store is kept; once half of it is taken, and always for exact bytes,
-only what comes for the second time: strangers who never ask the same twice drive nobody out.
+All tables are bounded by bytes. The oldest entries are evicted first, in batches, because evicting all at once would
+delay every client. While half of the space is free, every hit is admitted. Beyond that, and always for exact bytes, a
+request is admitted at its second occurrence, so that clients whose requests never repeat evict nothing.
 """
 
 from collections import OrderedDict
@@ -19,31 +19,31 @@ from feedproxy.server.fastpath.response_template import ResponseTemplate
 type RequestKey = tuple[bytes, ...]
 
 ENTRY_OVERHEAD = 320
-"""Bytes of an entry beside its key: the pair, its place in the table, the objects' heads."""
+"""Bytes of an entry beside its key: the pair, its slot in the table, the object headers."""
 
 HASHES_PER_GENERATION = 16_384
-"""Numbers of what was seen once, per generation; the older of two is given up."""
+"""Hashes stored per generation; the older of two generations is dropped."""
 
 SAMPLE_AFTER = 1024
-"""So many in a row were never seen before: then one in ONE_IN is looked at."""
+"""Consecutive unseen values after which only one in SAMPLE_ONE_IN is recorded."""
 SAMPLE_ONE_IN = 8
 
 INTERNED_MAX = 8192
-"""Lines, and what else is shared, that are known at once."""
+"""Values interned at once."""
 
 EVICTION_BATCH = 32
-"""Entries given up at one go."""
+"""Entries evicted at a time."""
 
 SWEEP_BATCH = 1024
-"""Entries looked at each second for whether they can still be used: all within a minute, as many as there may be by
-default. Half a millisecond."""
+"""Entries checked each second for whether they are still valid: half a millisecond. A table of the default size is
+checked within a minute."""
 
 
 class AdmissionFilter:
-    """What has been seen before, by its hash: two generations of numbers.
+    """Values seen before, by hash, in two generations.
 
-    `spared`: where many in a row are strangers, only one in some is looked at. Noting each would cost more than it
-    brings, and who comes again and again is found out all the same.
+    `sampled`: after many consecutive unseen values only one in SAMPLE_ONE_IN is recorded. Repeated values are found all
+    the same.
     """
 
     def __init__(self, *, sampled: bool = False) -> None:
@@ -53,7 +53,7 @@ class AdmissionFilter:
         self._unseen_in_a_row = 0
 
     def is_seen_before(self, value: bytes | RequestKey) -> bool:
-        """Whether it was seen before; from now on it was."""
+        """Return whether the value was seen before, and record it."""
         self._unseen_in_a_row += 1
         if self._sampled and self._unseen_in_a_row > SAMPLE_AFTER and self._unseen_in_a_row % SAMPLE_ONE_IN:
             return False
@@ -68,20 +68,20 @@ class AdmissionFilter:
 
 
 class Interner:
-    """One object for all that are equal: most readers of a feed, and most feeds of a reader, bring the same lines."""
+    """One object for equal values: feeds and feed readers share most of their lines."""
 
     def __init__(self) -> None:
         self._values: dict[Any, Any] = {}
 
     def __call__[T](self, value: T) -> T:
-        """The one that is known already, or this one."""
+        """Return the stored object that equals this value, or this value."""
         if len(self._values) >= INTERNED_MAX:
             self._values.clear()
         found: T = self._values.setdefault(value, value)
         return found
 
     def intern_conditions(self, conditions: HitConditions) -> HitConditions:
-        """The same for what answers depend on; settings are the same where they are one object."""
+        """Return the stored conditions that equal these; settings are compared by identity."""
         if len(self._values) >= INTERNED_MAX:
             self._values.clear()
         found: HitConditions = self._values.setdefault((id(conditions[0]), *conditions[1:]), conditions)
@@ -89,9 +89,9 @@ class Interner:
 
 
 class FastPathCache:
-    """Recipes for requests that come from peers believed alike, over connections of one kind.
+    """Templates for requests from peers of equal trust, over connections of one kind.
 
-    `size_max` bounds it and the one `beside` it together: mostly one of the two is used.
+    `size_max` bounds this table and its `sibling` together, since mostly one of the two is used.
     """
 
     def __init__(self, size_max: int, sibling: "FastPathCache | None" = None) -> None:
@@ -101,20 +101,20 @@ class FastPathCache:
             sibling._sibling = self
         self.size = 0
         self.by_bytes: OrderedDict[bytes, tuple[ResponseTemplate, bytes]] = OrderedDict()
-        """Recipe, and the line that names the User-Agent, by the bytes of a whole request."""
+        """Template and User-Agent line, by the bytes of a whole request."""
         self.by_key: OrderedDict[RequestKey, ResponseTemplate] = OrderedDict()
         self._key_filter, self._bytes_filter = AdmissionFilter(), AdmissionFilter(sampled=True)
 
     def should_admit(self, key: RequestKey) -> bool:
-        """Whether a request with this key comes for the second time, or there is room to spare."""
+        """Return whether half of the space is free, or the key occurs for the second time."""
         return self.size < self._max // 2 or self._key_filter.is_seen_before(key)
 
     def should_admit_bytes(self, data: bytes) -> bool:
-        """Whether these very bytes come for the second time."""
+        """Return whether these bytes occur for the second time."""
         return self._bytes_filter.is_seen_before(data)
 
     def put(self, key: RequestKey, template: ResponseTemplate) -> None:
-        """Answer with this recipe whatever has this key."""
+        """Store the template for requests with this key."""
         if key not in self.by_key:
             self.size += _entry_size(key)
         else:
@@ -124,25 +124,25 @@ class FastPathCache:
         self._enforce_limit()
 
     def put_bytes(self, data: bytes, template: ResponseTemplate, user_agent: bytes) -> None:
-        """Answer these very bytes with this recipe."""
+        """Store the template for these request bytes."""
         if data not in self.by_bytes:
             self.size += len(data) + ENTRY_OVERHEAD
         self.by_bytes[data] = (template, user_agent)
         self._enforce_limit()
 
     def remove(self, key: RequestKey) -> None:
-        """This key is to be looked at anew."""
+        """Remove the template of a key."""
         template = self.by_key.pop(key, None)
         if template is not None:
             self.size -= template.size() + _entry_size(key)
 
     def remove_bytes(self, data: bytes) -> None:
-        """These bytes are to be looked at anew."""
+        """Remove the template of these bytes."""
         if self.by_bytes.pop(data, None) is not None:
             self.size -= len(data) + ENTRY_OVERHEAD
 
     def evict_stale(self, is_current: Callable[[ResponseTemplate], bool]) -> None:
-        """Give up what cannot be used any more, looking at a few: it would hold what the store has let go."""
+        """Remove templates that are no longer valid, SWEEP_BATCH entries of each table at a time."""
         for _ in range(min(SWEEP_BATCH, len(self.by_key))):
             key, template = next(iter(self.by_key.items()))
             self.by_key.move_to_end(key)

@@ -1,9 +1,8 @@
-"""An answer made ready: the bytes of its head, of which only what tells the time is written anew.
+"""Response templates: prepared responses in which only the time-dependent fields are rewritten.
 
-Age, the ttl in Cache-Status, and Cache-Control where it is ours are all that changes in the head of an answer that may
-be given again (proxy/cached_hit.py). The rest is kept as it is between them, and the body is the very object that the
-store holds. A recipe that does not come to the same head as the answer it was made from is none: whatever was not
-thought of here is made anew each time, and right.
+Age, the ttl in Cache-Status, and Cache-Control where the proxy writes it are the only parts of a reusable hit that
+change with time (proxy/cached_hit.py). The other bytes of the head are kept, and the body is the object that the store
+holds. A response in which anything else would change gets no template and is made anew each time.
 """
 
 import struct
@@ -18,27 +17,27 @@ from feedproxy.request.entrance import ClientContext
 from feedproxy.store.resource import Resource
 
 TEMPLATE_OVERHEAD = 1024
-"""Bytes of a recipe beside its head: objects, key, the readers of this moment."""
+"""Bytes of a template beside its head: objects, key, and the log lines of the current state."""
 
 LOG_LINES_MAX = 1024
-"""Readers whose lines are kept at once; more of them in one moment have theirs written twice."""
+"""Clients whose log lines are stored at once. Lines of further clients are formatted each time."""
 
 NO_CLIENT = ("", b"")
 
 _METHODS = {"GET": "GET", "HEAD": "HEAD"}
-"""One object for each."""
+"""One string object for each method."""
 
 _AGE, _CACHE_STATUS, _CACHE_CONTROL = range(3)
 
 type _Slot = tuple[int, int, int]
-"""What changes there, where it begins, and how long it is."""
+"""Kind, offset and length of a part of the head that changes."""
 
 _SLOT_FORMAT = struct.Struct(">BHB")
-"""A place as it is kept: a fifth of what a tuple takes, and there is a recipe for every feed."""
+"""A slot as it is stored: a fifth of the bytes of a tuple; there is a template for every feed."""
 
 
 class HitCounter:
-    """Answers that were alike to the metrics, and are not counted yet."""
+    """Hits with equal metric labels that the metrics have not received yet."""
 
     __slots__ = ("count", "size")
 
@@ -48,10 +47,10 @@ class HitCounter:
 
 
 class ResponseTemplate:
-    """How to answer one kind of request.
+    """A prepared response to one kind of request.
 
-    `head` is right from `since` until `until`, as long as nothing has changed since `token`. `line` is what the log
-    says meanwhile of `reader` (address and User-Agent), who came first; `lines` of those who came after him. `shown`
+    `head` is valid from `valid_from` until `valid_until`, unless `generation` has changed. `log_line` is the access-log
+    line for `first_client` (address and User-Agent line), and `log_lines` has those of further clients. `shown_target`
     and `upstream` are the target as the log shows it.
     """
 
@@ -93,11 +92,11 @@ class ResponseTemplate:
         *,
         closes: bool,
     ) -> None:
-        """Raises ValueError where `response` is not what comes of it at that moment."""
+        """Raise ValueError if `response` is not what `hit` gives at this state."""
         self.target = hit.resource.target
         self.conditions = hit.conditions
         self.schedule = hit.resource.channel.schedule if hit.resource.channel is not None else None
-        """The channel's; None for what is no feed."""
+        """The channel's schedule; None if the target is not a feed."""
         self.variant_index = [slot is hit.stored for slot in hit.resource.variants].index(True)
         self.resource_version: object = None
         """The version of the resource in the store (store/interface.py), which may pack the resource itself."""
@@ -107,10 +106,10 @@ class ResponseTemplate:
         self.body = b"" if method == "HEAD" or response.status == 304 else response.body
         self.closes = closes
         self.rules: object = None
-        """The rules by which its target may have what it gives (store/permitted_store.py)."""
+        """The rules under which the target may be served (store/permitted_store.py)."""
         self.hit_counter = HitCounter()
         self.request_lines: tuple[bytes, ...] = ()
-        """The fields' lines of the request it was made for, where readers are judged."""
+        """The field lines of the request that the template was made for, if reader scores are on."""
         self.first_client = NO_CLIENT
         self.log_line = ""
         self.log_lines: dict[tuple[str, bytes], str] | None = None
@@ -121,10 +120,10 @@ class ResponseTemplate:
         before = self.head
         self.update_volatile_fields(hit_state, now)
         if self.head != before:
-            raise ValueError("more changes in this answer than is known")
+            raise ValueError("the response has more volatile fields than the template knows")
 
     def update_volatile_fields(self, hit_state: HitState, now: Instant) -> None:
-        """Write what tells the time anew."""
+        """Write the time-dependent fields of the head anew."""
         self.hit_state = hit_state
         self.valid_from, self.valid_until = now, hit_state.until
         self.first_client, self.log_line, self.log_lines = NO_CLIENT, "", None
@@ -142,13 +141,13 @@ class ResponseTemplate:
             self._slots = _pack(_shift(_SLOT_FORMAT.iter_unpack(self._slots), hit_state))
 
     def reusable_hit(self, resource: Resource) -> ReusableHit:
-        """What it was made of, from the resource that it was made of."""
+        """Return the hit that this template was made of, given its resource."""
         return ReusableHit(resource, resource.variants[self.variant_index], *self.conditions)
 
     def store_log_line(self, client: tuple[str, bytes], log_line: str) -> bool:
-        """What the log says of this reader, until the next moment; whether he is not the first, but one more."""
+        """Store the log line of a client for the current state. Return whether it is a further client's."""
         if self.first_client is NO_CLIENT:
-            # Most feeds are not asked for twice in a second: his line is kept when he comes again.
+            # Most feeds are requested less than once a second: the line is stored at the client's second request.
             self.first_client, self.log_line = client, ""
             return False
         if self.first_client == client:
@@ -160,13 +159,13 @@ class ResponseTemplate:
         return True
 
     def size(self) -> int:
-        """Bytes held by this recipe alone, the same all its life; the body is the store's."""
+        """Return the bytes of this template, constant over its life; the body belongs to the store."""
         has_moved: int = sum([length for _, _, length in _SLOT_FORMAT.iter_unpack(self._slots)])
         return TEMPLATE_OVERHEAD + 2 * (len(self.head) - has_moved) + sum(map(len, self.request_lines))
 
 
 def encode_head(status: int, fields: Fields, reason: str = "") -> bytes:
-    """Status line and fields, as they go to the reader."""
+    """Return status line and fields as bytes."""
     phrase = reason or status_codes.RESPONSES.get(status, "")
     lines = "".join([f"{name}: {value}\r\n" for name, value in fields])
     return f"HTTP/1.1 {status} {phrase}\r\n{lines}\r\n".encode("latin-1")
@@ -177,14 +176,14 @@ def _with_connection_field(response: Response, *, closes: bool) -> Fields:
 
 
 def _slot_value(kind: int, hit_state: HitState) -> bytes:
-    """What stands in this place at that moment."""
+    """Return the bytes of a slot at this state."""
     if kind == _AGE:
         return b"%d" % hit_state.age
     return (hit_state.cache_status_value if kind == _CACHE_STATUS else hit_state.cache_control_value).encode("ascii")
 
 
 def _find_slots(head: bytes, response: Response, hit_state: HitState) -> list[_Slot]:
-    """What changes in the head, in its order."""
+    """Return the slots of a head, in order. Raise ValueError if Age or Cache-Status is missing."""
     at, slots = head.index(b"\r\n") + 2, list[tuple[int, int, int]]()
     for name, value in response.fields:
         kind = _slot_kind(name.lower(), hit_state)
@@ -193,20 +192,20 @@ def _find_slots(head: bytes, response: Response, hit_state: HitState) -> list[_S
         at += len(name) + len(value) + 4
     found = {kind for kind, _, _ in slots}
     if _AGE not in found or _CACHE_STATUS not in found or response.reason:
-        raise ValueError("it does not tell the time as others do")
+        raise ValueError("the response has no Age or Cache-Status of the expected form")
     return slots
 
 
 def _pack(slots: Iterable[_Slot]) -> bytes:
-    """Raises ValueError where one is beyond all that heads of ours have."""
+    """Raise ValueError if a slot does not fit the format."""
     try:
         return b"".join([_SLOT_FORMAT.pack(*slot) for slot in slots])
     except struct.error as error:
-        raise ValueError(f"a place that cannot be kept: {error}") from error
+        raise ValueError(f"slot out of range:  {error}") from error
 
 
 def _shift(slots: Iterable[_Slot], hit_state: HitState) -> list[_Slot]:
-    """The same places, where what stands in them has other lengths."""
+    """Return the slots with the offsets and lengths that the values of this state have."""
     shifted, shift = [], 0
     for kind, at, length in slots:
         new_length = len(_slot_value(kind, hit_state))

@@ -1,4 +1,4 @@
-"""The sockets that readers connect to."""
+"""Listening sockets of the fast path."""
 
 import asyncio
 import contextlib
@@ -11,23 +11,24 @@ from collections.abc import Sequence
 from feedproxy.clock import Seconds
 
 BACKLOG = 1024
-"""Connections that wait to be accepted; nginx has 511 a worker."""
+"""Connections in the accept queue; nginx has 511 a worker."""
 
 DEFER_ACCEPT = 5
-"""Seconds a connection may be without a request before we hear of it (TCP_DEFER_ACCEPT).
+"""Seconds a connection may stay without a request before it is reported (TCP_DEFER_ACCEPT).
 
-A connection for a single request then costs one wake-up instead of two, and who only knocks costs nothing.
+A connection for a single request costs one wake-up instead of two, and connections that never send a request are not
+accepted.
 """
 
 PORT_TRIES = 8
-"""Ports the system may name for one family that are taken in the other."""
+"""Ports that the system may choose for one address family although they are taken in the other."""
 
 
 DRAIN_QUIET_TIME: Seconds = 0.2
-"""Time without a connection that waits, after which none is on its way any more: several round trips within a
-continent, for what has connected and not yet sent its request."""
+"""Time without a waiting connection after which none is on its way: several round trips within a continent, for clients
+that have connected and not sent their request yet."""
 DRAIN_TIME_MAX: Seconds = 2
-"""Time in which what has connected before the end is accepted, at most."""
+"""Time during which connections that were made before the end are accepted, at most."""
 
 _DROP_SYN_FILTER = ((0x30, 0, 0, 13), (0x54, 0, 0, 0x12), (0x15, 0, 1, 0x02), (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFFFFFF))
 """Classic BPF: load the octet of TCP's flags, keep SYN and ACK of it; drop where SYN alone is set, else take it."""
@@ -38,9 +39,10 @@ _ACCEPT_QUEUE = 24
 
 
 def open_listen_sockets(host: str, port: int, *, reuse_port: bool = False) -> list[socket.socket]:
-    """Sockets that listen there, one for each family; all on one port, also where the system chooses it (0).
+    """Return listening sockets for `host`, one for each address family, all on one port even if the system chooses it
+    (0).
 
-    `host` is empty for all addresses. With `reuse_port` other processes may listen there as well. Raises OSError.
+    An empty `host` means all addresses. With `reuse_port` other processes may listen there as well. Raise OSError.
     """
     for tries_left in range(PORT_TRIES, 0, -1):
         try:
@@ -61,7 +63,7 @@ def _open_sockets(host: str, port: int, *, reuse_port: bool) -> list[socket.sock
             )
             try:
                 bound = socket.socket(family, kind, protocol)
-            except OSError:  # this machine has no such family
+            except OSError:  # this machine lacks the address family
                 continue
             opened.append(bound)
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -82,12 +84,12 @@ def _open_sockets(host: str, port: int, *, reuse_port: bool) -> list[socket.sock
 
 
 def start_listening(bound: socket.socket) -> None:
-    """Let a bound socket listen, in the way the listener in front wants it."""
+    """Let a bound socket listen with the fast path's options."""
     bound.setblocking(False)
     with contextlib.suppress(OSError):
-        # A worker that ended may have left it.
+        # A worker that ended may have left its filter.
         bound.setsockopt(socket.SOL_SOCKET, _DETACH_FILTER, 0)
-    # What is set here, the connections inherit.
+    # Accepted connections inherit these options.
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with contextlib.suppress(AttributeError, OSError):
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, DEFER_ACCEPT)
@@ -95,11 +97,10 @@ def start_listening(bound: socket.socket) -> None:
 
 
 def reject_new_connections(bound: socket.socket) -> None:
-    """Have the system ignore new connections to a listening socket, while it completes those that have begun.
+    """Have the kernel ignore new connections to a listening socket, while it completes those that have begun.
 
-    Who is ignored tries again after a second, and then reaches the process that listens, or is refused: both are
-    better than a connection that was made and is reset when the socket is closed. Where the system cannot do that,
-    nothing changes.
+    An ignored client tries again after a second, and then reaches the process that listens or is refused. Both are
+    better than a connection that is made and then reset. Where the kernel cannot do that, nothing changes.
     """
     program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in _DROP_SYN_FILTER))
     with contextlib.suppress(OSError):
@@ -109,7 +110,7 @@ def reject_new_connections(bound: socket.socket) -> None:
 
 
 async def wait_accept_queue_empty(sockets: Sequence[socket.socket]) -> None:
-    """Return when nothing has waited to be accepted for a moment."""
+    """Return when no connection has waited to be accepted for DRAIN_QUIET_TIME."""
     loop = asyncio.get_running_loop()
     end = loop.time() + DRAIN_TIME_MAX
     quiet = loop.time() + DRAIN_QUIET_TIME

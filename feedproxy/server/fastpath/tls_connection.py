@@ -1,10 +1,9 @@
-"""TLS on the listener in front: for publishers whose readers come to it directly.
+"""TLS on the fast path, for publishers whose feed readers connect directly.
 
-OpenSSL works on two buffers in memory, and what goes in and out of them is read and written by this connection, on the
-same epoll as all others: so a request is one read and one write, whatever its records are, and what ends a connection
-(the answer, and that it was the last) goes out in one piece. HTTP/1.1 is offered alone (ALPN): what answers here speaks
-nothing else, and who is handed over goes on over a pair of plain sockets (tls_relay.py). Sessions are taken up again by
-tickets, which are each process's own.
+OpenSSL works on two memory buffers; this connection reads and writes them on the same epoll as all others. A request is
+one read and one write however many records it has, and the last response leaves in one piece with close_notify. Only
+HTTP/1.1 is offered (ALPN). A connection that is handed off continues over a pair of plain sockets (tls_relay.py).
+Sessions are resumed by tickets, which each process issues for itself.
 """
 
 import contextlib
@@ -21,34 +20,34 @@ from feedproxy.server.fastpath.connection import ClientConnection
 from feedproxy.server.fastpath.tls_relay import TlsRelay
 
 RECORD_MAX = 16_384
-"""Bytes of a TLS record at most."""
+"""Bytes of a TLS record at most (RFC 8446, section 5.1)."""
 
 READ_SIZE = 2 * RECORD_MAX
-"""Bytes read at one go. All that is in them is decrypted at once: no epoll would tell of what were left."""
+"""Bytes read at a time. All of them are decrypted at once, since the epoll would not report the rest."""
 
 ENCRYPT_BATCH = 131_072
-"""Bytes encrypted at one go. What is encrypted is this connection's alone, where the answer itself is everybody's: of a
-large one, no more is held for a slow reader."""
+"""Bytes encrypted at a time. Encrypted bytes belong to one connection, while the plain response is shared: a slow
+client holds no more than this."""
 
 BATCHES_PER_WRITE = 8
-"""So many at one go, however fast they are taken: a millisecond. Then it is others' turn."""
+"""Batches written before other connections are served: a millisecond."""
 
 CERTIFICATE_CHECK_INTERVAL: Seconds = 60
-"""How often the files are looked at: who renews a certificate needs not start anything anew."""
+"""Time between two checks of the certificate files: renewing a certificate needs no restart."""
 
 
 class ReloadingCertificate:
-    """A certificate with its key, from files that may be renewed."""
+    """A certificate and its key, reloaded when their files change."""
 
     def __init__(self, certificate: str, key: str) -> None:
-        """Raises UsageError where they are no certificate and its key. An empty `key`: it stands in the same file."""
+        """Raise UsageError if the files are not a certificate and its key. An empty `key` stands for the same file."""
         self._certificate = Path(certificate).expanduser()
         self._key = Path(key).expanduser() if key else None
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
         self.context.set_alpn_protocols(["http/1.1"])
         self.context.options |= ssl.OP_NO_RENEGOTIATION
-        self.context.num_tickets = 1  # a reader makes one connection at a time
+        self.context.num_tickets = 1  # a feed reader makes one connection at a time
         self._loaded = self._modification_times()
         try:
             self._load()
@@ -74,7 +73,7 @@ class ReloadingCertificate:
 
 
 class TlsConnection(ClientConnection):
-    """A connection under TLS. Its handshake goes on with every byte that comes, until it is done."""
+    """A TLS connection. Input advances the handshake until it is done."""
 
     __slots__ = ("_close_sent", "_incoming", "_outgoing", "_tls", "_unencrypted", "handshake_pending")
 
@@ -86,7 +85,7 @@ class TlsConnection(ClientConnection):
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self.handshake_pending, self._close_sent = True, False
         self._unencrypted = memoryview(b"")
-        """What of an answer is not encrypted yet; as long as there is any, something is `left`."""
+        """The part of a response that is not encrypted yet; while there is any, `unsent` is not empty."""
 
     def read(self) -> bytes | None:
         try:
@@ -103,7 +102,7 @@ class TlsConnection(ClientConnection):
         )
 
     def _handshake(self) -> None:
-        """Go on with the handshake. Raises OSError where it fails; the other side has been told why."""
+        """Continue the handshake. Raise OSError if it fails, after the alert is sent."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -114,12 +113,13 @@ class TlsConnection(ClientConnection):
         else:
             self.handshake_pending = False
             if self._incoming.pending:
-                return  # the request is there already: the ticket goes with its answer
-            # At once: a reader's system may hold his request back until his Finished is acknowledged (RFC 9293, 3.7.4).
+                return  # the request has arrived already: send the ticket with its response
+            # Send at once: a client's system may delay the request until its Finished is acknowledged (RFC 9293,
+            # 3.7.4).
         self._send_outgoing()
 
     def _decrypt(self) -> bytes | None:
-        """All that has come as a whole; b"" for the end. Raises OSError."""
+        """Return all complete input; b"" at the end. Raise OSError."""
         data = b""
         try:
             while chunk := self._tls.read(self._incoming.pending or RECORD_MAX):
@@ -159,14 +159,14 @@ class TlsConnection(ClientConnection):
         return False
 
     def _close_tls(self) -> None:
-        """Tell the other side that no more will come; it need not answer."""
+        """Send close_notify, without waiting for the client's."""
         if not self.handshake_pending and not self._close_sent:
             self._close_sent = True
             with contextlib.suppress(ssl.SSLError):  # it has not answered yet
                 self._tls.unwrap()
 
     def _send_outgoing(self) -> bool:
-        """Send what OpenSSL has for the other side; False where that does not take all of it now. Raises OSError."""
+        """Send OpenSSL's output. Return False if part of it is unsent. Raise OSError."""
         outgoing = self._outgoing.read()
         if not outgoing:
             return not self.unsent
@@ -187,9 +187,9 @@ class TlsConnection(ClientConnection):
         return self._send_outgoing()
 
     def detach_socket(self) -> socket.socket:
-        """The far end of a pair, behind which TLS goes on. Raises OSError."""
+        """Return the far end of a socket pair, behind which TLS continues. Raise OSError."""
         near, far = socket.socketpair()
-        TlsRelay(copy(self), near)  # this one is the listener's, who forgets its descriptor
+        TlsRelay(copy(self), near)  # the listener keeps this object and clears its descriptor
         return far
 
     def close(self) -> None:

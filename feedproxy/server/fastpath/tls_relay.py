@@ -1,11 +1,10 @@
-"""What came under TLS, to mitmproxy in the open: two ends of a pair of sockets within this process.
+"""Relays a decrypted TLS connection to mitmproxy over a pair of sockets within this process.
 
-mitmproxy's handler wants a socket of its own, and TLS has been taken off here already. So it gets one end of a pair,
-and what goes in and out of the other is decrypted and encrypted on the way. Each side waits for the other: no more is
-held than one piece in each direction.
+mitmproxy's handler needs a socket of its own, and TLS has been removed here already. It gets one end of a socket pair;
+the bytes of the other end are encrypted and decrypted on the way. Each direction buffers one piece at most.
 
-When mitmproxy has said its last word, what the reader still sends is thrown away for a while: a connection that ends
-with something unread takes the answer from who has not read it yet (RFC 9112, 9.6).
+After mitmproxy's last byte, further input from the client is discarded for a while: closing a connection with unread
+input can destroy the response before the client reads it (RFC 9112, section 9.6).
 """
 
 import asyncio
@@ -18,11 +17,12 @@ READ_SIZE = 65_536
 
 LINGERING_TIMEOUT: Seconds = 5
 LINGERING_TIME: Seconds = 30
-"""How long that is done, where nothing comes, and in all; nginx has the same (lingering_timeout, lingering_time)."""
+"""Time without input after which lingering ends, and its total limit; nginx has the same (lingering_timeout,
+lingering_time)."""
 
 
 class TlsRelay:
-    """Carries bytes between a TLS connection and the near end of a pair, until either ends."""
+    """Copies bytes between a TLS connection and the near end of a socket pair until either ends."""
 
     def __init__(self, tls: ClientConnection, pair_socket: socket.socket) -> None:
         self._tls = tls
@@ -33,14 +33,14 @@ class TlsRelay:
         self._upstream_eof = self._client_eof = False
         self._discarded = False
         self._lingering_until: Seconds | None = None
-        """Until when it is thrown away; None as long as mitmproxy may have more to say."""
+        """When lingering ends; None while mitmproxy may still send."""
         self._timer: asyncio.TimerHandle | None = None
         pair_socket.setblocking(False)
         self._loop.add_reader(self._client_socket, self._pump)
         self._loop.add_reader(pair_socket, self._pump)
 
     def _pump(self) -> None:
-        """Carry what there is, and wait for what stops it."""
+        """Copy available bytes in both directions, and wait for what blocks."""
         if self._lingering_until is not None:
             self._discard()
             return
@@ -75,7 +75,7 @@ class TlsRelay:
             except BlockingIOError:
                 return
             except OSError:
-                # mitmproxy has closed its end, and what it said may still wait to be carried out.
+                # mitmproxy has closed its end; its last bytes may still have to be copied out.
                 self._inbound, self._client_eof = b"", True
                 return
             self._inbound = self._inbound[sent:]
@@ -105,7 +105,7 @@ class TlsRelay:
             self._loop.remove_writer(end)
 
     def _half_close(self) -> None:
-        """Say that this is the end, and wait for the reader to hear it."""
+        """Send the end to the client, and linger until it closes."""
         self._loop.remove_reader(self._pair_socket)
         self._loop.remove_writer(self._pair_socket)
         self._loop.remove_writer(self._client_socket)
@@ -137,7 +137,7 @@ class TlsRelay:
         self._timer = self._loop.call_later(LINGERING_TIMEOUT, self._check_lingering)
 
     def close(self) -> None:
-        """Let go of both."""
+        """Close both sides."""
         if self._timer is not None:
             self._timer.cancel()
         for end in (self._client_socket, self._pair_socket):
