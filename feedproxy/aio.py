@@ -1,4 +1,4 @@
-"""Going through much, a whole store for instance, without keeping readers waiting."""
+"""Iterate over many values, such as a whole store, without blocking the event loop."""
 
 import asyncio
 import time
@@ -7,17 +7,16 @@ from collections.abc import AsyncIterator, Iterable
 from feedproxy.clock import Seconds
 
 MAX_BLOCKING_TIME: Seconds = 0.004
-"""As long as the event loop may be kept from readers, at one go."""
+"""Longest time in which an iteration blocks the event loop before it yields: well below a round trip."""
 
 THROTTLED_BLOCKING_TIME: Seconds = 0.001
 IDLE_FACTOR = 3
-"""What nobody waits for takes so long at one go, and then everybody else has so many times as long: a look may read the
-disk, and a hit is not to wait for several. A look at a feed takes a seventh of a millisecond: 100,000 of them take a
-minute, and a quarter of a CPU meanwhile."""
+"""Background work blocks the loop for one millisecond, then rests three times as long as it took. One feed takes a
+seventh of a millisecond: 100,000 feeds take a minute, at a quarter of a CPU."""
 
 
 async def yielding[T](values: Iterable[T]) -> AsyncIterator[T]:
-    """These values, with a pause for others whenever a slice is over."""
+    """Yield these values, and control to the event loop after each MAX_BLOCKING_TIME."""
     until = time.monotonic() + MAX_BLOCKING_TIME
     for value in values:
         yield value
@@ -27,7 +26,7 @@ async def yielding[T](values: Iterable[T]) -> AsyncIterator[T]:
 
 
 async def throttled[T](values: Iterable[T]) -> AsyncIterator[T]:
-    """These values, with a rest after every brief slice that leaves most of the time to others."""
+    """Yield these values, and sleep IDLE_FACTOR times as long as each THROTTLED_BLOCKING_TIME took."""
     began = time.monotonic()
     for value in values:
         yield value

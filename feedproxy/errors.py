@@ -1,12 +1,12 @@
-"""What should not be. Decisions and broken feeds are values; these are failures.
+"""The exceptions of feedproxy. Decisions and broken feeds are values, never exceptions.
 
-Each error says its subject and suggests the status a reader should see, so that an addon can answer
-without guessing, and the `detail` token that Cache-Status, log and metrics use for it.
+Each error names its subject, suggests the status of the response (`status_hint`), and has the `detail` token that
+Cache-Status, log and metrics use.
 """
 
 
 class FeedproxyError(Exception):
-    """Anything feedproxy itself refuses or fails at."""
+    """The base class: feedproxy refuses a request, or fails at it."""
 
     status_hint = 500
     detail = "internal-error"
@@ -19,7 +19,7 @@ class UsageError(FeedproxyError):
 
 
 class BadTarget(FeedproxyError):
-    """The target URI is none that can be fetched (RFC 9110, section 4.2)."""
+    """The target URI cannot be fetched (RFC 9110, section 4.2)."""
 
     status_hint = 400
     detail = "bad-target"
@@ -37,7 +37,7 @@ class BadRequest(FeedproxyError):
 
 
 class NotFound(FeedproxyError):
-    """Nothing is found under that path of ours."""
+    """No endpoint or document has this path."""
 
     status_hint = 404
     detail = "not-found"
@@ -51,7 +51,7 @@ class Forbidden(FeedproxyError):
 
 
 class AccessDenied(FeedproxyError):
-    """This reader may not have it, or has to say who he is: 401, 403, 407, or 429 for one who guesses."""
+    """Access is denied: 401 or 407 without credentials, 403 with insufficient ones, 429 after failed attempts."""
 
     detail = "access"
 
@@ -59,7 +59,7 @@ class AccessDenied(FeedproxyError):
         super().__init__(message)
         self.status_hint = status
         self.fields = fields
-        """The challenges, or when to come back."""
+        """WWW-Authenticate or Proxy-Authenticate challenges, or Retry-After."""
 
 
 class LoopDetected(FeedproxyError):
@@ -70,7 +70,7 @@ class LoopDetected(FeedproxyError):
 
 
 class Overload(FeedproxyError):
-    """feedproxy itself has no place, descriptor, memory or network for it now: the origin is not at fault."""
+    """This machine lacks descriptors, memory, capacity or network. The origin is not at fault."""
 
     status_hint = 503
     detail = "overload"
@@ -90,7 +90,7 @@ class FetchError(FeedproxyError):
 
 
 class Unreachable(FetchError):
-    """No connection: name, address, TLS."""
+    """No connection was made: name resolution, address, TCP or TLS failed."""
 
     detail = "unreachable"
 
@@ -109,13 +109,13 @@ class FetchTimeout(FetchError):
 
 
 class MalformedResponse(FetchError):
-    """What came was no complete HTTP message (RFC 9112, section 8)."""
+    """The response is not a complete HTTP message (RFC 9112, section 8)."""
 
     detail = "broken-message"
 
 
 class TooLarge(FeedproxyError):
-    """More bytes than the cap allows: on the wire, or after decoding."""
+    """Content exceeds its limit, as received or after decoding."""
 
     status_hint = 502
     detail = "too-large"
@@ -129,13 +129,13 @@ class Undecodable(FeedproxyError):
 
 
 class NotAFeed(FeedproxyError):
-    """What was to be converted is no feed."""
+    """The document to convert is not a feed."""
 
     status_hint = 406
     detail = "not-a-feed"
 
 
 class StoreError(FeedproxyError):
-    """The store failed: a miss and a metric, never an answer to a reader."""
+    """The store failed. That counts as a miss and in a metric; no client gets an error for it."""
 
     detail = "store-error"

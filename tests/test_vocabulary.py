@@ -56,7 +56,7 @@ QUOTED = re.compile(r"\"[^\"]*\"|`[^`]*`|“[^”]*”")
 
 LEFT: dict[str, int] = {
     "addons": 27,
-    "feedproxy": 164,
+    "feedproxy": 154,
     "feedproxy/access": 73,
     "feedproxy/admin": 158,
     "feedproxy/cache": 76,
@@ -71,8 +71,8 @@ LEFT: dict[str, int] = {
     "feedproxy/lab": 186,
     "feedproxy/notify": 395,
     "feedproxy/proxy": 67,
-    "feedproxy/refresh": 305,
-    "feedproxy/request": 61,
+    "feedproxy/refresh": 177,
+    "feedproxy/request": 50,
     "feedproxy/scoring": 203,
     "feedproxy/server": 115,
     "feedproxy/store": 142,

@@ -1,6 +1,7 @@
-"""Who wants something of an origin comes here, reader, schedule and operator alike: one flight a target.
+"""The one way to an origin, for client requests, the prefetch schedule and the operator: one refresh per target.
 
-It waits for the site's turn, joins what is under way, and knows which targets redirect in vain.
+Requests for a target join a refresh that is running. A refresh waits for the site's slot and for the lease that other
+processes respect.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ from feedproxy.store.resource import Failures, Resource, Sighting
 from feedproxy.upstream.fair_limits import ITSELF, Asker, asking, client_of
 
 NON_FEED_REDIRECTS_MAX = 10_000
-"""Targets remembered as redirecting to something that is no feed, so that these are not walked again."""
+"""Targets whose redirects led to no feed, and are not followed again; the oldest is dropped first."""
 
 FEED_TYPES = (
     "application/rss+xml",
@@ -53,11 +54,11 @@ FEED_TYPES = (
 _FIXED_FIELDS = frozenset({"user-agent", "accept-encoding", "accept", "cache-control", "pragma", "via"})
 
 _ORIGIN_FAILURES = frozenset({Detail.RATE_LIMITED, Detail.ERROR_STATUS, Detail.UNREACHABLE, Detail.TIMEOUT})
-"""Failures that concern whoever asks."""
+"""Failures that concern every client, whatever its credentials."""
 
 
 class RefreshCoordinator:
-    """Owns the updates under way."""
+    """Starts refreshes, lets requests join them, and owns their tasks."""
 
     def __init__(
         self,
@@ -100,18 +101,18 @@ class RefreshCoordinator:
         return len(self._refreshes)
 
     def check_fetch_allowed(self, resource: Resource | None, target: str, settings: Settings) -> throttle.Permission:
-        """May the target be asked for now?"""
-        # A publisher's own origin is no stranger's site: nothing is spaced there.
+        """Decide whether the target may be fetched now."""
+        # `site_interval` is courtesy towards foreign sites; the upstream is the operator's own.
         free, now = 0.0, self._clock.now()
         if not is_upstream_target(target, settings):
             free = self._coordination.sites.free(uri.site_of(target), settings.site_interval, now)
         return throttle.check_fetch_allowed(resource, now, settings, site_free_at=free)
 
     def check_request_allowed(self, context: RequestContext, resource: Resource | None) -> throttle.Permission:
-        """May the target be asked for this request now?
+        """Decide whether the target may be fetched for this request now.
 
-        Credentials are a question of their own: neither the floor of the copy that others share binds them, nor what
-        the origin refused to others; but an origin that answers nobody is left in peace.
+        A request with credentials is bound neither by the minimum interval of the shared copy nor by refusals of other
+        requests, but by failures that concern every client.
         """
         if not context.has_credentials or resource is None:
             return self.check_fetch_allowed(resource, context.request.target, context.settings)
@@ -122,7 +123,7 @@ class RefreshCoordinator:
         )
 
     def refresh_shared_copy(self, context: RequestContext, result: RefreshResult) -> None:
-        """After a request of one client's own: renew the copy of all, where it is due, or where there is none yet."""
+        """Refresh the shared copy after a client-specific request, where that copy is stale or missing."""
         is_shared = result.response is None or not len(result.response.key)
         if is_shared and not len(context.key) and not len(context.varying_fields):
             return
@@ -140,13 +141,13 @@ class RefreshCoordinator:
             self.start_refresh(context.request.target)
 
     def can_join(self, context: RequestContext) -> bool:
-        """Whether this request would join an update that others wait for already."""
+        """Return whether this request would join a refresh that is running."""
         return (key := _collapse_key(context)) is not None and key in self._refreshes
 
     async def refresh_for_request(
         self, context: RequestContext, resource: Resource | None, variant: StoredResponse | None
     ) -> tuple[RefreshResult | None, bool]:
-        """What the update brought, and whether it was shared with others; None after `answer_timeout`."""
+        """Return the result, None after `answer_timeout`, and whether the request was collapsed with others."""
         target, client = context.request.target, client_of(context.client.address)
         key: object = _collapse_key(context) or next(self._solo_keys)
         loop = asyncio.get_running_loop()
@@ -173,16 +174,16 @@ class RefreshCoordinator:
                 return None, joined
             if not joined or _may_share(context, result):
                 return result, joined or result.from_peer
-            # What came is not for this request (RFC 9111, section 4): it goes alone.
+            # The response was not selected by this request (RFC 9111, section 4): it is fetched separately.
             key = next(self._solo_keys)
-        raise AssertionError("unreachable: a flight of one's own is never joined")
+        raise AssertionError("unreachable: a solo refresh is never joined")
 
     async def refresh_in_background(self, target: str) -> RefreshResult:
-        """Update a target that no reader waits for; joins what is under way."""
+        """Refresh a target that no client waits for, or join the refresh that is running; return its result."""
         return await asyncio.shield(self.start_refresh(target))
 
     async def apply_push(self, target: str, push: Push, stored: StoredResponse) -> RefreshResult:
-        """Update a target with what somebody has sent, in place of the variant held."""
+        """Store pushed content in place of the stored variant."""
         settings = self._settings_for(target)
         request = background_request(target, via=self._via, agent="")
         job = RefreshJob(
@@ -197,13 +198,13 @@ class RefreshCoordinator:
         return await self._run_job(job)
 
     def start_refresh(self, target: str) -> asyncio.Task[RefreshResult]:
-        """Begin to update a target, or join; nobody has to wait."""
+        """Start a background refresh, or join the one that is running, without waiting for it."""
         with asking(Asker(is_known=_is_known_feed(self._store.get(target)))):
             task, _ = self._join_or_start(target, target, lambda: self._run_in_background(target))
         return task
 
     def schedule_refresh(self, target: str, seconds: Seconds) -> None:
-        """Update a target later; once, however often this is asked."""
+        """Refresh a target after so many seconds; further calls until then have no effect."""
         if target in self._scheduled:
             return
 
@@ -221,15 +222,15 @@ class RefreshCoordinator:
         self._scheduled[target] = asyncio.ensure_future(wait())
 
     def discard(self, matches: Callable[[str], bool]) -> None:
-        """Targets were purged: they are outdated, and what was to be done for them later is not done."""
+        """Cancel the scheduled refreshes of purged targets, and invalidate those that are running."""
         for target in [each for each in self._scheduled if matches(each)]:
             self._scheduled.pop(target).cancel()
         self.invalidate(matches)
 
     def invalidate(self, matches: Callable[[str], bool]) -> None:
-        """Targets were purged or invalidated: what is under way for them was asked before.
+        """Mark running refreshes as started before a purge or an invalidation.
 
-        It is not stored, and is no answer for whoever comes from now on.
+        Their results are not stored, and later requests do not join them.
         """
         for target in [each for each in self._storable_jobs if matches(each)]:
             self._storable_jobs[target].clear()
@@ -238,7 +239,7 @@ class RefreshCoordinator:
             del self._non_feed_redirects[target]
 
     async def close(self, timeout: Seconds) -> None:
-        """Let what is under way land, `timeout` seconds at most, and end."""
+        """Wait for running refreshes, `timeout` seconds at most, then release all resources."""
         for task in list(self._scheduled.values()):
             task.cancel()
         await self._refreshes.drain(timeout)
@@ -248,10 +249,10 @@ class RefreshCoordinator:
     def _join_or_start(
         self, target: str, key: object, start: Callable[[], Awaitable[RefreshResult]]
     ) -> tuple[asyncio.Task[RefreshResult], bool]:
-        """The flight with this key that is under way, or a new one."""
+        """Return the running refresh with this key or a new one, and whether it was joined."""
         epoch = self._coordination.epoch(target)
         if self._epochs_at_start.get(key, epoch) != epoch:
-            self._refreshes.stop_joining(key)  # another process has outdated it: it is no answer for whoever comes now
+            self._refreshes.stop_joining(key)  # invalidated by another process: later requests must not join it
         task, joined = self._refreshes.join_or_start(key, start)
         if not joined:
             self._epochs_at_start[key] = epoch
@@ -259,7 +260,7 @@ class RefreshCoordinator:
         return task, joined
 
     def _stop_joining(self, target: str) -> None:
-        """Nobody joins a flight of this target any more."""
+        """Let no further request join a refresh of this target."""
         for key in [
             each for each in self._epochs_at_start if each == target or (type(each) is tuple and each[0] == target)
         ]:
@@ -307,7 +308,7 @@ class RefreshCoordinator:
         known = _is_known_feed(resource)
         if known and not (resource is not None and resource.failures.detail == Detail.REFUSED):
             await self._wait_for_site_slot(target, settings)
-        # A HEAD goes out for what is known to be no feed: it asks what stands there, not where that leads.
+        # A HEAD is sent only for targets that are no feeds: its client wants the redirect itself.
         follow = context.upstream_request.method == "GET" and (known or self._may_follow_redirects(context))
         result = await self._run_job(
             RefreshJob(
@@ -390,7 +391,7 @@ class RefreshCoordinator:
             self._events.refresh_ended.emit(RefreshEnded(target))
 
     def _recheck_former_address(self, target: str, sighting: Sighting | None) -> None:
-        """A feed that has moved back to where it came from: its first address is looked at again."""
+        """Refresh the former address of a feed that has moved back to it."""
         if sighting is None or (former := self._store.get(sighting.location)) is None:
             return
         if relocation.leads_back(sighting, target, former.sighting):
@@ -405,7 +406,7 @@ class RefreshCoordinator:
         self._events.copies_invalidated.emit(CopiesInvalidated(tuple(targets)))
 
     async def _wait_for_site_slot(self, target: str, settings: Settings) -> None:
-        """Wait for the site's next turn, `answer_timeout` at most."""
+        """Wait for the next slot of the target's site, `answer_timeout` at most."""
         if is_upstream_target(target, settings):
             return
         now = self._clock.now()
@@ -414,7 +415,7 @@ class RefreshCoordinator:
             await self._clock.sleep(min(slot - now, settings.answer_timeout))
 
     def _may_follow_redirects(self, context: RequestContext) -> bool:
-        """Are the redirects of an unknown target worth following? Not for one who browses; not twice in vain."""
+        """Return whether redirects of an unknown target are followed: not for browsers, nor twice without a feed."""
         accept = context.request.fields.combined("accept")
         browsing = accept is not None and _prefers_html(accept)
         in_vain = self._non_feed_redirects.get(context.request.target) == self._coordination.epoch(
@@ -425,12 +426,12 @@ class RefreshCoordinator:
 
 @memoised()
 def _prefers_html(accept: str) -> bool:
-    """Whether this Accept would rather have a page than a feed."""
+    """Return whether this Accept prefers a page to a feed."""
     return bool(accept) and negotiation.best_type(accept, (*FEED_TYPES, "text/html")) == "text/html"
 
 
 def _availability_changed(stored: Resource | None, now: Resource) -> bool:
-    """Whether it was seen to move or to end, or to be withdrawn, as it was not before."""
+    """Return whether a known feed has newly moved, ended or been invalidated."""
     if stored is None or stored.channel is None:
         return False
     withdrawn = any(each.invalid for each in now.variants) and not any(each.invalid for each in stored.variants)
@@ -443,7 +444,7 @@ def _relocation_state(resource: Resource) -> object:
 
 
 def _is_known_feed(resource: Resource | None) -> bool:
-    """Whether a feed is stored."""
+    """Return whether a feed is stored."""
     return resource is not None and resource.channel is not None
 
 
@@ -453,7 +454,7 @@ def _is_shared_redirect(result: RefreshResult) -> bool:
 
 
 def _collapse_key(context: RequestContext) -> object:
-    """The key of the flight that this request may share with others; None where it goes alone."""
+    """Return the key of the refresh that this request may share; None where it must be separate."""
     if context.sends_range or context.has_credentials or context.upstream_request.method != "GET":
         return None
     target = context.request.target
@@ -462,9 +463,9 @@ def _collapse_key(context: RequestContext) -> object:
 
 
 def _may_share(context: RequestContext, result: RefreshResult) -> bool:
-    """May one who waited have what another's request brought?"""
+    """Return whether a collapsed request may use the result of another request."""
     if result.response is None or result.fallback is not None:
-        return True  # a failure, a move or an end is the same for all
+        return True  # failures, moves and ends are the same for all requests
     stored, fields, client_specific = result.response, context.upstream_request.fields, context.own_agent
     if len(stored.key):
         return result.stored and personal_responses.selects(stored, fields, context.key, own_agent=client_specific)
@@ -472,12 +473,12 @@ def _may_share(context: RequestContext, result: RefreshResult) -> bool:
 
 
 def _varying_fields(variant: StoredResponse) -> Fields:
-    """The fields of one client that a background request asks for this variant with."""
+    """Return the client's fields that select this variant, for a background request."""
     return Fields(line for line in variant.vary_request if line[0].lower() not in _FIXED_FIELDS)
 
 
 def _with_variant_fields(fields: Fields, variant: StoredResponse) -> Fields:
-    """A background request asks for the variant that is held."""
+    """Return the fields with those that select the stored variant."""
     for name, value in variant.vary_request:
         if name.lower() not in _FIXED_FIELDS:
             fields = fields.with_field(name, value)

@@ -1,4 +1,4 @@
-"""One document, fetched once, for commands that look at an address by themselves."""
+"""Fetch one document, for commands that run without a proxy."""
 
 import functools
 from dataclasses import dataclass, replace
@@ -25,9 +25,9 @@ ACCEPT = (
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document: its content without codings, its fields, the address that was asked for, and the one it is at.
+    """A document: its decoded content, its fields, the requested address, and the final one after redirects.
 
-    `lasting` is the address to know it by: the new one where it has moved for good, else the one that was asked for.
+    `permanent_address` is the new address where the document has moved permanently, else the requested one.
     """
 
     body: bytes
@@ -38,7 +38,7 @@ class Document:
 
 
 def user_agent(settings: Settings) -> str:
-    """Who asks: a command, for nobody's subscribers."""
+    """Return the User-Agent of a command, which claims no subscribers."""
     return f"feedproxy/{__version__}" + (f" (+{settings.contact_url})" if settings.contact_url else "")
 
 
@@ -51,9 +51,9 @@ async def fetch_document(address: str, settings: Settings) -> Document:
 
 
 async def follow_saved_redirect(body: bytes, source: str, settings: Settings) -> Document | None:
-    """What a saved XML redirect leads to; None where `body` is none.
+    """Fetch the document to which a saved XML redirect leads; None where `body` is not one.
 
-    Raises FetchError where it says that the feed has ended, and what `obtain` raises.
+    Raises FetchError where it says that the feed has ended, and what `fetch_document` raises.
     """
     match xml_redirect.read(body):
         case xml_redirect.Moved(location):

@@ -1,7 +1,7 @@
-"""What the operator has decided for single feeds: paused ones are asked for no more, blocked ones are refused.
+"""Feeds that the operator has paused (never fetched) or blocked (refused to clients).
 
-Both are kept in the store, so that every worker on one store has the same. They are carried out as rules that come
-after those of the configuration (rules.py): a pause is a floor of ten years, a block is a feed without readers.
+Both decisions are in the store, which all workers share. They take effect as rules after those of the configuration
+(rules.py): a pause is a minimum interval of ten years, a block is a feed without readers.
 """
 
 import json
@@ -19,14 +19,14 @@ from feedproxy.store.interface import Store
 logger = logging.getLogger(__name__)
 
 STATE_NAME = "operator-decisions"
-"""Name of the state."""
+"""Key of the decisions in the store's state."""
 
 DECISIONS_MAX = 1000
-"""Feeds with a decision: every one is a rule, and rules are compared one by one."""
+"""Most feeds with a decision: each is a rule, and rules are compared one by one."""
 
 
 class FeedDecision(StrEnum):
-    """What may be decided of a feed."""
+    """The decision about a feed."""
 
     PAUSED = "paused"
     BLOCKED = "blocked"
@@ -39,14 +39,14 @@ _OVERRIDES: Mapping[FeedDecision, Mapping[str, Any]] = {
 
 
 class TooManyDecisions(FeedproxyError):
-    """No more feeds can be paused or blocked one by one."""
+    """DECISIONS_MAX feeds are paused or blocked already."""
 
     status_hint = 409
     detail = "overload"
 
 
 class OperatorDecisions:
-    """The decisions of one installation. `changed` is given the rules whenever they are others."""
+    """The decisions of one installation. `on_change` is called with the rules after each change."""
 
     def __init__(self, store: Store, on_change: Callable[[tuple[Rule, ...]], None]) -> None:
         self._store = store
@@ -56,21 +56,21 @@ class OperatorDecisions:
         self.reload()
 
     def reload(self) -> None:
-        """Take over what another process has decided."""
+        """Read the decisions of other processes from the store."""
         raw = self._store.get_state(STATE_NAME)
         if raw != self._raw:
             self._adopt(raw, _decode(raw))
 
     def get(self, target: str) -> FeedDecision | None:
-        """What is decided of a target."""
+        """Return the decision about a target."""
         return self._decided.get(target)
 
     def list_all(self) -> list[tuple[str, FeedDecision]]:
-        """Every target with a decision, the latest first."""
+        """Return every target with its decision, the latest first."""
         return list(reversed(self._decided.items()))
 
     async def decide(self, target: str, decision: FeedDecision | None) -> bool:
-        """Pause or block a target, or take that back with None; whether that was a change.
+        """Pause or block a target, or end that with None. Return whether anything changed.
 
         Raises TooMany and StoreError.
         """
@@ -100,15 +100,15 @@ def _rules(decided: Mapping[str, FeedDecision]) -> list[Rule]:
         try:
             rules.append(Rule(TargetPattern(target), _OVERRIDES[decision]))
         except BadTarget:
-            logger.warning("the decision %r is for no address", decision)
+            logger.warning("operator decisions: skipped %r for an invalid address", decision)
     return rules
 
 
 def _decode(raw: bytes | None) -> dict[str, FeedDecision]:
-    """What was written; nothing where that makes no sense."""
+    """Return the stored decisions; empty where they are unreadable."""
     try:
         document: Any = json.loads(raw) if raw else {}
         return {str(target): FeedDecision(decision) for target, decision in document.get("decided", ())}
     except (ValueError, TypeError, AttributeError) as error:
-        logger.warning("the operator's decisions in the store cannot be read: %s", error)
+        logger.warning("operator decisions: the stored state is unreadable: %s", error)
         return {}

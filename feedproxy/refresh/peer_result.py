@@ -1,8 +1,8 @@
-"""What another process's update brought, told from what it left in the store.
+"""The result of a refresh by another process, reconstructed from what that process stored.
 
-Several workers share one store, and one of them fetches (store/coordination.py). Whoever has waited for it finds its
-outcome there, and answers as those who waited in the same process do. Where nothing of it is stored, for it may not
-be, there is nothing to be shared, and he asks for himself.
+Several workers share one store, and one of them fetches (store/coordination.py). The others find its result in the
+store, and answer as requests that were collapsed in the fetching process do. A response that may not be stored cannot
+be shared: then each process fetches it.
 """
 
 from feedproxy.cache import vary
@@ -27,7 +27,7 @@ def find(
     *,
     own_agent: bool,
 ) -> RefreshResult | None:
-    """What has landed between `before` and `held`, for a request with these fields; None for nothing of use to it."""
+    """Return what changed from `before` to `stored` as a result for a request with these fields; None if unusable."""
     if stored is None or (before is not None and stored.fetched <= before.fetched):
         return None
     previous = before or Resource(stored.target)
@@ -54,12 +54,12 @@ def _has_changed(
     was, now = (each.channel.content_digest if each.channel else None for each in (previous, stored))
     if was is None or now is None or (pending_hash(was) is None) == (pending_hash(now) is None):
         return was != now
-    # Where one of the two goes by its bytes yet: what says the same was kept as it was.
+    # One of the two digests is deferred. Equal content keeps its tag.
     return replaced is None or replaced.content.tag != selected.content.tag
 
 
 def _failure(stored: Resource, settings: Settings) -> RefreshResult | None:
-    """The update failed, and the copy stands in as long as it would have for the one who asked."""
+    """Return a failed refresh as a result: the stored response is served as long as in the fetching process."""
     detail = next((each for each in Detail if each == stored.failures.detail), None)
     if not stored.variants or detail is None:
         return None

@@ -1,4 +1,4 @@
-"""Parts of what is no feed: answered from, completed, kept. What may be done is decided in cache/partial_content.py."""
+"""Parts of resources that are not feeds: serve, complete and store them. cache/partial_content.py decides."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ UNSATISFIABLE = 416
 def serve_from_part(
     context: RequestContext, resource: Resource | None, now: Instant
 ) -> tuple[StoredResponse, Freshness] | None:
-    """What a range is answered with out of a fresh part, and how fresh it is."""
+    """Return the response to a range request from a fresh part, and its freshness; None where no part suffices."""
     if resource is None or context.request.method != "GET" or "range" not in context.request.fields:
         return None
     for part in _selected_parts(context, resource):
@@ -38,7 +38,7 @@ def serve_from_part(
 
 
 def missing_range(context: RequestContext, resource: Resource | None, now: Instant) -> Missing | None:
-    """What to ask the origin for, where a part makes it unnecessary to ask for all."""
+    """Return the range to request from the origin; None where the whole is needed."""
     if resource is None or resource.channel is not None:
         return None
     requested = context.request.fields if context.request.method == "GET" else Fields()  # Range is defined for GET
@@ -53,7 +53,7 @@ def missing_range(context: RequestContext, resource: Resource | None, now: Insta
 async def fetch_missing(
     fetcher: redirects.OriginClient, job: RefreshJob, rest: Missing
 ) -> redirects.RedirectChain | None:
-    """The part and what was missing as one response; None where all has to be asked for after all."""
+    """Fetch the missing range and combine it with the part; None where the whole has to be fetched."""
     fields = job.request.fields.without("if-range").with_field("Range", rest.range)
     # Ranges are of coded bytes, if they are coded; the part is not.
     fields = fields.with_field("Accept-Encoding", "identity")
@@ -74,20 +74,20 @@ async def fetch_missing(
 
 
 def _covers_range(response: Response, part: StoredResponse, job: RefreshJob) -> bool:
-    """An origin may send less than it was asked for."""
+    """Return whether the response covers the requested range: an origin may send less."""
     together = replace(part, fields=response.fields, content=Content({"identity": response.body}))
     return response.status == 200 or partial_content.cut(together, job.request.fields) is not None
 
 
 def cut_to_range(context: RequestContext, result: RefreshResult) -> RefreshResult:
-    """What came, cut to the range that this reader asked for: more of it is kept now."""
+    """Return the result cut to the range that the client requested; more may be stored."""
     if not result.from_partial or result.response is None or result.response.status != 206:
         return result
     return replace(result, response=partial_content.cut(result.response, context.request.fields) or result.response)
 
 
 def with_part(resource: Resource, response: StoredResponse, job: RefreshJob) -> Resource | None:
-    """The resource with this part; None where the response is none, or may not be kept."""
+    """Return the resource with this part; None where the response is not a part, or may not be stored."""
     if response.status != 206 or resource.channel is not None:
         return None
     verdict = partial_content.may_keep(job.request, response, targeted=job.settings.is_targeted)
@@ -100,7 +100,7 @@ def with_part(resource: Resource, response: StoredResponse, job: RefreshJob) -> 
 
 
 def _selected_parts(context: RequestContext, resource: Resource) -> list[StoredResponse]:
-    """The parts that this request selects (RFC 9111, section 4.1), newest first."""
+    """Return the parts that this request selects (RFC 9111, section 4.1), newest first."""
     fields, own = context.upstream_request.fields, context.own_agent
     keyed = [each for each in reversed(resource.keyed) if each.status == 206]
     return [

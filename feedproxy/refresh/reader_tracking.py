@@ -1,4 +1,4 @@
-"""Who reads a target, and the User-Agent that speaks for all of them (DESIGN, section 5)."""
+"""Counting of readers, and the User-Agent that reports their number to origins (DESIGN, section 5)."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from feedproxy.subscribers.pseudonyms import Identifier, Pseudonym
 
 
 class ReaderTracker:
-    """Counts readers by pseudonym; addresses go no further than this."""
+    """Counts readers by pseudonym. No address is passed on from here."""
 
     def __init__(
         self,
@@ -32,26 +32,26 @@ class ReaderTracker:
         self._version = version
 
     def record_read(self, target: str, client: ClientContext, agent: str) -> None:
-        """A reader asks for this target."""
+        """Count a read of this target."""
         now = self._clock.now()
         pseudonym = self._identifier.pseudonym(client.address, agent, client.user, now)
         self.counts.seen(target, pseudonym, agent, now)
 
     def upstream_user_agent(self, target: str, newcomer: str | None = None) -> str:
-        """Our User-Agent towards the origin of this target; `newcomer` is that of a reader not counted yet."""
+        """Return the User-Agent for the origin of this target; `newcomer` is that of a reader not yet counted."""
         now = self._clock.now()
         subscribers = self.counts.total(target, now) if newcomer is None else self.counts.alone(newcomer, now)
         contact = self._settings_for(target).contact_url
         return user_agent.compose(self._version, contact, subscribers, feed_id(target, self._installation))
 
     def pseudonym(self, address: str, agent: str, now: Instant) -> Pseudonym:
-        """The pseudonym of a reader who has not signed in."""
+        """Return the pseudonym of a reader without a user name."""
         return self._identifier.pseudonym(address, agent, "", now)
 
     def pseudonym_valid_until(self, now: Instant) -> Instant:
-        """Until when a pseudonym may be remembered."""
+        """Return the time until which a pseudonym is valid."""
         return self._identifier.same_until(now)
 
     def log_name(self, client: ClientContext, agent: str) -> str:
-        """What the log calls a reader."""
+        """Return the pseudonym that the log shows for a reader."""
         return f"{self._identifier.pseudonym(client.address, agent, client.user, self._clock.now()).current:015x}"

@@ -1,4 +1,4 @@
-"""Following redirects: a bounded walk whose every step is an ordinary, checked fetch (RFC 9110, section 15.4)."""
+"""Follow redirects, a limited number, each as an ordinary fetch with all checks (RFC 9110, section 15.4)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,29 +16,29 @@ REDIRECTS = relocation.PERMANENT | relocation.TEMPORARY
 
 
 class OriginClient(Protocol):
-    """What is needed of the client."""
+    """A client that sends one request to its origin."""
 
     async def fetch(self, request: Request, *, exempt: bool = False) -> Fetched | Oversized: ...
 
 
 @dataclass(frozen=True, slots=True)
 class RedirectChain:
-    """From the first answer to the last. `broken` tells why a redirect was not followed to its end."""
+    """The responses from the first to the last. `redirect_error` says why the last redirect was not followed."""
 
     first: Fetched | Oversized
     last: Fetched | Oversized
     moved_to: str = ""
-    """Where the permanent redirects at the trail's beginning lead."""
+    """The target to which the permanent redirects at the beginning lead."""
     hops: int = 0
     redirect_error: Detail | None = None
     from_partial: bool = False
-    """The answer is put together from what was held and what came (RFC 9111, section 3.4)."""
+    """The response combines a stored part with the received one (RFC 9111, section 3.4)."""
     final_target: str = ""
-    """The target that gave the last answer."""
+    """The target of the last response."""
 
     @property
     def size(self) -> int:
-        """Bytes of content that came with the last answer; 0 for what was too large to be read."""
+        """Bytes of content of the last response; 0 for one that was too large to read."""
         return len(self.last.response.body) if isinstance(self.last, Fetched) else 0
 
 
@@ -53,14 +53,13 @@ async def follow_redirects(
 ) -> RedirectChain:
     """Fetch, and follow what redirects, `limit` times at most.
 
-    Only the first fetch may raise: when a later one fails, the trail ends there and `broken` says why. Overload is
-    raised by each of them. Credentials,
-    cookies among them, stay with the origin that they were meant for (RFC 9110, section 15.4). So does what is `exempt`
-    from the address check: where a redirect leads is nobody's word but the origin's.
+    Only the first fetch raises FeedproxyError; when a later one fails, the chain ends there with `redirect_error`. Each
+    raises Overload. Credentials, cookies included, go to the first origin only (RFC 9110, section 15.4), and only that
+    origin is exempt from the address check (`skip_address_check`).
 
-    `meant` gives the target that an address means (moves.chain). `may_lead` says whether content of the second target
-    may be had under the first. Where it may not, the trail ends with Detail.ACCESS: readers are given the redirect, and
-    say at the target itself who they are.
+    `to_target` maps an address to its target (relocation.next_hop). `may_serve_under` says whether content of the
+    second target may be served under the first. If not, the chain ends with Detail.ACCESS: clients get the redirect,
+    and authenticate at its target.
     """
     start = request.target
     first = last = await fetcher.fetch(request, exempt=skip_address_check)
@@ -91,15 +90,13 @@ async def follow_redirects(
         if not same_origin:
             fields = fields.without(*(name for name, _ in fields if is_credential(name)))
         request = Request(request.method, location_target, fields)
-        skip_address_check = (
-            skip_address_check and same_origin
-        )  # once led away, nothing that follows is the operator's word
+        skip_address_check = skip_address_check and same_origin  # the operator configured the first origin only
         try:
             following = await fetcher.fetch(request, exempt=skip_address_check)
         except Forbidden:
             return end_chain(Detail.FORBIDDEN_ADDRESS)
         except Overload:
-            raise  # no failure of the origin's, and no end of its redirects
+            raise  # a failure of this machine, not of the origin
         except FeedproxyError as error:
             return end_chain(next((each for each in Detail if each == error.detail), Detail.FETCH_ERROR))
         hops.append((last.response.status, location_target))

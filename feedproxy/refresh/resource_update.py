@@ -1,4 +1,4 @@
-"""What is kept of a resource after an update: pure functions from the old value to the new one."""
+"""The resource after a refresh: pure functions from the stored value to the new one."""
 
 import math
 from collections.abc import Sequence
@@ -25,16 +25,16 @@ from feedproxy.store.resource import Edition, Ending, Resource, Sighting, Versio
 from feedproxy.upstream.client import Fetched
 
 VARIANTS_MAX = 8
-"""Variants kept of one target: enough for languages and formats, too few to flood the store with."""
+"""Variants stored of one target: enough for languages and formats, too few to fill the store."""
 
 CHANGES_MAX = 32
-"""Content changes remembered of a feed: a month of a daily one."""
+"""Content changes remembered of a feed: a month, for one change a day."""
 
 EDITIONS_MAX = 32
-"""Editions remembered of a feed, as many as changes: some fifty bytes each."""
+"""Version records of a feed, as many as changes, at about fifty bytes each."""
 
 VERSIONS_MAX = 16
-"""Versions whose entries are remembered: of a feed that changes hourly, what a reader has who was away overnight."""
+"""Versions from which deltas can be made: a night of a feed that changes every hour."""
 
 VERSIONS_BYTES = 32 * 1024
 """Bytes of their entries together: sixteen versions of 128 entries, or one of 2,048."""
@@ -44,10 +44,9 @@ VERSIONS_BYTES = 32 * 1024
 class RefreshJob:
     """What to fetch, and how.
 
-    `validate` is the stored variant that conditions are made from; `follow` whether redirects are followed;
-    `exempt` that the address is the operator's own word; `own_agent` that the request speaks as feedproxy.
-    `rest` is what to ask for instead of all, since a part is held; `occasion` why it is fetched (landed.Update). With
-    `push` nothing is fetched: it is the answer.
+    `validate` is the stored variant from which conditions are made, `own_agent` whether the request has feedproxy's
+    User-Agent, `occasion` the reason (result.RefreshFinished). `skip_address_check` is for addresses that the operator
+    configured. `missing_range` completes a stored part. With `pushed` nothing is fetched: the push is the response.
     """
 
     request: Request
@@ -61,19 +60,19 @@ class RefreshJob:
     missing_range: Missing | None = None
     pushed: Push | None = None
     accept_encoding: str | None = None
-    """That of the reader who waits: the one upstream is ours."""
+    """The waiting client's; the upstream request has feedproxy's own."""
     key: Fields = field(default_factory=Fields)
     varying_fields: Fields = field(default_factory=Fields)
-    """Of the request (upstream_request.py)."""
+    """Of the request (see UpstreamRequest)."""
 
 
 def unmodified_content(response: Response) -> Content:
-    """The content as it came."""
+    """Return the content as it was received."""
     return Content({response.fields.combined("content-encoding") or "identity": response.body})
 
 
 def received_response(job: RefreshJob, fetched: Fetched, ingested: IngestedContent, at: str = "") -> StoredResponse:
-    """What came, in the form in which it may be stored. `at` is the target that gave it, after redirects."""
+    """Return the response in the form in which it may be stored. `at` is its target, after redirects."""
     targeted = job.settings.is_targeted
     stored = StoredResponse(
         target=job.request.target,
@@ -94,14 +93,14 @@ def received_response(job: RefreshJob, fetched: Fetched, ingested: IngestedConte
 
 
 def final_target(job: RefreshJob, at: str) -> str | None:
-    """Where an answer came from that `at` has given, as it is stored."""
+    """Return the target of the response, after redirects, as it is stored."""
     if job.pushed is not None and job.validate is not None:
         return job.validate.final_target  # a push is content for what is held
     return "" if at == job.request.target else at
 
 
 def requested_codings(job: RefreshJob) -> RequestedCodings:
-    """The codings to be made with an update: those that the version held was asked for, and the reader's who waits."""
+    """Return the codings to make at once: those of the stored version, and the one for the waiting client."""
     stored = job.validate
     codings = tuple(stored.content.bodies) if stored is not None and stored.content.feed else ()
     return RequestedCodings(codings, job.accept_encoding)
@@ -110,18 +109,18 @@ def requested_codings(job: RefreshJob) -> RequestedCodings:
 def update_relocation(
     before: Resource, chain: redirects.RedirectChain, outcome: FetchOutcome, now: Instant, settings: Settings
 ) -> Sighting | None:
-    """What this answer says of the address for good."""
+    """Return the relocation that is known after this response."""
     ending, location = None, ""
     if outcome.status == 410:
         ending = Ending.GONE
     elif chain.moved_to and outcome.channel is not None:
         ending, location = Ending.MOVED, chain.moved_to
     if ending is None:
-        # Only a good answer from the address itself takes a sighting back; a failure says nothing.
+        # Only a good response of the address itself clears a relocation; a failure does not.
         by_itself = outcome.status in (200, 304) and chain.hops == 0
         sighting = before.sighting
         if sighting and sighting.ending is Ending.GONE and not sighting.confirmed and _is_redirect(chain):
-            return None  # what leads elsewhere has not ended: the reader is told where it leads
+            return None  # a target that redirects has not ended
         return (
             relocation.clear_relocation(before.sighting, now, feed=outcome.channel is not None)
             if by_itself
@@ -143,9 +142,9 @@ def _is_redirect(chain: redirects.RedirectChain) -> bool:
 
 
 def with_last_modified(before: Resource, content: Content, now: Instant) -> Content:
-    """The content of a feed with a Last-Modified of our own where the origin's says nothing: when it was new to us.
+    """Return the content of a feed with a Last-Modified: the time of its arrival, where the origin sent none.
 
-    Some readers know no tags, only dates. Two versions never share a second.
+    Some feed readers send dates only. Two versions never share a second.
     """
     if not content.feed or content.tag is None or content.last_modified is not None:
         return content
@@ -155,9 +154,9 @@ def with_last_modified(before: Resource, content: Content, now: Instant) -> Cont
 
 
 def with_variant(resource: Resource, new: StoredResponse, job: RefreshJob, **facts: Any) -> Resource:
-    """The resource with this variant in the place of what the same request selected before, and with these facts.
+    """Return the resource with this variant in place of the one that the same request selected, and with these facts.
 
-    Two errands for one target can overtake each other: what was asked for later stays.
+    Jobs for one target can overtake each other: the response to the later request stays.
     """
     stored = vary.choose(resource.variants, job.request.fields, own_agent=job.own_agent)
     if stored is not None and stored.request_time > new.request_time:
@@ -169,7 +168,7 @@ def with_variant(resource: Resource, new: StoredResponse, job: RefreshJob, **fac
 
 
 def without_variant(resource: Resource, job: RefreshJob) -> Resource:
-    """The resource without what this request selects."""
+    """Return the resource without the variants that this request selects."""
     remaining = tuple(
         each for each in resource.variants if not vary.selects(each, job.request.fields, own_agent=job.own_agent)
     )
@@ -177,15 +176,15 @@ def without_variant(resource: Resource, job: RefreshJob) -> Resource:
 
 
 def _remaining_parts(resource: Resource, job: RefreshJob) -> tuple[StoredResponse, ...]:
-    """The parts that this request does not select: a newer answer to it takes the place of the others."""
+    """Return the parts that this request does not select; a newer response replaces the others."""
     request_fields, own = job.request.fields, job.own_agent
     return tuple(each for each in resource.parts if not vary.selects(each, request_fields, own_agent=own))
 
 
 def superseded(resource: Resource) -> tuple[StoredResponse, ...]:
-    """The stored feeds whose entries are not known yet, and have to be once they are old versions.
+    """Return the stored feeds from which deltas will be made once they are superseded, and that have no entries yet.
 
-    The content may be one that was there before, and with another date: who has it may know either.
+    Content may return with another date: clients may have either.
     """
     known = {(each.tag, each.last_modified) for each in resource.versions}
     return tuple(
@@ -199,12 +198,12 @@ def superseded(resource: Resource) -> tuple[StoredResponse, ...]:
 
 
 def stored_document(resource: Resource) -> bytes:
-    """The feed held, in whichever variant; nothing where none is held as plain bytes."""
+    """Return the stored feed without coding, of any variant; empty where there is none."""
     return next((body for each in resource.variants if (body := each.content.bodies.get("identity"))), b"")
 
 
 def with_versions(resource: Resource, retired_versions: Sequence[Version]) -> Resource:
-    """The resource with these among the versions that readers had."""
+    """Return the resource with these among the versions that clients may have."""
     if not retired_versions:
         return resource
     names = {(each.tag, each.last_modified) for each in retired_versions}
@@ -230,13 +229,13 @@ def with_previous_contents(
 
 
 def with_version_record(resource: Resource, new: StoredResponse, items: int, now: Instant) -> Sequence[Edition]:
-    """The resource's editions, with what is to be remembered of a version that is stored just now."""
+    """Return the version records, with one for the version that is being stored."""
     body = new.content.bodies.get("identity", b"")
     return (*resource.editions, Edition(now, len(body), items, new.content.tag or ""))[-EDITIONS_MAX:]
 
 
 def earlier_versions_interval(resource: Resource | None, content: Content) -> tuple[Instant, Instant] | None:
-    """From when until when other versions of a feed were here before this one; None where that is not known."""
+    """Return when the versions before this one were stored, first and last; None where that is not known."""
     editions = resource.editions if resource is not None and content.feed and content.tag is not None else ()
     arrived = next((each.at for each in reversed(editions) if each.tag == content.tag), None)
     return None if arrived is None or editions[0].at >= arrived else (editions[0].at, arrived)
@@ -249,9 +248,10 @@ def with_history(
     published: tuple[Instant, ...] | None,
     now: Instant,
 ) -> Resource:
-    """The resource with what is known of its past: when its entries were published before it was met. That is looked
-    for with its second update, since nothing follows from it sooner (feed_freshness.py). Where nothing at all is known,
-    not even a Last-Modified, the first sight is the change that quiet is counted from.
+    """Return the resource with the publication dates of its entries from before the first fetch.
+
+    They are read with the second refresh, since freshness needs them no sooner (feed_freshness.py). Without entry dates
+    and Last-Modified, the time of the first fetch counts as the last change.
     """
     if resource.channel is None:
         return resource
@@ -265,11 +265,10 @@ def with_history(
 
 
 def learn_from_unstored(job: RefreshJob, stored: Resource | None, learned: Resource, *, is_good: bool) -> Resource:
-    """What is learned from an answer that is not stored; `landed` as if every client could have asked like that.
+    """Return what a response that is not stored teaches. `learned` is the resource if every client could request so.
 
-    What came for no-store says nothing of the copy that others share. What went wrong with fields that one client
-    chose, though the origin tells them apart, may have gone wrong by them: not even that the origin was asked counts,
-    or the floor would keep it from others.
+    A response to no-store teaches nothing about the shared copy. A failure of a request with varying fields may be due
+    to these fields: not even its time counts, or the minimum interval would delay other clients.
     """
     if stored is None:
         stored = Resource(learned.target)
@@ -281,6 +280,6 @@ def learn_from_unstored(job: RefreshJob, stored: Resource | None, learned: Resou
 
 
 def is_worth_storing(resource: Resource) -> bool:
-    """Nothing is kept of a target of which there is nothing to remember: strangers name many."""
+    """Return whether there is anything to remember of the target: clients can name any number of targets."""
     known = resource.responses or resource.channel
     return bool(known or resource.sighting or resource.oversized or resource.failures.next_try)

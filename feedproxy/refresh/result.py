@@ -1,4 +1,4 @@
-"""What an update of a resource brought, as a value; and who is told."""
+"""The result of a refresh as a value, and what is reported of it to metrics and log."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -13,7 +13,7 @@ from feedproxy.store.resource import Resource
 
 
 class RefreshObserver(Protocol):
-    """Who is told what happened: metrics and log."""
+    """Receives what metrics and log record of refreshes."""
 
     def updated(self, update: "RefreshFinished") -> None: ...
 
@@ -22,11 +22,11 @@ class RefreshObserver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RefreshFinished:
-    """An update that is over, as it is told.
+    """A finished refresh, as metrics and log record it.
 
-    `occasion` is why the origin was asked: `reader`, `background`, or `push` where the content came by itself. `sent`
-    bytes of content were made ready of the `received` ones, which came from the origin. `is_missing` tells that a feed
-    was wanted, and what came is none while none is held.
+    `occasion` is `reader`, `background`, or `push` for content that was pushed. `received_size` counts the bytes of
+    content from the origin, `content_size` those of the ingested content. `is_missing_feed`: the request was for a
+    feed, the response is none, and no feed is stored.
     """
 
     target: str
@@ -44,11 +44,11 @@ class RefreshFinished:
 
 @dataclass(frozen=True, slots=True)
 class RefreshResult:
-    """What an update brought.
+    """The result of a refresh.
 
-    `response` is what the origin answered, ready to be served; None where nothing usable came (`error` says why) or
-    where the body was above the cap (`oversized`). `kept` tells that a good copy stands in instead, and until when;
-    `unstored` why the response is not stored, `combined` that only what was missing of a part had to come.
+    `response` is the origin's response, ready to be served; None where none is usable (`error`) or where its content
+    exceeds `buffer_max` (`oversized`). `fallback` says that a stored response is served instead, and until when.
+    `not_stored_reason` says why the response is not stored; `from_partial` that it completes a stored part.
     """
 
     resource: Resource
@@ -64,14 +64,14 @@ class RefreshResult:
     interim: tuple[Response, ...] = ()
     not_stored_reason: str = ""
     unshared_fields: Fields = field(default_factory=Fields)
-    """Fields that are not stored (Set-Cookie; private="…", no-cache="…"): for the reader whose request brought them."""
+    """Fields that are not stored (Set-Cookie; private="…", no-cache="…"): for the client that requested."""
     from_partial: bool = False
     from_peer: bool = False
-    """Another process has asked (peer_result.py)."""
+    """Another process has fetched it (peer_result.py)."""
 
     @property
     def outcome(self) -> str:
-        """What came of it, in a word: `confirmed` (304), `updated`, `unchanged`, `failed` or `not-stored`."""
+        """The outcome in a word: `confirmed` (304), `updated`, `unchanged`, `failed` or `not-stored`."""
         if self.stored:
             return "confirmed" if self.fwd_status == 304 else "updated" if self.changed else "unchanged"
         return "failed" if self.detail or self.error else "not-stored"

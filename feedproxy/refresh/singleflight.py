@@ -1,14 +1,14 @@
-"""Single flight: who asks while the same thing is under way waits for it (RFC 9211's `collapsed`)."""
+"""Single flight: requests for a key that has a running task wait for that task (`collapsed` in RFC 9211)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 
 class SingleFlight[Key, Result]:
-    """Tasks under way, by key.
+    """Running tasks, by key.
 
-    A waiter that goes away ends no task: what comes late is there for the next one. `landed` tells of a task whose
-    waiters have all been cancelled.
+    A waiter that is cancelled does not cancel its task: a late result serves the next request. `wait_for` reports a
+    task whose waiters have all been cancelled.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class SingleFlight[Key, Result]:
         return key in self._running
 
     def join_or_start(self, key: Key, start: Callable[[], Awaitable[Result]]) -> tuple[asyncio.Task[Result], bool]:
-        """The task under way for this key, or a new one; and whether it was joined."""
+        """Return the running task for this key or a new one, and whether it was joined."""
         if (task := self._running.get(key)) is not None:
             return task, True
         task = asyncio.ensure_future(_as_coroutine(start))
@@ -32,9 +32,9 @@ class SingleFlight[Key, Result]:
         return task, False
 
     async def wait_for(self, task: asyncio.Task[Result], timeout: float, on_abandoned: Callable[[], None]) -> Result:
-        """What a task brings. Raises TimeoutError after so many seconds.
+        """Return the result of a task. Raises TimeoutError after so many seconds.
 
-        `abandoned` is called where this waiter is cancelled and no other is left.
+        `on_abandoned` is called when this waiter is cancelled and no other waiter is left.
         """
         if task.done():
             return task.result()
@@ -54,7 +54,7 @@ class SingleFlight[Key, Result]:
         return task.result()
 
     def stop_joining(self, key: Key) -> None:
-        """Nobody joins what is under way for this key any more; it lands for those who wait already."""
+        """Let no further call join the task of this key; present waiters still get its result."""
         if (task := self._running.pop(key, None)) is not None:
             self._closed.add(task)
 
@@ -63,10 +63,10 @@ class SingleFlight[Key, Result]:
             del self._running[key]
         self._closed.discard(task)
         if not task.cancelled():
-            task.exception()  # seen, though every waiter may have gone
+            task.exception()  # retrieved, so that asyncio does not warn when no waiter is left
 
     async def drain(self, timeout: float) -> None:
-        """Wait for all that is under way, `timeout` seconds at most; then cancel the rest."""
+        """Wait for all running tasks, `timeout` seconds at most; then cancel the rest."""
         tasks = [*self._running.values(), *self._closed]
         if not tasks:
             return

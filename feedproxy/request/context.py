@@ -1,4 +1,4 @@
-"""One client request with all that is looked up for it once, and the two values that answering it returns."""
+"""The context of one client request, and the two values with which it can be answered."""
 
 from dataclasses import dataclass
 
@@ -13,31 +13,32 @@ from feedproxy.store.resource import Resource
 
 @dataclass(frozen=True, slots=True)
 class ProxyResponse:
-    """A complete answer for one reader, and what became of the request."""
+    """A complete response for one client, with its Cache-Status."""
 
     response: Response
     status: CacheStatus
     reason: str = ""
     feed: bool = False
     stored: StoredResponse | None = None
-    """What it was made of, where it was."""
+    """The stored response that it was made from; None for a local response."""
     interim: tuple[Response, ...] = ()
-    """1xx responses that came before, for the one reader whose request went upstream (RFC 9110, 15.2)."""
+    """1xx responses that preceded it, for the client whose request went upstream (RFC 9110, 15.2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassThrough:
-    """The request streams through mitmproxy's own upstream; `status` is what is said of it."""
+    """The request is streamed by mitmproxy; `status` is its Cache-Status."""
 
     status: CacheStatus
 
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """One reader's request, with everything that is looked up for it once.
+    """A client's request, with everything that is looked up once.
 
-    `upstream` is the request as it would go to the origin, `own_agent` whether as feedproxy; `key`, `apart`, `withheld`
-    and `credentials` are told in upstream_request.py; `ranged` that the client's range goes with it.
+    `upstream_request` is the request to send to the origin, `own_agent` whether it has feedproxy's User-Agent. For
+    `key`, `varying_fields`, `withheld_names` and `has_credentials` see UpstreamRequest. `sends_range`: the client's
+    Range is forwarded.
     """
 
     request: Request
