@@ -66,5 +66,5 @@ async def test_decision_outlives_the_rules_of_the_configuration_and_is_one_of_al
     assert here.settings_for(target) == before
 
     await here.service.store.put_state("operator-decisions", b'{"version": 1, "decided": []}')
-    here.decisions.look()
+    here.decisions.reload()
     assert here.settings_for(target) == here.settings
