@@ -189,7 +189,8 @@ class RefreshPipeline:
             local_failure.complaints.say("no memory is left to make ready what an origin sent")
             return Overload("no memory is left for it")
         except Exception:
-            # A fault of ours that some origin's answer brings to light: the copy stands in, and the next try is spaced.
+            # A defect of feedproxy that this response reveals: the stored copy is served, and the next fetch is
+            # delayed.
             logger.exception("what the origin sent could not be made ready")
             return FeedproxyError("feedproxy failed at what the origin sent; its log says more")
 
@@ -243,7 +244,7 @@ class RefreshPipeline:
         self, job: RefreshJob, before: Resource, received: _Received, fetched: Fetched
     ) -> RefreshResult | None:
         if job.validate is None or not _is_conditional(job):
-            # RFC 9110, 15.4.5: a 304 answers a conditional request; unasked it says nothing.
+            # RFC 9110, 15.4.5: a 304 answers a conditional request only.
             error = MalformedResponse("the origin answered 304 to a request without conditions")
             return self._apply_verdict(job, before, FetchOutcome(error=error))
         targeted = job.settings.is_targeted
@@ -266,7 +267,7 @@ class RefreshPipeline:
         )
         resource = replace(before, failures=Failures(), sighting=sighting)
         resource = with_history(resource, before, freshened, received.ingested.publication_dates, now)
-        # The 304 may say that what it confirms is not to be stored any more. It is a GET's, whoever asked.
+        # The 304 may forbid to store the response any longer. The stored response is that of a GET.
         get_job = replace(job, request=replace(job.request, method="GET"))
         not_stored_reason = self._storing_refusal(get_job, freshened)
         resource = without_variant(resource, job) if not_stored_reason else with_variant(resource, freshened, job)
@@ -281,7 +282,7 @@ class RefreshPipeline:
         )
 
     def _storing_refusal(self, job: RefreshJob, response: StoredResponse) -> str:
-        """Why HTTP forbids to store this; empty where it does not."""
+        """Return why HTTP forbids to store this; empty where it does not."""
         plain, targeted = Response(response.status, response.fields), job.settings.is_targeted
         verdict = storing.may_store(
             job.request, plain, now=self._clock.now(), targeted=targeted, authorized=response.authorized
@@ -289,7 +290,7 @@ class RefreshPipeline:
         return verdict.reason if isinstance(verdict, storing.DoNotStore) else ""
 
     def _apply_head(self, job: RefreshJob, before: Resource, fetched: Fetched) -> RefreshResult:
-        """A HEAD's answer is passed on, and tells whether the copy is still good (RFC 9111, 4.3.5)."""
+        """Pass on the response to a HEAD, and validate the stored one with it (RFC 9111, 4.3.5)."""
         answer = received_response(job, fetched, NOT_INGESTED)
         resource = before
         selected = vary.choose(before.variants, job.request.fields, own_agent=job.own_agent)
@@ -333,7 +334,7 @@ class RefreshPipeline:
         before = relocated or before
         was_redirected = chain.hops > 0 or chain.redirect_error is not None
         if was_redirected and ingested.channel is None and before.channel is None and isinstance(chain.first, Fetched):
-            # It leads to no feed, and there is no copy: the redirect itself passes.
+            # The redirect leads to no feed and none is stored: the redirect itself is the response.
             fetched, ingested = chain.first, IngestedContent(unmodified_content(chain.first.response))
             chain = replace(chain, final_target="")
         response = fetched.response
@@ -367,7 +368,7 @@ class RefreshPipeline:
         return replace(result, resource=resource, unshared_fields=unshared_fields)
 
     def _pass_protected_redirect(self, job: RefreshJob, before: Resource, first: Fetched) -> RefreshResult:
-        """A known feed that redirects to one for other readers: the redirect passes, and is no failure."""
+        """Pass on the redirect of a known feed to a protected one; this is not a failure."""
         resource = replace(before, failures=Failures(), new_shape=None)
         ingested = IngestedContent(unmodified_content(first.response))
         outcome = FetchOutcome(first.response.status, first.response.fields)
@@ -379,9 +380,9 @@ class RefreshPipeline:
     def _apply_xml_relocation(
         self, job: RefreshJob, before: Resource, ingested: IngestedContent, now: Instant
     ) -> RefreshResult | Resource | None:
-        """XML redirects and XML gone documents act at once, unless they lead back here.
+        """Apply an XML redirect or an XML gone document at once, unless it leads back to this target.
 
-        Those are remembered, and not believed: perhaps it is the other address that has changed its mind.
+        A redirect that leads back is recorded without effect: the other address may have changed meanwhile.
         """
         settings = job.settings
         match ingested.relocation:
@@ -437,7 +438,7 @@ class RefreshPipeline:
         response: StoredResponse | None = None,
         ingested: IngestedContent = NOT_INGESTED,
     ) -> RefreshResult:
-        """What becomes of the outcome, in one value."""
+        """Decide with the content guard, and return the resulting resource and response."""
         now = self._clock.now()
         stored = (
             replace(before, channel=ingested.resolved_channel(before.channel))
@@ -460,8 +461,8 @@ class RefreshPipeline:
             case PassThroughOnly(reason, fault, new_shape):
                 resource = replace(before, new_shape=new_shape) if new_shape != before.new_shape else before
                 if outcome.status in (401, 410, 451):
-                    # Who may read has changed, or there is nothing to be read: no copy answers any more until the
-                    # origin gives one again.
+                    # Access has changed, or the resource is gone: no stored response is used until the origin sends
+                    # a new one.
                     invalid = tuple(replace(each, invalid=True) for each in resource.variants)
                     resource = replace(resource, variants=invalid, parts=())
                 is_origin_fault = fault is not None and not isinstance(outcome.error, Overload)
@@ -472,13 +473,13 @@ class RefreshPipeline:
                         now,
                         not_before=not_before,
                         jitter=self._jitter(),
-                        # The refusal itself is the answer: it asks for a password.
+                        # A 401 is the response itself: it asks for credentials.
                         back_off=before.channel is not None and outcome.status != 401,
                     )
                     resource = replace(resource, failures=failures)
                 elif fault is None and resource.failures != Failures():
                     resource = replace(resource, failures=Failures())
-                # Of what is no known feed only a failure is worth a word: that it is none is no fault of its own.
+                # For a target that is not a known feed, only failures are reported.
                 is_reported = before.channel is not None or outcome.error is not None or outcome.status == 429
                 detail_or_none = fault if is_reported else None
             case Replace(reason):
@@ -498,7 +499,7 @@ class RefreshPipeline:
         detail: Detail | None,
         reason: str,
     ) -> RefreshResult:
-        """Store what HTTP lets us store."""
+        """Return the resource with the response, where HTTP permits to store it."""
         if (with_part := range_requests.with_part(resource, response, job)) is not None:
             return RefreshResult(with_part, response, True, outcome.status, None, detail, reason)
         not_stored_reason = self._storing_refusal(job, response)
@@ -507,7 +508,7 @@ class RefreshPipeline:
         if not not_stored_reason and not self._is_worth_storing(response, job):
             not_stored_reason = f"a {response.status} with no lifetime and no validator"
         if detail is not None and resource.channel is not None:
-            not_stored_reason = "the copy of the feed is kept"  # what came passes all the same
+            not_stored_reason = "the copy of the feed is kept"  # the received response is served all the same
         stores = not not_stored_reason
         changed = False
         facts: dict[str, Any] = {}
@@ -527,8 +528,8 @@ class RefreshPipeline:
                 facts["editions"] = with_version_record(resource, response, outcome.channel.items, self._clock.now())
             resource = with_variant(resource, response, job, **facts)
         elif detail is None and response.status < 500:
-            # The origin replaced what is stored by something that may not be: the old is nobody's any more. An error
-            # of its own replaces nothing (RFC 9111, 4.3.3; RFC 5861, 4).
+            # The origin replaced the stored response by one that may not be stored: the old one is dropped. A server
+            # error replaces nothing (RFC 9111, 4.3.3; RFC 5861, 4).
             resource = without_variant(replace(resource, **facts), job)
         elif facts:
             resource = replace(resource, **facts)
@@ -545,7 +546,7 @@ class RefreshPipeline:
         )
 
     def _is_worth_storing(self, response: StoredResponse, job: RefreshJob) -> bool:
-        """What is never fresh and cannot be validated would never be used; a feed may still stand in."""
+        """Return whether the response can be used later: fresh, validated, or, for feeds, as a stale copy."""
         explicit = freshness.explicit_lifetime(response, targeted=job.settings.is_targeted)
         return (
             response.content.feed

@@ -1,4 +1,4 @@
-"""The three entrances, and what each asks of an answer that leaves through it (DESIGN, section 2)."""
+"""The three entrances, and the response fields that each requires (DESIGN, section 2)."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +11,7 @@ from feedproxy.request.url_mapping import rebase
 
 
 class Entrance(StrEnum):
-    """How a reader got here."""
+    """How a request reaches the proxy."""
 
     GATEWAY = "gateway"
     PROXY = "proxy"
@@ -111,16 +111,16 @@ and others send a file of their own, or a page of another location, in the place
 
 
 def passes_gateway(name: str) -> bool:
-    """Whether a field of an origin's answer, by its name, passes the gateway."""
+    """Return whether a field of an origin's response, by its name, passes the gateway."""
     lowered = name.lower()
     return lowered in GATEWAY_FIELDS or (lowered.startswith("x-") and not lowered.startswith(SERVER_COMMAND_PREFIXES))
 
 
 def apply_entrance_rules(fields: Fields, client: ClientContext, *, target: str, upstream: str) -> Fields:
-    """What every answer carries when it leaves through this entrance.
+    """Return the fields of a response with the rules of the client's entrance applied.
 
-    The gateway is one web origin for the whole web: without the sandbox a page of one site could read what another
-    site answered through us, and a cookie of one site would be sent to all.
+    The gateway is one web origin for the whole web. Without the sandbox a page of one site could read responses of
+    another, and cookies of one site would be sent to all.
     """
     fields = _rewrite_location(fields, client, target=target, upstream=upstream)
     fields = fields.without("alt-svc")  # another way to the origin is none to us (RFC 7838)
@@ -134,9 +134,9 @@ def apply_entrance_rules(fields: Fields, client: ClientContext, *, target: str, 
 
 
 def make_private(fields: Fields) -> Fields:
-    """What one had to prove himself for is his alone (RFC 9111, 5.2.2.7): no cache behind us may keep it for others.
+    """Mark a response to an authenticated client as private (RFC 9111, 5.2.2.7), whatever the origin permits.
 
-    Whatever the origin says to all; a secret address has no Authorization by which a cache would know it.
+    A request for a secret address has no Authorization by which a downstream cache could recognise it.
     """
     rest = without_directives(fields, "public", "private", "s-maxage", "proxy-revalidate")
     fields = fields.without("cdn-cache-control", "surrogate-control", "surrogate-key")
@@ -168,7 +168,7 @@ def _rewrite_location(fields: Fields, client: ClientContext, *, target: str, ups
 
 
 def rewrite_location(location: str, client: ClientContext, *, target: str, upstream: str) -> str:
-    """A redirect's address in the form that keeps the reader inside its entrance.
+    """Return a Location that keeps the client inside its entrance.
 
     An address that no reader could fetch through us (another scheme) is left as it stands. So is a relative one that
     means the same from where the reader stands, fragment and all (RFC 9110, 10.2.2).
@@ -185,7 +185,7 @@ def rewrite_location(location: str, client: ClientContext, *, target: str, upstr
 
 
 def public_url_for(target: str, client: ClientContext, *, upstream: str) -> str:
-    """A target as we name it to this reader: what is behind us in reverse mode has its public name."""
+    """Return the URL of a target for this client: in reverse mode the public one."""
     return _public_url(target, client, upstream) or target
 
 

@@ -1,4 +1,4 @@
-"""Moves and endings: what is remembered of them, and what a reader is told (DESIGN: Moves).
+"""Relocations: moves and ends of feeds, how they are recorded, and how clients learn of them (DESIGN: Moves).
 
 A 301 or a 410 that comes once may be a mistake, and a reader who is told so unsubscribes for good. So it is
 *sighted*, and believed when it was seen `relocation_confirmations` times, `relocation_spacing` apart, and the
@@ -33,7 +33,7 @@ TEMPORARY = frozenset({302, 303, 307})
 
 @dataclass(frozen=True, slots=True)
 class RespondMoved:
-    """Readers are told 301. `recheck`: ask the origin first."""
+    """Respond with 301. `recheck`: fetch from the origin first."""
 
     location: str
     recheck: bool = False
@@ -41,7 +41,7 @@ class RespondMoved:
 
 @dataclass(frozen=True, slots=True)
 class RespondGone:
-    """Readers are told 410. `recheck`: ask the origin first."""
+    """Respond with 410. `recheck`: fetch from the origin first."""
 
     recheck: bool = False
 
@@ -71,7 +71,7 @@ def record_sighting(
     spacing: Seconds,
     at_once: bool,
 ) -> Sighting:
-    """The origin has told a move or an end (again). `location` is normalised; empty for an end.
+    """Record that the origin reported a move or an end. `location` is normalised; empty for an end.
 
     Another ending, or another location, starts anew. What comes sooner than `spacing` after the last sighting
     that counted does not count: one mistake seen by many readers is still one.
@@ -84,7 +84,7 @@ def record_sighting(
 
 
 def clear_relocation(sighting: Sighting | None, now: Instant, *, feed: bool) -> Sighting | None:
-    """The address answered by itself again (200 or 304): what remains of the sighting.
+    """Return what remains of the relocation after the address itself answered 200 or 304.
 
     An unconfirmed one is forgotten. A believed one only when the answer is a feed: addresses that were given
     up answer 200 with advertisements before long.
@@ -97,7 +97,7 @@ def clear_relocation(sighting: Sighting | None, now: Instant, *, feed: bool) -> 
 def active_relocation(
     sighting: Sighting | None, now: Instant, settings: Settings, *, target: str = ""
 ) -> RespondMoved | RespondGone | None:
-    """What a reader is told without asking the origin, or None: nothing stands in the way of the feed.
+    """Return the 301 or 410 to respond with; None where the feed is served.
 
     A rule's `moved_to` and `gone` come first; a `moved_to` that names `target` itself, as it happens with
     rules that match a whole site, is passed over. After a 410 that is not yet believed the origin is asked
@@ -122,9 +122,9 @@ DOUBTFUL_STATUSES = frozenset({301, 308, 404, 410})
 
 
 def is_in_doubt(sighting: Sighting | None, resource_there: Resource | None, settings: Settings) -> bool:
-    """Whether a believed move leads to an address that is known to have moved or ended, or to answer 404.
+    """Return whether a confirmed move leads to an address that has itself moved, ended, or answered 404.
 
-    `there` is what is stored of that address. A move by a rule is the operator's word, and never in doubt.
+    `there` is what is stored of that address. A move by a rule is never in doubt.
     """
     if sighting is None or sighting.ending is not Ending.MOVED or not sighting.confirmed or resource_there is None:
         return False
@@ -152,7 +152,7 @@ def leads_back(newer: Sighting | None, target: str, older: Sighting | None) -> b
 def next_hop(
     visited: Sequence[str], reference: str, *, limit: int, to_target: Callable[[str], str] = lambda address: address
 ) -> FollowRedirect | StopFollowing:
-    """One step along redirects. `visited` are the normalised targets asked so far, the first one included.
+    """Decide whether to follow one redirect. `visited` are the normalised targets so far, the first included.
 
     `reference` is the Location (or XML newLocation) as it came, and `meant` the target that an address means: in
     reverse mode a public address is the upstream's. Stops at what cannot be fetched (javascript:,
@@ -170,7 +170,7 @@ def next_hop(
 
 
 def permanent_location(hops: Iterable[tuple[int, str]]) -> str | None:
-    """The new address for good: where the permanent redirects at the beginning of a chain end.
+    """Return the permanent new address: the end of the permanent redirects at the beginning of a chain.
 
     `hops` are (status, target it led to). What follows a temporary redirect is temporary, too.
     """

@@ -1,6 +1,6 @@
-"""May the origin be asked now, and if not, when?  Floors, spacing, back-off, Retry-After (DESIGN 6, point 4).
+"""When the origin may be asked: minimum interval, site interval, Retry-After, back-off (DESIGN 6, point 4).
 
-Four things make one wait; the latest of them counts, and gives the answer its `detail`:
+Four rules defer a fetch. The latest time counts, and its rule gives the response its `detail`:
 
 floor          a feed is asked at most once in `feed_min_interval`, whoever wants it: reader, ping, operator.
 site-interval  feeds of one site are asked one after the other, `site_interval` apart. By registrable domain:
@@ -24,11 +24,11 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Resource
 
 DEFER_MAX: Seconds = 172_800
-"""No origin puts us off for more than 48 h: absurd values occur, and FreshRSS draws the line there too."""
+"""Longest deferral: 48 h. Absurd values occur, and FreshRSS has the same limit."""
 
 BACK_OFF_FIRST: Seconds = 60
 BACK_OFF_MAX: Seconds = 6 * 3600
-"""After ten failures or so a feed is asked a few times a day: its return is still noticed the same day."""
+"""First and longest back-off. After about ten failures a feed is fetched a few times a day."""
 
 
 _DELAY = re.compile(r"\d{1,15}(\.\d*)?")
@@ -45,7 +45,7 @@ PAUSE_INTERVAL = 10 * 365 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The origin is not to be asked before `until`, for the reason that `detail` names."""
+    """The origin must not be asked before `until`, for the reason that `detail` names."""
 
     until: Instant
     detail: Detail
@@ -58,9 +58,9 @@ type Permission = Allowed | Deferred
 def check_fetch_allowed(
     resource: Resource | None, now: Instant, settings: Settings, *, site_free_at: Instant
 ) -> Permission:
-    """May the target be fetched now? `site_free` is when its site may be asked again (SiteTimes.free).
+    """Decide whether the target may be fetched now. `site_free_at` is the next slot of its site.
 
-    Instants too far ahead, as a clock put right leaves them behind, count as if they had been noted just now.
+    Instants too far ahead, from before the clock was set back, count as now.
     """
     if resource is None:
         return Allowed()
@@ -81,7 +81,7 @@ def check_fetch_allowed(
 
 
 def is_past_min_interval(resource: Resource | None, now: Instant, settings: Settings) -> bool:
-    """Whether the floor alone would let the origin be asked now."""
+    """Return whether the minimum interval alone permits a fetch now."""
     return resource is None or min(resource.fetched, now) + float(settings.feed_min_interval) <= now
 
 
@@ -110,7 +110,7 @@ def record_failure(
     jitter: float,
     back_off: bool = True,
 ) -> Failures:
-    """One more failure, and when the next try may come. After a success, `Failures()` again.
+    """Return the failures with one more, and the time of the next try. A success resets them to `Failures()`.
 
     `not_before` is the origin's word (`retry_after`), `jitter` a random number in [0, 1). `back_off=False`
     keeps to the origin's word alone: for what is not known as a feed.
@@ -130,7 +130,7 @@ def record_failure(
 
 
 def retry_after(fields: Fields, now: Instant) -> Instant | None:
-    """When the origin wants to be asked again: Retry-After (RFC 9110, 10.2.3), or a rate limit used up.
+    """Return when the origin may be asked again: Retry-After (RFC 9110, 10.2.3), or an exhausted rate limit.
 
     To be read in answers that are failures; in a 200 only `limit_reset` means something. The later of the two
     counts. At most WAIT_MAX from now. None where nothing is said, or nothing that makes sense.
@@ -141,7 +141,7 @@ def retry_after(fields: Fields, now: Instant) -> Instant | None:
 
 
 def rate_limit_reset(fields: Fields, now: Instant) -> Instant | None:
-    """When a used-up rate limit is filled again: `x-ratelimit-remaining: 0` and `x-ratelimit-reset`.
+    """Return when an exhausted rate limit is reset: `x-ratelimit-remaining: 0` and `x-ratelimit-reset`.
 
     Without the `x-` as well. Reddit counts in fractions (`0.0`) and resets in seconds; others name a Unix
     time. Such a limit holds for the caller, not for the one feed: see SiteTimes.hold.
