@@ -1,13 +1,13 @@
-"""The office's list: what its operator has imported, and what its readers have asked for lately.
+"""The public feed list: what the operator has imported, and what feed readers have requested lately.
 
-Both are state in the store, so every worker and every machine on one store has the same list. What was asked for is
-noted with a few pseudonyms of readers (subscribers/distinct_readers.py), now and then: `list_readers_min` different
-ones make a feed public. An address with a secret in it is not noted at all, and what is listed is asked anew each time
-whether it may be (visibility.py): a rule may have made it private since.
+Both are state in the store, so all workers and machines on one store have the same list. Requested feeds are saved
+periodically with the pseudonyms of a few readers (subscribers/distinct_readers.py). A feed becomes public when
+`list_readers_min` different readers have requested it. URLs that contain a secret are never recorded, and visibility is
+checked whenever the list is built (visibility.py): a rule may have made a feed private since.
 
-Importing is the operator's word: feeds are fetched in the background, one at a time for each site, in its turn; and
-for the schedule the import counts as a reader who has asked once. Only an explicit word adds hosts to those whose TLS
-is decrypted: "Using a feed never adds a host".
+Imported feeds are fetched in the background, one at a time for each site, at the site's interval. For the schedule an
+import counts as one request by a reader. TLS of the feeds' hosts is decrypted only if the import says so: "Using a feed
+never adds a host".
 """
 
 import asyncio
@@ -40,10 +40,10 @@ from feedproxy.subscribers.pseudonyms import PERIOD
 logger = logging.getLogger(__name__)
 
 LISTED_FOR = PERIOD
-"""Seconds for which a feed stands in the list after readers asked for it (DESIGN, section 4)."""
+"""Seconds for which a feed stays in the list after the last request (DESIGN, section 4)."""
 
 SMALL_LIST_MAX = 500
-"""Feeds up to which the list is made anew at every change: some milliseconds."""
+"""Feeds up to which the list is rebuilt at every change, which takes some milliseconds."""
 
 REUSE_COST_FACTOR = 10
 """Times its own cost for which a longer list is used again, so that asking for it takes a tenth of one core at most; a
@@ -51,18 +51,18 @@ minute at most, since a month ends for some feed at any time. A change of rules 
 REUSE_MAX: Seconds = 60
 
 STATE_CHECK_INTERVAL: Seconds = 1.0
-"""What another process has imported is seen after that."""
+"""Seconds after which the imports of another process are noticed."""
 
 CONCURRENT_SITES_MAX = 4
-"""Sites asked at a time for feeds that were imported."""
+"""Sites from which imported feeds are fetched concurrently."""
 
 IMPORTED, RECENTLY_REQUESTED = "office-list", "office-asked"
-"""Names of the states."""
+"""Names under which the store keeps both."""
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What is kept of all imports: a name, the feeds, when each was imported, and hosts whose TLS is decrypted."""
+    """The stored form of all imports: a title, the feeds, when feed was imported, and hosts whose TLS is decrypted."""
 
     title: str = ""
     feeds: tuple[Subscription, ...] = ()
@@ -72,7 +72,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class ImportOutcome:
-    """What an import came to: feeds that are new in the list, those it had, those left out, hosts added."""
+    """The result of an import: new feeds, the counts of known and skipped ones, and hosts added."""
 
     added: tuple[str, ...]
     known: int
@@ -81,7 +81,7 @@ class ImportOutcome:
 
 
 class ImportedFeeds:
-    """The imports of all processes on one store; as `Demand` each import counts as one reader."""
+    """The imports of all processes on one store; as `Demand` feed import counts as one reader."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -98,7 +98,7 @@ class ImportedFeeds:
 
     @property
     def version(self) -> bytes | None:
-        """The stored form of the imports, which differs after each change."""
+        """The stored form of the imports, which differs after feed change."""
         return self._raw
 
     def count_since(self, target: str, since: Instant) -> int:
@@ -122,7 +122,7 @@ class ImportedFeeds:
 
 
 class FeedList:
-    """The list of one installation. Used within one event loop."""
+    """The feed list of one installation, used within one event loop."""
 
     def __init__(
         self,
@@ -152,39 +152,39 @@ class FeedList:
 
     @property
     def imported(self) -> Imported:
-        """What was imported, here or by another process a moment ago."""
+        """The imports of all processes."""
         return self.imports.current
 
     async def import_list(
         self, listing: SubscriptionList, *, name: str = "", replace: bool = False, intercept: bool = False
     ) -> ImportOutcome:
-        """Import a list: add it to what is there, or put it in its place; fetch what is not held.
+        """Import a list: add it to the present one or replace that, and fetch the feeds that are not stored.
 
         `intercept` adds the hosts of its https feeds to those whose TLS is decrypted. Raises StoreError.
         """
         before, now = self.imports.reload(), self._clock.now()
-        kept = () if replace else before.feeds
-        feeds = opml.merge(kept, listing.feeds)
-        added = [each.address for each in feeds if each.address not in before.since]
-        hosts = {uri.host_port(each.address)[0] for each in listing.feeds if each.address.startswith("https:")}
+        present = () if replace else before.feeds
+        feeds = opml.merge(present, listing.feeds)
+        added = [feed.address for feed in feeds if feed.address not in before.since]
+        hosts = {uri.host_port(feed.address)[0] for feed in listing.feeds if feed.address.startswith("https:")}
         new_hosts = hosts - before.hosts if intercept else set()
         standing = frozenset() if replace else before.hosts
         await self._save(
             Imported(
                 name or before.title or listing.title,
                 feeds,
-                {each.address: before.since.get(each.address, now) for each in feeds},
+                {feed.address: before.since.get(feed.address, now) for feed in feeds},
                 standing | hosts if intercept else standing,
             )
         )
         self._prefetch_imported()
-        known = len({each.address for each in listing.feeds} & before.since.keys())
+        known = len({feed.address for feed in listing.feeds} & before.since.keys())
         return ImportOutcome(tuple(added), known, listing.skipped_count, tuple(sorted(new_hosts)))
 
     # -- what was asked for
 
     async def save_requested(self) -> None:
-        """Write down what was asked for lately, beside what other processes have written. Raises StoreError."""
+        """Save the recently requested feeds, merged with those of other processes. Raises StoreError."""
         before = self._store.get_state(RECENTLY_REQUESTED)
         now = await self._requested_recently()
         raw = await asyncio.to_thread(_encode_requested, now)
@@ -194,7 +194,7 @@ class FeedList:
     # -- the list
 
     async def public(self) -> SubscriptionList:
-        """The public list: every feed imported or asked for in the last 30 days that may be named to everybody."""
+        """Return the public list: the public feeds among those imported or requested in the last 30 days."""
         async with self._lock:
             self.imports.reload()
             token = (self._store.common.generation, self.imports.version, self._service.counts.distinct.changes)
@@ -209,23 +209,23 @@ class FeedList:
             return self._listing
 
     async def public_addresses(self) -> frozenset[str]:
-        """The addresses that the public list names."""
+        """Return the addresses in the public list."""
         listing = await self.public()
         if listing is not self._public_names[0]:
-            self._public_names = listing, frozenset(each.address for each in listing.feeds)
+            self._public_names = listing, frozenset(feed.address for feed in listing.feeds)
         return self._public_names[1]
 
     def public_hosts(self, listing: SubscriptionList) -> list[str]:
-        """The hosts added by imports that a feed of the public list is at."""
-        return sorted(self.imported.hosts & {uri.host_port(each.address)[0] for each in listing.feeds})
+        """Return the hosts that imports have added and that serve a feed of the public list."""
+        return sorted(self.imported.hosts & {uri.host_port(feed.address)[0] for feed in listing.feeds})
 
     def resume(self) -> None:
-        """Go on fetching what was imported and is not held: the process may have ended meanwhile."""
+        """Continue to fetch imported feeds that are not stored, after a restart."""
         if self.imported.feeds:
             self._prefetch_imported()
 
     async def close(self) -> None:
-        """Fetch nothing more."""
+        """Stop fetching imported feeds."""
         if self._prefetching is not None:
             self._prefetching.cancel()
             await asyncio.gather(self._prefetching, return_exceptions=True)
@@ -235,22 +235,23 @@ class FeedList:
     async def _build_public_list(self) -> SubscriptionList:
         asked = await self._requested_recently()
         imported = self.imports.current
-        by_address = {each.address: each for each in imported.feeds}
+        by_address = {feed.address: feed for feed in imported.feeds}
         enough = max(1, self._settings_for("").list_readers_min)
         known = (target for target, readers in asked.items() if count_distinct(readers) >= enough)
         others = sorted(set(known) - by_address.keys())
         self._candidates = len(by_address) + len(others)
         found: dict[str, Subscription] = {}
-        async for each in yielding([*imported.feeds, *(Subscription(target) for target in others)]):
-            shown = self._public_entry(each, is_imported=each.address in by_address)
+        async for feed in yielding([*imported.feeds, *(Subscription(target) for target in others)]):
+            shown = self._public_entry(feed, is_imported=feed.address in by_address)
             if shown is not None:
                 found.setdefault(shown.address, shown)
         return SubscriptionList(imported.title, tuple(found.values()))
 
     def _public_entry(self, entry: Subscription, *, is_imported: bool) -> Subscription | None:
-        """An entry as the list has it: with what its feed says of itself, under its address of now. None where it may
-        not be listed, or has ended. What was not imported is listed as long as it is held: only the stored copy tells
-        that everybody may read it."""
+        """Return an entry with its feed's title and current address; None where it is not public, or has ended.
+
+        A feed that was not imported is listed while it is stored: only the stored copy proves that it is public.
+        """
         if not is_imported and self._store.peek(entry.address) is None:
             return None
         for _ in range(2):
@@ -270,9 +271,9 @@ class FeedList:
         return None
 
     async def _requested_recently(self) -> dict[str, Readers]:
-        """What was asked for in the last 30 days, and by which readers, a few of each."""
+        """Return the feeds requested in the last 30 days, feed with a few of its readers."""
         since = self._clock.now() - LISTED_FOR
-        lately = [each async for each in yielding(self._service.counts.distinct.since(since))]
+        lately = [entry async for entry in yielding(self._service.counts.distinct.since(since))]
         return await asyncio.to_thread(_merge_requested, self._store.get_state(RECENTLY_REQUESTED), lately, since)
 
     async def _save(self, imported: Imported) -> None:
@@ -287,9 +288,9 @@ class FeedList:
 
     async def _fetch_all(self) -> None:
         sites: dict[str, list[str]] = {}
-        async for each in yielding(self.imported.feeds):
-            if self._store.peek(each.address) is None and self._is_reachable(each.address):
-                sites.setdefault(uri.site_of(each.address), []).append(each.address)
+        async for feed in yielding(self.imported.feeds):
+            if self._store.peek(feed.address) is None and self._is_reachable(feed.address):
+                sites.setdefault(uri.site_of(feed.address), []).append(feed.address)
         gate = asyncio.Semaphore(CONCURRENT_SITES_MAX)
 
         async def one(targets: Iterable[str]) -> None:
@@ -308,10 +309,10 @@ class FeedList:
                     return
                 await self._clock.sleep(max(0.01, turn - self._clock.now()))
         except Exception:
-            logger.exception("a feed of the list could not be fetched")
+            logger.exception("feed list: fetch of an imported feed failed")
 
     def _is_reachable(self, target: str) -> bool:
-        """In reverse mode only what we stand in front of is ever fetched, and nothing that is blocked."""
+        """Return whether a target may be fetched: not if it is blocked, and in reverse mode only below `upstream`."""
         settings = self._settings_for(target)
         return settings.readers != BLOCKED and (not settings.upstream or is_upstream_target(target, settings))
 
@@ -325,41 +326,43 @@ def _with_channel_data(entry: Subscription, resource: Resource | None) -> Subscr
 
 
 def _merge_requested(raw: bytes | None, lately: Iterable[tuple[str, Readers]], since: Instant) -> dict[str, Readers]:
-    """What was noted as asked for, and what was lately."""
+    """Merge the saved requests with the recent ones."""
     try:
-        told = json.loads(raw) if raw else {}
+        state = json.loads(raw) if raw else {}
         # Version 1 knew when a feed was asked for, and not by how many.
-        asked = told["asked"] if told.get("version") == 2 else {}
-        noted = {str(target): {int(each): int(at) for each, at in readers} for target, readers in asked.items()}
+        asked = state["asked"] if state.get("version") == 2 else {}
+        saved = {str(target): {int(reader): int(at) for reader, at in readers} for target, readers in asked.items()}
     except (ValueError, LookupError, TypeError, AttributeError):
-        noted = {}  # it is written anew
-    return merge_readers(noted, lately, since)
+        saved = {}  # it will be replaced
+    return merge_readers(saved, lately, since)
 
 
 def _encode_requested(asked: Mapping[str, Readers]) -> bytes:
-    return json.dumps({"version": 2, "asked": {target: list(each.items()) for target, each in asked.items()}}).encode()
+    return json.dumps(
+        {"version": 2, "asked": {target: list(readers.items()) for target, readers in asked.items()}}
+    ).encode()
 
 
 def _encode_imported(imported: Imported) -> bytes:
     feeds = [
-        [each.address, each.title, each.page, list(each.folder), imported.since[each.address]]
-        for each in imported.feeds
+        [feed.address, feed.title, feed.page, list(feed.folder), imported.since[feed.address]]
+        for feed in imported.feeds
     ]
-    told = {"version": 1, "title": imported.title, "feeds": feeds, "hosts": sorted(imported.hosts)}
-    return json.dumps(told).encode()
+    state = {"version": 1, "title": imported.title, "feeds": feeds, "hosts": sorted(imported.hosts)}
+    return json.dumps(state).encode()
 
 
 def _decode_imported(raw: bytes | None) -> Imported:
-    """What was written; nothing where that makes no sense."""
+    """Return the imports from their stored form; none where it is invalid."""
     try:
-        told: Any = json.loads(raw) if raw else {}
+        state: Any = json.loads(raw) if raw else {}
         feeds = [
             (Subscription(str(address), str(title), str(page), tuple(map(str, folder))), float(since))
-            for address, title, page, folder, since in told.get("feeds", ())
+            for address, title, page, folder, since in state.get("feeds", ())
         ]
         since = {feed.address: at for feed, at in feeds}
-        hosts = frozenset(map(str, told.get("hosts", ())))
-        return Imported(str(told.get("title", "")), tuple(feed for feed, _ in feeds), since, hosts)
+        hosts = frozenset(map(str, state.get("hosts", ())))
+        return Imported(str(state.get("title", "")), tuple(feed for feed, _ in feeds), since, hosts)
     except (ValueError, TypeError, AttributeError) as error:
         logger.warning("the list in the store cannot be read: %s", error)
         return Imported()

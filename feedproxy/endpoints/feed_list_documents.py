@@ -1,4 +1,4 @@
-"""The office's list for everybody: `/-/feeds.opml`, and `/-/proxy.pac` made of it."""
+"""The public feed list as documents: `/-/feeds.opml`, and `/-/proxy.pac` with the hosts in it."""
 
 import asyncio
 import hashlib
@@ -26,7 +26,7 @@ DEFAULT_TITLE = "Feeds read here"
 """The list's title where none was imported."""
 
 DOCUMENTS_MAX = 8
-"""Documents remembered: one for each of our names that readers use, in both forms."""
+"""Documents cached: one for feed base URL that clients use, in feed form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class _Document:
 
 
 class FeedListDocuments:
-    """Answers for both. What was written is kept as long as the list is the same."""
+    """Builds both documents, and caches them until the list changes."""
 
     def __init__(self, office: FeedList, settings: Callable[[], Settings], clock: Clock) -> None:
         self.feed_list = office
@@ -49,15 +49,15 @@ class FeedListDocuments:
         self._documents: OrderedDict[str, _Document] = OrderedDict()
 
     async def opml(self, call: Call) -> Response:
-        """`feeds.opml`: addresses through us, or with `?addresses=original` the feeds' own.
+        """Return `feeds.opml`: addresses through the gateway, or with `?addresses=original` the feeds' own.
 
         Raises BadTarget.
         """
-        said = _query_parameter(call.query, "addresses")
-        if said not in ("", "original", "proxied"):
+        addresses = _query_parameter(call.query, "addresses")
+        if addresses not in ("", "original", "proxied"):
             raise BadTarget("addresses is original, or proxied")
         listing, base = await self.feed_list.public(), call.client.base
-        through = "" if said == "original" else base
+        through = "" if addresses == "original" else base
 
         def write(modified: Instant | None) -> bytes:
             return opml.write(self._for_client(listing, call, through), changed=modified)
@@ -65,17 +65,17 @@ class FeedListDocuments:
         return await self._respond(call, listing, f"opml {through} {call.client.entrance}", write, opml.MEDIA_TYPE)
 
     async def pac(self, call: Call) -> Response:
-        """`proxy.pac`: the hosts of the list, and those that are decrypted, through us; everything else directly.
+        """Return `proxy.pac`: hosts in the list and decrypted hosts through the proxy, others directly.
 
         Raises NotFound in reverse mode, where there is no proxy to be found.
         """
         if call.client.entrance is Entrance.REVERSE:
-            raise NotFound("a proxy in front of one origin is found without a function")
+            raise NotFound("proxy.pac is not available in reverse mode")
         listing, base = await self.feed_list.public(), call.client.base
         patterns = (*self._settings().intercept, *self.feed_list.public_hosts(listing))
 
         def write(_: Instant | None) -> bytes:
-            hosts = {uri.host_port(each.address)[0] for each in listing.feeds}
+            hosts = {uri.host_port(feed.address)[0] for feed in listing.feeds}
             return proxy_autoconfig.document(base, hosts, patterns).encode()
 
         return await self._respond(call, listing, f"pac {base} {patterns}", write, proxy_autoconfig.MEDIA_TYPE)
@@ -83,16 +83,16 @@ class FeedListDocuments:
     def _for_client(self, listing: SubscriptionList, call: Call, through: str) -> SubscriptionList:
         """The list with addresses that this reader can ask for."""
         feeds, settings = [], self._settings()
-        for each in listing.feeds:
+        for feed in listing.feeds:
             if call.client.entrance is Entrance.REVERSE:
-                # What is behind us is known by its public name, in every form of the list; nothing else is served.
-                public = rebase(each.address, settings.upstream, call.client.base)
+                # Feeds of the upstream have their public address in every form of the list; no others are served.
+                public = rebase(feed.address, settings.upstream, call.client.base)
                 if public is not None:
                     feeds.append(
-                        replace(each, address=public, page=displayed_url(each.page, settings, call.client.base))
+                        replace(feed, address=public, page=displayed_url(feed.page, settings, call.client.base))
                     )
             else:
-                feeds.append(replace(each, address=through + uri.gateway_path(each.address)) if through else each)
+                feeds.append(replace(feed, address=through + uri.gateway_path(feed.address)) if through else feed)
         return SubscriptionList(listing.title or DEFAULT_TITLE, tuple(feeds))
 
     async def _respond(
@@ -111,7 +111,7 @@ class FeedListDocuments:
         lines = [
             ("ETag", tag.text),
             ("Last-Modified", format_http_date(modified)),
-            # Kept by whoever likes, and asked for again each time: who subscribes to it sees it as it is.
+            # May be stored, but is validated feed time: a subscriber to the list sees its current state.
             ("Cache-Control", "no-cache"),
         ]
         match evaluate(call.request.fields, call.request.method, tags=[tag], last_modified=float(int(modified))):
@@ -130,7 +130,7 @@ class FeedListDocuments:
         if known is not None and known.listing is listing:
             self._documents.move_to_end(form)
             return known
-        # Thousands of feeds are some milliseconds that no reader of something else waits for.
+        # In a thread: thousands of feeds take some milliseconds.
         undated = await asyncio.to_thread(write, None)
         digest = hashlib.blake2b(undated, digest_size=12).hexdigest()
         if known is not None and known.digest == digest:

@@ -1,7 +1,7 @@
-"""The gateway's own page for people at `/`, and what browsers and crawlers ask for beside it.
+"""The gateway's page for people at `/`, and what browsers and crawlers request beside it.
 
-It names nothing that anybody reads here. For an address pasted into its field it shows the gateway's form of it, a link
-to subscribe, and what the feed says as plain text.
+The page names no feed that is read here. For a pasted address it shows the gateway address, a link to subscribe, and
+title and entries of the feed as plain text.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ SANDBOX = "sandbox allow-forms allow-downloads allow-top-navigation-to-custom-pr
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a pasted address leads to: the feed's address, what it says in a few words, or why that is not shown."""
+    """The preview of a pasted address: the address of the feed and its headlines, or the reason why there are none."""
 
     target: str
     title: str = ""
@@ -33,10 +33,10 @@ class Preview:
 
 
 def landing_page(path: str, base: str, prefix: str = "/-/") -> Response:
-    """The answer to `/`, `/robots.txt` and `/favicon.ico`; raises NotFound for other paths.
+    """Return the response to `/`, `/robots.txt` and `/favicon.ico`. Raises NotFound for other paths.
 
-    `path` stands as in the request line, query included; `base` is our own address without a trailing slash, `prefix`
-    what our endpoints stand under.
+    `path` stands as in the request line, query included; `base` is the gateway's URL without a trailing slash, `prefix`
+    the path of the endpoints.
     """
     bare, _, query = path.partition("?")
     match bare:

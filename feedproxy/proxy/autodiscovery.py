@@ -118,11 +118,11 @@ def _redirect(fields: Fields, visit: ClientContext, found: tuple[DiscoveredFeed,
 
 def _link(address: str, feed: DiscoveredFeed) -> str:
     """A feed as a link (RFC 8288, section 3); titles that no field can have as they are, are left out."""
-    said = f'<{address}>; rel="alternate"'
+    link = f'<{address}>; rel="alternate"'
     if feed.type:
-        said += f'; type="{feed.type}"'
+        link += f'; type="{feed.type}"'
     return (
-        f"{said}; title={quote(feed.title)}"
+        f"{link}; title={quote(feed.title)}"
         if feed.title.isascii() and feed.title.isprintable() and feed.title
-        else said
+        else link
     )

@@ -30,7 +30,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 UNREPEATABLE_FIELDS = frozenset({"a-im", "authorization", "if-range", "range", "via"})
-"""Request fields whose responses are built anew each time."""
+"""Request fields that make a response not repeatable."""
 
 
 @dataclass(frozen=True, slots=True)

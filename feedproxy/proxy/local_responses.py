@@ -61,13 +61,13 @@ class LocalResponses:
         visit: ClientContext,
         until: Instant,
         detail: Detail,
-        words: str,
+        reason: str,
         status: CacheStatus = NOT_FORWARDED,
     ) -> ProxyResponse:
         """Return 503 with Retry-After: the target may not be fetched before `until`, and no copy is usable."""
         seconds = max(1, round(until - self._clock.now()))
         extra = (("Retry-After", str(seconds)),)
-        return self.problem_response(request, visit, 503, detail, words, replace(status, detail=detail), extra)
+        return self.problem_response(request, visit, 503, detail, reason, replace(status, detail=detail), extra)
 
     def relocation_response(self, ask: RequestContext, location: str, status: CacheStatus) -> ProxyResponse:
         """Return 301, or the XML redirect document (option `announce_as`)."""
@@ -78,17 +78,18 @@ class LocalResponses:
                 ask, xml_redirect.make_document(inside), status, f"the feed has moved to {location}"
             )
         shown = public_url_for(location, ask.client, upstream=settings.upstream)
-        words, extra, kept = f"The feed has moved to {shown}.", (("Location", location),), settings.relocation_spacing
-        return self.problem_response(ask.request, ask.client, 301, Detail.MOVED, words, status, extra, kept)
+        reason, extra = f"The feed has moved to {shown}.", (("Location", location),)
+        lifetime = settings.relocation_spacing
+        return self.problem_response(ask.request, ask.client, 301, Detail.MOVED, reason, status, extra, lifetime)
 
     def gone_response(self, ask: RequestContext, status: CacheStatus, *, believed: bool) -> ProxyResponse:
         """Return 410, or the XML document for it; without a lifetime while the end is not believed yet."""
         settings = ask.settings
         if settings.gone and settings.announce_as == "xml":
             return self._xml_redirect(ask, xml_redirect.make_document(None), status, "the feed has ended")
-        words = "This feed has ended; please unsubscribe."
-        kept = settings.relocation_spacing if believed else 0
-        return self.problem_response(ask.request, ask.client, 410, Detail.GONE, words, status, (), kept)
+        reason = "This feed has ended; please unsubscribe."
+        lifetime = settings.relocation_spacing if believed else 0
+        return self.problem_response(ask.request, ask.client, 410, Detail.GONE, reason, status, (), lifetime)
 
     def problem_response(
         self,
@@ -96,18 +97,18 @@ class LocalResponses:
         visit: ClientContext,
         code: int,
         detail: str,
-        words: str,
+        reason: str,
         status: CacheStatus,
         extra: ExtraFields = (),
         lifetime: Seconds = 0,
     ) -> ProxyResponse:
         """Return an error document with its Cache-Status; caches may store it for `lifetime` seconds."""
         shown = public_url_for(request.target, visit, upstream=self._settings_for(request.target).upstream)
-        response = problem_response(code, detail, words, request=replace(request, target=shown), extra=extra)
+        response = problem_response(code, detail, reason, request=replace(request, target=shown), extra=extra)
         fields = response.fields
         if lifetime:
             fields = self._with_lifetime(fields, request.target, visit, lifetime)
-        return ProxyResponse(response.with_fields(self._with_status_fields(fields, status)), status, words)
+        return ProxyResponse(response.with_fields(self._with_status_fields(fields, status)), status, reason)
 
     def _with_lifetime(self, fields: Fields, target: str, visit: ClientContext, lifetime: Seconds) -> Fields:
         """Add the lifetime; in reverse mode also CDN-Cache-Control and the Surrogate-Key by which a CDN purges it."""
@@ -119,13 +120,13 @@ class LocalResponses:
             )
         return fields
 
-    def _xml_redirect(self, ask: RequestContext, body: bytes, status: CacheStatus, words: str) -> ProxyResponse:
+    def _xml_redirect(self, ask: RequestContext, body: bytes, status: CacheStatus, reason: str) -> ProxyResponse:
         lines = [
             ("Content-Type", "application/xml"),
             ("Content-Length", str(len(body))),
         ]
         fields = self._with_lifetime(Fields(lines), ask.request.target, ask.client, ask.settings.relocation_spacing)
-        return ProxyResponse(Response(200, self._with_status_fields(fields, status), body), status, words)
+        return ProxyResponse(Response(200, self._with_status_fields(fields, status), body), status, reason)
 
     def _with_status_fields(self, fields: Fields, status: CacheStatus) -> Fields:
         fields = fields.with_field("Date", format_http_date(self._clock.now()))

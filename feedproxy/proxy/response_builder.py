@@ -1,4 +1,4 @@
-"""What a reader gets of a stored response: coding, condition, range, and the fields that tell its story."""
+"""The response that a stored response gives for a request: coding, conditions, range, and provenance fields."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from feedproxy.proxy.representations.decoded_bodies import DECODED_BODIES
 from feedproxy.request.upstream_request import with_via
 
 DIGESTS = ("content-digest", "repr-digest", "digest", "want-content-digest", "content-md5")
-"""They speak of the origin's bytes; where these were changed they would lie (RFC 9530, section 3)."""
+"""Digests of the origin's bytes, which are wrong for changed content (RFC 9530, section 3)."""
 
 SYNC_DECODE_MAX = 4 * 1024 * 1024
 """Bytes of a content that is decoded for a reader that does not take its coding, while all others wait: some ten
@@ -45,7 +45,7 @@ FIELDS_IN_304 = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SelectedRepresentation:
-    """A representation, chosen for one reader."""
+    """The representation that is selected for a request."""
 
     body: bytes
     fields: Fields
@@ -116,9 +116,9 @@ def _select_representation(stored: StoredResponse, request: Request, decoded_max
             # response that the reader may not like to none.
             chosen = "identity" if "identity" in content.bodies else next(iter(content.bodies))
         fields = _with_content_coding(fields.without(*DIGESTS), chosen)
-        ours = own_tag(content.tag, chosen, content.bodies[chosen])
+        own = own_tag(content.tag, chosen, content.bodies[chosen])
         return SelectedRepresentation(
-            content.bodies[chosen], negotiation.vary_on(fields.with_field("ETag", ours.text), "Accept-Encoding"), ours
+            content.bodies[chosen], negotiation.vary_on(fields.with_field("ETag", own.text), "Accept-Encoding"), own
         )
     label, body = next(iter(content.bodies.items()), ("identity", b""))
     fields = _with_content_coding(fields, label)
@@ -129,7 +129,8 @@ def _select_representation(stored: StoredResponse, request: Request, decoded_max
         return SelectedRepresentation(body, fields, tag)
     plain = DECODED_BODIES.get(body, label, limit=min(decoded_max, SYNC_DECODE_MAX))
     if plain is None:
-        return SelectedRepresentation(body, fields, tag)  # with its label: the reader may know better than we do
+        # In its coding, which the client may be able to decode after all.
+        return SelectedRepresentation(body, fields, tag)
     # The origin's tag names the coded bytes; of the decoded ones it is true in substance only.
     fields = negotiation.vary_on(fields.without("content-encoding", *DIGESTS), "Accept-Encoding")
     if tag is not None:
@@ -156,14 +157,14 @@ def _with_freshness_fields(
     over_origin: bool,
     surrogate_key: str | None,
 ) -> Fields:
-    """Say what remains of the hint where the origin said nothing, and in reverse mode where the option asks."""
+    """State the remaining lifetime where the origin states none, and in reverse mode where the option asks for it."""
     total = max_age_directive(freshness)
-    # What is withheld from caches, or from reuse, has no lifetime to be told of.
+    # A response that forbids caching or reuse states no lifetime.
     withheld = _forbids_reuse(fields)
     if not withheld and (freshness.source is Source.HINT or (over_origin and freshness.held is not None)):
         fields = _with_max_age(fields, total)
     if surrogate_key is not None and stored.content.feed:
-        # RFC 9213: a CDN in front keeps to the feed's own schedule, whatever browsers are told.
+        # RFC 9213: a CDN in front follows the schedule of the feed, independently of browsers.
         if "cdn-cache-control" not in fields and _remaining_lifetime(freshness, freshness.age) > 0 and not withheld:
             fields = fields.with_added("CDN-Cache-Control", total)
         fields = fields.with_field("Surrogate-Key", " ".join([*fields.get_all("surrogate-key"), surrogate_key]))
@@ -178,12 +179,12 @@ def _with_max_age(fields: Fields, total: str) -> Fields:
 
 
 def _forbids_reuse(fields: Fields) -> bool:
-    said = CacheControl.from_fields(fields)
-    return said.private or said.no_store or said.no_cache
+    directives = CacheControl.from_fields(fields)
+    return directives.private or directives.no_store or directives.no_cache
 
 
 def max_age_directive(freshness: Freshness, age: Seconds | None = None) -> str:
-    """What Cache-Control says of it where it is we who say it; at another age, while only seconds have gone by."""
+    """Return the max-age directive that this proxy states for a response, optionally at another age."""
     exact = freshness.age if age is None else age
     # max-age counts from the origin's answer, so that max-age less Age is what remains.
     return f"max-age={int(exact) + _remaining_lifetime(freshness, exact)}"
@@ -219,9 +220,9 @@ def _evaluate_conditions(
 
 
 def _current_tags(stored: StoredResponse, selected: SelectedRepresentation, *, everyone: bool) -> Iterator[EntityTag]:
-    """The tags that name this representation: ours, in each coding if `everyone`, and the one that the origin gave.
+    """Yield the tags of this representation: the proxy's own, in each coding if `everyone`, and the origin's.
 
-    Who does not compare strongly knows ours by their stem.
+    A weak comparison finds the proxy's own tags by their base.
     """
     if selected.tag is not None:
         yield selected.tag
@@ -231,7 +232,7 @@ def _current_tags(stored: StoredResponse, selected: SelectedRepresentation, *, e
                 yield own_tag(stored.content.tag, name, body)
         theirs = stored.fields.get_all("etag")
         if len(theirs) == 1 and (tag := parse_tag(theirs[0])) is not None:
-            # A reader that held the origin's copy before it came to us holds the same feed.
+            # A client that got its copy from the origin itself has the same feed.
             yield EntityTag(tag.opaque, weak=True)
 
 

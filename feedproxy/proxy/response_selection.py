@@ -38,8 +38,8 @@ from feedproxy.store.resource import Resource
 class SelectedResponse:
     """A stored or just fetched response that answers a request, and what is reported of it.
 
-    `resource` is what is stored of the target. `unshared_fields` and `interim` belong to the one client whose request
-    went to the origin.
+    `resource` is what is stored of the target. `unshared_fields` and `interim` belong to the one client that caused the
+    request to the origin.
     """
 
     context: RequestContext
@@ -267,7 +267,7 @@ class ResponseSelector:
         reason = result.reason if result.detail is not None else freshness.words
         if result.detail is None and result.not_stored_reason:
             reason = f"not stored: {result.not_stored_reason}"
-        # A cookie, and a 1xx response, is for the client whose request brought it only.
+        # A cookie, and a 1xx response, is only for the client that caused the request.
         is_own = not status.collapsed
         return SelectedResponse(
             context,

@@ -1,10 +1,10 @@
-"""A feed in the codings that its readers ask for, each made once per version, and not before it is asked for.
+"""Content codings of stored feeds, made on demand and once for each version.
 
-What the origin sent coded, and nothing was changed in, is kept in that coding. What the last version was asked for is
-made with the next one, at store time (ingest.py). Beyond that, a reader who would else get plain bytes waits for his
-coding, a millisecond; and one who is served well, but could be served better, causes the better one to be made for
-whoever comes after him: so a feed that is asked for once costs no coding, and one that is polled has them all.
-(docs/decisions/when-codings-are-made.md)
+A coding in which the origin sent unchanged content is stored as it came. The codings that were requested of the
+previous version are made when a new one is stored (ingest.py). Beyond that, a client that would get uncompressed
+content waits for its coding, a millisecond. A client that gets a coding, but accepts a better one, triggers the better
+one for later requests. A feed that is requested once costs no coding, and a feed that is polled has all of them
+(docs/decisions/when-codings-are-made.md).
 """
 
 import asyncio
@@ -30,13 +30,13 @@ from feedproxy.store.interface import Store
 logger = logging.getLogger(__name__)
 
 INCOMPRESSIBLE_MAX = 10_000
-"""Contents remembered that a coding makes no smaller."""
+"""Pairs of content and coding remembered because the coding makes the content no smaller."""
 
 type _Key = tuple[str, str, str]
 
 
 class CodingVariants:
-    """Makes the codings that are asked for, and keeps them with what is stored."""
+    """Makes requested codings, and stores them with the response."""
 
     def __init__(self, store: Store, workshop: WorkerPool) -> None:
         self._store = store
@@ -45,7 +45,7 @@ class CodingVariants:
         self._incompressible: OrderedDict[_Key, None] = OrderedDict()
 
     async def apply(self, answer: ProxyResponse, request: Request, settings: Settings) -> ProxyResponse:
-        """The answer in a coding that the reader asks for, where it is not in one."""
+        """Return the response in the coding that the client prefers, made now where the response has none."""
         stored, response = answer.stored, answer.response
         if stored is None or response.status != 200 or not _is_codable(stored):
             return answer
@@ -55,7 +55,7 @@ class CodingVariants:
             return answer
         if "content-encoding" in response.fields:
             if answer.status.hit:
-                self._start_coding(key, stored.content, settings)  # he asks for what others have asked for before
+                self._start_coding(key, stored.content, settings)  # repeated requests justify the better coding
             return answer
         body = await asyncio.shield(self._start_coding(key, stored.content, settings))
         if body is None:
@@ -78,7 +78,7 @@ class CodingVariants:
             logger.warning("%s of %s is not made: %s", key[2], key[0], error)
             body = None
         except Exception:
-            # A fault of ours, and no reader's loss: what is at hand is right.
+            # A bug must not cost the response: the one without this coding is right.
             logger.exception("%s of %s could not be made", key[2], key[0])
             body = None
         if body is None:
@@ -90,7 +90,7 @@ class CodingVariants:
         return body
 
     async def _store_coding(self, key: _Key, body: bytes) -> None:
-        """Keep it with what is stored, as far as that is still the same content."""
+        """Store the coding with each response that still has the same content."""
         target, tag, name = key
         common = self._store.common
         epoch = common.epoch(target)
@@ -101,8 +101,8 @@ class CodingVariants:
             if resource is None:
                 return
             variants = tuple(
-                _with_coding(each, name, body) if each.content.tag == tag and _is_codable(each) else each
-                for each in resource.variants
+                _with_coding(variant, name, body) if variant.content.tag == tag and _is_codable(variant) else variant
+                for variant in resource.variants
             )
             if variants != resource.variants:
                 await self._store.put(replace(resource, variants=variants), lambda: common.epoch(target) == epoch)
@@ -110,12 +110,12 @@ class CodingVariants:
             common.release(target, here=True)
 
     async def close(self, timeout: Seconds) -> None:
-        """Let what is under way land, `timeout` seconds at most, and end."""
+        """Wait for the codings in progress, `timeout` seconds at most, and end."""
         await self._under_way.drain(timeout)
 
 
 def _is_codable(stored: StoredResponse) -> bool:
-    """Whether the content is a feed that may be coded."""
+    """Return whether the content is a feed that may be coded."""
     content = stored.content
     return (
         content.feed

@@ -1,9 +1,9 @@
-"""Renderings of stored feeds: each made once per version of the feed, off the event loop, and remembered in bounds.
+"""Conversions of stored feeds, made once for each version in a worker process, and cached within bounds.
 
-A version is written once in each format that is asked for, and coded once in each coding. Who asks meanwhile waits for
-the same. What names a version is the tag of its stored content. Reading and writing are one job (worker_pool.py), so
-that no model of a document crosses to this process; who does the job remembers the models that he read last. A version
-that could not be converted is remembered as well, and not tried again.
+Each version is written once in each requested format, and compressed once in each coding; concurrent requests share the
+work. The tag of the stored content names a version. Parsing and writing are one job (worker_pool.py), so that no model
+of a document crosses the process boundary; the worker keeps the last models. A version that could not be converted is
+remembered too, and is not tried again.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True)
 class Headlines:
-    """What a feed says in a few words: title and text of the channel, and of the item that is dated last.
+    """The headlines of a feed: title and text of the channel, and of the item that is dated last.
 
     `entries` are titles and dates of the items that are dated last, plain text.
     """
@@ -85,7 +85,7 @@ class Headlines:
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """What a job needs of a stored feed."""
+    """The stored feed as a job gets it."""
 
     version: _Version
     body: bytes
@@ -98,7 +98,7 @@ class _Document:
 
 
 class ConversionCache:
-    """Makes renderings and remembers them."""
+    """Makes conversions and keeps them."""
 
     def __init__(self, workshop: WorkerPool, limits: MemoryLimits) -> None:
         self._workshop = workshop
@@ -107,7 +107,7 @@ class ConversionCache:
         self._headlines: LRU[_Version, Headlines] = LRU(limits.headlines)
         self._running: SingleFlight[_Key, Conversion] = SingleFlight()
         self.documents_parsed = 0
-        """Documents read: fewer than renderings made."""
+        """Documents read: fewer than conversions made."""
 
     @property
     def size(self) -> int:
@@ -131,7 +131,7 @@ class ConversionCache:
         return await asyncio.shield(task)
 
     async def headlines(self, stored: StoredResponse, settings: Settings) -> Headlines:
-        """What this stored feed says in a few words. Raises NotAFeed, and FeedproxyError."""
+        """Return the headlines of this stored feed. Raises NotAFeed, and FeedproxyError."""
         document = _document(stored, settings)
         known = self._headlines.get(document.version)
         if known is None:
@@ -181,7 +181,7 @@ def _length(version: _Version) -> int:
 
 
 def _version(stored: StoredResponse) -> _Version:
-    """What names the content and how it is read: the same bytes may come with another charset to one client."""
+    """Return the name of the content and of its media type: the same bytes may have another charset for one client."""
     content, tag = stored.content, stored.content.tag
     if tag is None:
         # The origin's own, untouched: what names it takes no time, however long it is.
@@ -194,8 +194,8 @@ def _document(stored: StoredResponse, settings: Settings) -> _Document:
     label, body = next(iter(content.bodies.items()), ("identity", b""))
     if "identity" in content.bodies:
         label, body = "identity", content.bodies["identity"]
-    said = stored.fields.get("last-modified")
-    modified = content.last_modified if content.last_modified is not None else parse_http_date(said) if said else None
+    value = stored.fields.get("last-modified")
+    modified = content.last_modified if content.last_modified is not None else parse_http_date(value) if value else None
     return _Document(
         _version(stored),
         body,
@@ -211,7 +211,7 @@ def _document(stored: StoredResponse, settings: Settings) -> _Document:
 
 
 _MODELS: LRU[_Version, Feed] = LRU(0, MODELS_MAX)
-"""What was read last in this process."""
+"""The models that were parsed last in this process."""
 
 _LOCK = threading.Lock()
 
@@ -230,11 +230,11 @@ def _extract_headlines(document: _Document) -> Headlines:
     """The headlines; the newest item is the first where none is dated. Raises NotAFeed."""
     feed = _parse_model(document)[0]
     items = sorted(feed.items, key=lambda item: -(item.published or item.updated or 0))[:ENTRIES_MAX]
-    said = Headlines(markup.line(feed.title)[:HEADLINE_MAX], markup.plain(feed.summary)[:HEADLINE_MAX])
+    headlines = Headlines(markup.line(feed.title)[:HEADLINE_MAX], markup.plain(feed.summary)[:HEADLINE_MAX])
     if not items:
-        return said
+        return headlines
     return replace(
-        said,
+        headlines,
         newest_title=markup.line(items[0].title)[:HEADLINE_MAX],
         newest_text=markup.plain(items[0].summary or items[0].content)[:HEADLINE_MAX],
         entries=tuple((_item_title(item), item.published or item.updated) for item in items),

@@ -1,7 +1,7 @@
-"""A feed in another format: `/-/as/FORMAT/TARGET`, and by Accept on the feed itself where a rule allows it.
+"""Feeds in another format: `/-/as/FORMAT/TARGET`, and by Accept where the option `negotiate` allows it.
 
-The feed is answered as ever (service.answer): the same access, count, freshness and Cache-Status. Only then is its
-content exchanged for a conversion of it, which has tags, codings and conditions of its own.
+The feed is selected as for any request: the same access rules, counts, freshness and Cache-Status. Then its content is
+replaced by a conversion, which has tags, codings and conditions of its own.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ REPRESENTATION_CONDITIONS = (
     "range",
     "a-im",
 )
-"""What a request says of the conversion that it holds; of the feed's own content it says nothing."""
+"""Request fields that concern the converted document, not the content of the feed."""
 
 _FIELDS_OF_THE_ORIGINAL = (
     *DIGESTS,
@@ -58,10 +58,10 @@ _FIELDS_OF_THE_ORIGINAL = (
 )
 
 _PROVENANCE_FIELDS = ("cache-status", "via", "age", "date")
-"""What an answer says of how it came about."""
+"""Response fields that tell how the response came about."""
 
 NEGOTIABLE_FORMATS = ("atom", "rss", "rdf", "json", "html")
-"""What a feed may be negotiated into: what readers and browsers ask for by its media type."""
+"""Formats that Accept may select: those that feed readers and browsers request by media type."""
 
 type Serve = Callable[[Request, ClientContext], Awaitable[ProxyResponse | PassThrough]]
 
@@ -83,7 +83,7 @@ class Conversions:
         return self._conversions.documents_parsed
 
     async def headlines(self, stored: StoredResponse) -> Headlines:
-        """What a stored feed says in a few words. Raises NotAFeed, and FeedproxyError."""
+        """Return the headlines of a stored feed. Raises NotAFeed, and FeedproxyError."""
         return await self._conversions.headlines(stored, self._settings_for(stored.target))
 
     def parse_call(self, call: Call) -> tuple[Format, str]:
@@ -95,14 +95,14 @@ class Conversions:
         return wanted, self._target(rest + (f"?{call.query}" if call.query else ""), call.client)
 
     async def respond(self, call: Call, wanted: Format, target: str, fields: Fields, *, user: str = "") -> Response:
-        """Answer such a call. Whether the reader may have the target was asked before: `fields` are what is left of
-        his, and `user` is who he proved to be."""
+        """Answer such a call, which has been authorized: `fields` are without its credentials, `user` is the
+        authenticated user."""
         call = replace(call, request=replace(call.request, fields=fields), client=replace(call.client, user=user))
         asked = Request("GET", target, call.request.fields.without(*REPRESENTATION_CONDITIONS))
         answer = await self._serve(asked, call.client)
         if isinstance(answer, PassThrough):
-            words = "The feed is too large to be converted."
-            return problem_response(502, Detail.TOO_LARGE, words, request=replace(asked, target=target))
+            reason = "The feed is too large to be converted."
+            return problem_response(502, Detail.TOO_LARGE, reason, request=replace(asked, target=target))
         before = call.request.target.partition(f"{PATH}{wanted.name}/")[0] + f"{PATH}{wanted.name}/"
         if answer.stored is None or answer.response.status != 200:
             return answer.response.with_fields(_with_converted_location(answer.response.fields, call.client, before))
@@ -111,11 +111,9 @@ class Conversions:
             at = _public_address(call, self._settings_for(target).endpoint_prefix)
             return await self.convert(answer, answer.stored, request, wanted, at=at)
         except FeedproxyError as error:
-            told = problem_response(error.status_hint, error.detail, str(error), request=request)
-            story = (
-                line for line in answer.response.fields if line[0].lower() in ("cache-status", "via", "age", "date")
-            )
-            return told.with_fields(Fields((*told.fields, *story)))
+            problem = problem_response(error.status_hint, error.detail, str(error), request=request)
+            story = (line for line in answer.response.fields if line[0].lower() in _PROVENANCE_FIELDS)
+            return problem.with_fields(Fields((*problem.fields, *story)))
 
     async def convert(
         self, answer: ProxyResponse, stored: StoredResponse, request: Request, wanted: Format, *, at: str = ""
@@ -155,24 +153,24 @@ class Conversions:
         return with_vary_accept(replace(response, response=converted, stored=None))
 
     def preferred_format(self, accept: str | None, media_type: str) -> Format | None:
-        """What Accept prefers to the feed as it is; None where that is as good as any."""
+        """Return the format that Accept prefers to the original one; None where it prefers none."""
         if accept is None:
             return None
         own = parse_parameters(media_type)[0]
         offers = {media_type: None} | {
-            each.media_type: each
+            format_.media_type: format_
             for name in NEGOTIABLE_FORMATS
-            if parse_parameters((each := FORMATS[name]).media_type)[0] != own
+            if parse_parameters((format_ := FORMATS[name]).media_type)[0] != own
         }
         chosen = negotiation.best_type(accept, [_without_parameters(offer) for offer in offers])
-        return next((each for offer, each in offers.items() if _without_parameters(offer) == chosen), None)
+        return next((format_ for offer, format_ in offers.items() if _without_parameters(offer) == chosen), None)
 
     def _outcome(self, request: Request, conversion: Conversion, fields: Fields) -> object:
         modified, date = fields.get("last-modified"), fields.get("date")
         return conditional.evaluate(
             request.fields,
             request.method,
-            tags=tuple(own_tag(conversion.tag_base, each) for each in ("identity", *content_coding.CODINGS)),
+            tags=tuple(own_tag(conversion.tag_base, coding) for coding in ("identity", *content_coding.CODINGS)),
             stem=conversion.tag_base,
             last_modified=parse_http_date(modified) if modified else None,
             date=parse_http_date(date) if date else None,

@@ -1,7 +1,7 @@
-"""Coded content decoded for readers that do not know the coding: done once, and remembered for a while.
+"""Coded content decoded for clients that do not accept its coding, cached for a while.
 
-What readers get of a feed is ready-made; this is for what is no feed, which is kept as it came. Failures are
-remembered as well: a bomb costs its bound once, not once for every reader who asks.
+Feeds are stored in all codings; this is for other content, which is stored as it came. Failures are cached too: a
+decompression bomb costs its bound once, not once for each request.
 """
 
 from feedproxy.errors import FeedproxyError
@@ -26,8 +26,8 @@ class DecodedBodies:
         self._decoded.resize(bytes_max)
 
     def get(self, body: bytes, label: str, *, limit: int) -> bytes | None:
-        """The content behind this coding; None where it cannot be decoded within the limit (bytes)."""
-        key = id(body)  # no other object has it while this one is held here
+        """Return the decoded content; None where it cannot be decoded within `limit` bytes."""
+        key = id(body)  # unique while this object is referenced here
         known = self._decoded.get(key)
         if known is not None and known[0] is body and known[1] == label:
             return known[2]

@@ -1,11 +1,11 @@
-"""226: a reader that has an earlier version, and asks for it, gets only what is new since (RFC 3229, `A-IM: feed`).
+"""Deltas (226) for clients that have an earlier version and ask for what is new since (RFC 3229, `A-IM: feed`).
 
-The whole answer is made first (response_builder.py) and is the measure: who has the current version gets 304 by it, and
-where there can be no delta, or it would not be smaller, the whole is what the reader gets. A delta has the fields of
-the whole, its coding and its tag: the next request starts from there.
+The full response is built first (response_builder.py) and decides: a client with the current version gets its 304, and
+where no delta is possible, or it would not be smaller, the client gets the full response. A delta has the fields, the
+coding and the tag of the full response: the next request starts from there.
 
-Many readers have the same version before the current one. What is made for the first of them, off the event loop,
-serves them all. See docs/explanation/deltas.md.
+Many clients have the version before the current one. The delta that is made for the first of them, off the event loop,
+serves all. See docs/explanation/deltas.md.
 """
 
 import asyncio
@@ -43,14 +43,14 @@ type _Key = tuple[str, str, tuple[str, ...], str]
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """What the reader has: the version, or several that went by the same date; and the tag that he named it by."""
+    """The version that the client has, or several with the same date, and the tag that the request names it by."""
 
     versions: tuple[Version, ...]
     tag: EntityTag | None = None
 
 
 class Deltas:
-    """Makes deltas and remembers them, boundedly."""
+    """Makes deltas and keeps them within bounds."""
 
     def __init__(self, workshop: WorkerPool, limits: MemoryLimits) -> None:
         self._workshop = workshop
@@ -61,7 +61,7 @@ class Deltas:
     async def apply(
         self, whole: Response, stored: StoredResponse, request: Request, resource: Resource | None, settings: Settings
     ) -> Response:
-        """The delta that the request asks for, out of this stored response; `whole` where there is none."""
+        """Return the delta that the request asks for; `whole` where there is none."""
         wants = whole.status == 200 and settings.deltas and not _is_excluded(request, settings)
         bases = wanted_since(request) if wants else None
         if bases is None or resource is None or not _allows_deltas(stored, resource):
@@ -79,7 +79,7 @@ class Deltas:
     async def _delta(
         self, stored: StoredResponse, base: _Base, name: str, size: int, settings: Settings
     ) -> bytes | None:
-        key = (stored.target, stored.content.tag or "", tuple(each.tag for each in base.versions), name)
+        key = (stored.target, stored.content.tag or "", tuple(version.tag for version in base.versions), name)
         if key in self._made:
             return self._made.get(key)
         body, declared = stored.content.bodies["identity"], stored.fields.get("content-type")
@@ -95,7 +95,7 @@ class Deltas:
             logger.warning("no delta of %s is made: %s", key[0], error)
             made = None
         except Exception:
-            # A fault of ours, and no reader's loss: the whole is there.
+            # A bug must not cost the response: the full one is there.
             logger.exception("a delta of %s could not be made", key[0])
             made = None
         self._remember(key, made)
@@ -106,7 +106,7 @@ class Deltas:
         self._made.put(key, made, len(target) + len(tag) + sum(map(len, bases)) + len(made or b""))
 
     async def close(self, timeout: Seconds) -> None:
-        """Let what is under way land, `timeout` seconds at most, and end."""
+        """Wait for the deltas in progress, `timeout` seconds at most, and end."""
         await self._under_way.drain(timeout)
 
 
@@ -116,16 +116,18 @@ def _is_excluded(request: Request, settings: Settings) -> bool:
 
 
 def _allows_deltas(stored: StoredResponse, resource: Resource) -> bool:
-    """Whether there may be deltas of it: of a feed as we made it, and stored it for all."""
+    """Return whether deltas may be made: of a feed with a tag of this proxy, stored for all clients."""
     if not stored.content.feed or CacheControl.from_fields(stored.fields).no_transform:
         return False
-    return stored.content.tag is not None and any(each.content.tag == stored.content.tag for each in resource.variants)
+    return stored.content.tag is not None and any(
+        variant.content.tag == stored.content.tag for variant in resource.variants
+    )
 
 
 def _find_base(bases: Bases, versions: Sequence[Version]) -> _Base | None:
-    """The version that the reader has, the newest of several; None where we know none of them."""
+    """Return the version that the client has, the newest of several; None where none is known."""
     if bases.date is not None:
-        dated = [each for each in versions if _whole_second(each) == bases.date]
+        dated = [version for version in versions if _whole_second(version) == bases.date]
         return _Base(tuple(dated)) if dated else None
     offered = {stem_of(tag): tag for tag in reversed(bases.tags)}
     for version in reversed(versions):
@@ -145,7 +147,7 @@ def _make_delta(
     channel = read(body, declared)
     if channel is None:
         return None
-    # Of versions that went by one date, he has what was in all of them.
+    # Of several versions with one date, only the entries common to all are known to the client.
     known = frozenset.intersection(*(unpack(version.entries) for version in versions))
     charset = parse_parameters(declared)[1].get("charset") if declared else None
     made = make_delta(body, channel, known, charset=charset)
@@ -156,7 +158,7 @@ def _make_delta(
 
 
 def requires_items(channel: Channel) -> bool:
-    """Whether the format has no document without items.
+    """Return whether the format requires at least one item.
 
     RSS 1.0, section 5.2: "(channel, image?, item+, textinput?)"; of 0.91 Netscape's DTD has "item+". RSS 2.0, Atom and
     JSON Feed permit none.
