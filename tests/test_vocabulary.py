@@ -71,7 +71,7 @@ LEFT: dict[str, int] = {
     "feedproxy/lab": 186,
     "feedproxy/notify": 395,
     "feedproxy/proxy": 3,
-    "feedproxy/refresh": 164,
+    "feedproxy/refresh": 142,
     "feedproxy/request": 43,
     "feedproxy/scoring": 203,
     "feedproxy/server": 115,

@@ -15,19 +15,19 @@ def level_of(name: str, settings: Settings) -> int:
 
 
 def preferred_coding(accept_encoding: str | None, settings: Settings) -> str | None:
-    """The coding that a reader would rather have than any other that we make; None for none at all."""
+    """Return the coding that a client prefers of those offered; None for identity."""
     offered = [name for name in content_coding.CODINGS if level_of(name, settings)]
     chosen = negotiation.choose_coding(accept_encoding, [*offered, "identity"])
     return None if chosen == "identity" else chosen
 
 
 def satisfies(accept_encoding: str | None, bodies: Mapping[str, bytes]) -> bool:
-    """Whether one of these bodies is in a coding that the reader asks for."""
+    """Return whether one of these bodies has a coding that the client accepts."""
     available = [name for name in content_coding.CODINGS if name in bodies]
     return negotiation.choose_coding(accept_encoding, [*available, "identity"]) != "identity"
 
 
 def encode_if_smaller(identity: bytes, name: str, level: int) -> bytes | None:
-    """The content in this coding; None where it gets no smaller."""
+    """Return the content in this coding; None where that is not smaller."""
     body = content_coding.encode(identity, name, level)
     return body if len(body) < len(identity) else None

@@ -1,7 +1,7 @@
-"""From what the origin sent to what readers get: decode, read, repair, compress. Once, at store time.
+"""Turn the origin's content into the stored one: decode, parse, edit, compress. Once, when it is stored.
 
-A pure function over bytes; the service runs it off the event loop. What is no feed, and what asks not to be
-transformed, comes out as it came in.
+A pure function over bytes, which runs outside the event loop. Content that is not a feed, or that has `no-transform`,
+stays as it was received.
 """
 
 import hashlib
@@ -32,18 +32,17 @@ from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import Version
 
 CONTENT_HASH_BYTES = 10
-"""80 bits of SHA-256 name a content: no two versions of one feed will ever meet in it. Processors have it built in, and
-then nothing is quicker."""
+"""Bytes of SHA-256 that identify a content: 80 bits rule out a collision between versions of one feed."""
 
 PAGE_BYTES = 8192
 
 CLOCK_SLACK = 300
-"""A Last-Modified up to five minutes ahead of us is a clock that is a little fast, not a date in the future."""
+"""Seconds that a Last-Modified may be in the future: clocks of origins differ by minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedCodings:
-    """The codings to make at once: these, and what the one who waits asks for with his Accept-Encoding."""
+    """The codings to make at once: these, and the preferred one of the waiting client's Accept-Encoding."""
 
     codings: tuple[str, ...] = ()
     accept_encoding: str | None = None
@@ -54,9 +53,9 @@ NO_CODINGS = RequestedCodings()
 
 @dataclass(frozen=True, slots=True)
 class IngestedContent:
-    """A response as it will be stored and served, and what was found on the way.
+    """Content as it will be stored and served, and what was found in it.
 
-    `error` says why the content could not be looked into; it is then kept as it came.
+    `error` says why the content could not be parsed; it is then stored as received.
     """
 
     content: Content
@@ -67,24 +66,24 @@ class IngestedContent:
     empty: bool = False
     html: bool = False
     page: bytes = b""
-    """The first bytes of what is no feed, decoded: challenges are recognised by them."""
+    """The first decoded bytes of content that is not a feed: bot challenges are recognised by them."""
     retired_versions: tuple[Version, ...] = ()
-    """Of a feed that has changed: the versions that readers had until now, to reckon deltas from."""
+    """Of a feed that has changed: its superseded versions, from which deltas are made."""
     previous_contents: PreviousContents | None = None
     """Of a feed that has changed: its previous contents from now on; None where none are to be kept."""
     publication_dates: tuple[Instant, ...] | None = None
-    """When the feed was published to before it was met, as its entries say; None: not looked at yet."""
+    """Publication dates of entries from before the first fetch; None: not read yet."""
     previous_channel: Channel | None = None
-    """What was known before, read to its end, where nobody had until now."""
+    """The previously stored channel with its digest, where that was deferred."""
 
     def is_change(self, known: Channel | None) -> bool:
-        """Whether the feed says something else than what was known of it."""
+        """Return whether the content of the feed differs from the known one."""
         if self.channel is None or known is None:
             return self.channel is not known
         return self.channel.content_digest != self.resolved_channel(known).content_digest
 
     def resolved_channel(self, known: Channel) -> Channel:
-        """What was known, as it was read to its end, if it was."""
+        """Return the known channel with its digest, where that was deferred."""
         return (
             self.previous_channel
             if self.previous_channel is not None and pending_hash(known.content_digest) is not None
@@ -94,10 +93,10 @@ class IngestedContent:
 
 FAST_PATH_ENCODED_MAX = 48 * 1024
 FAST_PATH_DECODED_MAX = 128 * 1024
-"""Bytes of a feed that is read where readers wait, as sent and unpacked: a quarter of a millisecond for 60 KB."""
+"""Bytes of a feed that is ingested in the event loop, coded and decoded: 60 KB take a quarter of a millisecond."""
 
 NOT_INGESTED = IngestedContent(Content({}))
-"""Of what has no content, or too much of it."""
+"""For responses without content, or with more than `buffer_max`."""
 
 
 def ingest(
@@ -113,14 +112,12 @@ def ingest(
     first_seen: Instant | None = None,
     previous_contents: PreviousContents | None = None,
 ) -> IngestedContent:
-    """Look into a complete response, and make its content ready.
+    """Return the content of a complete response as it will be stored and served.
 
-    `self_href` is the subscription address that a self link should name. `held` is the content that this one would
-    replace, and `known` what the feed said of itself: where both say the same, the content stays the one held.
-    Where it does not, `leaving` are the stored feeds that it makes old versions of. `since` is when the feed was met,
-    where nobody has looked yet when it was published to before. `previous_contents` are those before the stored one;
-    None where no content is to be kept as a dictionary.
-    Never raises: what cannot be read is kept as it came, with the reason in `error`.
+    `self_href` is the address for the self link. `stored` is the content that would be replaced and `known_channel` its
+    channel: equivalent content stays the stored one. `superseded` are the stored feeds that new content replaces.
+    `first_seen` is the time of the first fetch, where earlier publication dates are still to be read.
+    Never raises: content that cannot be parsed stays as received, with the reason in `error`.
     """
     label = response.fields.combined("content-encoding")
     layers = content_coding.layers(label)
@@ -129,7 +126,7 @@ def ingest(
     try:
         identity = content_coding.decode(response.body, label, limit=limit)
         if (hidden := content_coding.sniff(identity)) and _is_declared_as_text(response):
-            # A body that is compressed, though nobody says so: readers would see gibberish.
+            # A compressed body without Content-Encoding: clients could not read it.
             identity, layers = content_coding.decode(identity, hidden, limit=limit), ()
     except (Undecodable, TooLarge) as error:
         return IngestedContent(raw, error=error, empty=not response.body)
@@ -190,7 +187,7 @@ def ingest(
     ):
         return replace(ingested, content=stored)
     changes = (*_media_type_change(declared, media_type), *edited.changes)
-    # What came coded is kept so, where it is still the same content.
+    # The received coding is kept where the content is unchanged.
     as_it_came = (layers[0], response.body) if len(layers) == 1 and edited.body is identity else None
     content = Content(
         _encode_bodies(edited.body, as_it_came, requested_codings, settings),
@@ -223,17 +220,17 @@ def _with_stored(previous: PreviousContents, stored: Content, new: Content) -> P
 
 
 def _with_digest(channel: Channel, identity: bytes, declared: str | None) -> Channel:
-    """The channel with its content digest."""
+    """Return the channel with its content digest."""
     return channel if channel.content_digest else parser.read(identity, declared) or channel
 
 
 def _defers_digest(known: Channel | None, content_hash: str) -> bool:
-    """Whether a content needs no digest of its own: what is met for the first time, and what has not changed since."""
+    """Return whether the digest is deferred: for new feeds, and for those unchanged since."""
     return known is None or pending_hash(known.content_digest) == content_hash
 
 
 def _resolve_previous(known: Channel | None, superseded: Sequence[StoredResponse]) -> Channel | None:
-    """What was known, with its content digest, where only its bytes are; None where it is known, or they are gone."""
+    """Return the known channel with its deferred digest; None where it has one, or where the bytes are gone."""
     if known is None or (content_hash := pending_hash(known.content_digest)) is None:
         return None
     stored = next(
@@ -243,7 +240,7 @@ def _resolve_previous(known: Channel | None, superseded: Sequence[StoredResponse
 
 
 def read_stored_channel(channel: Channel | None, variants: Sequence[StoredResponse]) -> Channel | None:
-    """What is known of a feed, where only what stands around its items was read: that is done now, if it is there."""
+    """Return the channel read in full, where only the part around the items was read and the bytes are stored."""
     content_hash = pending_hash(channel.content_digest) if channel is not None else None
     stored = next((each for each in variants if content_hash is not None and each.content.tag == content_hash), None)
     body = stored.content.bodies.get("identity") if stored is not None else None
@@ -263,10 +260,7 @@ def _first_document(superseded: Sequence[StoredResponse]) -> bytes | None:
 def ingest_fast_path(
     response: Response, settings: Settings, *, self_href: str, now: Instant, accept_encoding: str | None
 ) -> IngestedContent | None:
-    """What `prepare` makes of a feed that nobody knew, where that takes a moment; None where it takes longer.
-
-    It takes longer where the feed is large, uncommon, to be changed, or to be coded.
-    """
+    """Ingest a small new feed in the event loop; None where it is large, uncommon, to be edited or to be coded."""
     label = response.fields.combined("content-encoding")
     layers = content_coding.layers(label)
     if (
@@ -305,7 +299,7 @@ def ingest_fast_path(
 
 
 def make_delta_base(stored: StoredResponse) -> Version | None:
-    """A stored feed as a version that deltas are reckoned from; None where its entries cannot be told exactly."""
+    """Return a stored feed as the base of deltas; None where its entries cannot be determined exactly."""
     declared = stored.fields.get("content-type")
     body = stored.content.bodies.get("identity")
     channel = parser.read(body, declared) if body is not None else None
@@ -318,7 +312,7 @@ def make_delta_base(stored: StoredResponse) -> Version | None:
 def _encode_bodies(
     identity: bytes, as_it_came: tuple[str, bytes] | None, requested_codings: RequestedCodings, settings: Settings
 ) -> dict[str, bytes]:
-    """The content, and what there is to be of it in other codings."""
+    """Return the content in all codings to store."""
     bodies = {"identity": identity}
     if as_it_came is not None:
         name, body = as_it_came
@@ -337,10 +331,10 @@ def _encode_bodies(
 
 
 def _is_equivalent(stored: Content, body: bytes, media_type: str | None) -> bool:
-    """Whether the content held says what `body` says, hints and links included (feed/content_digest.py).
+    """Return whether the stored content is equivalent to `body`, hints and links included (feed/content_digest.py).
 
-    Both are read, as readers would get them: the self link and the options may have changed, and where there are
-    several variants, what the feed last said of itself was perhaps said in another. Of the ill-formed nobody can know.
+    Both are parsed in their edited form: the self link or options may have changed, and the known channel may be that
+    of another variant. Ill-formed content is never equivalent.
     """
     before = stored.bodies.get("identity")
     if before is None or stored.tag is None or stored.media_type != media_type:

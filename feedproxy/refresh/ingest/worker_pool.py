@@ -9,9 +9,9 @@ There are two lanes. A job begins in the quick one. Where it takes longer than a
 slow lane with it, and another worker does what waits behind it. A job that is large goes there at once. So no document
 holds up another feed's for longer than `Limits.quick`, and those that take long hold up one another only.
 
-A job has limits (`Limits`). Where it exceeds them its worker is ended, the job fails with `TooMuch`, and it is not
-begun again: the document has failed. A worker that ends by itself (a parser's fault, the kernel short of memory) takes
-one job with it, which is begun once more in another. A worker is replaced after a job that took long, so that its
+A job has limits (`Limits`). Where it exceeds them its worker is ended, the job fails with `JobLimitExceeded`, and it is
+not begun again: the document has failed. A worker that ends by itself (a parser's fault, the kernel short of memory)
+takes one job with it, which is begun once more in another. A worker is replaced after a job that took long, so that its
 memory is given back. (docs/decisions/feeds-are-read-in-a-process-beside.md)
 """
 
@@ -53,7 +53,7 @@ READ_BUFFER = 1024 * 1024
 """Bytes of a result that are read ahead."""
 
 ATTEMPTS_MAX = 2
-"""Workers that a job may see die before it is taken for the reason."""
+"""Workers that may exit during a job before the job fails."""
 
 QUICK_WORKERS_MAX = 2
 """Workers that do quick jobs at the same time."""
@@ -76,10 +76,10 @@ RESULT_MAX = 256 * 1024 * 1024
 """Bytes of a result: five times `decoded_max`, for a content in several codings."""
 
 START_TIMEOUT: Seconds = 60
-"""So long template and workers may take to begin; then they are replaced."""
+"""Seconds for template and workers to start; then they are replaced."""
 
 RESTART_PAUSE_MAX: Seconds = 60
-"""Between two templates, at most, where none comes to life."""
+"""Longest pause in seconds between two failed starts of the template."""
 
 FAILED_STARTS_MAX = 2
 """Templates that may end before a job was done, until threads do what waits."""
@@ -126,7 +126,7 @@ class _Worker:
 
 
 class WorkerPool:
-    """Does what is to be done, and gives what comes of it. Without `start`, in threads."""
+    """Runs jobs in worker processes and returns their results. Before `start`, in threads."""
 
     def __init__(self, threads: Executor, limits: Limits | None = None) -> None:
         self._threads = threads
@@ -145,25 +145,25 @@ class WorkerPool:
         self.template: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Have processes for it from now on, and others when they end."""
+        """Start the worker processes, and replace those that exit."""
         if self._supervisor is None:
             self._in_threads = False
             self._supervisor = asyncio.ensure_future(self._supervise())
 
     @property
     def is_running(self) -> bool:
-        """Whether a process is ready to do it."""
+        """Return whether a worker process is ready."""
         return any(each.pid for each in self._workers.values())
 
     @property
     def pids(self) -> list[int]:
-        """Of the workers that are ready."""
+        """Process ids of the workers that are ready."""
         return [each.pid for each in self._workers.values() if each.pid]
 
     async def submit[T](self, work: Callable[[], T]) -> T:
-        """Do this somewhere else: a `functools.partial` of a function at a module's top level, with values.
+        """Run a job: a `functools.partial` of a function at a module's top level, with values.
 
-        Raises what it raises, TooMuch where it exceeds its limits, FeedproxyError where its processes died of it, and
+        Raises what it raises, JobLimitExceeded beyond its limits, FeedproxyError where its processes died of it, and
         Overload where this machine has nothing left to do it with.
         """
         if self._in_threads:
