@@ -59,7 +59,7 @@ LEFT: dict[str, int] = {
     "feedproxy": 154,
     "feedproxy/access": 73,
     "feedproxy/admin": 158,
-    "feedproxy/cache": 76,
+    "feedproxy/cache": 35,
     "feedproxy/check": 100,
     "feedproxy/client": 30,
     "feedproxy/cluster": 134,

@@ -1,4 +1,4 @@
-"""What became of a request, in the words of RFC 9211: the Cache-Status field.
+"""The Cache-Status field: how a request was handled, in the terms of RFC 9211.
 
 The same words stand in the log, the metrics and the status page. A member says either that the request
 was answered from the store (`hit`) or why it went on to the origin (`fwd=…`); an answer of our own that is
@@ -27,7 +27,7 @@ class Fwd(StrEnum):
 
 
 class Detail(StrEnum):
-    """What more there is to say of an answer: a token for machines, and a sentence for people."""
+    """The detail of a response: a token for programs, and a sentence for people."""
 
     sentence: str
 
@@ -94,7 +94,7 @@ class Detail(StrEnum):
     GONE = "gone", "The feed has ended."
     REDIRECT_LOOP = "redirect-loop", "The origin's redirects lead in a circle, or too far."
 
-    # -- answers of our own
+    # -- responses of the proxy itself
     FORBIDDEN_ADDRESS = (
         "forbidden-address",
         "This proxy does not connect to that address or port (allow_networks, allow_ports).",
@@ -129,7 +129,7 @@ class Detail(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CacheStatus:
-    """One member of Cache-Status: ours. `ttl` is in whole seconds, negative when the response is stale."""
+    """The Cache-Status member of this proxy. `ttl` is in whole seconds, negative when the response is stale."""
 
     hit: bool = False
     fwd: Fwd | None = None
@@ -150,26 +150,26 @@ class CacheStatus:
 
     def text(self, name: str = "feedproxy") -> str:
         """The member as it is written; `name` is a token of structured fields (RFC 8941, section 3.3.4)."""
-        words = [name]
+        members = [name]
         if self.hit:
-            words.append("hit")
+            members.append("hit")
         if self.fwd is not None:
-            words.append(f"fwd={self.fwd}")
+            members.append(f"fwd={self.fwd}")
         if self.fwd_status is not None:
-            words.append(f"fwd-status={self.fwd_status}")
+            members.append(f"fwd-status={self.fwd_status}")
         if self.stored:
-            words.append("stored")
+            members.append("stored")
         if self.collapsed:
-            words.append("collapsed")
+            members.append("collapsed")
         if self.ttl is not None:
-            words.append(f"ttl={self.ttl}")
+            members.append(f"ttl={self.ttl}")
         if self.detail is not None:
-            words.append(f"detail={self.detail}")
-        return "; ".join(words)
+            members.append(f"detail={self.detail}")
+        return "; ".join(members)
 
 
 def append(fields: Fields, status: CacheStatus, name: str = "feedproxy") -> Fields:
-    """The fields with our member last (RFC 9211, section 2).
+    """Return the fields with the member of this proxy last (RFC 9211, section 2).
 
     A line of its own: what earlier caches wrote, well or badly, stays as it is.
     """

@@ -33,7 +33,7 @@ _AGE = re.compile(r"([0-9]+)[ \t]*(?:;.*)?")
 
 
 class Source(StrEnum):
-    """Who says for how long a response is fresh."""
+    """The origin of a freshness lifetime."""
 
     TARGETED = "targeted"
     S_MAXAGE = "s-maxage"
@@ -47,7 +47,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What somebody outside HTTP allows: to use a response until then. `detail` is one of Cache-Status."""
+    """A permission from outside HTTP to use a response until an instant. `detail` is one of Cache-Status."""
 
     until: Instant
     detail: str
@@ -78,7 +78,7 @@ class Freshness:
     limit: Allowance | None = None
 
     def fresh(self, now: Instant) -> bool:
-        """Whether the response is fresh at that moment."""
+        """Return whether the response is fresh at that instant."""
         # "response_is_fresh = (freshness_lifetime > current_age)"
         return now < self.expires
 
@@ -93,7 +93,7 @@ class Freshness:
         return self.words_at(self.age)
 
     def words_at(self, age: Seconds) -> str:
-        """What `words` says at another age, while nothing but seconds has gone by."""
+        """Return `words` for another age, with everything else unchanged."""
         ttl, since = (
             self.lifetime - age,
             f"{self.reason or _reason(self.source, self.lifetime)}, fetched {span(age)} ago",
@@ -277,7 +277,7 @@ def limited(found: Freshness, limit: Allowance) -> Freshness:
 
 
 def may_be_held(stored: StoredResponse, control: CacheControl) -> bool:
-    """Whether HTTP leaves room for a permission from outside it once the response is stale."""
+    """Return whether HTTP leaves room for a permission from outside it once the response is stale."""
     # "A cache MUST NOT generate a stale response if it is prohibited by an explicit in-protocol directive
     # (e.g., by a no-cache response directive, a must-revalidate response directive, or an applicable s-maxage
     # or proxy-revalidate response directive)" -- section 4.2.4

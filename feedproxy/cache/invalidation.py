@@ -1,4 +1,4 @@
-"""What an unsafe request makes invalid (RFC 9111, section 4.4)."""
+"""Invalidation by unsafe requests (RFC 9111, section 4.4)."""
 
 from feedproxy.errors import FeedproxyError
 from feedproxy.http import uri

@@ -36,7 +36,7 @@ class Extent:
 
     @property
     def content_range(self) -> str:
-        """What Content-Range says."""
+        """The value of Content-Range."""
         return f"bytes {self.first}-{self.end - 1}/{'*' if self.length is None else self.length}"
 
     @property
@@ -99,7 +99,7 @@ def extent_of(fields: Fields, size: int) -> Extent | None:
 
 
 def may_keep(request: Request, stored: StoredResponse, *, targeted: bool = False) -> Storing:
-    """May this 206 be kept as a part (section 3.3)? `stored` is the response as it would be kept.
+    """Return whether this 206 may be stored as a part (section 3.3). `stored` is the response as it would be stored.
 
     Only with explicit freshness: what is guessed, is guessed of wholes. A feed is fetched whole, always, so what may
     be a piece of one is not kept.
@@ -127,7 +127,7 @@ def with_part(parts: tuple[StoredResponse, ...], new: StoredResponse) -> tuple[S
     """The parts once `new` is kept; newest last. Those of another version, and those it contains, go."""
     extent = _extent(new)
     new = replace(new, fields=new.fields.with_field("Content-Range", extent.content_range))
-    others = [each for each in parts if not _supersedes(new, extent, each)]
+    others = [part for part in parts if not _supersedes(new, extent, part)]
     return (*others, new)[-PARTS_MAX:]
 
 

@@ -1,4 +1,4 @@
-"""May a stored response answer this request?  RFC 9111, section 4.
+"""Decision whether a stored response may answer a request (RFC 9111, section 4).
 
 The request's method is GET or HEAD, and the response was selected for it (vary.py); what remains are
 freshness, what the request wants (section 5.2.1), and what allows a stale response (serving_stale.py).
@@ -154,7 +154,7 @@ def _decide_stale(
 
 
 def _young_enough(request: CacheControl, freshness: Freshness) -> bool:
-    """Whether max-stale also bridges what the request's own max-age leaves."""
+    """Return whether max-stale also extends the request's own max-age."""
     if request.max_age is None or request.max_stale is None:
         return True
     return freshness.age - request.max_age <= request.max_stale

@@ -1,4 +1,4 @@
-"""May a stale response be used?  RFC 9111, section 4.2.4, and RFC 5861."""
+"""Rules for the use of stale responses (RFC 9111, section 4.2.4, and RFC 5861)."""
 
 from enum import StrEnum
 from typing import assert_never
@@ -11,7 +11,7 @@ from feedproxy.http.cache_control import CacheControl
 
 
 class Occasion(StrEnum):
-    """What gives rise to the question."""
+    """The reason for using a stale response."""
 
     ERROR = "error"  # the origin answered 500, 502, 503 or 504, or something as useless
     DISCONNECTED = "disconnected"  # the origin could not be reached
@@ -30,7 +30,7 @@ def allowed(
     request: CacheControl,
     limit: Seconds,
 ) -> bool:
-    """Whether the response may be used now on this occasion; a fresh one may on any.
+    """Return whether the response may be used now on this occasion; a fresh one may on any.
 
     `limit` is how long after its lifetime the operator lets a good copy stand in for an origin that fails, or on
     REVALIDATING for one that is being asked: the "configuration" of section 4.2.4. An origin that says stale-if-error
@@ -76,7 +76,7 @@ def allowed(
 
 
 def prohibited(control: CacheControl) -> bool:
-    """Whether HTTP forbids any stale use of a response with these directives."""
+    """Return whether HTTP forbids any stale use of a response with these directives."""
     # "A cache MUST NOT generate a stale response if it is prohibited by an explicit in-protocol directive
     # (e.g., by a no-cache response directive, a must-revalidate response directive, or an applicable s-maxage
     # or proxy-revalidate response directive; see Section 5.2.2)."
@@ -84,7 +84,7 @@ def prohibited(control: CacheControl) -> bool:
 
 
 def _configured(stored: StoredResponse, limit: Seconds) -> Seconds | None:
-    # What was given to somebody with credentials is kept in use by the origin's word only, not by ours.
+    # A response to credentials may be used stale only if the origin allows it, not by the operator's settings.
     return None if stored.authorized else limit
 
 

@@ -1,4 +1,4 @@
-"""Whose is a cookie that came with a response (RFC 9111, sections 3.1 and 7.3).
+"""Sharing of cookies that came with a response (RFC 9111, sections 3.1 and 7.3).
 
 "The Set-Cookie response header field does not inhibit caching": what may be stored is stored with it, and everybody
 who is answered from the store gets it. So it has to be beyond doubt that the origin means this: that it says so
@@ -16,7 +16,7 @@ _NAME = "set-cookie"
 
 
 def for_everybody(request: Request, received: StoredResponse, *, targeted: bool = False) -> bool:
-    """Whether the cookies that came with this response are for all who get it from the store.
+    """Return whether the cookies of this response are for all clients that get it from the store.
 
     `received` has the fields of that one message. A feed never keeps any: what reads feeds has no use for them.
     """
@@ -32,7 +32,8 @@ def for_everybody(request: Request, received: StoredResponse, *, targeted: bool 
 
 
 def with_cookies(stored: StoredResponse, news: Fields, request: Request, *, targeted: bool = False) -> StoredResponse:
-    """The stored response with the cookies of the message that brought or updated it, if everybody may have them.
+    """Return the stored response with the cookies of the message that brought or updated it, if they are for all
+    clients.
 
     `news` are that message's fields. One that brings none leaves those that are stored (section 3.2).
     """

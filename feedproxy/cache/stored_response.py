@@ -77,7 +77,7 @@ class Bodies(Mapping[str, bytes]):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The bytes readers get, ready-made, by content coding.
+    """The bytes that clients get, by content coding.
 
     `bodies` maps a coding (`identity`, `gzip`, `br`, `zstd`, or whatever the origin's Content-Encoding said,
     verbatim, where it was left alone) to the coded bytes.

@@ -1,4 +1,4 @@
-"""May a response be stored, and which of its fields?  RFC 9111, section 3, for a shared cache.
+"""Rules for storing a response and its fields in a shared cache (RFC 9111, section 3).
 
 Two cautions are our own, since a proxy's readers are strangers to one another. A request with a Cookie is
 likely to have got a personal answer, so it is stored only where the origin says in so many words that it may
@@ -50,7 +50,7 @@ type Storing = Store | DoNotStore
 def may_store(
     request: Request, response: Response, *, now: Instant, targeted: bool = False, authorized: bool = False
 ) -> Storing:
-    """Section 3. `targeted`: CDN-Cache-Control is meant for us (RFC 9213).
+    """Decide about storage (section 3). `targeted`: CDN-Cache-Control applies to this cache (RFC 9213).
 
     `authorized`: what is stored was given for credentials once, whoever's request has validated it now.
 
@@ -98,7 +98,7 @@ def _status_forbids(status: int) -> str | None:
 
 
 def withheld(control: CacheControl, status: int) -> str | None:
-    """Why a response with these directives is not for us to keep or to use again; None where it is."""
+    """Return why a response with these directives must not be stored or reused; None where it may."""
     # "the no-store cache directive is not present in the response"; "caches that implement must-understand
     # SHOULD ignore the no-store directive in responses that contain both directives and a status code that
     # the cache understands" -- section 5.2.2.3

@@ -1,4 +1,4 @@
-"""Which directives govern a response: Cache-Control, or a field that is meant for caches like this one.
+"""The directives that govern a response: Cache-Control, or a field targeted at caches like this one.
 
 In front of its own origin (reverse) feedproxy is part of the site, and CDN-Cache-Control speaks to it
 (RFC 9213). Elsewhere it is a guest, and the field is somebody else's, unless the operator says that it is his
@@ -21,7 +21,7 @@ class Directives(NamedTuple):
 
 
 def governing(fields: Fields, *, targeted: bool) -> Directives:
-    """The directives of a response; `targeted` tells that targeted fields are meant for us."""
+    """Return the directives of a response; `targeted`: targeted fields apply to this cache."""
     # "If the header field [...] is invalid [...] the cache MUST ignore it": parse_targeted gives None then.
     if targeted and TARGETED_FIELD in fields:
         found = parse_targeted(fields, TARGETED_FIELD)

@@ -29,7 +29,7 @@ def conditional_fields(stored: StoredResponse) -> Fields:
     """The precondition fields of a request that validates this response; empty where it has no validator."""
     lines = []
     # Section 4.3.1: "One such validator is the timestamp given in a Last-Modified header field"; "Another
-    # validator is the entity tag given in an ETag field". Whoever has both sends both.
+    # validator is the entity tag given in an ETag field". A request sends both validators.
     if tag := _single(stored.fields, "etag"):
         lines.append(("If-None-Match", tag))
     if modified := _single(stored.fields, "last-modified"):
@@ -64,7 +64,7 @@ def freshen(
 
 
 def _names_the_same(stored: StoredResponse, news: Fields) -> bool:
-    """Whether the validators of a 304 are the stored response's.
+    """Return whether the validators of a 304 are those of the stored response.
 
     A 304 without any is taken for what it answers: the request named this one response only.
     """

@@ -1,11 +1,11 @@
-"""Which stored response a request selects: Vary (RFC 9111, section 4.1).
+"""Selection of a stored response by request fields: Vary (RFC 9111, section 4.1).
 
 Values are compared after the normalisations that section 4.1 allows: lines of one name are combined, white
 space around list members goes, and where a field is known its own rules apply (case and order of languages).
 Cookie and Authorization are compared as they stand, since they tell people apart. Three fields have a better
 rule than comparison:
 
-* Accept-Encoding is not compared where the content is ours: every coding is then made from the same identity
+* Accept-Encoding is not compared where this proxy makes the codings: each is then made from the same identity
   content, and each request is given one it accepts. Where the content is the origin's own, untouched, it is
   selected when the request accepts the coding that it has.
 * User-Agent is not compared where the response was fetched with feedproxy's own User-Agent and this request
@@ -45,7 +45,7 @@ def request_fields_for(response: Fields, request: Fields) -> Fields:
 
 
 def selects(stored: StoredResponse, request: Fields, *, own_agent: bool) -> bool:
-    """Whether these request fields select the stored response.
+    """Return whether these request fields select the stored response.
 
     `own_agent`: the request, were it forwarded, would go under feedproxy's own User-Agent.
     """
@@ -123,14 +123,14 @@ def choose(variants: Iterable[StoredResponse], request: Fields, *, own_agent: bo
 
     Those with a Vary come first, so `with_variant` has to remove what a new response takes the place of.
     """
-    selected = [each for each in variants if selects(each, request, own_agent=own_agent)]
+    selected = [variant for variant in variants if selects(variant, request, own_agent=own_agent)]
     if len(selected) < 2:
         return selected[0] if selected else None
     # "When a cache has multiple stored responses for a target URI and one or more omits the Vary header
     # field, the cache SHOULD choose the most recent [...] stored response with a valid Vary field value."
     # "When more than one suitable response is stored, a cache MUST use the most recent one (as determined by
     # the Date header field)." -- section 4
-    return max(selected, key=lambda each: (bool(nominated(each.fields)), _date(each), each.response_time))
+    return max(selected, key=lambda variant: (bool(nominated(variant.fields)), _date(variant), variant.response_time))
 
 
 def _date(stored: StoredResponse) -> Instant:
@@ -145,5 +145,5 @@ def with_variant(
 
     What the same request selected before is replaced: even when the new response has another Vary, or none.
     """
-    others = [each for each in variants if not selects(each, request, own_agent=own_agent)]
+    others = [variant for variant in variants if not selects(variant, request, own_agent=own_agent)]
     return (*others, new)[-limit:]
