@@ -117,6 +117,7 @@ def ingest(
     `self_href` is the address for the self link. `stored` is the content that would be replaced and `known_channel` its
     channel: equivalent content stays the stored one. `superseded` are the stored feeds that new content replaces.
     `first_seen` is the time of the first fetch, where earlier publication dates are still to be read.
+    `previous_contents` are those before the stored one; None where no content is to be kept as a dictionary.
     Never raises: content that cannot be parsed stays as received, with the reason in `error`.
     """
     label = response.fields.combined("content-encoding")
